@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTextsThatAreNone are refused before they become a message that cannot be sent,
-// or a parameter that a database refuses.
+// TestTextsThatAreNone checks that strings which protobuf or a database cannot hold are
+// rejected before they become a message or a parameter.
 func TestTextsThatAreNone(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{

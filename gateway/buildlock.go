@@ -8,9 +8,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// explicitLock serves a build's lock as a list of addresses, at the path where clients
-// look for that.
-func explicitLock(mux *runtime.ServeMux, room buildv1.BuildServiceClient) runtime.HandlerFunc {
+// explicitLock serves a build's lock as a list of URLs, at the path that clients expect.
+func explicitLock(mux *runtime.ServeMux, service buildv1.BuildServiceClient) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		_, out := runtime.MarshalerForRequest(mux, r)
 		ctx, err := runtime.AnnotateContext(r.Context(), mux, r, buildv1.BuildService_GetBuildLock_FullMethodName)
@@ -18,7 +17,7 @@ func explicitLock(mux *runtime.ServeMux, room buildv1.BuildServiceClient) runtim
 			writeError(r.Context(), mux, out, w, r, err)
 			return
 		}
-		lock, err := room.GetBuildLock(ctx, &buildv1.GetBuildLockRequest{BuildId: path["build_id"], Format: "explicit"})
+		lock, err := service.GetBuildLock(ctx, &buildv1.GetBuildLockRequest{BuildId: path["build_id"], Format: "explicit"})
 		if err != nil {
 			writeError(ctx, mux, out, w, r, err)
 			return

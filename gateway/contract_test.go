@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
@@ -31,7 +32,7 @@ import (
 	"slipway.dev/gateway/contracttest"
 )
 
-// canned is a gRPC server that expects one call and answers it.
+// canned is a gRPC server that expects one call and returns a canned response.
 type canned struct {
 	t       *testing.T
 	example contracttest.Example
@@ -40,7 +41,7 @@ type canned struct {
 	calls int
 }
 
-// answer serves any method of any service.
+// answer handles any method of any service.
 func (c *canned) answer(_ any, stream grpc.ServerStream) error {
 	c.mu.Lock()
 	c.calls++
@@ -83,7 +84,7 @@ func (c *canned) answer(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// packed writes the documents in a message as the text that they are to gRPC.
+// packed encodes the documents in a message as the strings that they are in gRPC.
 func packed(t *testing.T, raw json.RawMessage, m protoreflect.MessageDescriptor) json.RawMessage {
 	t.Helper()
 	var members map[string]json.RawMessage
@@ -131,7 +132,7 @@ func eof(err error) error {
 	return err
 }
 
-// faultOf makes the status that a room's fault becomes.
+// faultOf returns the gRPC status of a service's fault.
 func faultOf(text string) error {
 	kind, message, _ := strings.Cut(text, ": ")
 	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented, "unauthenticated": codes.Unauthenticated, "conflict": codes.AlreadyExists}[kind]
@@ -142,14 +143,22 @@ func faultOf(text string) error {
 	return st.Err()
 }
 
-// serve starts the gateway in front of a gRPC server that f answers for.
+// serve starts the gateway in front of a gRPC server with the handler f.
 func serve(t *testing.T, f grpc.StreamHandler) string {
 	t.Helper()
+	web := httptest.NewServer(handler(t, f))
+	t.Cleanup(web.Close)
+	return web.URL
+}
+
+// handler returns the gateway in front of a gRPC server with the handler f.
+func handler(t *testing.T, f grpc.StreamHandler) http.Handler {
+	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	rooms := grpc.NewServer(grpc.UnknownServiceHandler(f))
-	go func() { _ = rooms.Serve(l) }()
-	t.Cleanup(rooms.Stop)
-	conn, err := grpc.NewClient("passthrough:///rooms", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	services := grpc.NewServer(grpc.UnknownServiceHandler(f))
+	go func() { _ = services.Serve(l) }()
+	t.Cleanup(services.Stop)
+	conn, err := grpc.NewClient("passthrough:///services", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)
@@ -159,15 +168,13 @@ func serve(t *testing.T, f grpc.StreamHandler) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := httptest.NewServer(h)
-	t.Cleanup(web.Close)
-	return web.URL
+	return h
 }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
 	values := map[string]string{
-		"registry": "registry.example.org", "request": "abc", "spare": "def", "layer": "sha256:" + strings.Repeat("0f", 32),
+		"registry": "registry.example.org", "request": strings.Repeat("1d", 32), "token": "abc", "spare": "def", "layer": "sha256:" + strings.Repeat("0f", 32),
 		"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 	}
 	examples, err := contracttest.Load("testdata/contract", values)

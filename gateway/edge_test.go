@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -15,14 +16,16 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+
 	"slipway.dev/gateway"
 )
 
-// client shares no connection with http.DefaultClient, whose idle ones each
+// client does not share connections with http.DefaultClient, whose idle ones each
 // httptest.Server closes when it ends.
 var client = &http.Client{Transport: &http.Transport{}}
 
-// send makes a request; header is names and values in turn.
+// send makes a request; header alternates names and values.
 func send(t *testing.T, method, url string, body io.Reader, header ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, body)
@@ -40,7 +43,7 @@ func send(t *testing.T, method, url string, body io.Reader, header ...string) *h
 	return resp
 }
 
-// exchange makes a request and reads the whole answer.
+// exchange makes a request and reads the whole response.
 func exchange(t *testing.T, method, url string, body io.Reader, header ...string) (*http.Response, []byte) {
 	t.Helper()
 	resp := send(t, method, url, body, header...)
@@ -68,6 +71,11 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 		}
 		return st.Err()
 	}
+	full, err := status.New(codes.ResourceExhausted, "what went wrong").WithDetails(
+		&errdetails.ErrorInfo{Domain: "slipway.dev", Reason: "full"}, &errdetails.RetryInfo{RetryDelay: durationpb.New(60_000_000_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		err     error
@@ -79,8 +87,9 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 		{"conflict", ours(codes.AlreadyExists), 409, "what went wrong", nil},
 		{"exhausted", ours(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(6_500_000_000)}), 429, "what went wrong",
 			map[string]string{"Retry-After": "7", "RateLimit-Limit": "10", "RateLimit-Remaining": "0", "RateLimit-Reset": "7"}},
+		{"full", full.Err(), 507, "what went wrong", map[string]string{"Retry-After": "60"}},
 		{"unavailable", ours(codes.Unavailable), 503, "what went wrong", nil},
-		{"a room that is gone", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
+		{"an unavailable service", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
 		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "The service took too long to answer; try again", nil},
 		{"too large an answer", status.Error(codes.ResourceExhausted, "grpc: received message larger than max"), 500, "Internal error; it is logged as ", nil},
 		{"plain", errors.New("secret internals"), 500, "Internal error; it is logged as ", nil},
@@ -96,6 +105,61 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 				if resp.Header.Get(k) != v {
 					t.Errorf("%s: %q, want %q", k, resp.Header.Get(k), v)
 				}
+			}
+		})
+	}
+}
+
+// TestMessagesAreNotEscaped checks this, since clients print messages as they are.
+func TestMessagesAreNotEscaped(t *testing.T) {
+	t.Parallel()
+	st, err := status.New(codes.InvalidArgument, "no samtools >=2 & <3").WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, func(any, grpc.ServerStream) error { return st.Err() })
+	if _, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}")); body != `{"message":"no samtools >=2 & <3"}` {
+		t.Errorf("got %s", body)
+	}
+}
+
+// TestWellKnownFiles checks the files that browsers and crawlers request on their own.
+func TestWellKnownFiles(t *testing.T) {
+	t.Parallel()
+	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
+	for path, kind := range map[string]string{"/favicon.ico": "image/svg+xml", "/robots.txt": "text/plain"} {
+		resp, body := exchange(t, http.MethodGet, url+path, nil)
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), kind) || len(body) == 0 {
+			t.Errorf("%s: got %d %s", path, resp.StatusCode, resp.Header.Get("Content-Type"))
+		}
+	}
+}
+
+// TestCauseOfFailures checks that each response 500 has a cause for the log, unless the
+// service has logged it itself.
+func TestCauseOfFailures(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 5<<20) // gRPC receives 4 MiB by default
+	for name, c := range map[string]struct {
+		answer func(s grpc.ServerStream) error
+		want   string
+	}{
+		"a response that gRPC cannot receive": {func(s grpc.ServerStream) error {
+			return s.SendMsg(&containerv1.SubmitContainerResponse{TargetImage: &large})
+		}, "larger than max"},
+		"a status of a library":             {func(grpc.ServerStream) error { return status.Error(codes.DataLoss, "the disk is full") }, "the disk is full"},
+		"a failure that the service logged": {func(grpc.ServerStream) error { return status.Error(codes.Internal, "Internal error") }, ""},
+		"a refusal":                         {func(grpc.ServerStream) error { return status.Error(codes.Unavailable, "gone") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var cause error
+			h := handler(t, func(_ any, s grpc.ServerStream) error { return c.answer(s) })
+			rec := httptest.NewRecorder()
+			req := httptest.NewRequestWithContext(gateway.WithFailure(t.Context(), &cause), http.MethodPost, "/v1alpha2/container", strings.NewReader("{}"))
+			h.ServeHTTP(rec, req)
+			if c.want == "" && cause != nil || c.want != "" && (rec.Code != http.StatusInternalServerError || cause == nil || !strings.Contains(cause.Error(), c.want)) {
+				t.Errorf("%d, the cause is %v", rec.Code, cause)
 			}
 		})
 	}
@@ -126,7 +190,7 @@ func TestMetadataStaysOutside(t *testing.T) {
 	}
 }
 
-// endless is a body that does not say how long it is.
+// endless is a body of unknown length.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) {
@@ -149,8 +213,8 @@ func TestBodyTooLarge(t *testing.T) {
 	}
 }
 
-// TestOneDocument refuses a body that goes on behind its JSON: what it says is not what
-// its sender believes.
+// TestOneDocument checks that a body with data after its JSON document is rejected, since
+// it does not mean what its sender expects.
 func TestOneDocument(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
@@ -165,7 +229,7 @@ func TestOneDocument(t *testing.T) {
 	}
 }
 
-// TestHome is what the address shows that people open in a browser.
+// TestHome checks the page at the root for browsers.
 func TestHome(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
@@ -203,4 +267,23 @@ func FuzzRequestBody(f *testing.F) {
 			t.Errorf("%q answered %d %s", body, w.code, w.body)
 		}
 	})
+}
+
+// TestBodyOfADelete checks that a DELETE with a malformed body is rejected, although the
+// body is not used.
+func TestBodyOfADelete(t *testing.T) {
+	t.Parallel()
+	h, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	const called = http.StatusInternalServerError // from the service, which rejects every call
+	for body, want := range map[string]int{"": called, " ": called, "{}": called, `{"a": [1`: http.StatusBadRequest, "nonsense": http.StatusBadRequest, `"` + strings.Repeat("a", 1<<17) + `"`: http.StatusRequestEntityTooLarge} {
+		resp, raw := exchange(t, http.MethodDelete, server.URL+"/v1alpha2/container/abc123", strings.NewReader(body))
+		if resp.StatusCode != want {
+			t.Errorf("%.20q: %d %s", body, resp.StatusCode, raw)
+		}
+	}
 }

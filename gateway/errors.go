@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -17,44 +18,65 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
-// faultDomain marks statuses that a room made on purpose; only their texts are
-// for the outside.
+// faultDomain marks statuses that a service returned deliberately. Only their messages are
+// public.
 const faultDomain = "slipway.dev"
+
+// faultFull is the reason of a fault.Full, which shares its gRPC code with exhausted limits.
+const faultFull = "full"
 
 // tooLarge is the message for a body larger than MaxBody.
 const tooLarge = "The request body is larger than 32,000,000 bytes"
 
-// writeError writes a status as {"message"}, with the headers that belong to it.
+// writeError writes a status as {"message"} with its headers.
 func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
-	code, message := read(status.Convert(err), w.Header())
+	code, message := read(ctx, err, w.Header())
 	if code == http.StatusUnauthorized && isBasic(ctx) {
 		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
 	}
 	writeMessage(w, code, message)
 }
 
-// read returns the HTTP form of a status, and sets the headers that belong to it.
-func read(st *status.Status, h http.Header) (code int, message string) {
+type failureKey struct{}
+
+// WithFailure makes the gateway store in *into the cause of a response 500, for the log.
+// Failures inside a service are not stored: the service has logged them under the same
+// request id.
+func WithFailure(ctx context.Context, into *error) context.Context {
+	return context.WithValue(ctx, failureKey{}, into)
+}
+
+// logged is the message of a service that has logged its failure.
+const logged = "Internal error"
+
+// noteFailure stores the cause of a response 500.
+func noteFailure(ctx context.Context, err error) {
+	if into, ok := ctx.Value(failureKey{}).(*error); ok && status.Convert(err).Message() != logged {
+		*into = err
+	}
+}
+
+// read returns the HTTP status and message of an error, and sets its headers.
+func read(ctx context.Context, err error, h http.Header) (code int, message string) {
+	st := status.Convert(err)
 	code, message = runtime.HTTPStatusFromCode(st.Code()), st.Message()
-	ours := false
+	ours, reason := false, ""
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.RetryInfo:
 			h.Set("Retry-After", strconv.Itoa(int((d.GetRetryDelay().AsDuration()+time.Second-1)/time.Second)))
 		case *errdetails.ErrorInfo:
-			ours = d.GetDomain() == faultDomain
+			ours, reason = d.GetDomain() == faultDomain, d.GetReason()
 			setQuota(h, d.GetMetadata())
 		}
 	}
 	switch {
+	case ours && reason == faultFull:
+		code = http.StatusInsufficientStorage
 	case ours:
-	case st.Code() == codes.InvalidArgument: // from decoding the request, here in the gateway
-		switch message {
-		case tooLarge:
+	case st.Code() == codes.InvalidArgument: // from decoding the request in the gateway
+		if message == tooLarge {
 			code = http.StatusRequestEntityTooLarge
-		case busy:
-			code = http.StatusServiceUnavailable
-			h.Set("Retry-After", "5")
 		}
 	case st.Code() == codes.DeadlineExceeded:
 		message = "The service took too long to answer; try again"
@@ -62,20 +84,21 @@ func read(st *status.Status, h http.Header) (code int, message string) {
 		message = "A part of the service cannot be reached right now; try again"
 		h.Set("Retry-After", "1")
 	default:
+		noteFailure(ctx, err)
 		code = http.StatusInternalServerError
 		message = "Internal error; it is logged as " + h.Get("X-Request-Id")
 	}
 	return code, message
 }
 
-// isBasic recognises the calls that take HTTP basic.
+// isBasic reports whether a call uses HTTP basic authentication.
 func isBasic(ctx context.Context) bool {
 	method, _ := runtime.RPCMethod(ctx)
 	return method == containerv1.ContainerService_RevokeToken_FullMethodName ||
 		strings.HasPrefix(method, "/"+metricsv1.MetricsService_ServiceDesc.ServiceName+"/")
 }
 
-// setQuota turns what a rate limit says into headers.
+// setQuota sets the headers of a rate limit.
 func setQuota(h http.Header, meta map[string]string) {
 	for key, name := range map[string]string{
 		"ratelimit-limit": "RateLimit-Limit", "ratelimit-remaining": "RateLimit-Remaining", "ratelimit-reset": "RateLimit-Reset",
@@ -102,19 +125,26 @@ func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, _ runtime.Mar
 	}
 }
 
-// writeBadParameter responds to a parameter that cannot be read.
+// writeBadParameter responds to a malformed parameter.
 func writeBadParameter(w http.ResponseWriter, message string) {
 	writeMessage(w, http.StatusBadRequest, message)
 }
 
 // writeMessage writes the contract's error body.
 func writeMessage(w http.ResponseWriter, code int, message string) {
-	body, err := json.Marshal(map[string]string{"message": message})
-	if err != nil {
-		code, body = http.StatusInternalServerError, []byte(`{"message":"Internal error"}`)
-	}
+	body := encode(map[string]string{"message": message})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+	_, _ = w.Write(body) // the client may have disconnected
+}
+
+// encode encodes JSON without escaping <, > and &, since clients print messages as they
+// are. v consists of strings, numbers and booleans, which always encode.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	_ = out.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -10,11 +10,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// notJSON is the message for a body that cannot be read, or the beginning of it.
+// notJSON is the message for a malformed body, or its beginning.
 const notJSON = "Invalid JSON request body"
 
-// explain says in a stable text why raw is not the message that v points to. The
-// library's own text changes from build to build.
+// explain returns a stable message why raw does not match the message type that v points
+// to. The library's own text changes from build to build.
 func explain(raw []byte, v any) string {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -35,8 +35,8 @@ func explain(raw []byte, v any) string {
 	return notJSON
 }
 
-// descriptorOf finds the message behind the pointer, or pointer to a pointer,
-// that generated code decodes into.
+// descriptorOf returns the descriptor of the message behind the pointer, or pointer to a
+// pointer, that generated code decodes into.
 func descriptorOf(v any) protoreflect.MessageDescriptor {
 	if m, ok := v.(proto.Message); ok {
 		return m.ProtoReflect().Descriptor()
@@ -52,8 +52,7 @@ func descriptorOf(v any) protoreflect.MessageDescriptor {
 	return m.ProtoReflect().Descriptor()
 }
 
-// mismatch finds the first member whose JSON type does not fit; want is "" when
-// all do.
+// mismatch finds the first member whose JSON type does not match; want is "" if all match.
 func mismatch(path string, value any, desc protoreflect.MessageDescriptor) (field, want string) {
 	members, ok := value.(map[string]any)
 	if !ok {
@@ -123,7 +122,7 @@ func single(at string, v any, fd protoreflect.FieldDescriptor) (field, want stri
 	return at, want
 }
 
-// isInteger takes 12 and "12".
+// isInteger accepts 12 and "12".
 func isInteger(v any) bool {
 	var text string
 	switch v := v.(type) {

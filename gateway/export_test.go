@@ -9,14 +9,14 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Hasten answers the same handler with less time for everything that waits.
-func Hasten(ctx context.Context, c Conns, silence, keepAlive, patience, stall time.Duration) (http.Handler, error) {
+// NewWithTimeouts returns the same handler with other timeouts.
+func NewWithTimeouts(ctx context.Context, c Conns, silence, keepAlive, retryFor, stall time.Duration) (http.Handler, error) {
 	p := defaultTimeouts()
-	p.answer, p.silence, p.keepAlive, p.patience, p.stall = 300*time.Millisecond, silence, keepAlive, patience, stall
+	p.answer, p.silence, p.keepAlive, p.retryFor, p.stall = 300*time.Millisecond, silence, keepAlive, retryFor, stall
 	return build(ctx, c, p)
 }
 
-// Routers answers what the two faces route with.
+// Routers returns the routers of the two APIs.
 func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, platform *runtime.ServeMux, err error) {
 	container, err = route(ctx, Conns{Container: conn, Build: conn, Conda: conn, Inspect: conn, Metrics: conn}, defaultTimeouts())
 	if err != nil {
@@ -26,5 +26,5 @@ func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, pla
 	return container, platform, err
 }
 
-// Sayable is what is shown of a provider's own words.
-func Sayable(text string) string { return sayable(text) }
+// Printable returns external text as pages show it.
+func Printable(text string) string { return printable(text) }

@@ -30,7 +30,7 @@ func (refusing) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Cal
 	return nil, status.Error(codes.Internal, "refused")
 }
 
-// answer keeps what a handler writes.
+// answer records what a handler writes.
 type answer struct {
 	header http.Header
 	code   int
@@ -49,21 +49,21 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// buildRoom is a build service that a test can stop and start again. Each call of
-// StreamLogs is one turn.
-type buildRoom struct {
+// buildService is a build service that a test can stop and start again. Each call of
+// StreamLogs takes one turn.
+type buildService struct {
 	buildv1.UnimplementedBuildServiceServer
 	turn  func(n int, req *buildv1.StreamLogsRequest, s grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error
 	turns atomic.Int32
 	at    atomic.Pointer[bufconn.Listener]
 }
 
-func (b *buildRoom) StreamLogs(req *buildv1.StreamLogsRequest, s grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error {
+func (b *buildService) StreamLogs(req *buildv1.StreamLogsRequest, s grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error {
 	return b.turn(int(b.turns.Add(1)), req, s)
 }
 
-// start serves the room; the answer stops it as kill -9 would.
-func (b *buildRoom) start() (stop func()) {
+// start starts the service. The returned function stops it like kill -9.
+func (b *buildService) start() (stop func()) {
 	l := bufconn.Listen(1 << 16)
 	s := grpc.NewServer()
 	buildv1.RegisterBuildServiceServer(s, b)
@@ -72,8 +72,8 @@ func (b *buildRoom) start() (stop func()) {
 	return s.Stop
 }
 
-// dial connects to wherever the room is.
-func (b *buildRoom) dial(t *testing.T) *grpc.ClientConn {
+// dial connects to the service, wherever it listens.
+func (b *buildService) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///build", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{
@@ -87,7 +87,7 @@ func (b *buildRoom) dial(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// lines are entries of a log, from one ordinal to another.
+// lines returns log entries from one ordinal to another.
 func lines(from, to int64) *buildv1.StreamLogsResponse {
 	r := &buildv1.StreamLogsResponse{}
 	for n := from; n <= to; n++ {

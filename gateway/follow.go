@@ -13,29 +13,29 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// errBroken is a followed log that ended before its build.
+// errBroken is returned for a followed log that ended before its build.
 var errBroken = status.Error(codes.Unavailable, "the log ended before its build")
 
-// part is a piece of a log, or why there is none.
+// part is a part of a log, or the error in its place.
 type part struct {
 	*buildv1.StreamLogsResponse
 	err error
 }
 
-// feed reads a log from the room that has it.
+// feed reads a log from the build service.
 type feed struct {
-	room buildv1.BuildServiceClient
-	req  *buildv1.StreamLogsRequest
+	service buildv1.BuildServiceClient
+	req     *buildv1.StreamLogsRequest
 }
 
-// open streams the log after an ordinal. The channel's last part is an error,
-// io.EOF where the room had no more to say; it ends with ctx.
+// open streams the log after an ordinal. The channel's last part is an error: io.EOF at the
+// end of the log. The stream ends with ctx.
 func (f *feed) open(ctx context.Context, after int64) <-chan part {
 	parts := make(chan part)
 	req := proto.CloneOf(f.req)
 	req.After = after
 	go func() {
-		stream, err := f.room.StreamLogs(ctx, req)
+		stream, err := f.service.StreamLogs(ctx, req)
 		for {
 			p := part{err: err}
 			if err == nil {
@@ -54,8 +54,8 @@ func (f *feed) open(ctx context.Context, after int64) <-chan part {
 	return parts
 }
 
-// copying is one log on its way from the room to the client. When the room goes
-// away in the middle, another replica goes on after the last line.
+// copying copies one log from the build service to a client. If the service fails in the
+// middle, it continues with another replica after the last line.
 type copying struct {
 	out      *transcript
 	feed     *feed
@@ -64,12 +64,12 @@ type copying struct {
 
 	parts  <-chan part
 	opened time.Time
-	again  <-chan time.Time // when to try the room again
-	tries  int              // since it was last there
-	lost   time.Time        // when it went away; zero while it is there
+	again  <-chan time.Time // when to retry
+	tries  int              // retries since the last success
+	lost   time.Time        // when the connection was lost; zero while connected
 }
 
-// run copies to the end of the log; nil means all of it.
+// run copies to the end of the log, and returns nil if it was complete.
 func (c *copying) run(ctx context.Context) error {
 	c.out.last = c.feed.req.GetAfter()
 	c.open(ctx)
@@ -105,14 +105,14 @@ func (c *copying) open(ctx context.Context) {
 	c.parts, c.again, c.opened = c.feed.open(ctx, c.out.last), nil, time.Now()
 }
 
-// sign says something to the client although there is no line.
+// sign writes to the client without a line.
 func (c *copying) sign(write func()) error {
 	c.out.begin()
 	write()
 	return c.out.send()
 }
 
-// take passes a part on; done means that the log is at its end, or lost.
+// take handles a part. The result done reports that the log is complete, or lost.
 func (c *copying) take(p part) (done bool, err error) {
 	switch {
 	case errors.Is(p.err, io.EOF) && !c.feed.req.GetFollow():
@@ -133,20 +133,20 @@ func (c *copying) take(p part) (done bool, err error) {
 	return p.GetEnded() != nil, c.out.send()
 }
 
-// retry has the room tried again, unless that is no use: the first response is the
-// room's, and patience ends.
+// retry schedules a retry, unless that is useless: an error of the first response is final,
+// and so is one after the retry timeout.
 func (c *copying) retry(err error) error {
-	code := status.Code(err) // Canceled: not by us, so by a room that stops
+	code := status.Code(err) // Canceled: not by us, so by a service that stops
 	if !c.out.begun || code != codes.Unavailable && code != codes.Canceled {
 		return err
 	}
-	if c.lost.IsZero() || time.Since(c.opened) > c.timeouts.patience { // it was there, and silent
+	if c.lost.IsZero() || time.Since(c.opened) > c.timeouts.retryFor { // it was connected, and had no lines
 		c.lost, c.tries = time.Now(), 0
 	}
-	if time.Since(c.lost) > c.timeouts.patience {
+	if time.Since(c.lost) > c.timeouts.retryFor {
 		return err
 	}
-	c.parts, c.again = nil, time.After(min(50*time.Millisecond<<min(c.tries, 5), c.timeouts.patience))
+	c.parts, c.again = nil, time.After(min(50*time.Millisecond<<min(c.tries, 5), c.timeouts.retryFor))
 	c.tries++
 	return nil
 }

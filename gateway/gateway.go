@@ -1,7 +1,7 @@
-// Package gateway is the REST contract: it turns the HTTP calls of
-// gateway/contract/container-service.md into gRPC calls, and their responses into
-// the exact JSON that clients expect. It knows the wire types and nothing of the
-// services behind them.
+// Package gateway implements the REST contract: it translates the HTTP calls of
+// gateway/contract/container-service.md to gRPC calls, and their responses to the exact
+// JSON that clients expect. It knows the message types and does not implement the services
+// behind them.
 package gateway
 
 import (
@@ -22,7 +22,7 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
-// Conns are the connections to the rooms. The paths of a nil one are 404.
+// Conns holds the connections to the services. The paths of a nil connection return 404.
 type Conns struct {
 	Container grpc.ClientConnInterface
 	Build     grpc.ClientConnInterface
@@ -34,27 +34,26 @@ type Conns struct {
 // MaxBody is the largest request body in bytes.
 const MaxBody = 32_000_000
 
-// timeouts is how long things may take.
+// timeouts holds the timeouts and intervals of requests.
 type timeouts struct {
-	answer    time.Duration // a call
-	follow    time.Duration // a log that is followed; clients come back where they were
-	silence   time.Duration // until a log without lines is answered as an empty one
-	keepAlive time.Duration // between two signs of life to a client
-	patience  time.Duration // with a room that went away in the middle of a log
-	stall     time.Duration // until a client has taken what was sent
+	answer    time.Duration // of a call
+	follow    time.Duration // of a followed log; clients reconnect where they were
+	silence   time.Duration // until a log without lines gets its response headers
+	keepAlive time.Duration // between two keep-alives to a client
+	retryFor  time.Duration // how long to retry a service that failed in the middle of a log
+	stall     time.Duration // for a client to accept what was sent
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
 		answer: time.Minute, follow: 6 * time.Hour,
-		silence: 2 * time.Second, keepAlive: 15 * time.Second, patience: 30 * time.Second, stall: time.Minute,
+		silence: 2 * time.Second, keepAlive: 15 * time.Second, retryFor: 30 * time.Second, stall: time.Minute,
 	}
 }
 
-// New returns the handler of every REST path. The request id that errors show is the
-// X-Request-Id of the response, which the caller's middleware sets. When ctx ends,
-// so do the logs that are being followed, and nothing else: their clients come back
-// to another replica.
+// New returns the handler of every REST path. The request id in errors is the X-Request-Id
+// of the response, which the caller's middleware sets. When ctx ends, only the followed
+// logs end: their clients reconnect to another replica.
 func New(ctx context.Context, c Conns) (http.Handler, error) { return build(ctx, c, defaultTimeouts()) }
 
 func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
@@ -76,7 +75,7 @@ func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) 
 		inspectv1.File_slipway_inspect_v1_inspect_proto, metricsv1.File_slipway_metrics_v1_metrics_proto,
 	)
 	mux := newMux(
-		runtime.WithMiddlewares(routed("", p), deprecated, readable.checked(writeBadParameter)),
+		runtime.WithMiddlewares(routed("", p), deprecated, readable.checked(writeBadParameter), bodyReader{calls: readable, limit: MaxBody, refuse: writeError}.middleware, wholeBody(writeBadParameter)),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
@@ -110,7 +109,7 @@ func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) 
 	return mux, nil
 }
 
-// edge sets what holds for every request: its size, and what is not forwarded.
+// edge enforces the size limit of every request, and filters headers.
 func edge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isText(r.URL) {
@@ -127,11 +126,11 @@ func edge(next http.Handler) http.Handler {
 	})
 }
 
-func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1.ContainerServiceClient, p timeouts) error {
-	if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, room); err != nil {
+func mountContainer(ctx context.Context, mux *runtime.ServeMux, service containerv1.ContainerServiceClient, p timeouts) error {
+	if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, service); err != nil {
 		return err
 	}
-	d := &downloads{mux: mux, room: room, timeouts: p}
+	d := &downloads{mux: mux, service: service, timeouts: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {
 			return err
@@ -140,23 +139,23 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, room containerv1
 	return nil
 }
 
-func mountBuild(ctx context.Context, mux *runtime.ServeMux, room buildv1.BuildServiceClient, p timeouts) error {
-	if err := buildv1.RegisterBuildServiceHandlerClient(ctx, mux, room); err != nil {
+func mountBuild(ctx context.Context, mux *runtime.ServeMux, service buildv1.BuildServiceClient, p timeouts) error {
+	if err := buildv1.RegisterBuildServiceHandlerClient(ctx, mux, service); err != nil {
 		return err
 	}
-	l := &logs{mux: mux, room: room, timeouts: p, drained: ctx.Done()}
+	l := &logs{mux: mux, service: service, timeouts: p, drained: ctx.Done()}
 	if err := mux.HandlePath(http.MethodGet, logsPath, l.text); err != nil {
 		return err
 	}
 	if err := mux.HandlePath(http.MethodGet, eventsPath, l.events); err != nil {
 		return err
 	}
-	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/condalock", explicitLock(mux, room))
+	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/condalock", explicitLock(mux, service))
 }
 
-// setStatus writes another code than 200 where the contract says so: 204 (revoking a
-// token as an operator is 200 with an empty body), and 422 for an environment that
-// cannot be.
+// setStatus writes status codes other than 200 as the contract requires: 204 (revoking a
+// token as an operator is 200 with an empty body), and 422 for an environment that cannot
+// be solved.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	switch m := m.(type) {
 	case *containerv1.RevokeContainerResponse:

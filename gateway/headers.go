@@ -4,11 +4,11 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 )
 
-// noHeader forwards no header either way: no Grpc-Metadata-* from outside, no
-// metadata to the outside. Authorization goes in by itself.
+// noHeader forwards no header in either direction: neither Grpc-Metadata-* from clients nor
+// metadata to clients. Authorization is forwarded separately.
 func noHeader(string) (string, bool) { return "", false }
 
-// newMux is a mux with options of its own, and those that hold for each API.
+// newMux returns a mux with its own options and those of both APIs.
 func newMux(own ...runtime.ServeMuxOption) *runtime.ServeMux {
 	return runtime.NewServeMux(append(own,
 		runtime.WithIncomingHeaderMatcher(noHeader),

@@ -1,30 +1,26 @@
 package gateway
 
-import (
-	"errors"
-	"fmt"
-)
+import "fmt"
 
-// jsonLimits bound what a body makes its readers allocate: a list of 10 million empty
-// objects is 30 MB, and a hundred times that once it is read.
+// jsonLimits bound the allocations for a body: a list of 10 million empty objects is 30 MB,
+// and a hundred times that when decoded.
 type jsonLimits struct {
-	// values counts every value that is in a list or an object.
+	// values limits the number of values in lists and objects.
 	values int
-	// depth counts lists and objects within each other.
+	// depth limits the nesting of lists and objects.
 	depth int
 }
 
 const (
-	// MaxValues is how many JSON values a body may hold.
+	// MaxValues is how many JSON values a body may have.
 	MaxValues = 20_000
-	// MaxPlatformValues is the same for the platform's REST API: runs report tasks.
+	// MaxPlatformValues is the same for the platform's REST API, because runs report tasks.
 	MaxPlatformValues = 250_000
 	// MaxDepth is how deeply they may be nested.
 	MaxDepth = 100
 )
 
-// check goes over a body once and allocates nothing. What is not JSON is the decoder's
-// to say.
+// check scans a body once without allocating. The decoder reports malformed JSON.
 func (l jsonLimits) check(raw []byte) error {
 	values, depth, inText := 1, 0, false
 	for i := 0; i < len(raw); i++ {
@@ -52,10 +48,3 @@ func (l jsonLimits) check(raw []byte) error {
 	}
 	return nil
 }
-
-// ErrBusy is the error, wrapped or not, of reading a request body when this process
-// holds as many bytes of bodies as it can: the response is 503.
-var ErrBusy = errors.New("the bodies of other requests take all the memory there is for them")
-
-// busy is the message for such a request.
-const busy = "The service is answering too many large requests right now; try again in a moment"

@@ -9,7 +9,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// TestBodiesThatGrowWhenRead are refused at about the cost of their own length.
+// TestBodiesThatGrowWhenRead checks that such bodies are rejected with memory of about
+// their own length.
 //
 //nolint:paralleltest // it measures what is allocated meanwhile
 func TestBodiesThatGrowWhenRead(t *testing.T) {
@@ -26,22 +27,22 @@ func TestBodiesThatGrowWhenRead(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "more than") {
 			t.Errorf("%s: got %v", name, err)
 		}
-		// Half of it is read in growing pieces.
+		// Half of it is read in growing buffers.
 		if used := after.TotalAlloc - before.TotalAlloc; used > 8*MaxBody {
 			t.Errorf("%s: %d bytes took %d bytes to refuse", name, len(body), used)
 		}
 	}
 }
 
-// FuzzBody compares with what a reader of JSON counts, and finds that no string hides
-// anything or shows too much.
+// FuzzBody compares the counts with those of a JSON decoder, so that no string hides values
+// or adds any.
 func FuzzBody(f *testing.F) {
 	f.Add(`{"a":[1,"x,[",{}],"b":"\\\"["}`)
 	f.Add(`[[],{},"\u005b"]`)
 	f.Fuzz(func(t *testing.T, body string) {
 		var v any
 		if json.Unmarshal([]byte(body), &v) != nil || strings.Count(body, `":`)+strings.Count(body, `" `) > 1 {
-			return // a name that is there twice hides values
+			return // a duplicate name hides values
 		}
 		n, depth := count(v)
 		if err := (jsonLimits{4*n + 4, depth + 1}).check([]byte(body)); err != nil {
@@ -53,8 +54,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// count answers how many values there are, those that a name hides not counted, and
-// how deep.
+// count returns the number of values, without those that a duplicate name hides, and the
+// depth.
 func count(v any) (n, depth int) {
 	n = 1
 	add := func(e any) {

@@ -10,14 +10,13 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// logs serves a build's log: as text, and as Server-Sent Events. The messages of the
-// other paths have an end that the generated code waits for; a log that is followed
-// has none.
+// logs serves a build's log, as text and as Server-Sent Events. The generated code for the
+// other paths waits for the end of a response, which a followed log does not have.
 type logs struct {
 	mux      *runtime.ServeMux
-	room     buildv1.BuildServiceClient
+	service  buildv1.BuildServiceClient
 	timeouts timeouts
-	drained  <-chan struct{} // closed when clients should go elsewhere
+	drained  <-chan struct{} // closed when clients should reconnect elsewhere
 }
 
 // text serves GET of logsPath.
@@ -33,8 +32,8 @@ func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]stri
 	l.answer(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
 }
 
-// events serves GET of eventsPath. Clients that cannot set
-// Last-Event-ID give it in the query.
+// events serves GET of eventsPath. Clients that cannot set Last-Event-ID send it in the
+// query.
 func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	last := r.Header.Get("Last-Event-Id")
 	if last == "" {
@@ -51,8 +50,8 @@ func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]st
 	l.answer(w, r, events{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
 }
 
-// answer writes a log in its form. What goes wrong before the first byte is an
-// ordinary error; after it the connection is cut, so that nobody takes a part for
+// answer writes a log in the requested form. Errors before the first byte are ordinary
+// error responses. Later errors abort the connection, so that no client takes a part for
 // the whole.
 func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *buildv1.StreamLogsRequest) {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -63,7 +62,7 @@ func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *build
 		return
 	}
 	out := &transcript{w: w, ctl: http.NewResponseController(w), form: f, stall: l.timeouts.stall}
-	c := &copying{out: out, feed: &feed{room: l.room, req: req}, timeouts: l.timeouts, drained: l.drained}
+	c := &copying{out: out, feed: &feed{service: l.service, req: req}, timeouts: l.timeouts, drained: l.drained}
 	err = c.run(ctx)
 	switch {
 	case err == nil:

@@ -26,20 +26,20 @@ import (
 
 type logStream = grpc.ServerStreamingServer[buildv1.StreamLogsResponse]
 
-// quick is the gateway in front of one room, with less patience.
+// quick is the gateway in front of one service, with shorter timeouts.
 type quick struct {
 	ctx                                 context.Context //nolint:containedctx // ends when the gateway drains
-	silence, keepAlive, patience, stall time.Duration
+	silence, keepAlive, retryFor, stall time.Duration
 }
 
-func (q quick) serve(t *testing.T, b *buildRoom) string {
+func (q quick) serve(t *testing.T, b *buildService) string {
 	t.Helper()
 	web := httptest.NewServer(q.handler(t, b))
 	t.Cleanup(web.Close)
 	return web.URL + "/v1alpha1/builds/beef_1"
 }
 
-func (q quick) handler(t *testing.T, b *buildRoom) http.Handler {
+func (q quick) handler(t *testing.T, b *buildService) http.Handler {
 	t.Helper()
 	or := func(d, otherwise time.Duration) time.Duration {
 		if d == 0 {
@@ -50,8 +50,8 @@ func (q quick) handler(t *testing.T, b *buildRoom) http.Handler {
 	if q.ctx == nil {
 		q.ctx = t.Context()
 	}
-	h, err := gateway.Hasten(q.ctx, gateway.Conns{Build: b.dial(t)},
-		or(q.silence, time.Minute), or(q.keepAlive, time.Minute), or(q.patience, time.Minute), or(q.stall, time.Minute))
+	h, err := gateway.NewWithTimeouts(q.ctx, gateway.Conns{Build: b.dial(t)},
+		or(q.silence, time.Minute), or(q.keepAlive, time.Minute), or(q.retryFor, time.Minute), or(q.stall, time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 	return send(t, http.MethodGet, url, nil, header...)
 }
 
-// await reads up to a line that begins like want, and answers what came before.
+// await reads up to a line that begins with want, and returns everything before it.
 func await(t *testing.T, r *bufio.Reader, want string) string {
 	t.Helper()
 	var before strings.Builder
@@ -79,7 +79,7 @@ func await(t *testing.T, r *bufio.Reader, want string) string {
 	}
 }
 
-// wantText is the text of lines 1 to n.
+// wantText returns the text of lines 1 to n.
 func wantText(n int) string {
 	var b strings.Builder
 	for i := 1; i <= n; i++ {
@@ -97,8 +97,8 @@ func ordinals(events string) (ids []string) {
 	return ids
 }
 
-// TestLinesArriveAsTheyAreWritten also outlives what other calls may take, and
-// the server's own limit on reading a request.
+// TestLinesArriveAsTheyAreWritten also checks that a log outlives the timeouts of other
+// calls, and the server's own read timeout.
 func TestLinesArriveAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	for path, prefix := range map[string]string{"/logs?follow=true": "", "/events": "data: "} {
@@ -111,14 +111,14 @@ func TestLinesArriveAsTheyAreWritten(t *testing.T) {
 
 func linesArrive(t *testing.T, path, prefix string) {
 	next := make(chan int64)
-	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 		for n := range next {
 			_ = s.Send(lines(n, n))
 		}
 		return s.Send(succeeded())
 	}}
 	t.Cleanup(b.start())
-	// In memory: a socket's deadlines do not go by the test's clock.
+	// In memory, since a socket's deadlines do not use the test's clock.
 	l := bufconn.Listen(1 << 16)
 	server := &http.Server{Handler: quick{silence: time.Hour, keepAlive: time.Hour}.handler(t, b), ReadTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
@@ -148,10 +148,10 @@ func linesArrive(t *testing.T, path, prefix string) {
 	}
 }
 
-// script is a log of six lines that the room leaves twice, with what it leaves
-// with, and repeats lines of.
-func script(t *testing.T, leave error) *buildRoom {
-	return &buildRoom{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
+// script is a log of six lines during which the service fails twice with the error leave,
+// and of which lines are repeated.
+func script(t *testing.T, leave error) *buildService {
+	return &buildService{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
 		if want := int64(2 * (n - 1)); req.GetAfter() != want {
 			t.Errorf("call %d asks for lines after %d, want %d", n, req.GetAfter(), want)
 		}
@@ -191,10 +191,10 @@ func TestRoomGoesAway(t *testing.T) {
 	}
 }
 
-// TestRoomIsKilled: another replica goes on where the killed one was.
-func TestRoomIsKilled(t *testing.T) {
+// TestServiceIsKilled checks that another replica continues where the killed one was.
+func TestServiceIsKilled(t *testing.T) {
 	t.Parallel()
-	b := &buildRoom{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
 		if n == 1 {
 			_ = s.Send(lines(1, 3))
 			<-s.Context().Done()
@@ -214,8 +214,8 @@ func TestRoomIsKilled(t *testing.T) {
 	}
 }
 
-// TestPatienceEnds: what was sent must not look like all there is.
-func TestPatienceEnds(t *testing.T) {
+// TestRetryTimeout checks that an incomplete log cannot be mistaken for a complete one.
+func TestRetryTimeout(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
 		"away for good": status.Error(codes.Unavailable, "gone"),
@@ -224,14 +224,14 @@ func TestPatienceEnds(t *testing.T) {
 		for _, path := range []string{"/logs", "/logs?follow=true", "/events"} {
 			t.Run(name+path, func(t *testing.T) {
 				t.Parallel()
-				b := &buildRoom{turn: func(n int, _ *buildv1.StreamLogsRequest, s logStream) error {
+				b := &buildService{turn: func(n int, _ *buildv1.StreamLogsRequest, s logStream) error {
 					if n == 1 {
 						_ = s.Send(lines(1, 2))
 					}
 					return err
 				}}
 				t.Cleanup(b.start())
-				resp := get(t, quick{patience: 20 * time.Millisecond}.serve(t, b)+path)
+				resp := get(t, quick{retryFor: 20 * time.Millisecond}.serve(t, b)+path)
 				body, err := io.ReadAll(resp.Body)
 				if resp.StatusCode != http.StatusOK || err == nil || !strings.Contains(string(body), "line 2\n") || strings.Contains(string(body), "message") {
 					t.Errorf("got %d, %v, %s", resp.StatusCode, err, body)
@@ -244,7 +244,7 @@ func TestPatienceEnds(t *testing.T) {
 func TestErrorsBeforeTheFirstByte(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[codes.Code]int{codes.Unavailable: 503, codes.Internal: 500, codes.OK: 503} {
-		b := &buildRoom{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return status.Error(code, "") }}
+		b := &buildService{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return status.Error(code, "") }}
 		t.Cleanup(b.start())
 		resp := get(t, quick{}.serve(t, b)+"/events")
 		body, _ := io.ReadAll(resp.Body)
@@ -254,11 +254,11 @@ func TestErrorsBeforeTheFirstByte(t *testing.T) {
 	}
 }
 
-// TestSilence: a queued build has no lines. The client learns that it is
-// connected, and so do the proxies between.
+// TestSilence checks a queued build without lines: the client and proxies in between learn
+// that the connection is alive.
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 		<-s.Context().Done()
 		return nil
 	}}
@@ -274,10 +274,10 @@ func TestSilence(t *testing.T) {
 	await(t, r, ": keep-alive")
 }
 
-// TestEmptyLog is not a silent one.
+// TestEmptyLog checks that an empty log ends immediately.
 func TestEmptyLog(t *testing.T) {
 	t.Parallel()
-	b := &buildRoom{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return nil }}
+	b := &buildService{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return nil }}
 	t.Cleanup(b.start())
 	resp := get(t, quick{}.serve(t, b)+"/logs")
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || len(body) > 0 || err != nil {
@@ -287,7 +287,7 @@ func TestEmptyLog(t *testing.T) {
 
 func TestResume(t *testing.T) {
 	t.Parallel()
-	b := &buildRoom{turn: func(_ int, req *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, req *buildv1.StreamLogsRequest, s logStream) error {
 		_ = s.Send(lines(req.GetAfter()+1, 5))
 		return s.Send(succeeded())
 	}}
@@ -308,14 +308,15 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestClientLeaves: nobody reads a log for a client that is gone, or takes nothing.
+// TestClientLeaves checks that the log is no longer read for a client that has disconnected
+// or does not read.
 func TestClientLeaves(t *testing.T) {
 	t.Parallel()
 	for name, keep := range map[string]bool{"gone": false, "stuck": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ended := make(chan struct{})
-			b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+			b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 				defer close(ended)
 				long := &buildv1.LogLine{Text: strings.Repeat("x", 100_000)}
 				for {
@@ -335,12 +336,13 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
-// TestSlowClient gets everything; the room waits for it.
+// TestSlowClient checks that a slow client gets everything, and that the service waits for
+// it.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	const count = 200
 	pause := make(chan struct{})
-	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 		for n := int64(1); n <= count; n++ {
 			_ = s.Send(&buildv1.StreamLogsResponse{Lines: []*buildv1.LogLine{{Ordinal: n, Text: strings.Repeat("x", 100_000)}}})
 		}
@@ -362,11 +364,12 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// TestDrain: followed logs end so that their clients go elsewhere; the rest stays.
+// TestDrain checks that followed logs end, so that their clients reconnect elsewhere, and
+// that other requests continue.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	ctx, drain := context.WithCancel(t.Context())
-	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 		_ = s.Send(lines(1, 1))
 		<-s.Context().Done()
 		return nil
@@ -386,7 +389,7 @@ func TestDrain(t *testing.T) {
 
 func TestLogsPassTheCallerOn(t *testing.T) {
 	t.Parallel()
-	b := &buildRoom{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
+	b := &buildService{turn: func(_ int, _ *buildv1.StreamLogsRequest, s logStream) error {
 		md, _ := metadata.FromIncomingContext(s.Context())
 		_ = s.Send(&buildv1.StreamLogsResponse{Lines: []*buildv1.LogLine{{Ordinal: 1, Text: strings.Join(md.Get("authorization"), ",")}}})
 		return nil
@@ -394,6 +397,6 @@ func TestLogsPassTheCallerOn(t *testing.T) {
 	t.Cleanup(b.start())
 	body, _ := io.ReadAll(get(t, quick{}.serve(t, b)+"/logs", "Authorization", "Bearer x").Body)
 	if string(body) != "Bearer x\n" {
-		t.Errorf("the room got %q", body)
+		t.Errorf("the service got %q", body)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 )
 
-// marshaler is the contract's JSON: presence decides what is shown, members that we
-// do not know are ignored, and what cannot be read is explained in our words.
+// marshaler implements the contract's JSON: fields with presence are omitted if unset,
+// unknown members are ignored, and errors have our own messages.
 type marshaler struct {
 	runtime.JSONPb
 	limits jsonLimits
-	// turns are as many as there are processors: writing JSON takes several times its
-	// length, and more at once would not be done sooner.
+	// turns has as many slots as there are processors. Encoding takes several times the
+	// length of the JSON, and more concurrent encodings would not be faster.
 	turns chan struct{}
 }
 
@@ -32,8 +32,8 @@ func newMarshaler(l jsonLimits) *marshaler {
 	}
 }
 
-// Marshal writes a message; one without any fields has an empty body, and a lock that
-// is text is that text.
+// Marshal encodes a message. A message without any fields has an empty body, and a lock in
+// a text format is returned as it is.
 func (m *marshaler) Marshal(v any) ([]byte, error) {
 	if text := lockText(v); text != nil {
 		return []byte(*text), nil
@@ -51,12 +51,12 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	if c, ok := v.(counted); ok && c.GetMetric() != "" {
 		how.EmitUnpopulated = true
 	}
-	// JSON is a little longer than the message: a buffer that grows, and is copied in the
-	// end, takes several times as much.
+	// JSON is a little longer than the message. A growing buffer that is copied at the end
+	// would take several times as much memory.
 	return how.MarshalAppend(make([]byte, 0, proto.Size(msg)*5/4), msg)
 }
 
-// lockText is a lock that is to be written as text; else nil.
+// lockText returns a lock that is written as text, or nil.
 func lockText(v any) *string {
 	switch lock := v.(type) {
 	case *condav1.LockPackagesResponse:
@@ -67,13 +67,14 @@ func lockText(v any) *string {
 	return nil
 }
 
-// counted shows its organisations though there are none, unless it is a number alone.
+// counted is a response that has its organisations even if the list is empty, unless it is
+// only a number.
 type counted interface {
 	GetMetric() string
 	GetOrgs() map[string]float64
 }
 
-// ContentType is JSON's, but for what Marshal writes as text.
+// ContentType returns the type of JSON, or that of text for a lock.
 func (m *marshaler) ContentType(v any) string {
 	if lockText(v) != nil {
 		return "text/plain; charset=utf-8"
@@ -98,14 +99,11 @@ func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// readRaw reads a body as it came, if it keeps to the limits; io.EOF when there is none.
+// readRaw reads a body unchanged if it is within the limits; io.EOF if there is none.
 func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
 	raw, err := readAll(r)
 	if errors.As(err, new(*http.MaxBytesError)) {
 		return errors.New(tooLarge)
-	}
-	if errors.Is(err, ErrBusy) {
-		return errors.New(busy)
 	}
 	if err != nil {
 		return errors.New("The request body could not be read")
@@ -117,7 +115,7 @@ func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
 	return m.limits.check(raw)
 }
 
-// readAll reads a body, or takes one that was read.
+// readAll reads a body, or returns one that has already been read.
 func readAll(r io.Reader) ([]byte, error) {
 	if b, ok := r.(*readBody); ok {
 		return b.take()

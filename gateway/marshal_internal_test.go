@@ -8,7 +8,8 @@ import (
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 )
 
-// TestLargeAnswers: what it takes to write one is bounded, as many may be written.
+// TestLargeAnswers checks that the memory for encoding a response is bounded, since many
+// may be encoded concurrently.
 //
 //nolint:paralleltest // it measures what is allocated meanwhile
 func TestLargeAnswers(t *testing.T) {

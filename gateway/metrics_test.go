@@ -9,8 +9,9 @@ import (
 	"slipway.dev/gateway"
 )
 
-// TestNoMetricsRoom: where nobody counts, there is nothing to ask.
-func TestNoMetricsRoom(t *testing.T) {
+// TestNoMetricsService checks that the paths of the metrics service return 404 without that
+// service.
+func TestNoMetricsService(t *testing.T) {
 	t.Parallel()
 	h, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}})
 	if err != nil {

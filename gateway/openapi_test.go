@@ -33,8 +33,8 @@ func document(t *testing.T, text []byte) *contracttest.Document {
 	return d
 }
 
-// holds checks an answer against a document. What the document does not have must
-// be answered as nothing that exists.
+// holds checks a response against a document. A call that the document does not have must
+// return 404.
 func holds(t *testing.T, d *contracttest.Document, method, path string, resp *http.Response, body []byte) {
 	t.Helper()
 	err := d.Check(method, path, resp.StatusCode, resp.Header, body)
@@ -44,7 +44,7 @@ func holds(t *testing.T, d *contracttest.Document, method, path string, resp *ht
 	}
 }
 
-// TestDocumentsHaveEveryRoute holds the router against the documents, both ways.
+// TestDocumentsHaveEveryRoute compares the router with the documents in both directions.
 func TestDocumentsHaveEveryRoute(t *testing.T) {
 	t.Parallel()
 	container, platform, err := gateway.Routers(context.Background(), refusing{})
@@ -69,7 +69,8 @@ func TestDocumentsHaveEveryRoute(t *testing.T) {
 	}
 }
 
-// routesOf reads what a router serves, which it tells nobody.
+// routesOf returns the routes of a router through reflection, since it does not export
+// them.
 func routesOf(mux *runtime.ServeMux) []string {
 	var out []string
 	field := func(v reflect.Value) reflect.Value {
@@ -98,8 +99,7 @@ func ask(t *testing.T, h http.Handler, method, path string, header ...string) *h
 	return w
 }
 
-// TestReference reads the page and what it is made of, as a browser and without
-// compression.
+// TestReference loads the page and its files, as a browser and without compression.
 func TestReference(t *testing.T) {
 	t.Parallel()
 	api, err := gateway.New(t.Context(), gateway.Conns{})
@@ -161,8 +161,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestExamplesToTry: what the reference offers first can be sent as it is, and shows
-// each kind of request.
+// TestExamplesToTry checks that the first examples of the reference can be sent as they
+// are, and cover each kind of request.
 func TestExamplesToTry(t *testing.T) {
 	t.Parallel()
 	op := document(t, openapi.Container).Paths.Map()["/v1alpha2/container"].Post

@@ -1,7 +1,11 @@
 package gateway
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,11 +17,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// door is a method and a route: where a call comes in.
-type door struct{ method, route string }
+// An endpoint is a method and a route.
+type endpoint struct{ method, route string }
 
-// requests are what comes in at each door of some services.
-type requests map[door]protoreflect.MessageDescriptor
+// requests holds the request type of each endpoint of some services.
+type requests map[endpoint]protoreflect.MessageDescriptor
 
 func requestsOf(files ...protoreflect.FileDescriptor) requests {
 	out := requests{}
@@ -42,23 +46,30 @@ func (q requests) add(m protoreflect.MethodDescriptor) {
 			http.MethodGet: r.GetGet(), http.MethodPost: r.GetPost(), http.MethodPut: r.GetPut(), http.MethodPatch: r.GetPatch(), http.MethodDelete: r.GetDelete(),
 		} {
 			if path != "" {
-				q[door{method, wildcards(path)}] = m.Input()
+				q[endpoint{method, wildcards(path)}] = m.Input()
 			}
 		}
 	}
 }
 
-// of is what a request is to become; nil for a path that no call has.
+// ofUsers returns routes that check the access token before the parameters.
+func ofUsers() []string { return []string{"/v1alpha1/builds", "/v1alpha1/containers"} }
+
+// of returns the request type of a request; nil for a path without a call.
 func (q requests) of(r *http.Request) protoreflect.MessageDescriptor {
-	return q[door{r.Method, routeOf(r.Context())}]
+	return q[endpoint{r.Method, routeOf(r.Context())}]
 }
 
-// checked refuses parameters that cannot be read, in words: the library's are those of
-// Go. refuse writes a 400.
+// checked rejects malformed parameters with clear messages; the library's contain Go terms.
+// refuse writes a 400.
 func (q requests) checked(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 			if problem := unreadable(q.of(r), r, path); problem != "" {
+				if slices.Contains(ofUsers(), routeOf(r.Context())) && r.Header.Get("Authorization") == "" {
+					writeMessage(w, http.StatusUnauthorized, "This list shows your own entries: send your access token as Authorization: Bearer")
+					return
+				}
 				refuse(w, problem)
 				return
 			}
@@ -67,8 +78,33 @@ func (q requests) checked(refuse func(w http.ResponseWriter, message string)) ru
 	}
 }
 
-// unreadable says what is wrong with the first parameter that cannot be read; "" when
-// all can be.
+// maxIgnoredBody is the maximum size of an ignored body in bytes.
+const maxIgnoredBody = 64 << 10
+
+// wholeBody rejects a DELETE whose body is not JSON. Bodies of DELETE are not used, but a
+// client that sends a truncated one meant something else.
+func wholeBody(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
+	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+			if r.Method != http.MethodDelete || r.Body == nil || r.ContentLength == 0 {
+				next(w, r, path)
+				return
+			}
+			raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxIgnoredBody))
+			switch large := (*http.MaxBytesError)(nil); {
+			case errors.As(err, &large):
+				writeMessage(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body of a DELETE is ignored, and may have %d bytes", maxIgnoredBody))
+			case err != nil, len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw):
+				refuse(w, notJSON)
+			default:
+				r.Body = io.NopCloser(bytes.NewReader(raw))
+				next(w, r, path)
+			}
+		}
+	}
+}
+
+// unreadable returns a message about the first malformed parameter, or "".
 func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[string]string) string {
 	if desc == nil {
 		return ""
@@ -81,7 +117,7 @@ func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[s
 	if r.URL.RawQuery == "" {
 		return ""
 	}
-	given := map[protoreflect.FieldNumber]int{} // by either of its names
+	given := map[protoreflect.FieldNumber]int{} // under either of its names
 	for name, values := range r.URL.Query() {
 		fd := field(desc, name)
 		if fd != nil && !fd.IsList() {
@@ -98,7 +134,7 @@ func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[s
 	return ""
 }
 
-// field finds a parameter by either of its names; nil for one that is not known.
+// field finds a parameter under either of its names; nil if it is unknown.
 func field(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldDescriptor {
 	if fd := desc.Fields().ByTextName(name); fd != nil {
 		return fd
@@ -106,7 +142,7 @@ func field(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldD
 	return desc.Fields().ByJSONName(name)
 }
 
-// misread says what a parameter must be; "" for one that can be read as it is.
+// misread returns what a parameter must be; "" if it is valid.
 func misread(fd protoreflect.FieldDescriptor, value string) string {
 	if fd == nil {
 		return ""
@@ -121,7 +157,7 @@ func misread(fd protoreflect.FieldDescriptor, value string) string {
 	case protoreflect.BoolKind:
 		_, err = strconv.ParseBool(value)
 		want = "true or false"
-	default: // a text is what it is
+	default: // any string is valid
 	}
 	if err == nil {
 		return ""

@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -10,12 +11,15 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/gateway"
 )
 
-// TestParametersThatCannotBeRead are 400 at both APIs, in words of ours.
+// TestParametersThatCannotBeRead checks that malformed parameters are 400 at both APIs,
+// with our own messages.
 func TestParametersThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	called := func(any, grpc.ServerStream) error { t.Error("the room was called"); return nil }
+	called := func(any, grpc.ServerStream) error { t.Error("the service was called"); return nil }
 	platform := servePlatform(t, "", called)
 	for path, want := range map[string]string{
 		"/orgs?max=many":                            `max must be a whole number, not \"many\"`,
@@ -36,13 +40,14 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 		}
 	}
 	container := serve(t, called)
-	resp, body := exchange(t, http.MethodGet, container+"/v1alpha1/builds?max=many", nil)
+	resp, body := exchange(t, http.MethodGet, container+"/v1alpha1/builds?max=many", nil, "Authorization", "Bearer x")
 	if want := `{"message":"max must be a whole number, not \"many\""}`; resp.StatusCode != http.StatusBadRequest || string(body) != want {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 }
 
-// TestWorkspaceInTheBody: clients send it there too. Two that differ are refused.
+// TestWorkspaceInTheBody checks the workspace in the body, where clients send it, too.
+// Different values are rejected.
 func TestWorkspaceInTheBody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, method, path, body, want string }{
@@ -79,21 +84,41 @@ func TestWorkspaceInTheBody(t *testing.T) {
 	}
 }
 
-// askedWorkspace is the workspace of whatever was asked.
+// askedWorkspace returns the workspace of any request.
 func askedWorkspace(t *testing.T, stream grpc.ServerStream) int64 {
 	method, _ := grpc.MethodFromServerStream(stream)
 	req := map[string]interface {
 		proto.Message
 		GetWorkspaceId() int64
 	}{
-		platformv1.PlatformService_CreateCredentials_FullMethodName: &platformv1.CreateCredentialsRequest{},
-		platformv1.PlatformService_UpdateCredentials_FullMethodName: &platformv1.UpdateCredentialsRequest{},
-		platformv1.PlatformService_DeleteCredentials_FullMethodName: &platformv1.DeleteCredentialsRequest{},
-		platformv1.PlatformService_CancelWorkflow_FullMethodName:    &platformv1.CancelWorkflowRequest{},
-		platformv1.PlatformService_RecordProgress_FullMethodName:    &platformv1.RecordProgressRequest{},
+		platformv1.CredentialService_CreateCredentials_FullMethodName: &platformv1.CreateCredentialsRequest{},
+		platformv1.CredentialService_UpdateCredentials_FullMethodName: &platformv1.UpdateCredentialsRequest{},
+		platformv1.CredentialService_DeleteCredentials_FullMethodName: &platformv1.DeleteCredentialsRequest{},
+		platformv1.RunService_CancelWorkflow_FullMethodName:           &platformv1.CancelWorkflowRequest{},
+		platformv1.RunService_RecordProgress_FullMethodName:           &platformv1.RecordProgressRequest{},
 	}[method]
 	if err := stream.RecvMsg(req); err != nil {
 		t.Error(err)
 	}
 	return req.GetWorkspaceId()
+}
+
+// TestTokenBeforeParameters checks that a user's own list is 401 without a token, for any
+// parameters.
+func TestTokenBeforeParameters(t *testing.T) {
+	t.Parallel()
+	h, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	for _, path := range []string{"/v1alpha1/builds?max=many", "/v1alpha1/containers?max=many"} {
+		if resp, raw := exchange(t, http.MethodGet, server.URL+path, nil); resp.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s without a token: %d %s", path, resp.StatusCode, raw)
+		}
+		if resp, raw := exchange(t, http.MethodGet, server.URL+path, nil, "Authorization", "Bearer x"); resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s with a token: %d %s", path, resp.StatusCode, raw)
+		}
+	}
 }

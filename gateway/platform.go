@@ -2,11 +2,14 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"slipway.dev/proto/gen/openapi"
@@ -16,12 +19,12 @@ import (
 // MaxPlatformBody is the largest request body of the platform, in bytes.
 const MaxPlatformBody = 16_000_000
 
-// NewPlatform returns the handler of the platform's REST API, with its paths at the
-// root: the legacy base address is the same handler behind http.StripPrefix("/api",
-// …). The request id that errors show is the X-Request-Id of the response, which the
-// caller's middleware sets. Truth: gateway/contract/platform.md#conventions.
-func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handler, error) {
-	mux, err := routePlatform(ctx, room)
+// NewPlatform returns the handler of the platform's REST API with its paths at the root.
+// The legacy base address is the same handler behind http.StripPrefix("/api", …). The
+// request id in errors is the X-Request-Id of the response, which the caller's middleware
+// sets. See gateway/contract/platform.md#conventions.
+func NewPlatform(ctx context.Context, service grpc.ClientConnInterface) (http.Handler, error) {
+	mux, err := routePlatform(ctx, service)
 	if err != nil {
 		return nil, err
 	}
@@ -29,27 +32,47 @@ func NewPlatform(ctx context.Context, room grpc.ClientConnInterface) (http.Handl
 }
 
 // routePlatform mounts every path of the platform.
-func routePlatform(ctx context.Context, room grpc.ClientConnInterface) (*runtime.ServeMux, error) {
-	readable := requestsOf(platformv1.File_slipway_platform_v1_platform_proto)
+func routePlatform(ctx context.Context, service grpc.ClientConnInterface) (*runtime.ServeMux, error) {
+	readable := requestsOf(
+		platformv1.File_slipway_platform_v1_identity_proto, platformv1.File_slipway_platform_v1_organization_proto,
+		platformv1.File_slipway_platform_v1_credentials_proto, platformv1.File_slipway_platform_v1_run_proto, platformv1.File_slipway_platform_v1_audit_proto,
+	)
+	client := platformv1.NewIdentityServiceClient(service)
+	bodies := bodyReader{calls: readable, limit: MaxPlatformBody, authenticate: userOf(client), refuse: writePlatformError}
 	mux := newMux(
-		runtime.WithMiddlewares(routed("/api", defaultTimeouts()), readable.checked(refuseParameter), readable.located(refuseParameter)),
+		runtime.WithMiddlewares(routed("/api", defaultTimeouts()), readable.checked(refuseParameter), bodies.middleware, readable.located(refuseParameter), wholeBody(refuseParameter)),
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, newPlatformMarshaler()),
 		runtime.WithErrorHandler(writePlatformError),
 		runtime.WithRoutingErrorHandler(writeNoEndpoint),
 		runtime.WithForwardResponseOption(setNoContent),
 	)
-	client := platformv1.NewPlatformServiceClient(room)
-	if err := platformv1.RegisterPlatformServiceHandlerClient(ctx, mux, client); err != nil {
+	if err := errors.Join(
+		platformv1.RegisterIdentityServiceHandlerClient(ctx, mux, client),
+		platformv1.RegisterOrganizationServiceHandlerClient(ctx, mux, platformv1.NewOrganizationServiceClient(service)),
+		platformv1.RegisterCredentialServiceHandlerClient(ctx, mux, platformv1.NewCredentialServiceClient(service)),
+		platformv1.RegisterRunServiceHandlerClient(ctx, mux, platformv1.NewRunServiceClient(service)),
+		platformv1.RegisterAuditServiceHandlerClient(ctx, mux, platformv1.NewAuditServiceClient(service)),
+	); err != nil {
 		return nil, fmt.Errorf("mounting the platform: %w", err)
 	}
-	if err := (signIn{mux: mux, room: client}).mount(); err != nil {
+	if err := (signIn{mux: mux, service: client}).mount(); err != nil {
 		return nil, fmt.Errorf("mounting the sign-in: %w", err)
 	}
 	return mux, nil
 }
 
-// platformEdge sets what holds for every request: its version, its size, and what is
-// not forwarded.
+// userOf returns a function that returns the id of the user who owns a request's access
+// token.
+func userOf(service platformv1.IdentityServiceClient) func(*http.Request) (string, error) {
+	return func(r *http.Request) (string, error) {
+		ctx := metadata.AppendToOutgoingContext(r.Context(), "authorization", r.Header.Get("Authorization"))
+		info, err := service.GetUserInfo(ctx, &platformv1.GetUserInfoRequest{})
+		return strconv.FormatFloat(info.GetUser().GetId(), 'f', 0, 64), err
+	}
+}
+
+// platformEdge enforces the API version and the size limit of every request, and filters
+// headers.
 func platformEdge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if problem := checkVersion(r.Header); problem != "" {
@@ -71,15 +94,15 @@ func platformEdge(next http.Handler) http.Handler {
 	})
 }
 
-// checkVersion says what is wrong with the version that a client accepts.
+// checkVersion returns a message if the client accepts no supported version.
 func checkVersion(h http.Header) string {
-	if v := h.Values("Accept-Version"); len(v) > 1 || len(v) == 1 && v[0] != "1" {
+	if v := h.Values("Accept-Version"); len(v) > 1 || len(v) == 1 && v[0] != "1" && v[0] != "" {
 		return "Accept-Version must be one of the versions that are served: 1"
 	}
 	return ""
 }
 
-// setNoContent writes 204 where the response has no fields.
+// setNoContent writes 204 if the response has no fields.
 func setNoContent(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	if m.ProtoReflect().Descriptor().Fields().Len() == 0 {
 		w.Header().Del("Content-Type")

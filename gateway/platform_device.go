@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -11,17 +9,18 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// deviceGrant is the grant_type of a program that showed a code (RFC 8628, 3.4).
+// deviceGrant is the grant_type of a program that displayed a code (RFC 8628, 3.4).
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// device gives a program on a machine without a browser a code to show (RFC 8628, 3.1).
-// No address comes with the code in it: who types it knows which program it is from.
+// device issues a code for a program on a machine without a browser (RFC 8628, 3.1). The
+// response has no address that contains the code, so that a user who types it knows which
+// program displays it.
 func (s signIn) device(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {
 		return
 	}
-	resp, err := s.room.BeginDeviceSignIn(r.Context(), &platformv1.BeginDeviceSignInRequest{ClientId: form("client_id")})
+	resp, err := s.service.BeginDeviceSignIn(r.Context(), &platformv1.BeginDeviceSignInRequest{ClientId: form("client_id")})
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -32,15 +31,15 @@ func (s signIn) device(w http.ResponseWriter, r *http.Request, _ map[string]stri
 	})
 }
 
-// deviceForm is what the page shows on which a code is entered.
+// deviceForm is the content of the page on which a code is entered.
 type deviceForm struct {
-	// Code is what was entered.
+	// Code is the entered code.
 	Code string
-	// Consent and User are of somebody who came back from the provider.
+	// Consent and User are set for a user who has returned from the provider.
 	Consent, User string
-	// Elsewhere is the way to the provider; empty where there is none.
+	// Elsewhere is the address of the provider; "" if there is none.
 	Elsewhere string
-	// Problem is why nobody was let in; Allowed the program that was.
+	// Problem is why the code was not accepted; Allowed is the program that was allowed.
 	Problem, Allowed string
 }
 
@@ -54,40 +53,34 @@ func (s signIn) askCode(w http.ResponseWriter, r *http.Request, _ map[string]str
 	if elsewhere != "" {
 		elsewhere += "?device=1"
 	}
-	s.showDevice(w, http.StatusOK, deviceForm{Elsewhere: elsewhere})
+	show(w, http.StatusOK, deviceForm{Elsewhere: elsewhere}.page())
 }
 
-// allowDevice lets the program in whose code was entered. What is wrong stands on the
-// page, with the code, which people mistype.
-func (s signIn) allowDevice(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+// describeDevice shows the page that asks about the program of the entered code. Errors are
+// shown on the form and keep the code, since users mistype it.
+func (s signIn) describeDevice(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {
 		return
 	}
 	shown := deviceForm{Code: form("user_code"), Consent: form("consent"), User: form("user")}
-	resp, err := s.room.AllowDevice(r.Context(), &platformv1.AllowDeviceRequest{
+	resp, err := s.service.DescribeDevice(r.Context(), &platformv1.DescribeDeviceRequest{
 		UserCode: shown.Code, Consent: shown.Consent, AccessToken: form("access_token"),
 	})
 	if err == nil {
-		s.showDevice(w, http.StatusOK, deviceForm{Allowed: resp.GetClientId()})
+		show(w, http.StatusOK, question{User: resp.GetUserName(), Program: resp.GetClientId(), Code: shown.Code, Consent: resp.GetConsent()}.page())
 		return
 	}
-	code, problem := read(status.Convert(err), w.Header())
+	code, problem := read(r.Context(), err, w.Header())
 	if code == http.StatusUnauthorized {
-		code = http.StatusForbidden // browsers would ask for a password
+		code = http.StatusForbidden // for a 401, browsers would ask for a password
 	}
 	shown.Problem = problem
-	s.showDevice(w, code, shown)
+	show(w, code, shown.page())
 }
 
-func (s signIn) showDevice(w http.ResponseWriter, code int, f deviceForm) {
-	htmlHeaders(w.Header())
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, f.page()) // the client may be gone
-}
-
-// refuseTokens also tells a program that waits for its code to be entered what it has to
-// do, in the words of RFC 8628, 3.5.
+// refuseTokens also returns the errors of RFC 8628, 3.5, for a program that waits until its
+// code is entered.
 func (s signIn) refuseTokens(w http.ResponseWriter, r *http.Request, err error) {
 	st := status.Convert(err)
 	for _, d := range st.Details() {
@@ -101,12 +94,7 @@ func (s signIn) refuseTokens(w http.ResponseWriter, r *http.Request, err error) 
 }
 
 func writeOAuthError(w http.ResponseWriter, kind, message string) {
-	body, err := json.Marshal(map[string]string{"error": kind, "error_description": message, "message": message})
-	if err != nil {
-		writeMessage(w, http.StatusInternalServerError, "Internal error")
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(encode(map[string]string{"error": kind, "error_description": message, "message": message})) // the client may have disconnected
 }

@@ -16,7 +16,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// refusingWith is a room that refuses, with what it says to machines.
+// refusingWith returns a service that fails with a code, a message and metadata.
 func refusingWith(t *testing.T, code codes.Code, message string, meta map[string]string) grpc.StreamHandler {
 	t.Helper()
 	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev", Metadata: meta})
@@ -50,12 +50,13 @@ func TestDeviceAuthorization(t *testing.T) {
 
 func TestDevicePage(t *testing.T) {
 	t.Parallel()
-	got := &platformv1.AllowDeviceRequest{}
+	got, granted := &platformv1.DescribeDeviceRequest{}, &platformv1.GrantConsentRequest{}
 	info := answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{
 		ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", AuthTypes: []string{"oidc"}},
 	})
 	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
-		"GetServiceInfo": info, "AllowDevice": answering(t, got, &platformv1.AllowDeviceResponse{ClientId: "<b>cli"}),
+		"GetServiceInfo": info, "DescribeDevice": answering(t, got, &platformv1.DescribeDeviceResponse{ClientId: "<b>cli", UserName: "ada", Consent: "yes-2"}),
+		"GrantConsent": answering(t, granted, &platformv1.GrantConsentResponse{ClientId: "<b>cli"}),
 	}))
 	form := url.Values{"user_code": {"BDFG-HJKL"}, "access_token": {"secret"}}
 	resp := get(t, at+"/oauth/device?user_code=BDFG-HJKL")
@@ -67,11 +68,17 @@ func TestDevicePage(t *testing.T) {
 	}
 	resp, body := postForm(t, at+"/oauth/device", form)
 	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device", resp, []byte(body))
-	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "&lt;b&gt;cli</b> is signed in") || got.GetAccessToken() != "secret" || got.GetUserCode() != "BDFG-HJKL" {
+	if got.GetAccessToken() != "secret" || got.GetUserCode() != "BDFG-HJKL" || strings.Contains(body, "is signed in") || strings.Contains(body, "secret") {
 		t.Errorf("got %d %s for %v", resp.StatusCode, body, got)
 	}
+	asks(t, resp, body, "act as ada?", "<b>&lt;b&gt;cli</b>", "shows the code <b>BDFG-HJKL</b>", `action="consent"`, `value="yes-2"`)
+	resp, body = postForm(t, at+"/oauth/consent", url.Values{"consent": {"yes-2"}})
+	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/consent", resp, []byte(body))
+	if resp.StatusCode != http.StatusOK || !strings.Contains(body, "&lt;b&gt;cli</b> is signed in") || granted.GetConsent() != "yes-2" {
+		t.Errorf("got %d %s for %v", resp.StatusCode, body, granted)
+	}
 
-	at = servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{"AllowDevice": refusingWith(t, codes.Unauthenticated, "The access token is not valid", nil)}))
+	at = servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{"DescribeDevice": refusingWith(t, codes.Unauthenticated, "The access token is not valid", nil)}))
 	form.Set("user_code", `"><script>`)
 	resp, body = postForm(t, at+"/oauth/device", form)
 	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device", resp, []byte(body))
@@ -81,24 +88,24 @@ func TestDevicePage(t *testing.T) {
 	}
 }
 
-// TestDeviceElsewhere goes to the OIDC provider and back, to the page.
+// TestDeviceElsewhere signs in at the OIDC provider and returns to the page.
 func TestDeviceElsewhere(t *testing.T) {
 	t.Parallel()
-	begun, got := &platformv1.BeginSignInRequest{}, &platformv1.AllowDeviceRequest{}
+	begun, got := &platformv1.BeginSignInRequest{}, &platformv1.DescribeDeviceRequest{}
 	at := servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
-		"BeginSignIn":  answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth", State: "secret"}),
-		"FinishSignIn": answering(t, &platformv1.FinishSignInRequest{}, &platformv1.FinishSignInResponse{Consent: "yes-1", UserName: "ada"}),
-		"AllowDevice":  answering(t, got, &platformv1.AllowDeviceResponse{ClientId: "cli"}),
+		"BeginSignIn":    answering(t, begun, &platformv1.BeginSignInResponse{Url: "https://idp/auth", State: "secret"}),
+		"FinishSignIn":   answering(t, &platformv1.FinishSignInRequest{}, &platformv1.FinishSignInResponse{Consent: "yes-1", UserName: "ada"}),
+		"DescribeDevice": answering(t, got, &platformv1.DescribeDeviceResponse{ClientId: "cli", UserName: "ada", Consent: "yes-2"}),
 	}))
-	leave := visit(t, at+"/oauth/oidc?device=1", nil)
-	if leave.StatusCode != http.StatusSeeOther || begun.GetProgram() != nil {
-		t.Errorf("left with %d for %v", leave.StatusCode, begun)
+	startSignIn := visit(t, at+"/oauth/oidc?device=1", nil)
+	if startSignIn.StatusCode != http.StatusSeeOther || begun.GetProgram() != nil {
+		t.Errorf("left with %d for %v", startSignIn.StatusCode, begun)
 	}
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+"/oauth/callback?state=secret&code=c", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.AddCookie(leave.Cookies()[0])
+	req.AddCookie(startSignIn.Cookies()[0])
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -106,10 +113,10 @@ func TestDeviceElsewhere(t *testing.T) {
 	defer resp.Body.Close()
 	page, _ := io.ReadAll(resp.Body)
 	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/callback", resp, page)
-	if !strings.Contains(string(page), "Sign it in as ada") || !strings.Contains(string(page), `value="yes-1"`) || strings.Contains(string(page), "access_token") {
+	if !strings.Contains(string(page), "Continue as ada") || !strings.Contains(string(page), `value="yes-1"`) || strings.Contains(string(page), "access_token") {
 		t.Errorf("the page is %s", page)
 	}
-	if _, body := postForm(t, at+"/oauth/device", url.Values{"user_code": {"BDFG-HJKL"}, "consent": {"yes-1"}, "user": {"ada"}}); got.GetConsent() != "yes-1" || !strings.Contains(body, "cli") {
-		t.Errorf("let in %v, %s", got, body)
+	if _, body := postForm(t, at+"/oauth/device", url.Values{"user_code": {"BDFG-HJKL"}, "consent": {"yes-1"}, "user": {"ada"}}); got.GetConsent() != "yes-1" || !strings.Contains(body, `value="yes-2"`) {
+		t.Errorf("asked about %v, %s", got, body)
 	}
 }

@@ -12,11 +12,11 @@ import (
 // platformTooLarge is the message for a body larger than MaxPlatformBody.
 const platformTooLarge = "The request body is larger than 16,000,000 bytes"
 
-// writePlatformError writes a status as the platform does: who is not let in and
-// what is not there are 403 alike, and a bad request can be found in the log.
-func writePlatformError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
+// writePlatformError writes a status as the platform does: missing permissions and missing
+// objects are both 403, and a bad request can be found in the log.
+func writePlatformError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	st := status.Convert(err)
-	code, message := read(st, w.Header())
+	code, message := read(ctx, err, w.Header())
 	switch code {
 	case http.StatusUnauthorized:
 		if !isStale(st) {
@@ -32,8 +32,8 @@ func writePlatformError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marsha
 	writeMessage(w, code, message)
 }
 
-// isStale knows an access token that its owner can refresh, which clients do when
-// they see 401.
+// isStale reports whether an expired access token caused the error, which clients refresh
+// on a 401.
 func isStale(st *status.Status) bool {
 	for _, d := range st.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetMetadata()["refresh"] != "" {
@@ -43,13 +43,13 @@ func isStale(st *status.Status) bool {
 	return false
 }
 
-// identified ends a message with the id under which the request is in the log.
+// identified appends the request id, which is also in the log, to a message.
 func identified(message string, h http.Header) string {
 	return message + " - error id: " + h.Get("X-Request-Id")
 }
 
-// writeNoEndpoint responds to a path or method that does not exist, the same for
-// everybody.
+// writeNoEndpoint responds to a path or method that does not exist, equally for all
+// callers.
 func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, code int) {
 	if code == http.StatusBadRequest {
 		writeMessage(w, code, identified("The request is malformed", w.Header()))
@@ -58,7 +58,7 @@ func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler
 	writeMessage(w, http.StatusForbidden, "There is no such endpoint, or you may not use it")
 }
 
-// refuseParameter responds to a parameter that cannot be read.
+// refuseParameter responds to a malformed parameter.
 func refuseParameter(w http.ResponseWriter, message string) {
 	writeMessage(w, http.StatusBadRequest, identified(message, w.Header()))
 }

@@ -15,9 +15,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// platformMarshaler is the platform's JSON: lists are always there, and so is
-// every member that has no presence; documents are JSON already; a body that a room
-// wants as it came is not read here.
+// platformMarshaler implements the platform's JSON: lists and members without presence are
+// always included, documents are JSON already, and a body that a service wants unchanged is
+// not decoded here.
 type platformMarshaler struct{ *marshaler }
 
 func newPlatformMarshaler() *platformMarshaler {
@@ -26,7 +26,7 @@ func newPlatformMarshaler() *platformMarshaler {
 	return &platformMarshaler{m}
 }
 
-// Marshal writes a message: its documents as they are, the rest by protojson.
+// Marshal encodes a message: its documents unchanged, everything else with protojson.
 func (m *platformMarshaler) Marshal(v any) ([]byte, error) {
 	msg, ok := v.(proto.Message)
 	if !ok || !holdsDocuments(msg.ProtoReflect().Descriptor()) {
@@ -35,7 +35,7 @@ func (m *platformMarshaler) Marshal(v any) ([]byte, error) {
 	return m.object(msg.ProtoReflect())
 }
 
-// object writes a message that holds documents, or is one.
+// object encodes a message that is or contains documents.
 func (m *platformMarshaler) object(msg protoreflect.Message) ([]byte, error) {
 	if d, is := msg.Interface().(*platformv1.Document); is {
 		return d.GetJson(), nil
@@ -65,7 +65,7 @@ func (m *platformMarshaler) object(msg protoreflect.Message) ([]byte, error) {
 	return joinObject(members), nil
 }
 
-// member writes a message, or a list of messages, that hold documents.
+// member encodes a message, or a list of messages, that contain documents.
 func (m *platformMarshaler) member(fd protoreflect.FieldDescriptor, v protoreflect.Value) ([]byte, error) {
 	if !fd.IsList() {
 		return m.object(v.Message())
@@ -80,7 +80,7 @@ func (m *platformMarshaler) member(fd protoreflect.FieldDescriptor, v protorefle
 	return slices.Concat([]byte("["), bytes.Join(items, []byte(",")), []byte("]")), nil
 }
 
-// joinObject writes an object. encoding/json would read each member once more.
+// joinObject encodes an object. encoding/json would parse each member again.
 func joinObject(members map[string]json.RawMessage) []byte {
 	var b bytes.Buffer
 	for i, name := range slices.Sorted(maps.Keys(members)) {
@@ -92,12 +92,12 @@ func joinObject(members map[string]json.RawMessage) []byte {
 	return b.Bytes()
 }
 
-// holdsDocuments says whether a message is a document, or leads to one.
+// holdsDocuments reports whether a message is or contains a document.
 func holdsDocuments(m protoreflect.MessageDescriptor) bool {
 	if m.FullName() == "slipway.platform.v1.Document" {
 		return true
 	}
-	if m.ParentFile().Package() != "slipway.platform.v1" { // google.protobuf.Value leads to itself
+	if m.ParentFile().Package() != "slipway.platform.v1" { // google.protobuf.Value is recursive
 		return false
 	}
 	for i := range m.Fields().Len() {

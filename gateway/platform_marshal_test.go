@@ -11,8 +11,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// TestDocumentsArePassedOn has runs whose texts and members look like what stands
-// in for a document, and numbers that no float holds.
+// TestDocumentsArePassedOn checks runs whose strings and members look like the placeholder
+// of a document, and numbers that no float represents.
 func TestDocumentsArePassedOn(t *testing.T) {
 	t.Parallel()
 	const mark = `{"json":"MA=="}`

@@ -2,35 +2,34 @@ package gateway
 
 import (
 	"cmp"
-	"io"
 	"net/http"
 	"strings"
 	"unicode"
 
-	"google.golang.org/grpc/status"
-
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// signInCookie binds the way back from the OIDC provider to the browser that left.
+// signInCookie binds the return from the OIDC provider to the browser that started the
+// sign-in.
 const signInCookie = "slipway_sign_in"
 
-// leave sends a person to the OIDC provider.
-func (s signIn) leave(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+// startSignIn redirects a user to the OIDC provider.
+func (s signIn) startSignIn(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	q := r.URL.Query()
 	req := &platformv1.BeginSignInRequest{State: q.Get("state")}
-	if !q.Has("device") { // else the person enters a code when they come back
+	if !q.Has("device") { // otherwise the user enters a code after the return
 		req.Program = &platformv1.Program{
 			ClientId: q.Get("client_id"), RedirectUri: q.Get("redirect_uri"),
 			CodeChallenge: q.Get("code_challenge"), CodeChallengeMethod: q.Get("code_challenge_method"),
 		}
 	}
-	resp, err := s.room.BeginSignIn(r.Context(), req)
+	resp, err := s.service.BeginSignIn(r.Context(), req)
 	if err != nil {
-		s.turnAway(w, r, err)
+		s.showRefusal(w, r, err)
 		return
 	}
-	// Browsers keep no Secure cookie of a plain address, which only loopback has.
+	// Browsers store no Secure cookie for a plain HTTP address, which is only allowed on
+	// loopback.
 	secure := r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 	http.SetCookie(w, &http.Cookie{
 		Name: signInCookie, Value: resp.GetState(), Path: "/", MaxAge: 600, HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode,
@@ -38,9 +37,10 @@ func (s signIn) leave(w http.ResponseWriter, r *http.Request, _ map[string]strin
 	seeOther(w, resp.GetUrl())
 }
 
-// comeBack takes a person from the OIDC provider to the program that waits, or to the
-// page where they enter its code.
-func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+// finishSignIn handles the return from the OIDC provider. It redirects the user to the page of
+// this service that started the sign-in, to the question about a program, or to the page
+// for a device's code.
+func (s signIn) finishSignIn(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	q := r.URL.Query()
 	cookie, err := r.Cookie(signInCookie)
 	if err != nil || cookie.Value == "" || cookie.Value != q.Get("state") {
@@ -49,28 +49,33 @@ func (s signIn) comeBack(w http.ResponseWriter, r *http.Request, _ map[string]st
 	}
 	if q.Get("code") == "" {
 		s.showRefused(w, r, http.StatusForbidden, refusedSignIn{
-			Why: "Your organisation's sign-in did not let you in.", Said: sayable(cmp.Or(q.Get("error_description"), q.Get("error"))),
+			Why: "Your organisation's sign-in did not let you in.", Said: printable(cmp.Or(q.Get("error_description"), q.Get("error"))),
 		})
 		return
 	}
-	resp, err := s.room.FinishSignIn(r.Context(), &platformv1.FinishSignInRequest{State: q.Get("state"), Code: q.Get("code")})
+	resp, err := s.service.FinishSignIn(r.Context(), &platformv1.FinishSignInRequest{State: q.Get("state"), Code: q.Get("code")})
 	if err != nil {
-		s.turnAway(w, r, err)
+		s.showRefusal(w, r, err)
 		return
 	}
 	http.SetCookie(w, &http.Cookie{Name: signInCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-	if resp.GetConsent() != "" {
-		s.showDevice(w, http.StatusOK, deviceForm{Consent: resp.GetConsent(), User: resp.GetUserName()})
-		return
+	switch program := resp.GetProgram(); {
+	case program != nil:
+		show(w, http.StatusOK, question{
+			User: resp.GetUserName(), Program: program.GetClientId(), Address: program.GetRedirectUri(), Consent: resp.GetConsent(),
+		}.page())
+	case resp.GetConsent() != "":
+		show(w, http.StatusOK, deviceForm{Consent: resp.GetConsent(), User: resp.GetUserName()}.page())
+	default:
+		seeOther(w, resp.GetRedirectUri())
 	}
-	seeOther(w, resp.GetRedirectUri())
 }
 
-// turnAway tells a person, who is in a browser, what a program would be told.
-func (s signIn) turnAway(w http.ResponseWriter, r *http.Request, err error) {
-	code, why := read(status.Convert(err), w.Header())
+// showRefusal shows an error to a user in a browser.
+func (s signIn) showRefusal(w http.ResponseWriter, r *http.Request, err error) {
+	code, why := read(r.Context(), err, w.Header())
 	switch code {
-	case http.StatusUnauthorized, http.StatusNotFound: // browsers would ask for a password
+	case http.StatusUnauthorized, http.StatusNotFound: // for a 401, browsers would ask for a password
 		code = http.StatusForbidden
 	case http.StatusBadRequest:
 		why = identified(why, w.Header())
@@ -79,20 +84,18 @@ func (s signIn) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s signIn) showRefused(w http.ResponseWriter, r *http.Request, code int, f refusedSignIn) {
-	if info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{}); err == nil && info.GetServiceInfo().GetLandingUrl() != "" {
+	if info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{}); err == nil && info.GetServiceInfo().GetLandingUrl() != "" {
 		f.Again = info.GetServiceInfo().GetLandingUrl() + "/login"
 	}
-	htmlHeaders(w.Header())
-	w.WriteHeader(code)
-	_, _ = io.WriteString(w, f.page()) // the client may be gone
+	show(w, code, f.page())
 }
 
-// mostSaid is how many characters of a provider's own words are shown.
-const mostSaid = 300
+// maxPrinted is the maximum number of characters of an external text on a page.
+const maxPrinted = 300
 
-// sayable is a text of the provider's as it can stand on a page: a line of what can be
-// seen, and not long.
-func sayable(text string) string {
+// printable returns an external text in a form that a page can show: one short line of
+// visible characters.
+func printable(text string) string {
 	seen := strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
 			return ' '
@@ -103,8 +106,8 @@ func sayable(text string) string {
 		return r
 	}, text)
 	line := []rune(strings.Join(strings.Fields(seen), " "))
-	if len(line) > mostSaid {
-		return string(line[:mostSaid]) + "…"
+	if len(line) > maxPrinted {
+		return string(line[:maxPrinted]) + "…"
 	}
 	return string(line)
 }

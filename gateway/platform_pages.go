@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// fill puts values in the places of a page that are named {so}: text, or an attribute
-// in quotes, never a script. html/template would do as well, but it calls methods by
-// their names, for which the linker keeps every exported method of the program: a
-// third more of it.
+// fill replaces the placeholders {name} of a page by values: text, or an attribute in
+// quotes, never a script. html/template calls methods by name, so that the linker would
+// keep every exported method of the program, which makes it a third larger.
 func fill(page string, values map[string]string) string {
 	pairs := make([]string, 0, 2*len(values))
 	for name, v := range values {
 		pairs = append(pairs, "{"+name+"}", html.EscapeString(v))
 	}
-	return strings.NewReplacer(pairs...).Replace(page) // what was put in is not read again
+	return strings.NewReplacer(pairs...).Replace(page) // values are not scanned again
 }
 
 const pageHead = `<!doctype html>
@@ -26,8 +25,8 @@ const pageHead = `<!doctype html>
 <style>` + pageStyle + `</style>
 `
 
-// pageStyle is all the style that these pages have, so that they need no other file. It is
-// like that of the page (web/style.css).
+// pageStyle is the whole style of these pages, so that they need no other file. It
+// resembles that of the web page (web/style.css).
 const pageStyle = `:root{color-scheme:light dark;--text:#1d1c1a;--back:#fbfaf7;--soft:#5d5a54;--line:#8a857b;--act:#0b6259;--on:#fff}
 @media (prefers-color-scheme:dark){:root{--text:#eceae5;--back:#151617;--soft:#aaa79f;--line:#7c8083;--act:#6fd0c1;--on:#0a2320}}
 body{max-width:34rem;margin:12vh auto 3rem;padding:0 1.25rem;background:var(--back);color:var(--text);font:1rem/1.55 system-ui,sans-serif;overflow-wrap:anywhere}
@@ -39,13 +38,14 @@ button{padding:.6rem 1.2rem;border:0;border-radius:.4rem;background:var(--act);c
 :focus-visible{outline:2px solid var(--act);outline-offset:2px}
 .note{color:var(--soft)}`
 
-// pageStyleSum names the style in the Content-Security-Policy, which lets no other through.
+// pageStyleSum returns the digest of the style for the Content-Security-Policy, which
+// allows no other.
 func pageStyleSum() string {
 	sum := sha256.Sum256([]byte(pageStyle))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// elsewhereLink leads to the organisation's provider; nowhere where there is none.
+// elsewhereLink returns a link to the organisation's provider; "" if there is none.
 func elsewhereLink(to string) string {
 	if to == "" {
 		return ""
@@ -54,15 +54,17 @@ func elsewhereLink(to string) string {
 `, map[string]string{"to": to})
 }
 
-// signInPage asks for a token.
+// signInPage returns the page that asks for a token.
 func signInPage(query func(string) string, elsewhere string) string {
 	values := map[string]string{}
 	for _, name := range []string{"client_id", "redirect_uri", "code_challenge", "code_challenge_method", "state"} {
 		values[name] = query(name)
 	}
+	values["program"], values["address"] = printable(query("client_id")), printable(query("redirect_uri"))
 	return fill(pageHead+`<title>Slipway: sign in</title>
 <h1>Sign in</h1>
-<p>The program <b>{client_id}</b> on this machine asks for access as you. If you did not start it, close this page.</p>
+<p>A program that calls itself <b>{program}</b> asks to act as you. It runs on this machine, and gets the answer at <b>{address}</b>.</p>
+`+programMay+`<p>If you did not start it yourself just now, close this page.</p>
 <form method="post">
 <input type="hidden" name="client_id" value="{client_id}">
 <input type="hidden" name="redirect_uri" value="{redirect_uri}">
@@ -75,17 +77,17 @@ func signInPage(query func(string) string, elsewhere string) string {
 `, values) + elsewhereLink(elsewhere)
 }
 
-// page is the form on which a code is entered, or what came of it.
+// page returns the form on which a code is entered, or the result.
 func (f deviceForm) page() string {
 	const head = pageHead + `<title>Slipway: sign in on another machine</title>
 <h1>Sign in on another machine</h1>
 `
 	if f.Allowed != "" {
 		return fill(head+`<p>The program <b>{program}</b> is signed in. This page can be closed.</p>
-`, map[string]string{"program": f.Allowed})
+`, map[string]string{"program": printable(f.Allowed)})
 	}
 	problem, person := "", `<label>Your access token <input type="password" name="access_token" autocomplete="off" required></label>
-<button>Allow</button>
+<button>Continue</button>
 `
 	if f.Problem != "" {
 		problem = `<p role="alert">{problem}</p>
@@ -93,23 +95,23 @@ func (f deviceForm) page() string {
 	}
 	if f.Consent != "" {
 		person = `<input type="hidden" name="consent" value="{consent}"><input type="hidden" name="user" value="{user}">
-<button>Sign it in as {user}</button>
+<button>Continue as {user}</button>
 `
 	}
-	return fill(head+problem+`<p>Enter the code that a program of yours shows. If somebody sent you the code, close this page: they would be signed in as you.</p>
+	return fill(head+problem+`<p>Enter the code that a program of yours shows. If you received the code from another person, close this page: they would be signed in as you.</p>
 <form method="post" action="device">
 <label>Code <input name="user_code" value="{code}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
 `+person+`</form>
 `, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + elsewhereLink(f.Elsewhere)
 }
 
-// refusedSignIn is why a person who was on the way to the OIDC provider, or came back
-// from it, is not signed in.
+// refusedSignIn is the reason why a user who signs in at the OIDC provider is not signed
+// in.
 type refusedSignIn struct {
 	Why string
-	// Said is what the provider says; "" where it says nothing.
+	// Said is the provider's message, or "".
 	Said string
-	// Again is where one signs in; "" where that is not known.
+	// Again is the address where the user can sign in, or "".
 	Again string
 }
 

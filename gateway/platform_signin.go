@@ -1,8 +1,7 @@
 package gateway
 
 import (
-	"encoding/json"
-	"io"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -12,12 +11,12 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// signIn is the platform's way in for programs: pages on which a person shows their
-// token, and the token endpoint (gateway/contract/platform.md#sign-in). Forms and
-// redirects are no calls of the API, so they are handled here.
+// signIn implements the platform's sign-in for programs: pages on which a user enters their
+// token, and the token endpoint (gateway/contract/platform.md#sign-in). Forms and redirects
+// are not API calls, so they are handled here.
 type signIn struct {
-	mux  *runtime.ServeMux
-	room platformv1.PlatformServiceClient
+	mux     *runtime.ServeMux
+	service platformv1.IdentityServiceClient
 }
 
 func (s signIn) mount() error {
@@ -27,12 +26,13 @@ func (s signIn) mount() error {
 	}{
 		{http.MethodGet, "/.well-known/openid-configuration", s.configuration},
 		{http.MethodGet, "/oauth/authorize", s.page},
-		{http.MethodPost, "/oauth/authorize", s.consent},
-		{http.MethodGet, "/oauth/oidc", s.leave},
-		{http.MethodGet, "/oauth/callback", s.comeBack},
+		{http.MethodPost, "/oauth/authorize", s.authorize},
+		{http.MethodGet, "/oauth/oidc", s.startSignIn},
+		{http.MethodGet, "/oauth/callback", s.finishSignIn},
 		{http.MethodPost, "/oauth/device_authorization", s.device},
 		{http.MethodGet, "/oauth/device", s.askCode},
-		{http.MethodPost, "/oauth/device", s.allowDevice},
+		{http.MethodPost, "/oauth/device", s.describeDevice},
+		{http.MethodPost, "/oauth/consent", s.grant},
 		{http.MethodPost, "/oauth/access_token", s.tokens},
 		{http.MethodGet, "/login", s.landing},
 	} {
@@ -47,9 +47,9 @@ func (s signIn) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writePlatformError(r.Context(), s.mux, nil, w, r, err)
 }
 
-// configuration says where the endpoints are (OpenID Connect Discovery).
+// configuration serves the addresses of the endpoints (OpenID Connect Discovery).
 func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -63,10 +63,10 @@ func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[stri
 	})
 }
 
-// landing leads people to where they sign in, from the address of the API that clients
-// put the login path behind.
+// landing redirects users to the sign-in page, from the API address to which clients append
+// the login path.
 func (s signIn) landing(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -75,16 +75,11 @@ func (s signIn) landing(w http.ResponseWriter, r *http.Request, _ map[string]str
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		writeMessage(w, http.StatusInternalServerError, "Internal error")
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(encode(v)) // the client may have disconnected
 }
 
-// page asks for a token.
+// page shows the page that asks for a token.
 func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	elsewhere, err := s.provider(r)
 	if err != nil {
@@ -94,44 +89,53 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 	if elsewhere != "" {
 		elsewhere += "?" + r.URL.RawQuery
 	}
-	htmlHeaders(w.Header())
-	_, _ = io.WriteString(w, signInPage(r.URL.Query().Get, elsewhere)) // the client may be gone
+	show(w, http.StatusOK, signInPage(r.URL.Query().Get, elsewhere))
 }
 
-// provider is where the way to the OIDC provider begins; empty where there is none.
+// provider returns where the sign-in at the OIDC provider begins; "" if there is none.
 func (s signIn) provider(r *http.Request) (string, error) {
-	info, err := s.room.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
+	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil || !slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
 		return "", err
 	}
-	// The cookie of the way back belongs to the platform's own address.
+	// The cookie for the return belongs to the platform's own address.
 	return info.GetServiceInfo().GetApiUrl() + "/oauth/oidc", nil
 }
 
 func htmlHeaders(h http.Header) {
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", "default-src 'none'; style-src "+pageStyleSum()+"; frame-ancestors 'none'; form-action 'self' http://127.0.0.1:* http://localhost:*")
-	h.Set("Referrer-Policy", "no-referrer")
+	// With no-referrer, browsers would send the forms with the Origin "null".
+	h.Set("Referrer-Policy", "same-origin")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// form returns what reads a form's fields; not ok when it is malformed, after the
-// error was written.
+// maxForm is the maximum length of a form in bytes: it contains a few tokens.
+const maxForm = 64 << 10
+
+// form returns a function that reads a form's fields. If the form is malformed, it writes
+// the error and returns false.
 func (s signIn) form(w http.ResponseWriter, r *http.Request) (read func(string) string, ok bool) {
-	if err := r.ParseForm(); err != nil || !areTexts(r.PostForm) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	err := r.ParseForm()
+	if errors.As(err, new(*http.MaxBytesError)) {
+		writeMessage(w, http.StatusRequestEntityTooLarge, "The form is larger than 64 KiB")
+		return nil, false
+	}
+	if err != nil || !areTexts(r.PostForm) {
 		writeMessage(w, http.StatusBadRequest, identified("The form must be UTF-8, without the character NUL", w.Header()))
 		return nil, false
 	}
 	return r.PostFormValue, true
 }
 
-// consent sends a code to the program.
-func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+// authorize issues a code for an access token to the program that the page named.
+func (s signIn) authorize(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {
 		return
 	}
-	resp, err := s.room.CreateCode(r.Context(), &platformv1.CreateCodeRequest{
+	resp, err := s.service.CreateCode(r.Context(), &platformv1.CreateCodeRequest{
 		AccessToken: form("access_token"), ClientId: form("client_id"), RedirectUri: form("redirect_uri"),
 		CodeChallenge: form("code_challenge"), CodeChallengeMethod: form("code_challenge_method"),
 	})
@@ -139,7 +143,7 @@ func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]str
 		s.refuse(w, r, err)
 		return
 	}
-	to, err := url.Parse(form("redirect_uri")) // the room has looked at it
+	to, err := url.Parse(form("redirect_uri")) // the service has validated it
 	if err != nil {
 		s.refuse(w, r, err)
 		return
@@ -153,14 +157,14 @@ func (s signIn) consent(w http.ResponseWriter, r *http.Request, _ map[string]str
 	seeOther(w, to.String())
 }
 
-// tokens returns a pair of tokens, as JSON and as the cookies that older clients
-// read. The cookies are never accepted as authentication.
+// tokens returns a pair of tokens, as JSON and as the cookies that older clients read. The
+// cookies are never accepted as authentication.
 func (s signIn) tokens(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {
 		return
 	}
-	resp, err := s.room.IssueTokens(r.Context(), &platformv1.IssueTokensRequest{
+	resp, err := s.service.IssueTokens(r.Context(), &platformv1.IssueTokensRequest{
 		GrantType: form("grant_type"), Code: form("code"), CodeVerifier: form("code_verifier"),
 		RedirectUri: form("redirect_uri"), ClientId: form("client_id"), RefreshToken: form("refresh_token"),
 		DeviceCode: form("device_code"),

@@ -18,7 +18,7 @@ import (
 	"slipway.dev/gateway"
 )
 
-// answering is a room that takes one message and answers another.
+// answering returns a service that receives one message and returns another.
 func answering(t *testing.T, got, answer proto.Message) grpc.StreamHandler {
 	return func(_ any, s grpc.ServerStream) error {
 		if err := s.RecvMsg(got); err != nil {
@@ -28,7 +28,7 @@ func answering(t *testing.T, got, answer proto.Message) grpc.StreamHandler {
 	}
 }
 
-// byMethod is a room that answers each call in its own way.
+// byMethod returns a service with one handler for each call.
 func byMethod(answers map[string]grpc.StreamHandler) grpc.StreamHandler {
 	return func(srv any, s grpc.ServerStream) error {
 		method, _ := grpc.MethodFromServerStream(s)
@@ -88,7 +88,8 @@ func TestSignInPage(t *testing.T) {
 	resp := get(t, at+"/oauth/authorize?"+q.Encode())
 	page, _ := io.ReadAll(resp.Body)
 	holds(t, document(t, openapi.Platform), http.MethodGet, "/oauth/authorize", resp, page)
-	if resp.StatusCode != http.StatusOK || strings.Contains(string(page), "<script>") || !strings.Contains(string(page), "&lt;script&gt;") || resp.Header.Get("Content-Security-Policy") == "" {
+	if resp.StatusCode != http.StatusOK || strings.Contains(string(page), "<script>") || !strings.Contains(string(page), "&lt;script&gt;") || resp.Header.Get("Content-Security-Policy") == "" ||
+		!strings.Contains(string(page), "<b>http://127.0.0.1:1/x?y=z</b>") || !strings.Contains(string(page), "It may do all that you may do here") {
 		t.Errorf("the page is %d %s", resp.StatusCode, page)
 	}
 	q.Set("access_token", "secret")
@@ -98,7 +99,7 @@ func TestSignInPage(t *testing.T) {
 	}
 }
 
-// TestSignInElsewhere goes to the OIDC provider and back.
+// TestSignInElsewhere signs in at the OIDC provider and returns.
 func TestSignInElsewhere(t *testing.T) {
 	t.Parallel()
 	begun, finished := &platformv1.BeginSignInRequest{}, &platformv1.FinishSignInRequest{}
@@ -114,11 +115,11 @@ func TestSignInElsewhere(t *testing.T) {
 	if !strings.Contains(string(page), `href="https://p/oauth/oidc?client_id=cli&amp;`) {
 		t.Errorf("the page is %s", page)
 	}
-	leave := visit(t, at+"/oauth/oidc?"+q.Encode(), nil)
-	if p := begun.GetProgram(); leave.Header.Get("Location") != "https://idp/auth?x=y" || p.GetCodeChallenge() != "ch" || p.GetRedirectUri() != "http://127.0.0.1:1/x" || begun.GetState() != "s" {
-		t.Errorf("sent to %v for %v", leave.Header, begun)
+	startSignIn := visit(t, at+"/oauth/oidc?"+q.Encode(), nil)
+	if p := begun.GetProgram(); startSignIn.Header.Get("Location") != "https://idp/auth?x=y" || p.GetCodeChallenge() != "ch" || p.GetRedirectUri() != "http://127.0.0.1:1/x" || begun.GetState() != "s" {
+		t.Errorf("sent to %v for %v", startSignIn.Header, begun)
 	}
-	cookies := leave.Cookies()
+	cookies := startSignIn.Cookies()
 	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteLaxMode || cookies[0].Value != "secret" {
 		t.Fatalf("the cookies are %v", cookies)
 	}
@@ -157,7 +158,7 @@ func TestSignInElsewhere(t *testing.T) {
 	}
 }
 
-// refusal is the page that tells a person why they are not signed in.
+// refusal returns the page that tells a user why they are not signed in.
 func refusal(t *testing.T, at string, cookie *http.Cookie) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
@@ -178,20 +179,20 @@ func refusal(t *testing.T, at string, cookie *http.Cookie) string {
 	return string(page)
 }
 
-// FuzzSayable: whatever a provider says is a short line.
-func FuzzSayable(f *testing.F) {
+// FuzzPrintable checks that any text of a provider or a program becomes a short line.
+func FuzzPrintable(f *testing.F) {
 	f.Add("access_denied")
 	f.Add("a\x00b\u202e\nc\xff")
 	f.Add(strings.Repeat("é ", 400))
 	f.Fuzz(func(t *testing.T, text string) {
-		got := gateway.Sayable(text)
+		got := gateway.Printable(text)
 		if utf8.RuneCountInString(got) > 301 || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsGraphic(r) }) || !utf8.ValidString(got) || strings.TrimSpace(got) != got {
-			t.Errorf("%q is said as %q", text, got)
+			t.Errorf("%q is shown as %q", text, got)
 		}
 	})
 }
 
-// visit gets a page as a browser does, and stays there.
+// visit fetches a page like a browser, without following redirects.
 func visit(t *testing.T, to string, cookie *http.Cookie) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, to, nil)
@@ -221,7 +222,8 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// TestLanding: who opens the login path at the API's address is led to the page.
+// TestLanding checks that a user who opens the login path at the API's address is
+// redirected to the page.
 func TestLanding(t *testing.T) {
 	t.Parallel()
 	at := servePlatform(t, "", answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{LandingUrl: "https://page", ApiUrl: "https://p"}}))

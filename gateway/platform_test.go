@@ -18,19 +18,20 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"slipway.dev/proto/gen/openapi"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/gateway"
 	"slipway.dev/gateway/contracttest"
 )
 
-// servePlatform starts the platform's face under a prefix, in front of a gRPC
-// server that f answers for. Every request has the id r-1.
+// servePlatform starts the platform's API under a prefix, in front of a gRPC server with
+// the handler f. Every request has the id r-1.
 func servePlatform(t *testing.T, prefix string, f grpc.StreamHandler) string {
 	t.Helper()
 	l := bufconn.Listen(1 << 20)
-	room := grpc.NewServer(grpc.UnknownServiceHandler(f))
-	go func() { _ = room.Serve(l) }()
-	t.Cleanup(room.Stop)
+	service := grpc.NewServer(grpc.UnknownServiceHandler(f))
+	go func() { _ = service.Serve(l) }()
+	t.Cleanup(service.Stop)
 	conn, err := grpc.NewClient("passthrough:///platform", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
@@ -57,6 +58,10 @@ func TestPlatformContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	doc := document(t, openapi.Platform)
+	published, err := contracttest.ReadPublished()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, e := range examples {
 		for _, prefix := range []string{"", "/api"} {
 			t.Run(e.Name+prefix, func(t *testing.T) {
@@ -71,6 +76,9 @@ func TestPlatformContract(t *testing.T) {
 					t.Error(d)
 				}
 				holds(t, doc, e.Method, e.Path, resp, body)
+				if err := published.Check(e.Method, e.Path, body); err != nil && resp.StatusCode == http.StatusOK {
+					t.Error(err)
+				}
 				if want := e.RPC != ""; (c.calls > 0) != want {
 					t.Errorf("%d calls were made", c.calls)
 				}
@@ -92,9 +100,13 @@ func TestAcceptVersion(t *testing.T) {
 			t.Errorf("%q: got %d %s", version, resp.StatusCode, body)
 		}
 	}
+	if resp, body := post(t, url+"/tokens", strings.NewReader("{}"), "Accept-Version", ""); resp.StatusCode != 503 {
+		t.Errorf("an empty header, which means the default: got %d %s", resp.StatusCode, body)
+	}
 }
 
-// TestStaleToken: only an access token that can be refreshed is answered 401.
+// TestStaleToken checks that only an access token which can be refreshed is answered with
+// 401.
 func TestStaleToken(t *testing.T) {
 	t.Parallel()
 	for refresh, want := range map[string]int{"": 403, "true": 401} {
@@ -111,7 +123,12 @@ func TestStaleToken(t *testing.T) {
 
 func TestPlatformBodyTooLarge(t *testing.T) {
 	t.Parallel()
-	url := servePlatform(t, "", func(any, grpc.ServerStream) error { return status.Error(codes.Internal, "was called") })
+	url := servePlatform(t, "", func(_ any, s grpc.ServerStream) error {
+		if method, _ := grpc.MethodFromServerStream(s); method == platformv1.IdentityService_GetUserInfo_FullMethodName {
+			return s.SendMsg(&platformv1.GetUserInfoResponse{})
+		}
+		return status.Error(codes.Internal, "was called")
+	})
 	for name, body := range map[string]io.Reader{
 		"announced":     strings.NewReader(strings.Repeat(" ", gateway.MaxPlatformBody+1)),
 		"not announced": io.LimitReader(endless{}, gateway.MaxPlatformBody+1<<20),

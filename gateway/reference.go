@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -21,21 +22,20 @@ import (
 //go:embed reference
 var page embed.FS
 
-// pageCSP lets a page load and call what is at its own address, and nothing else; it is
-// shown in no frame.
+// pageCSP lets a page load and call its own address only, and forbids framing.
 const pageCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// reference is the OpenAPI document of an API, the page to read it and to try the calls,
-// and, for an API that has no page of its own, the page that leads there: /openapi.json,
-// /openapi.yml, /openapi/ and /. All of it is embedded.
+// reference serves the OpenAPI document of an API, a page to read it and to try the calls,
+// and, for an API without a page of its own, a start page: /openapi.json, /openapi.yml,
+// /openapi/ and /. Everything is embedded.
 type reference struct {
 	files map[string]file
 	next  http.Handler
 }
 
-// file is something to serve as it is; zipped returns the same gzip'd, where there is
-// that, and cache is for how long browsers may keep it.
+// file is a file to serve unchanged. zipped returns its gzipped form, if there is one, and
+// cache is how long browsers may cache it.
 type file struct {
 	kind, etag, cache string
 	text              []byte
@@ -51,7 +51,7 @@ func newFile(name string, text []byte) file {
 	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "no-cache", text: text}
 }
 
-// withReference puts the reference in front of an API.
+// withReference adds the reference to an API.
 func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 	r := &reference{next: next, files: map[string]file{
 		"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml),
@@ -87,7 +87,7 @@ func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.next.ServeHTTP(w, req)
 		return
 	}
-	if req.URL.Path == "/openapi" { // relative: there may be a prefix that is not known here
+	if req.URL.Path == "/openapi" { // relative, since there may be a prefix that is unknown here
 		w.Header().Set("Location", "openapi/")
 		w.WriteHeader(http.StatusMovedPermanently)
 		return
@@ -103,13 +103,14 @@ func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	text := f.head(w, r)
 	if text == nil {
+		noteFailure(r.Context(), errors.New("the embedded file cannot be read"))
 		writeMessage(w, http.StatusInternalServerError, "Internal error")
 		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
 }
 
-// head sets the headers of a page or of its part, and returns what is to follow them.
+// head sets the headers of a page or file and returns the body.
 func (f file) head(w http.ResponseWriter, r *http.Request) (text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", f.kind)

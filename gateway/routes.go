@@ -8,14 +8,14 @@ import (
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
 )
 
-// The paths whose responses may take as long as a build, or as a large file.
+// Paths whose responses may take as long as a build or a large file.
 const (
 	logsPath   = "/v1alpha1/builds/{build_id}/logs"
 	eventsPath = "/v1alpha1/builds/{build_id}/events"
 	sifPath    = "/v1alpha2/container/{request_id}/sif"
 )
 
-// StaysOpen says whether a path is one of these.
+// StaysOpen reports whether a path is one of these.
 func StaysOpen(path string) bool {
 	for _, pattern := range []string{logsPath, eventsPath, sifPath} {
 		before, rest, _ := strings.Cut(pattern, "{")
@@ -29,14 +29,14 @@ func StaysOpen(path string) bool {
 
 type routeKey struct{}
 
-// WithRoute has the gateway say by which route it serves a request: a path with "*" for
-// each variable, e.g. "/v1alpha2/container/*/status", the platform's below "/api". For
-// what has no route *into stays as it is.
+// WithRoute makes the gateway store in *into the route that serves a request: a path with
+// "*" for each variable, for example "/v1alpha2/container/*/status". The platform's routes
+// begin below "/api". Without a route *into is unchanged.
 func WithRoute(ctx context.Context, into *string) context.Context {
 	return context.WithValue(ctx, routeKey{}, into)
 }
 
-// routed gives each request its time, and says what its route is.
+// routed sets the timeout of each request and stores its route.
 func routed(prefix string, p timeouts) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
@@ -61,14 +61,14 @@ func routed(prefix string, p timeouts) runtime.Middleware {
 
 type probeKey struct{}
 
-// allowed lists, as the header Allow has it, the methods that a path has a route for.
+// allowed returns the methods of a path's routes, in the format of the header Allow.
 func allowed(mux *runtime.ServeMux, w http.ResponseWriter, r *http.Request) string {
 	var list []string
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		found := false
 		probe := r.Clone(context.WithValue(r.Context(), probeKey{}, &found))
 		probe.Method = method
-		mux.ServeHTTP(w, probe) // which writes nothing: see routed and isProbe
+		mux.ServeHTTP(w, probe) // writes nothing: see routed and isProbe
 		if found {
 			list = append(list, method)
 		}
@@ -94,7 +94,7 @@ func routeOf(ctx context.Context) string {
 	return wildcards(pattern.String())
 }
 
-// wildcards writes a pattern with "*" for each variable.
+// wildcards returns a pattern with "*" for each variable.
 func wildcards(pattern string) string {
 	segments := strings.Split(pattern, "/")
 	for i, s := range segments {

@@ -8,7 +8,7 @@ import (
 	"slipway.dev/gateway"
 )
 
-// TestRoutes says by which route each request is served, for metrics and spans.
+// TestRoutes checks the route of each request, for metrics and spans.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	api, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Conda: refusing{}, Inspect: refusing{}, Metrics: refusing{}})
@@ -49,7 +49,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestAllow says, of a path that has routes, by which methods (RFC 9110, section 15.5.6).
+// TestAllow checks the methods of paths that have routes (RFC 9110, section 15.5.6).
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	api, err := gateway.New(t.Context(), gateway.Conns{Container: refusing{}, Build: refusing{}, Inspect: refusing{}, Metrics: refusing{}})

@@ -14,11 +14,11 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// downloads serves Singularity images to programs that are too old to pull them
-// from a registry.
+// downloads serves Singularity images to programs that are too old to pull them from a
+// registry.
 type downloads struct {
 	mux      *runtime.ServeMux
-	room     containerv1.ContainerServiceClient
+	service  containerv1.ContainerServiceClient
 	timeouts timeouts
 }
 
@@ -27,7 +27,7 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if h := r.Header.Get("Range"); h != "" && !oneRange.MatchString(h) {
-		r.Header.Del("Range") // each of several would be a stream of its own
+		r.Header.Del("Range") // each of several ranges would be a separate stream
 	}
 	ctx, err := runtime.AnnotateContext(ctx, d.mux, r, containerv1.ContainerService_StreamSif_FullMethodName)
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 		return
 	}
 	charged := begins(r)
-	file := &sifFile{room: d.room, id: path["request_id"], ctx: ctx, begins: charged}
+	file := &sifFile{service: d.service, id: path["request_id"], ctx: ctx, begins: charged}
 	about, err := file.open(0)
 	if err != nil {
 		writeError(ctx, d.mux, nil, w, r, err)
@@ -48,53 +48,52 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	h.Set("Content-Type", "application/vnd.sylabs.sif.layer.v1.sif")
 	h.Set("Content-Disposition", `attachment; filename="`+about.GetFileName()+`"`)
 	if known := r.Header.Get("If-Range"); known != "" && known != h.Get("Etag") {
-		file.begins = r.Method == http.MethodGet && !charged // http.ServeContent answers with all of it
+		file.begins = r.Method == http.MethodGet && !charged // http.ServeContent responds with the whole file
 	}
-	if r.Header.Get("Range") == "bytes=-0" { // which no file has, and http.ServeContent answers
+	if r.Header.Get("Range") == "bytes=-0" { // an empty range, to which http.ServeContent responds
 		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
 	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.timeouts.stall}, r, "", time.Time{}, file)
 	if file.err != nil {
-		panic(http.ErrAbortHandler) // nobody must take a part for the whole
+		panic(http.ErrAbortHandler) // no client may take a part for the whole
 	}
 }
 
-// oneRange is a part of a file, from a byte on or up to the end.
+// oneRange matches one range: from a byte on, or the last bytes.
 var oneRange = regexp.MustCompile(`^bytes=(\d{1,18})?-(\d{1,18})?$`)
 
-// header is how many bytes of a file say what is in the rest.
+// header is how many bytes at the beginning of a file describe the rest.
 const header = 1 << 10
 
-// begins says whether a request is for what a download begins with, and not for more of
-// one that has begun.
+// begins reports whether a request starts a download, as opposed to one for a later part.
 func begins(r *http.Request) bool {
 	part := oneRange.FindStringSubmatch(r.Header.Get("Range"))
 	if r.Method != http.MethodGet || part == nil {
 		return r.Method == http.MethodGet
 	}
 	from, err := strconv.ParseInt(part[1], 10, 64)
-	return err != nil || from < header // the last bytes may be all of them
+	return err != nil || from < header // the last bytes may be the whole file
 }
 
-// sifFile reads an image from where it was sought to; the room is asked when the
-// first byte is read.
+// sifFile reads an image from its current offset. It calls the service when the first byte
+// is read.
 type sifFile struct {
-	ctx  context.Context //nolint:containedctx // io.Reader has no argument for it
-	room containerv1.ContainerServiceClient
-	id   string
-	size int64
-	// begins says that the first stream is charged as a pull.
+	ctx     context.Context //nolint:containedctx // io.Reader has no argument for it
+	service containerv1.ContainerServiceClient
+	id      string
+	size    int64
+	// begins reports whether the first stream is charged as a pull.
 	begins bool
 
 	at     int64
 	stream containerv1.ContainerService_StreamSifClient
 	chunk  []byte
-	err    error // that ended the stream before its time
+	err    error // error that ended the stream early
 }
 
-// open begins a stream of at most length bytes, and returns its first message.
+// open opens a stream of at most length bytes and returns its first message.
 func (f *sifFile) open(length int64) (*containerv1.StreamSifResponse, error) {
-	stream, err := f.room.StreamSif(f.ctx, &containerv1.StreamSifRequest{RequestId: f.id, Offset: f.at, Length: length, Begins: f.begins})
+	stream, err := f.service.StreamSif(f.ctx, &containerv1.StreamSifRequest{RequestId: f.id, Offset: f.at, Length: length, Begins: f.begins})
 	f.begins = false
 	if err != nil {
 		return nil, err
@@ -140,8 +139,8 @@ func (f *sifFile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fileWriter gives a client time for each part of a file, and writes the one error of
-// http.ServeContent's as the contract has it.
+// fileWriter sets a deadline for each part of a file, and writes the one error of
+// http.ServeContent in the contract's format.
 type fileWriter struct {
 	http.ResponseWriter
 	ctl     *http.ResponseController
@@ -164,6 +163,6 @@ func (w *fileWriter) Write(p []byte) (int, error) {
 	if w.refused {
 		return len(p), nil
 	}
-	_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // not every writer can
+	_ = w.ctl.SetWriteDeadline(time.Now().Add(w.stall)) // not every writer supports deadlines
 	return w.ResponseWriter.Write(p)
 }

@@ -20,14 +20,14 @@ import (
 	"slipway.dev/gateway"
 )
 
-// sifRoom has one Singularity image.
-type sifRoom struct {
+// sifService has one Singularity image.
+type sifService struct {
 	containerv1.UnimplementedContainerServiceServer
 	content string
-	begun   *atomic.Int32 // how many downloads have begun
+	begun   *atomic.Int32 // number of downloads that have begun
 }
 
-func (r sifRoom) StreamSif(req *containerv1.StreamSifRequest, s grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
+func (r sifService) StreamSif(req *containerv1.StreamSifRequest, s grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
 	if req.GetRequestId() != "abc" {
 		return status.Error(codes.NotFound, "no")
 	}
@@ -53,11 +53,11 @@ func TestSif(t *testing.T) {
 	file := strings.Repeat("-", 1024) + "0123456789"
 	begun := &atomic.Int32{}
 	l := bufconn.Listen(1 << 16)
-	rooms := grpc.NewServer()
-	containerv1.RegisterContainerServiceServer(rooms, sifRoom{content: file, begun: begun})
-	go func() { _ = rooms.Serve(l) }()
-	t.Cleanup(rooms.Stop)
-	conn, err := grpc.NewClient("passthrough:///room", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	services := grpc.NewServer()
+	containerv1.RegisterContainerServiceServer(services, sifService{content: file, begun: begun})
+	go func() { _ = services.Serve(l) }()
+	t.Cleanup(services.Stop)
+	conn, err := grpc.NewClient("passthrough:///services", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }))
 	if err != nil {
 		t.Fatal(err)

@@ -8,8 +8,7 @@ import (
 
 const noText = "The address must be UTF-8, without the character NUL"
 
-// isText says whether path and query are texts that a message and a database can
-// hold.
+// isText reports whether path and query are strings that protobuf and databases can hold.
 func isText(u *url.URL) bool {
 	if !isPlain(u.Path) {
 		return false
@@ -20,7 +19,7 @@ func isText(u *url.URL) bool {
 	return areTexts(u.Query())
 }
 
-// areTexts says the same of a query or a form.
+// areTexts reports the same for a query or a form.
 func areTexts(form url.Values) bool {
 	for name, values := range form {
 		for _, v := range append(values, name) {

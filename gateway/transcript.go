@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,12 +11,12 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// form is how a log looks on the wire.
+// form is the format of a log.
 type form interface {
 	contentType() string
 	open(b *bytes.Buffer)
 	line(b *bytes.Buffer, l *buildv1.LogLine)
-	beat(b *bytes.Buffer) // a sign of life
+	beat(b *bytes.Buffer) // writes a keep-alive
 	done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64)
 }
 
@@ -37,16 +36,16 @@ func (plain) beat(*bytes.Buffer) {}
 
 func (plain) done(*bytes.Buffer, *buildv1.AwaitBuildResponse, int64) {}
 
-// events are Server-Sent Events. Truth: the HTML standard, "Server-sent events".
+// events are Server-Sent Events, as defined by the HTML standard.
 type events struct{}
 
 func (events) contentType() string { return "text/event-stream" }
 
-// open tells browsers to come back soon when the connection is lost.
+// open tells browsers to reconnect quickly.
 func (events) open(b *bytes.Buffer) { b.WriteString("retry: 1000\n\n") }
 
-// line writes the phase before the line that begins it, under the id of the line
-// before: whoever comes back with that id gets the line.
+// line writes the phase before the line that begins it, with the id of the previous line,
+// so that a client which reconnects with that id gets the line.
 func (events) line(b *bytes.Buffer, l *buildv1.LogLine) {
 	if l.GetPhase() != "" {
 		event(b, "phase", l.GetOrdinal()-1, l.GetPhase())
@@ -57,18 +56,16 @@ func (events) line(b *bytes.Buffer, l *buildv1.LogLine) {
 func (events) beat(b *bytes.Buffer) { b.WriteString(": keep-alive\n\n") }
 
 func (events) done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64) {
-	data, err := json.Marshal(struct {
-		Succeeded bool   `json:"succeeded"`
-		Reason    string `json:"reason,omitempty"`
-		Message   string `json:"message,omitempty"`
-	}{how.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, how.GetReason(), how.GetMessage()})
-	if err == nil { // texts always are JSON
-		event(b, "done", last, string(data))
-	}
+	data := encode(struct {
+		Succeeded  bool   `json:"succeeded"`
+		Reason     string `json:"reason,omitempty"`
+		ReasonCode string `json:"reasonCode,omitempty"`
+		Message    string `json:"message,omitempty"`
+	}{how.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, how.GetSummary(), how.GetReason(), how.GetMessage()})
+	event(b, "done", last, string(data))
 }
 
-// event writes data of any number of lines; each way to end a line would end the
-// field.
+// event writes data with any number of lines. Each kind of line end would end the field.
 func event(b *bytes.Buffer, name string, id int64, data string) {
 	b.WriteString("event: " + name + "\nid: " + strconv.FormatInt(id, 10) + "\n")
 	data = strings.ReplaceAll(strings.ReplaceAll(data, "\r\n", "\n"), "\r", "\n")
@@ -83,8 +80,8 @@ type transcript struct {
 	w     http.ResponseWriter
 	ctl   *http.ResponseController
 	form  form
-	stall time.Duration // until the client has taken what was sent
-	begun bool          // whether the status is out
+	stall time.Duration // timeout for the client to accept what was sent
+	begun bool          // the status has been written
 	last  int64         // ordinal of the last line
 	b     bytes.Buffer
 }
@@ -98,13 +95,13 @@ func (t *transcript) begin() {
 	h.Set("Content-Type", t.form.contentType())
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // nginx would keep lines until it has enough of them
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx would buffer lines
 	t.w.WriteHeader(http.StatusOK)
 	t.form.open(&t.b)
 }
 
-// lines adds lines. Those that were added before are left out: a room that was
-// reached again may repeat some.
+// lines adds lines, except those that were already added: a service may repeat some after a
+// reconnect.
 func (t *transcript) lines(list []*buildv1.LogLine) {
 	for _, l := range list {
 		if l.GetOrdinal() > t.last {
@@ -114,9 +111,9 @@ func (t *transcript) lines(list []*buildv1.LogLine) {
 	}
 }
 
-// send lets the client have what was added.
+// send flushes the added lines to the client.
 func (t *transcript) send() error {
-	_ = t.ctl.SetWriteDeadline(time.Now().Add(t.stall)) // a writer that has none needs none
+	_ = t.ctl.SetWriteDeadline(time.Now().Add(t.stall)) // a writer without deadlines needs none
 	if t.b.Len() > 0 {
 		if _, err := t.w.Write(t.b.Bytes()); err != nil {
 			return fmt.Errorf("writing the log: %w", err)

@@ -19,22 +19,23 @@ import (
 //go:embed web/*.html web/*.js web/*.css web/*.svg web/npm/*.js web/npm/*.mjs web/npm/*.LICENSE
 var webFiles embed.FS
 
-// keptForGood is for what has the digest of its content in its path.
-const keptForGood = "public, max-age=31536000, immutable"
+// immutable is the Cache-Control of files that have the digest of their content in the
+// path.
+const immutable = "public, max-age=31536000, immutable"
 
-// web is the page for people: / and what is below /view/, with its files below
-// /web/<digest of all of them>/. It is made when the process starts, of what is
-// embedded, and calls nothing but the public API, from the browser.
+// web serves the web page: / and paths below /view/, with its files below /web/<digest of
+// all files>/. The page is assembled from embedded files when the process starts. In the
+// browser it only calls the public API.
 type web struct {
 	digest string
 	files  map[string]file
-	// shells are the documents by how deep in the site they are served, so that each
-	// finds the files relative to itself: there may be a prefix that is not known here.
+	// shell and missing return the documents for a depth in the site, so that relative
+	// addresses work: there may be a prefix that is unknown here.
 	shell, missing func(depth int) file
 	next           http.Handler
 }
 
-// withWeb puts the page in front of an API.
+// withWeb adds the web page to an API.
 func withWeb(next http.Handler) (http.Handler, error) {
 	w := &web{files: map[string]file{}, next: next}
 	sum, scripts := sha256.New(), map[string][]byte{}
@@ -53,7 +54,7 @@ func withWeb(next http.Handler) (http.Handler, error) {
 			}
 			scripts[name] = text
 		}
-		w.files[name] = newWebFile(name, text, keptForGood)
+		w.files[name] = newWebFile(name, text, immutable)
 		_, err = fmt.Fprintf(sum, "%s\x00%d\x00%s", name, len(text), text)
 		return err
 	})
@@ -70,11 +71,11 @@ func withWeb(next http.Handler) (http.Handler, error) {
 	return w, nil
 }
 
-// needed is a module that a module cannot start without; import("…") comes later.
+// needed matches the static imports of a module; import("…") is loaded later.
 var needed = regexp.MustCompile(`from ?"(\.[^"]+)"`)
 
-// preloads has a browser fetch all modules of the first view at once, not one level of
-// imports after another.
+// preloads returns links with which a browser fetches all modules of the first view in
+// parallel instead of one level of imports after another.
 func preloads(scripts map[string][]byte) string {
 	first := []string{"app.js"}
 	for i := 0; i < len(first); i++ {
@@ -91,7 +92,7 @@ func preloads(scripts map[string][]byte) string {
 	return b.String()
 }
 
-// document reads an HTML page, whose addresses depend on where it is served.
+// document returns an HTML page, whose addresses depend on where it is served.
 func (w *web) document(name, head string) (func(depth int) file, error) {
 	text, err := webFiles.ReadFile("web/" + name)
 	if err != nil {
@@ -106,23 +107,26 @@ func (w *web) document(name, head string) (func(depth int) file, error) {
 	return func(depth int) file { return at[min(depth, maxDepth)] }, nil
 }
 
+// robots excludes crawlers: the pages are for users only, or change with every request.
+const robots = "User-agent: *\nDisallow: /\n"
+
 // maxDepth is how many folders deep a page may be and still find its style.
 const maxDepth = 8
 
 const scriptKind = "text/javascript; charset=utf-8"
 
-// webKind is what a file is, whatever the machine's own table of types says.
+// webKind returns the media type of a file, independent of the machine's table of types.
 func webKind(name string) string {
 	return map[string]string{
 		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-		".js": scriptKind, ".mjs": scriptKind, ".LICENSE": "text/plain; charset=utf-8",
+		".js": scriptKind, ".mjs": scriptKind, ".LICENSE": "text/plain; charset=utf-8", ".txt": "text/plain; charset=utf-8",
 	}[path.Ext(name)]
 }
 
 func newWebFile(name string, text []byte, cache string) file {
 	f := newFile(name, text)
 	f.kind, f.cache = webKind(name), cache
-	f.zipped = sync.OnceValue(func() []byte { return zip(text) }) // the first time that somebody asks
+	f.zipped = sync.OnceValue(func() []byte { return zip(text) }) // zipped on the first request
 	return f
 }
 
@@ -138,11 +142,11 @@ func zip(text []byte) []byte {
 	return b.Bytes()
 }
 
-// imported is a module that is imported by its package's name.
+// imported matches imports by a package's name.
 var imported = regexp.MustCompile(`from ?"(@?[a-z][a-z0-9/-]*)"`)
 
-// resolved is a module with the names of packages made into paths: browsers know no
-// names without an import map, which would have to be a script in the page.
+// resolved replaces package names in a module by paths. Browsers only know package names
+// with an import map, which would have to be a script in the page.
 func resolved(name string, text []byte) (out []byte, err error) {
 	packages := map[string]string{
 		"preact": "preact.mjs", "preact/hooks": "hooks.mjs", "htm": "htm.module.js",
@@ -162,8 +166,8 @@ func resolved(name string, text []byte) (out []byte, err error) {
 	return out, err
 }
 
-// views are the paths of the page's views: the first one, those of everybody, where one
-// signs in, those of who is signed in, and where the platform says that runs are watched
+// views matches the paths of the page's views: the public ones, the sign-in, those of a
+// signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
 var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|workspaces|service)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
@@ -181,16 +185,20 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	case at == "/view", strings.HasPrefix(at, "/view/"):
 		text := w.missing(depth).head(rw, r)
 		rw.WriteHeader(http.StatusNotFound)
-		_, _ = rw.Write(text) // the client may be gone; nobody is left to tell
+		_, _ = rw.Write(text) // the client may have disconnected
 	case strings.HasPrefix(at, "/web/"):
 		w.asset(rw, r, strings.TrimPrefix(at, "/web/"))
+	case at == "/favicon.ico": // browsers use the media type
+		w.files["icon.svg"].serve(rw, r)
+	case at == "/robots.txt":
+		newWebFile("robots.txt", []byte(robots), "public, max-age=86400").serve(rw, r)
 	default:
 		w.next.ServeHTTP(rw, r)
 	}
 }
 
-// asset serves a file of the page. While replicas are being replaced a browser may ask
-// one of them for the files of the other's page: it gets these, and does not keep them.
+// asset serves a file of the page. While replicas are being replaced, a browser may request
+// the files of another version: it gets this version's, and may not cache them.
 func (w *web) asset(rw http.ResponseWriter, r *http.Request, at string) {
 	digest, name, _ := strings.Cut(at, "/")
 	f, ok := w.files[name]

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/gateway"
 )
 
-// alone is the site of a gateway that reaches no other role.
+// alone returns the site of a gateway without other services.
 func alone(t *testing.T) http.Handler {
 	t.Helper()
 	h, err := gateway.New(t.Context(), gateway.Conns{})
@@ -40,11 +40,11 @@ func open(t *testing.T, h http.Handler, at string, header ...string) *httptest.R
 	return w
 }
 
-// address is what a document loads.
+// address matches what a document loads.
 var address = regexp.MustCompile(`(?:src|href)="([^"]*/web/[^"]+)"`)
 
-// TestWebFirstView holds the size of what a browser loads to show the page, and how it
-// may keep it.
+// TestWebFirstView bounds the size of what a browser loads to show the page, and checks its
+// caching.
 func TestWebFirstView(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -87,8 +87,8 @@ func unpacked(t *testing.T, w *httptest.ResponseRecorder) []byte {
 	return raw
 }
 
-// TestWebLoadsEveryModule: what a module imports is there, and was announced by the
-// document; what it imports later is there, and was not.
+// TestWebLoadsEveryModule checks that static imports exist and are preloaded by the
+// document, and that dynamic imports exist and are not.
 func TestWebLoadsEveryModule(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -124,7 +124,7 @@ func TestWebLoadsEveryModule(t *testing.T) {
 	}
 }
 
-// TestWebIsStrict holds the policy that browsers get with the page.
+// TestWebIsStrict checks the Content-Security-Policy of the page.
 func TestWebIsStrict(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -143,8 +143,8 @@ func TestWebIsStrict(t *testing.T) {
 	}
 }
 
-// TestWebTakesNothingAway: the page answers at its own paths, whatever they look like,
-// and leaves all others to the API.
+// TestWebTakesNothingAway checks that the page serves its own paths, in any spelling, and
+// leaves all others to the API.
 func TestWebTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -192,7 +192,7 @@ func TestWebTakesNothingAway(t *testing.T) {
 	}
 }
 
-// TestWebFindsItsFiles: a document's addresses lead to its files however deep it is.
+// TestWebFindsItsFiles checks that a document's addresses work at any depth.
 func TestWebFindsItsFiles(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
@@ -205,7 +205,7 @@ func TestWebFindsItsFiles(t *testing.T) {
 	}
 }
 
-// TestWebPackages holds what was taken from npm to the list of it.
+// TestWebPackages compares the files from npm with the list of packages.
 func TestWebPackages(t *testing.T) {
 	t.Parallel()
 	list, err := os.ReadFile("web/npm/LIST")

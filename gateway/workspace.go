@@ -12,11 +12,12 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// workspaceID is the name of the parameter that clients send in the query or in the body.
+// workspaceID is the name of the parameter, which clients send in the query or in the body.
 const workspaceID = "workspaceId"
 
-// located takes the workspace of a call from its body where the query does not say it
-// (gateway/contract/platform.md#conventions). A body of two workspaces in all is refused.
+// located takes the workspace of a call from its body if the query does not have it
+// (gateway/contract/platform.md#conventions). A request with two different workspaces is
+// rejected.
 func (q requests) located(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
@@ -25,7 +26,7 @@ func (q requests) located(refuse func(w http.ResponseWriter, message string)) ru
 				next(w, r, path)
 				return
 			}
-			raw, err := io.ReadAll(r.Body)
+			raw, err := readAll(r.Body)
 			r.Body = &readBody{raw, err}
 			if problem := takeWorkspace(r, raw, takesAnything(desc)); problem != "" {
 				refuse(w, problem)
@@ -36,17 +37,17 @@ func (q requests) located(refuse func(w http.ResponseWriter, message string)) ru
 	}
 }
 
-// takesAnything says whether a call takes its body as it comes, as runs report: a member
-// of a wrong type counts as absent there.
+// takesAnything reports whether a call accepts any body, as reports of runs do: a member of
+// a wrong type counts as absent there.
 func takesAnything(desc protoreflect.MessageDescriptor) bool {
 	body := desc.Fields().ByName("body")
 	return body != nil && body.Kind() == protoreflect.BytesKind
 }
 
-// takeWorkspace puts a body's workspace into the query; otherwise it says what is wrong
-// with it. What is not JSON is the decoder's to say.
+// takeWorkspace copies a body's workspace into the query, or returns an error message. The
+// decoder reports malformed JSON.
 func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) {
-	if !bytes.Contains(raw, []byte(`"`+workspaceID+`"`)) { // nearly always; bodies are large
+	if !bytes.Contains(raw, []byte(`"`+workspaceID+`"`)) { // the common case, since bodies are large
 		return ""
 	}
 	var body struct {
@@ -64,7 +65,7 @@ func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) 
 		return workspaceID + " must be a whole number"
 	}
 	query := r.URL.Query()
-	if there := cmp.Or(query.Get(workspaceID), query.Get("workspace_id")); there != "" { // grpc-gateway takes both
+	if there := cmp.Or(query.Get(workspaceID), query.Get("workspace_id")); there != "" { // grpc-gateway accepts both
 		if other, err := strconv.ParseInt(there, 10, 64); err == nil && other != id {
 			return workspaceID + " is " + there + " in the query and " + text + " in the body: leave one of them out"
 		}
@@ -77,13 +78,13 @@ func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) 
 	return ""
 }
 
-// readBody is a body that was read already, with the error at its end.
+// readBody is a body that was already read, with the error at its end.
 type readBody struct {
 	rest []byte
 	err  error
 }
 
-// take is all of it, without a copy.
+// take returns the rest of the body without a copy.
 func (b *readBody) take() ([]byte, error) {
 	raw := b.rest
 	b.rest = nil
@@ -99,5 +100,5 @@ func (b *readBody) Read(p []byte) (int, error) {
 	return 0, cmp.Or(b.err, io.EOF)
 }
 
-// Close has nothing to close: the server closes the body that was read.
+// Close does nothing: the server closes the original body.
 func (b *readBody) Close() error { return nil }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test.sh: makes the images twice, in different places and with an empty BuildKit each, and fails unless their digests
-# are the same. Root; PLATFORMS as in image.sh.
+# test.sh: builds the images twice, in different folders and with an empty BuildKit each time, and fails unless the
+# digests are equal. Needs root; PLATFORMS as in image.sh.
 set -eu
 cd "$(dirname "$0")/../.."
 mkdir -p bin

@@ -1,15 +1,15 @@
 #!/bin/sh
-# secrets.sh [--dev] [--config config.json] [--certificates] [--offline]: prints the Secrets that deploy/k8s needs and the
-# cluster lacks, as manifests:
+# secrets.sh [--dev] [--config config.json] [--certificates] [--offline]: prints manifests of the Secrets that deploy/k8s
+# needs and that the cluster lacks:
 #
 #   deploy/k8s/secrets.sh --dev | kubectl apply -f -
 #
-# What the cluster has is kept: another master key would make every stored credential unreadable. --certificates makes
-# those between roles, and of BuildKit, anew all the same (they hold for 825 days); --offline asks no cluster, and makes
-# all. Keep what it prints like the secrets in it, or make them with your own secret store: base/kustomization.yaml
-# lists them. --dev adds passwords and addresses of the stores in components/dev-stores; without it, give DATABASE_URL,
-# REDIS_URL and NATS_URL in the environment. --config is a docker config.json with the service's registry logins.
-# NAMESPACE (slipway) and BUILDKIT_NAMESPACE (slipway-buildkit) name where they go. Needs openssl, and kubectl.
+# Existing Secrets are kept: with a new master key, stored credentials would become unreadable. --certificates renews the
+# certificates of roles and BuildKit anyway (they are valid for 825 days). --offline does not query the cluster and prints
+# all Secrets. Protect the output like a password. You can also create the Secrets with your own secret store:
+# base/kustomization.yaml lists them. --dev adds passwords and addresses of the stores in components/dev-stores; without
+# it, set DATABASE_URL, REDIS_URL and NATS_URL. --config is a docker config.json with the service's registry logins.
+# NAMESPACE (slipway) and BUILDKIT_NAMESPACE (slipway-buildkit) are the target namespaces. Needs openssl and kubectl.
 set -eu
 umask 077
 ns=${NAMESPACE:-slipway} bkns=${BUILDKIT_NAMESPACE:-slipway-buildkit}
@@ -25,7 +25,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [ -n "$offline" ] || kubectl get namespaces >/dev/null || {
-	echo 'secrets.sh: kubectl does not reach the cluster, so what is there already is unknown; for a first installation give --offline' >&2
+	echo 'secrets.sh: kubectl cannot reach the cluster, so the existing Secrets are unknown; for a first installation use --offline' >&2
 	exit 1
 }
 dir=$(mktemp -d)
@@ -43,7 +43,7 @@ certificate() { # NAME AUTHORITY USAGES NAMES
 	printf 'basicConstraints=CA:FALSE\nkeyUsage=digitalSignature\nextendedKeyUsage=%s\nsubjectAltName=%s\n' "$3" "$4" >"$1.ext"
 	openssl x509 -req -in "$1.csr" -CA "$2.crt" -CAkey "$2.key" -CAcreateserial -days 825 -extfile "$1.ext" -out "$1.crt" 2>/dev/null
 }
-have() { # NAMESPACE NAME…: the cluster has all of these Secrets
+have() { # NAMESPACE NAME…: reports whether the cluster has all of these Secrets
 	[ -z "$offline" ] || return 1
 	in=$1 && shift
 	for name in "$@"; do
@@ -89,7 +89,7 @@ if ! have "$ns" slipway-platform; then
 	openssl rand -base64 32 >master-key
 	secret "$ns" slipway-platform admin-token=admin-token master-key=master-key
 fi
-if [ -n "$config" ]; then # as it is now
+if [ -n "$config" ]; then # relative to the caller's directory
 	(cd "$OLDPWD" && cat "$config") >config.json
 	secret "$ns" slipway-registries config.json=config.json
 elif ! have "$ns" slipway-registries; then

@@ -18,13 +18,13 @@ import (
 
 const helm = "helm.sh/helm/v3/cmd/helm@v3.19.0"
 
-// checkChart renders the chart of helm/ with each of its files of values, and
-// holds it against the overlay of the same name: both make the same objects.
+// checkChart renders the chart of helm/ with each of its values files, and compares it with the
+// overlay of the same name: their objects must be equal.
 func checkChart(ctx context.Context, dir, schemas string, out io.Writer) error {
 	chart := filepath.Join(dir, "helm", "slipway")
 	values, err := filepath.Glob(filepath.Join(dir, "helm", "values", "*.yaml"))
 	if err != nil || len(values) == 0 {
-		return errors.Join(err, errors.New("there are no values for the chart"))
+		return errors.Join(err, errors.New("the chart has no values files"))
 	}
 	var problems []error
 	for _, file := range values {
@@ -47,13 +47,14 @@ func checkChart(ctx context.Context, dir, schemas string, out io.Writer) error {
 	return errors.Join(problems...)
 }
 
-// sameObjects says where the chart's objects are not those of the overlay.
+// sameObjects reports the differences between the objects of the chart and those of the
+// overlay.
 func sameObjects(overlay, chart []byte) error {
 	want, err := objects(overlay)
 	if err != nil {
 		return fmt.Errorf("the overlay: %w", err)
 	}
-	// Namespaces are there before a release, with their Secrets: secrets.sh makes them.
+	// Namespaces are created before the release, with their Secrets, by secrets.sh.
 	delete(want, "Namespace slipway/slipway")
 	delete(want, "Namespace slipway-buildkit/slipway-buildkit")
 	got, err := objects(chart)
@@ -76,8 +77,8 @@ func sameObjects(overlay, chart []byte) error {
 	return errors.Join(problems...)
 }
 
-// objects reads manifests: each by its kind, namespace and name, without what says
-// which tool made it.
+// objects parses manifests. The result maps kind, namespace and name to each object, without
+// the labels of the tool that created it.
 func objects(manifests []byte) (map[string]object, error) {
 	out := map[string]object{}
 	decode := yaml.NewDecoder(bytes.NewReader(generated.ReplaceAll(manifests, []byte("$1"))))
@@ -98,19 +99,19 @@ func objects(manifests []byte) (map[string]object, error) {
 		}
 		name := fmt.Sprintf("%v %s/%v", o["kind"], namespace, meta["name"])
 		if out[name] != nil {
-			return nil, fmt.Errorf("%s is there twice", name)
+			return nil, fmt.Errorf("%s is defined twice", name)
 		}
 		plain(o)
 		out[name] = o
 	}
 }
 
-// generated are kustomize's names of ConfigMaps: it adds a hash of what is in them,
-// as the chart has one in its pods' annotations.
+// generated matches kustomize's names of ConfigMaps, which end in a hash of their contents. The
+// chart has such a hash in the annotations of its pods.
 var generated = regexp.MustCompile(`\b(slipway|slipway-registries|slipway-dashboards|buildkitd|nats|image-registry)-[2456789bcdfghkmt]{10}\b`)
 
-// plain takes out what only one of both tools writes, and has lists whose order is of
-// no account by the names of their entries.
+// plain removes fields that only one of the tools writes, and sorts lists whose order has no
+// effect by the names of their entries.
 func plain(o object) {
 	for key, value := range o {
 		switch v := value.(type) {
@@ -130,7 +131,7 @@ func plain(o object) {
 				slices.SortFunc(v, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 			}
 		case string:
-			// Modes of files are octal for whoever writes them.
+			// the chart writes file modes in octal
 			if mode, err := strconv.ParseUint(v, 8, 32); err == nil && key == "defaultMode" {
 				o[key] = mode
 			}
@@ -157,7 +158,7 @@ func plainList(list []any) any {
 	return list
 }
 
-// differences lists where two values are not the same, by their path.
+// differences returns the paths at which two values differ.
 func differences(path string, want, got any) []error {
 	a, isObject := want.(object)
 	b, both := got.(object)

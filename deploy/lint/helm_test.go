@@ -40,7 +40,7 @@ spec:
   volumes: [{name: rpc, secret: {defaultMode: 0440}}]
 `
 
-// TestSameObjects finds whatever a chart says otherwise than its overlay.
+// TestSameObjects checks that each difference between a chart and its overlay is reported.
 func TestSameObjects(t *testing.T) {
 	t.Parallel()
 	if err := sameObjects([]byte(overlayText), []byte(chartText)); err != nil {
@@ -56,7 +56,7 @@ func TestSameObjects(t *testing.T) {
 	} {
 		changed := strings.Replace(chartText, c.old, c.new, 1)
 		if changed == chartText {
-			t.Fatalf("%s: nothing was changed", name)
+			t.Fatalf("%s: the replacement changed nothing", name)
 		}
 		if err := sameObjects([]byte(overlayText), []byte(changed)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)

@@ -7,22 +7,23 @@ import (
 	"testing"
 )
 
-// TestExceptionsHaveReasons reads lists of exceptions, ours among them.
+// TestExceptionsHaveReasons reads valid and invalid lists of exceptions, including
+// kube-score.txt.
 func TestExceptionsHaveReasons(t *testing.T) {
 	t.Parallel()
 	if got, err := readExceptions("kube-score.txt"); err != nil || len(got) == 0 {
-		t.Errorf("ours: %v, %v", got, err)
+		t.Errorf("kube-score.txt: %v, %v", got, err)
 	}
 	path := filepath.Join(t.TempDir(), "list")
 	if err := os.WriteFile(path, []byte("# why\n* pod-networkpolicy\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := readExceptions(path); err == nil {
-		t.Error("an exception without a reason was read")
+		t.Error("an exception without a reason was accepted")
 	}
 }
 
-// TestConvert makes schemas that stand alone and know every field.
+// TestConvert checks that the schemas are self-contained and reject unknown fields.
 func TestConvert(t *testing.T) {
 	t.Parallel()
 	c := converter{map[string]object{
@@ -31,7 +32,7 @@ func TestConvert(t *testing.T) {
 	}}
 	got := c.object(object{"$ref": "#/definitions/v1.Thing"}, nil)
 	if got["additionalProperties"] != false {
-		t.Error("unknown fields are taken")
+		t.Error("unknown fields are accepted")
 	}
 	props := properties(got)
 	for name, want := range map[string]int{"size": 2, "port": 2} {
@@ -41,19 +42,20 @@ func TestConvert(t *testing.T) {
 		}
 	}
 	if child, _ := props["child"].(object); len(child) != 0 {
-		t.Errorf("a schema within itself: %v", child)
+		t.Errorf("a recursive schema: %v", child)
 	}
 }
 
-// TestCompose reads ours, and refuses one that means nothing.
+// TestCompose accepts compose.yaml, and rejects invalid files.
 func TestCompose(t *testing.T) {
 	t.Parallel()
 	if n, err := checkCompose(t.Context(), "../compose.yaml"); err != nil || n < 6 {
-		t.Errorf("ours: %d, %v", n, err)
+		t.Errorf("compose.yaml: %d, %v", n, err)
 	}
 	for name, text := range map[string]string{
-		"an unknown key": "services: {a: {image: 'a:1', imag: b}}", "no version": "services: {a: {image: a}}",
-		"a service that is nowhere": "services: {a: {image: 'a:1', depends_on: [b]}}",
+		"an unknown key": "services: {a: {image: 'a:1', mem_limit: 1g, imag: b}}", "no version": "services: {a: {image: a, mem_limit: 1g}}",
+		"no memory limit":           "services: {a: {image: 'a:1'}}",
+		"a service that is nowhere": "services: {a: {image: 'a:1', mem_limit: 1g, depends_on: [b]}}",
 	} {
 		path := filepath.Join(t.TempDir(), "compose.yaml")
 		if err := os.WriteFile(path, []byte("name: x\n"+text+"\n"), 0o600); err != nil {

@@ -1,9 +1,9 @@
-// Command lint checks deploy/ without a cluster. Every overlay of k8s/ is built,
-// held against the schemas of the Kubernetes release and of the custom resources
-// it uses (made here, from the sources of their Go modules), and scored;
-// exceptions to the scoring are in kube-score.txt, each with a reason. The chart of
-// helm/ must make the same objects as the overlays. The compose file is read as
-// docker compose reads it.
+// Command lint checks deploy/ without a cluster. It builds each overlay of k8s/, validates it
+// with the schemas of the Kubernetes release and of the used custom resources (generated from
+// the sources of their Go modules), and scores it with kube-score. Exceptions are in
+// kube-score.txt, each with a reason. Pods must meet the restricted Pod Security Standard. The
+// chart of helm/ must render the same objects as the overlays. The compose file is loaded like
+// docker compose loads it.
 //
 // Usage: lint DIR, where DIR is deploy/.
 package main
@@ -74,7 +74,7 @@ func run(ctx context.Context, dir string, out io.Writer) error {
 	return errors.Join(problems...)
 }
 
-// check builds one overlay and shows it to both checkers.
+// check builds one overlay and runs all checks on it.
 func check(ctx context.Context, overlay, schemas string, exceptions []exception, out io.Writer) error {
 	manifests, err := tool(ctx, nil, kustomize, "build", overlay)
 	if err != nil {
@@ -96,15 +96,16 @@ func check(ctx context.Context, overlay, schemas string, exceptions []exception,
 			}
 		}
 	}
-	fmt.Fprintf(out, "%s: %s", filepath.Base(overlay), summary)
-	return errors.Join(invalid, poor)
+	pods, insecure := checkPods(manifests)
+	fmt.Fprintf(out, "%s: %d kinds of pods, %s", filepath.Base(overlay), pods, summary)
+	return errors.Join(invalid, poor, insecure)
 }
 
-// exception is a check of kube-score that we do not follow in an overlay ("*" is
-// all of them).
+// An exception is a check of kube-score that does not apply to an overlay; "*" means all
+// overlays.
 type exception struct{ overlay, test string }
 
-// readExceptions reads lines of `overlay test reason`; a reason is required.
+// readExceptions parses lines of `overlay test reason`; the reason is required.
 func readExceptions(path string) ([]exception, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -116,7 +117,7 @@ func readExceptions(path string) ([]exception, error) {
 		switch {
 		case len(f) == 0 || strings.HasPrefix(f[0], "#"):
 		case len(f) < 4:
-			return nil, fmt.Errorf("%s: a line is `overlay test reason`, not %q", path, strings.TrimSpace(line))
+			return nil, fmt.Errorf("%s: lines have the form `overlay test reason`: %q", path, strings.TrimSpace(line))
 		default:
 			out = append(out, exception{f[0], f[1]})
 		}
@@ -124,8 +125,8 @@ func readExceptions(path string) ([]exception, error) {
 	return out, nil
 }
 
-// tool runs a pinned Go program and answers what it prints. The error holds what
-// it complains of.
+// tool runs a pinned Go program and returns its standard output. The error contains its
+// standard error.
 func tool(ctx context.Context, stdin []byte, pkg string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"run", pkg}, args...)...)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")

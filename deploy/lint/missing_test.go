@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestMissing: whoever lacks what bin/runc is made with is told what, and the one
-// command that installs it.
+// TestMissing checks that the message about missing build tools of bin/runc lists them and the
+// command that installs them.
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	for manager, want := range map[string]string{

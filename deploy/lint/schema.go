@@ -15,10 +15,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// kubernetes is the release whose API the manifests are held against.
+// kubernetes is the release against whose API the manifests are validated.
 const kubernetes = "k8s.io/kubernetes@v1.36.3"
 
-// definitions are modules with custom resource definitions, and where they are.
+// definitions maps modules to the folders of their custom resource definitions.
 func definitions() map[string]string {
 	return map[string]string{
 		"github.com/kedacore/keda/v2@v2.21.0":                        "config/crd/bases",
@@ -29,8 +29,8 @@ func definitions() map[string]string {
 
 type object = map[string]any
 
-// makeSchemas writes a strict schema for every kind into dir, each in a file as
-// kubeconform looks for it. It answers how many.
+// makeSchemas writes a strict schema for every kind into dir, with the file names that
+// kubeconform expects. It returns the number of schemas.
 func makeSchemas(ctx context.Context, dir string) (int, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing secret
 		return 0, err
@@ -60,7 +60,7 @@ func makeSchemas(ctx context.Context, dir string) (int, error) {
 	return n, err
 }
 
-// module is the folder of a module's sources.
+// module returns the folder of a module's sources.
 func module(ctx context.Context, mod string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", mod)
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
@@ -73,14 +73,14 @@ func module(ctx context.Context, mod string) (string, error) {
 	return info.Dir, nil
 }
 
-// converter turns OpenAPI definitions into schemas that stand alone.
+// converter converts OpenAPI definitions to self-contained schemas.
 type converter struct{ definitions map[string]object }
 
 func (c converter) builtin(dir string) (int, error) {
 	n := 0
 	for name, def := range c.definitions {
 		kinds, _ := def["x-kubernetes-group-version-kind"].([]any)
-		if len(kinds) > 3 { // DeleteOptions and its like, known to every group
+		if len(kinds) > 3 { // DeleteOptions and similar kinds, which every group has
 			continue
 		}
 		for _, k := range kinds {
@@ -146,7 +146,7 @@ func (c converter) custom(dir, sources string) (int, error) {
 	return n, nil
 }
 
-// any converts one schema; stack holds the definitions that it is inside of.
+// any converts one schema; stack lists the definitions that contain it.
 func (c converter) any(v any, stack []string) any {
 	switch v := v.(type) {
 	case []any:
@@ -165,7 +165,7 @@ func (c converter) object(s object, stack []string) object {
 	if ref := text(s["$ref"]); ref != "" {
 		name := ref[strings.LastIndex(ref, "/")+1:]
 		if slices.Contains(stack, name) {
-			return object{} // the schema of schemas
+			return object{} // JSON schema, which is recursive
 		}
 		return c.object(c.definitions[name], append(slices.Clone(stack), name))
 	}

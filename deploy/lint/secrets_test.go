@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// aCluster stands for kubectl: the Secrets it has are the files of a folder.
+// aCluster is a fake kubectl, whose Secrets are the files of a folder.
 const aCluster = `#!/bin/sh
 case "$*" in
 "get namespaces") ;;
@@ -23,8 +23,8 @@ esac
 
 var printedSecret = regexp.MustCompile(`metadata: \{name: ([a-z-]+), namespace: ([a-z-]+)\}`)
 
-// TestSecretsAreKept runs secrets.sh on clusters that have none, some, and all of the
-// Secrets: it prints what is missing, and never another master key.
+// TestSecretsAreKept runs secrets.sh on clusters that have none, some, and all of the Secrets.
+// It must print the missing Secrets and never a new master key.
 func TestSecretsAreKept(t *testing.T) {
 	t.Parallel()
 	bin, cluster := t.TempDir(), t.TempDir()
@@ -60,7 +60,7 @@ func TestSecretsAreKept(t *testing.T) {
 		t.Errorf("for a cluster that has all it prints %v, %v", again, err)
 	}
 	if again, err := run(cluster, "--dev", "--certificates"); err != nil || len(again) != 11 || again["slipway-slipway-platform"] != "" {
-		t.Errorf("asked for certificates it prints %v, %v", slices.Sorted(maps.Keys(again)), err)
+		t.Errorf("with --certificates it prints %v, %v", slices.Sorted(maps.Keys(again)), err)
 	}
 	if err := os.Remove(filepath.Join(cluster, "slipway-slipway-stores")); err != nil {
 		t.Fatal(err)
@@ -73,6 +73,6 @@ func TestSecretsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if none, err := run(cluster, "--dev"); err == nil || len(none) != 0 {
-		t.Errorf("when the cluster goes away it prints %v, %v", none, err)
+		t.Errorf("without a connection to the cluster it prints %v, %v", none, err)
 	}
 }

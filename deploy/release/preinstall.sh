@@ -1,5 +1,5 @@
 #!/bin/sh
-# The user that slipwayd runs as. It stays when the package goes: files may be its.
+# Creates the user of slipwayd. It remains after the package is removed, since it may own files.
 set -e
 getent group slipway >/dev/null || groupadd --system slipway
 getent passwd slipway >/dev/null ||

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Debian says "remove" or "upgrade", RPM how many versions are left.
+# Debian passes "remove" or "upgrade"; RPM passes the number of remaining versions.
 set -e
 case ${1:-remove} in
 remove | purge | 0)

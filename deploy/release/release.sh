@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# release.sh: makes what people download, in bin/release:
+# release.sh: builds the release files in bin/release:
 #
 #   slipway_VERSION_OS_ARCH.tar.gz      the command line, for linux and darwin
-#   slipwayd_VERSION_linux_ARCH.tar.gz  the server, and buildkitd, slipway-runc and runc that it builds with
-#   slipway_…, slipwayd_… .deb, .rpm    the same as packages, the server with its units for systemd
+#   slipwayd_VERSION_linux_ARCH.tar.gz  the server, with the buildkitd, slipway-runc and runc that it uses
+#   slipway_…, slipwayd_… .deb, .rpm    the same as packages; the server with its systemd units
 #   slipway-VERSION.tgz                 the Helm chart
 #   SHA256SUMS                          sha256sum --check --ignore-missing SHA256SUMS
 #
-# The same commit gives the same bytes: programs come from sums in go.sum, runc from the Debian packages of
-# docker/debian.txt, times from the commit, and archives have no owners.
+# Equal commits give equal bytes: programs are verified with go.sum, runc is built from the Debian packages of
+# docker/debian.txt, file times are the commit's, and archives have no owners.
 #
-# VERSION (0.1.0), PLATFORMS (linux/amd64,linux/arm64,darwin/amd64,darwin/arm64), OUT (bin/release). RUNC names a folder
-# with runc-amd64 and runc-arm64; without it docker/image.sh compiles them, which needs root on Debian for amd64.
+# Variables: VERSION (0.1.0), PLATFORMS (linux/amd64,linux/arm64,darwin/amd64,darwin/arm64), OUT (bin/release). RUNC
+# is a folder with runc-amd64 and runc-arm64; without it docker/image.sh compiles them, which needs root on Debian for
+# amd64.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 VERSION=${VERSION:-0.1.0} PLATFORMS=${PLATFORMS:-linux/amd64,linux/arm64,darwin/amd64,darwin/arm64} OUT=${OUT:-bin/release}
@@ -24,7 +25,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# compile OS ARCH PACKAGE…: programs of ours, into $work/OS-ARCH.
+# compile OS ARCH PACKAGE…: compiles programs of this repository to $work/OS-ARCH.
 compile() {
 	local os=$1 arch=$2
 	shift 2
@@ -32,7 +33,7 @@ compile() {
 		-ldflags "-s -w -X main.version=$VERSION -X main.commit=$COMMIT" "$@"
 }
 
-# server ARCH: slipwayd, and what it builds with.
+# server ARCH: compiles slipwayd and the programs that it uses.
 server() {
 	local buildkit
 	buildkit=$(cd services/tools && GOWORK=off go list -m -f '{{.Version}}' github.com/moby/buildkit)
@@ -42,7 +43,8 @@ server() {
 	install -m 755 "$RUNC/runc-$1" "$work/linux-$1/runc"
 }
 
-# completions DIR: what shells ask, the same on every architecture. The programs of this machine say it.
+# completions DIR: writes the shell completions, which are equal on all architectures, with the programs of this
+# machine.
 completions() {
 	local here
 	here=$(go env GOOS)-$(go env GOARCH)
@@ -54,14 +56,14 @@ completions() {
 	"$work/$here/slipwayd" completion bash >"$1/completion/slipwayd.bash"
 }
 
-# packed NAME: a tar.gz of the folder $work/NAME that is the same for the same files.
+# packed NAME: writes a reproducible tar.gz of the folder $work/NAME.
 packed() {
 	tar -C "$work" --format=pax --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
 		--mode=u=rwX,go=rX --pax-option='exthdr.name=%d/%f,delete=atime,delete=ctime' -cf - "$1" | gzip -9n
 	rm -r "${work:?}/$1"
 }
 
-# archive NAME OS-ARCH FILE…: an archive to be unpacked anywhere.
+# archive NAME OS-ARCH FILE…: creates an archive that can be unpacked anywhere.
 archive() {
 	local name=$1 from=$work/$2
 	shift 2
@@ -71,14 +73,14 @@ archive() {
 	packed "$name" >"$OUT/$name.tar.gz"
 }
 
-# chart: the Helm chart of this version, with the files that it shares with deploy/k8s.
+# chart: packs the Helm chart of this version, with the files that it shares with deploy/k8s.
 chart() {
 	cp -rL deploy/helm/slipway "$work/slipway"
 	sed -i -E "s/^(version|appVersion): .*/\\1: $VERSION/" "$work/slipway/Chart.yaml"
 	packed slipway >"$OUT/slipway-$VERSION.tgz"
 }
 
-# package CONFIG ARCH: deb and rpm.
+# package CONFIG ARCH: creates deb and rpm packages.
 package() {
 	for kind in deb rpm; do
 		DIR=$work/linux-$2 ARCH=$2 GOWORK=off go run "$NFPM" package --config "deploy/release/$1" --packager $kind --target "$OUT/"

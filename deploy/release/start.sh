@@ -1,10 +1,10 @@
 #!/bin/bash
-# start.sh ROOT: what systemd does with the units of slipwayd in a root, without systemd: their users, their folders, their
-# commands. Then an image is built there, and pulled. For test.sh, which gives it namespaces of its own.
+# start.sh ROOT: runs the units of slipwayd in a root file system without systemd, with their users, folders and
+# commands. Then it builds an image there and pulls it. test.sh calls it in new namespaces.
 set -euo pipefail
 root=$1
 ip link set lo up
-mount --bind "$root" "$root" # steps mount a /proc of their own, which a root that is no mount forbids
+mount --bind "$root" "$root" # steps mount their own /proc, which needs a root that is a mount point
 cd "$root"
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
 mount -t proc proc "$root/proc"
@@ -14,7 +14,7 @@ mount -t tmpfs tmpfs "$root/run"
 log=$root/var/log/slipway-test
 mkdir -p "$log"
 
-# directive UNIT KEY: what the unit says, with its lines put together.
+# directive UNIT KEY: prints a setting of the unit, with continuation lines joined.
 directive() { sed -e ':a' -e '/\\$/N' -e 's/\\\n *//' -e 'ta' "$root/usr/lib/systemd/system/$1.service" | sed -n "s/^$2=//p"; }
 
 start() { # UNIT
@@ -52,7 +52,7 @@ COPY busybox /bin/sh
 RUN ["/bin/sh", "-c", "id -u >/made"]
 D
 built() { chroot "$root" slipway build -f /tmp/context/Dockerfile --context /tmp/context --await; }
-for _ in $(seq 50); do # its worker comes
+for _ in $(seq 50); do # until its worker has registered
 	image=$(built 2>"$log/build") && break
 	sleep 0.2
 done

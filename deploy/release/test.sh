@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test.sh: the release of this machine's architecture is the same when it is made twice, and its packages, installed in a
-# clean Debian, start by their units' commands, as their users, and build an image. Root, with mmdebstrap, iproute2, curl,
-# busybox-static and systemd's systemd-analyze; runc is bin/runc. KEEP names a folder for what is made.
+# test.sh: builds the release of this machine's architecture twice and compares the files. Then it installs the
+# packages in a clean Debian, starts the commands of their units as their users, and builds an image. Needs root,
+# mmdebstrap, iproute2, curl, busybox-static and systemd-analyze of systemd; runc is bin/runc. KEEP is a folder for
+# the results.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 arch=$(go env GOARCH)

@@ -1,4 +1,4 @@
-// Package contract_test holds the citations of these pages to what the pages say.
+// Package contract_test checks the citations of these pages.
 package contract_test
 
 import (
@@ -18,7 +18,7 @@ var (
 	citation = regexp.MustCompile(`gateway/contract/([a-z-]+\.md)(#[a-z0-9-]+)?`)
 	link     = regexp.MustCompile(`\]\(([a-z-]+\.md)?(#[a-z0-9-]+)?\)`)
 	heading  = regexp.MustCompile(`(?m)^#+ (.+)$`)
-	// numbered is a citation that nobody can follow.
+	// numbered matches citations by section number, which cannot be followed.
 	numbered = regexp.MustCompile(`\.md,? §|[Cc]ontract,? §|\b[Rr]ules? \d`)
 )
 
@@ -66,7 +66,7 @@ func read(t *testing.T, path string) string {
 	return string(raw)
 }
 
-// pages returns the anchors of each page, as Markdown viewers make them of headings.
+// pages returns the anchors of each page, as Markdown viewers derive them from headings.
 func pages(t *testing.T) map[string][]string {
 	t.Helper()
 	names, err := filepath.Glob("*.md")
@@ -87,7 +87,7 @@ func pages(t *testing.T) map[string][]string {
 	return out
 }
 
-// sources returns what is written by hand, by path.
+// sources returns the files that are not generated, by path.
 func sources(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}

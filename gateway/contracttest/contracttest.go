@@ -1,20 +1,19 @@
-// Package contracttest reads the documented examples of the REST contract, in
-// testdata/contract, and holds responses against them. The gateway's own test
-// replays them against canned services, the end-to-end test against the whole
-// program.
+// Package contracttest reads the documented examples of the REST contract in
+// testdata/contract, and compares responses with them. The gateway's own test replays them
+// with canned services, and the end-to-end test with the whole program.
 //
 // An example is a txtar file:
 //
 //	-- request --    method and path; headers; an empty line; the body
-//	-- rpc --        the gRPC method that is called; absent: none is
-//	-- asked --      what it is called with
-//	-- answered --   what it answers; a stream, one message after the other
-//	-- fault --      or "kind: text" that it fails with
+//	-- rpc --        the gRPC method that is called; absent if none is
+//	-- asked --      its request
+//	-- answered --   its response; a stream, one message after the other
+//	-- fault --      or the error "kind: text"
 //	-- response --   status; headers; an empty line; the body
 //
-// {{name}} stands for a value that the test puts in. In the response "*" stands
-// for any text that is not empty, "#" for any number. A body whose Content-Type is
-// given as text is held to the letter, but for empty lines at its end.
+// {{name}} is replaced by a value of the test. In the response, "*" matches any non-empty
+// string, and "#" any number. A body whose Content-Type is a text type is compared exactly,
+// except for empty lines at its end.
 package contracttest
 
 import (
@@ -26,7 +25,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// Example is one documented call and its response.
+// An Example is one documented call and its response.
 type Example struct {
 	Name, Comment   string
 	Method, Path    string
@@ -38,7 +37,7 @@ type Example struct {
 	Want            string
 }
 
-// Load reads every example below dir, with vars put in.
+// Load reads every example below dir and replaces the variables.
 func Load(dir string, vars map[string]string) ([]Example, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -100,8 +99,8 @@ func (e *Example) section(name, text string) error {
 	return nil
 }
 
-// Differ says how a body differs from what the example wants; "" when it does
-// not. JSON is compared as values, text and an empty body as bytes.
+// Differ returns how a body differs from the example, or "". JSON is compared by value,
+// text and an empty body by bytes.
 func (e *Example) Differ(body []byte) string {
 	if strings.HasPrefix(e.Header["Content-Type"], "text/") {
 		if got := strings.TrimRight(string(body), "\n"); got != e.Want {
@@ -147,7 +146,7 @@ func differ(at string, want, got any) string {
 	return fmt.Sprintf("%s is %v, want %v", at, got, want)
 }
 
-// fits holds a text against what is wanted, which may be a wildcard.
+// fits reports whether a string matches the wanted one, which may be a wildcard.
 func fits(want string, got any) bool {
 	switch g := got.(type) {
 	case string:

@@ -14,23 +14,22 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 )
 
-// ErrUndocumented is a call that a document does not have.
+// ErrUndocumented is returned for a call that a document does not have.
 var ErrUndocumented = errors.New("the document has no such call")
 
-// Document is an OpenAPI document that responses are held against. It is safe for
-// concurrent use.
+// Document is an OpenAPI document to compare responses with. It is safe for concurrent use.
 type Document struct {
 	*openapi3.T
 	router routers.Router
 }
 
-// ReadDocument reads a document as it is served.
+// ReadDocument parses a document as it is served.
 func ReadDocument(text []byte) (*Document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
-	doc.Servers = nil // paths are those of the API, wherever it is
+	doc.Servers = nil // paths are those of the API at any address
 	router, err := gorillamux.NewRouter(doc)
 	if err != nil {
 		return nil, fmt.Errorf("reading the document's paths: %w", err)
@@ -38,9 +37,9 @@ func ReadDocument(text []byte) (*Document, error) {
 	return &Document{T: doc, router: router}, nil
 }
 
-// Check says how a response differs from what the document promises for a call: its
-// status, its type, and each member of its body. ErrUndocumented where the document
-// has no such call; path has no prefix.
+// Check returns how a response differs from the document: its status, its type, and each
+// member of its body. It returns ErrUndocumented if the document does not have the call.
+// The path has no prefix.
 func (d *Document) Check(method, path string, status int, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(context.Background(), method, "http://localhost"+path, nil)
 	if err != nil {
@@ -57,7 +56,7 @@ func (d *Document) Check(method, path string, status int, header http.Header, bo
 	}
 	in.SetBodyBytes(bytes.Clone(body))
 	kind, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-	in.Options.ExcludeResponseBody = kind != "application/json" || len(body) == 0 // a text is any text
+	in.Options.ExcludeResponseBody = kind != "application/json" || len(body) == 0 // any string is valid
 	promised := route.Operation.Responses.Status(status)
 	if promised != nil && len(body) > 0 && promised.Value.Content.Get(kind) == nil {
 		return fmt.Errorf("%s %s is answered %d in %s, which the document does not promise", method, path, status, kind)

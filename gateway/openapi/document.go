@@ -14,19 +14,21 @@ import (
 	"google.golang.org/protobuf/compiler/protogen"
 	"google.golang.org/protobuf/proto"
 
+	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
+
 	"slipway.dev/gateway/contracttest"
 )
 
-// document is an OpenAPI document that is being made.
+// document is an OpenAPI document that is being generated.
 type document struct {
 	api
 	doc      *openapi3.T
 	examples []contracttest.Example
-	asked    map[string]bool // messages that are in what is asked
+	asked    map[string]bool // messages that are part of a request
 	made     map[string]*openapi3.Schema
 }
 
-// begin starts a document with what is written by hand.
+// begin starts a document with its manually written part.
 func begin(f api, base []byte) (*document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(base)
 	if err != nil {
@@ -35,7 +37,7 @@ func begin(f api, base []byte) (*document, error) {
 	d := &document{api: f, doc: doc, asked: map[string]bool{}, made: map[string]*openapi3.Schema{}}
 	for _, dir := range f.examples {
 		list, err := contracttest.Load(dir, map[string]string{
-			"registry": "registry.example.org", "request": "x4k2m9q7w1z8", "spare": "b7t3n6v5c0y2",
+			"registry": "registry.example.org", "request": "71c480df93d6ae2f1efad1447c66c9525e316218cf51fc8d9ed832f2daf18b73", "token": "abcdefghijklmnopqrstuvwxyz", "spare": "bt3n6v5cmyq2w7k4x2z3j6h5d4",
 			"layer": "sha256:" + strings.Repeat("0f", 32),
 			"build": "3f2a00000000beef_1", "pending": "3f2a00000000beef_2", "failed": "3f2a00000000beef_3",
 		})
@@ -47,14 +49,14 @@ func begin(f api, base []byte) (*document, error) {
 	return d, nil
 }
 
-// call is a method that has a REST door.
+// call is a method with a REST route.
 type call struct {
 	*protogen.Method
 	rule       *annotations.HttpRule
 	verb, path string
 }
 
-// fill adds the calls of the API, then what follows for all operations.
+// fill adds the calls of the API, and then what all operations share.
 func (d *document) fill(files []*protogen.File) error {
 	calls := d.calls(files)
 	for _, c := range calls {
@@ -118,7 +120,7 @@ func door(rule *annotations.HttpRule) (verb, path string) {
 	return "", ""
 }
 
-// body is the field that the request body goes into; nil for none.
+// body returns the field that the request body is decoded into; nil for none.
 func (c call) body() *protogen.Field { return fieldOf(c.Input, c.rule.GetBody()) }
 
 func fieldOf(m *protogen.Message, name string) *protogen.Field {
@@ -130,7 +132,7 @@ func fieldOf(m *protogen.Message, name string) *protogen.Field {
 	return nil
 }
 
-// operation describes a call; what stands there by hand is kept.
+// operation adds a call. A manually written description is kept.
 func (d *document) operation(c call) {
 	item := d.doc.Paths.Value(c.path)
 	if item == nil {
@@ -157,7 +159,7 @@ func (d *document) operation(c call) {
 	d.answers(op, c)
 }
 
-// tag is what an operation stands under: the service, or the platform's domain.
+// tag returns the tag of an operation: the service, or the platform's domain.
 func (d *document) tag(c call) string {
 	if len(d.packages) > 1 {
 		return strings.TrimSuffix(c.Parent.GoName, "Service")
@@ -165,8 +167,7 @@ func (d *document) tag(c call) string {
 	return strings.SplitN(c.path, "/", 3)[1]
 }
 
-// parameter is a field that comes in the path or in the query; nil where it comes
-// in the body.
+// parameter returns a field in the path or the query; nil for one in the body.
 func (d *document) parameter(c call, f *protogen.Field) *openapi3.Parameter {
 	name := f.Desc.JSONName()
 	p := openapi3.NewQueryParameter(name)
@@ -185,12 +186,16 @@ func (d *document) parameter(c call, f *protogen.Field) *openapi3.Parameter {
 // takes describes the request body.
 func (d *document) takes(op *openapi3.Operation, c call) {
 	f := c.body()
-	if f == nil || strings.Contains(prose(f.Comments.Leading), "ignored") {
+	if f == nil || isInternal(f) {
 		return
 	}
-	body := openapi3.NewRequestBody().WithJSONSchemaRef(d.single(f, true))
-	body.Required = true
-	if op.RequestBody != nil { // with a schema it is whole; else it has examples, for who tries the call
+	schema := d.single(f, true)
+	if paths := listOf(f.Desc.Options(), openapiv1.E_Requires); len(paths) > 0 {
+		schema = d.requiring(schema, paths...)
+	}
+	body := openapi3.NewRequestBody().WithJSONSchemaRef(schema)
+	body.Required = needed(f)
+	if op.RequestBody != nil { // complete with a schema; otherwise it only has examples
 		byHand := op.RequestBody.Value.Content.Get("application/json")
 		if byHand == nil || byHand.Schema != nil {
 			return
@@ -200,7 +205,17 @@ func (d *document) takes(op *openapi3.Operation, c call) {
 	op.RequestBody = &openapi3.RequestBodyRef{Value: body}
 }
 
-// answers describes success: 200, or 204 where there is nothing to say.
+// needed reports whether a call needs its body: one whose members are all optional may be
+// left out.
+func needed(f *protogen.Field) bool {
+	if f.Message == nil {
+		return true
+	}
+	options := f.Message.Desc.Options()
+	return len(listOf(f.Desc.Options(), openapiv1.E_Requires)) > 0 || len(listOf(options, openapiv1.E_AnyOf)) > 0 || slices.ContainsFunc(f.Message.Fields, required)
+}
+
+// answers describes success: 200, or 204 without content.
 func (d *document) answers(op *openapi3.Operation, c call) {
 	if len(c.Output.Fields) == 0 {
 		if op.Responses.Value("200") == nil {
@@ -217,7 +232,7 @@ func (d *document) answers(op *openapi3.Operation, c call) {
 	response := openapi3.NewResponse().WithDescription(description(c.Output)).WithJSONSchemaRef(schema)
 	if by := op.Responses.Value("200"); by != nil {
 		response.Headers = by.Value.Headers
-		for kind, other := range by.Value.Content { // beside JSON
+		for kind, other := range by.Value.Content { // besides JSON
 			response.Content[kind] = other
 		}
 	}
@@ -226,7 +241,11 @@ func (d *document) answers(op *openapi3.Operation, c call) {
 
 // complete adds the errors that an operation can return, and the examples.
 func (d *document) complete(verb, path string, op *openapi3.Operation) error {
-	for _, code := range d.errors(path, op) {
+	codes := d.errors(path, op)
+	if verb != http.MethodGet {
+		codes = append(codes, http.StatusInsufficientStorage)
+	}
+	for _, code := range codes {
 		name := strconv.Itoa(code)
 		if op.Responses.Value(name) != nil {
 			continue
@@ -241,14 +260,13 @@ func (d *document) complete(verb, path string, op *openapi3.Operation) error {
 	return d.illustrate(verb, path, op)
 }
 
-// errors are those that an operation of its kind can return; others are written by
-// hand.
+// errors returns the errors of an operation of its kind; others are written manually.
 func (d *document) errors(path string, op *openapi3.Operation) []int {
 	codes := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 	if op.RequestBody != nil {
 		codes = append(codes, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
 	}
-	if d.whole { // the platform: versions, limits and 403 for all that is not there
+	if d.whole { // the platform: versions, limits, and 403 for everything that does not exist
 		codes = append(codes, http.StatusBadRequest)
 		if op.Security == nil || len(*op.Security) > 0 {
 			codes = append(codes, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/gateway/contracttest"
 )
 
-// illustrate adds the documented examples of an operation, and says what has
-// none.
+// illustrate adds the documented examples of an operation, and returns an error for parts
+// without one.
 func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
 	var calls []string
 	for _, e := range d.examples {
@@ -40,7 +40,7 @@ func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
 
 func succeeds(e contracttest.Example) bool { return strings.HasPrefix(e.Status, "2") }
 
-// show adds an example of what is returned, and where that is a success, of what is sent.
+// show adds an example of the response and, if it is a success, of the request.
 func (d *document) show(op *openapi3.Operation, e contracttest.Example, values map[string]string) error {
 	if succeeds(e) {
 		setParameters(op, values, e.Path)
@@ -51,8 +51,8 @@ func (d *document) show(op *openapi3.Operation, e contracttest.Example, values m
 	return d.replies(op, e)
 }
 
-// fits says whether an example calls an operation, and with which values in its
-// path. Of two paths that fit, the one with fewer variables is taken.
+// fits reports whether an example calls an operation, and returns the values of the
+// variables in its path. If two paths match, the one with fewer variables is used.
 func (d *document) fits(e contracttest.Example, verb, path string) (map[string]string, bool) {
 	called, _, _ := strings.Cut(e.Path, "?")
 	values := match(path, called)
@@ -67,7 +67,7 @@ func (d *document) fits(e contracttest.Example, verb, path string) (map[string]s
 	return values, true
 }
 
-// match returns the values of a path's variables; nil when it does not fit.
+// match returns the values of a path's variables; nil if the path does not match.
 func match(path, called string) map[string]string {
 	want, have := strings.Split(path, "/"), strings.Split(called, "/")
 	if len(want) != len(have) {
@@ -86,10 +86,10 @@ func match(path, called string) map[string]string {
 	return values
 }
 
-// setParameters adds examples of what every call has in its path or query.
+// setParameters adds examples of the parameters in path and query.
 func setParameters(op *openapi3.Operation, values map[string]string, called string) {
 	_, raw, _ := strings.Cut(called, "?")
-	query, _ := url.ParseQuery(raw) // of one that cannot be read, what can be
+	query, _ := url.ParseQuery(raw) // as far as the query can be parsed
 	for _, p := range op.Parameters {
 		text, ok := values[p.Value.Name]
 		if p.Value.Required && query.Has(p.Value.Name) {
@@ -105,8 +105,8 @@ func setParameters(op *openapi3.Operation, values map[string]string, called stri
 	}
 }
 
-// asks adds what is sent: without members that are null or that nobody knows,
-// which are as if they were not there, and with numbers that were sent as texts.
+// asks adds the request, without null and unknown members, which are ignored, and with
+// numbers that were sent as strings.
 func asks(op *openapi3.Operation, e contracttest.Example) error {
 	if op.RequestBody == nil || e.Body == "" {
 		return nil
@@ -121,7 +121,7 @@ func asks(op *openapi3.Operation, e contracttest.Example) error {
 }
 
 func sieve(value any, schema *openapi3.Schema) any {
-	for len(schema.AllOf) == 1 {
+	for len(schema.AllOf) > 0 { // further schemas only list required members
 		schema = schema.AllOf[0].Value
 	}
 	switch v := value.(type) {
@@ -147,8 +147,8 @@ func sieve(value any, schema *openapi3.Schema) any {
 	return value
 }
 
-// replies adds the response, with the canned values where the example has wildcards;
-// it leaves out texts that nothing is known about.
+// replies adds the response, with the canned values in place of wildcards. It omits strings
+// with unknown values.
 func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error {
 	if e.Want == "" {
 		return nil
@@ -156,7 +156,9 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	response := *op.Responses.Value(e.Status).Value
 	kind, _, _ := strings.Cut(e.Header["Content-Type"], ";")
 	var value any = e.Want + "\n"
-	if !strings.HasPrefix(kind, "text/") {
+	if kind == "text/event-stream" {
+		value = eventsOf(e.Want)[0] // a schema of a stream is that of an event
+	} else if !strings.HasPrefix(kind, "text/") {
 		kind = "application/json"
 		answer, known, err := answerOf(e)
 		if err != nil || !known {
@@ -168,7 +170,7 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	if media == nil {
 		return fmt.Errorf("its answer is %s, which the document does not have", kind)
 	}
-	if op.Responses.Value(e.Status).Ref != "" { // its own, instead of the shared one
+	if op.Responses.Value(e.Status).Ref != "" { // its own response instead of the shared one
 		mine := openapi3.NewMediaType()
 		mine.Schema = media.Schema
 		media, response.Content = mine, openapi3.Content{kind: mine}
@@ -178,8 +180,27 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	return nil
 }
 
-// answerOf is an example's answer, with the canned values where it has wildcards; known
-// is false where there is a wildcard more.
+// eventsOf returns the events of a stream in the form that the document describes, without
+// those whose data has several lines: the YAML writer cannot write a string that begins
+// with a space.
+func eventsOf(stream string) []any {
+	var out []any
+	for block := range strings.SplitSeq(stream, "\n\n") {
+		event, lines := map[string]any{}, 0
+		for line := range strings.Lines(block) {
+			name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+			event[name] = value
+			lines++
+		}
+		if lines == len(event) && event["event"] != nil { // "retry" is not an event
+			out = append(out, event)
+		}
+	}
+	return out
+}
+
+// answerOf returns an example's response with the canned values in place of wildcards;
+// known is false if a wildcard remains.
 func answerOf(e contracttest.Example) (value any, known bool, err error) {
 	if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
 		return nil, false, err
@@ -214,7 +235,7 @@ func add(media *openapi3.MediaType, e contracttest.Example, value any) {
 	media.Examples[e.Name] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: strings.TrimSuffix(e.Comment, "."), Value: value}}
 }
 
-// settle puts what was returned where an example wants anything.
+// settle replaces a wildcard by the returned value.
 func settle(want, canned any) (any, bool) {
 	known := true
 	switch w := want.(type) {
@@ -241,7 +262,7 @@ func settle(want, canned any) (any, bool) {
 	return want, known
 }
 
-// bare is a kind of content without an example; false when there is none.
+// bare returns a content type without an example; false if there is none.
 func bare(c openapi3.Content) (kind string, some bool) {
 	for kind, m := range c {
 		if len(m.Examples) == 0 && m.Example == nil {
@@ -251,7 +272,7 @@ func bare(c openapi3.Content) (kind string, some bool) {
 	return "", false
 }
 
-// lacks says which request or response of an operation has no example.
+// lacks returns an error for a request or response of an operation without an example.
 func lacks(op *openapi3.Operation) error {
 	if op.RequestBody != nil {
 		if kind, some := bare(op.RequestBody.Value.Content); some {

@@ -11,25 +11,25 @@ import (
 	documents "slipway.dev/proto/gen/openapi"
 )
 
-// TestLint holds the documents against every rule of a linter, but for those that
-// contradict the contract.
+// TestLint checks the documents with all rules of a linter, except those that contradict
+// the contract.
 func TestLint(t *testing.T) {
 	t.Parallel()
 	off, on := false, true
 	config := &linter.Config{
 		Extends: []string{"all"},
 		Rules: []linter.RuleEntry{
-			{ID: "style-info-contact", Disabled: &on},             // an installation's operator is not ours to name
-			{ID: "style-no-verbs-in-path", Disabled: &on},         // paths are what existing clients call
+			{ID: "style-info-contact", Disabled: &on},             // an installation's operator is unknown
+			{ID: "style-no-verbs-in-path", Disabled: &on},         // existing clients use these paths
 			{ID: "style-paths-kebab-case", Disabled: &on},         // likewise
-			{ID: "style-operation-error-response", Disabled: &on}, // what takes nothing can refuse nothing
-			{ID: "style-tags-alphabetical", Disabled: &on},        // the order in which one needs them
-			{ID: "style-description-duplication", Disabled: &on},  // two ways to give one thing say so
-			{ID: "style-oas3-api-servers", Disabled: &on},         // wherever the document was read
-			{ID: "oas3-example-missing", Disabled: &on},           // examples are whole requests and answers
-			{ID: "semantic-no-ambiguous-paths", Disabled: &on},    // fixed paths go before those with variables
+			{ID: "style-operation-error-response", Disabled: &on}, // an operation without input cannot reject input
+			{ID: "style-tags-alphabetical", Disabled: &on},        // in the order of use
+			{ID: "style-description-duplication", Disabled: &on},  // two alternatives have the same description
+			{ID: "style-oas3-api-servers", Disabled: &on},         // relative to where the document was read
+			{ID: "oas3-example-missing", Disabled: &on},           // examples are whole requests and responses
+			{ID: "semantic-no-ambiguous-paths", Disabled: &on},    // fixed paths take precedence over those with variables
 		},
-		// What is too long or too much is answered 400 and 413; schemas do not repeat it.
+		// Input that is too long or too large is 400 or 413; schemas do not repeat that.
 		Categories: map[string]linter.CategoryConfig{"security": {Enabled: &off}},
 	}
 	l, err := rules.NewLinter(config)

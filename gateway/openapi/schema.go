@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -12,7 +14,7 @@ import (
 	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 )
 
-// note remembers a message, and those in it, as part of what is asked.
+// note records a message, and those in it, as part of a request.
 func (d *document) note(m *protogen.Message) {
 	if d.asked[m.GoIdent.GoName] {
 		return
@@ -41,14 +43,18 @@ func (d *document) ref(m *protogen.Message, asked bool) *openapi3.SchemaRef {
 	return openapi3.NewSchemaRef("#/components/schemas/"+name, s)
 }
 
-// object fills in the schema of a message; properties that are written by hand
-// win.
+// object sets the schema of a message. Manually written properties take precedence.
 func (d *document) object(s *openapi3.Schema, name string, m *protogen.Message, asked bool) {
 	s.Description = description(m)
 	if by := d.doc.Components.Schemas[name]; by != nil {
 		s.Properties = by.Value.Properties
 	}
 	d.doc.Components.Schemas[name] = openapi3.NewSchemaRef("", s)
+	if asked {
+		for _, member := range listOf(m.Desc.Options(), openapiv1.E_AnyOf) {
+			s.AnyOf = append(s.AnyOf, openapi3.NewSchemaRef("", &openapi3.Schema{Required: []string{member}}))
+		}
+	}
 	for _, f := range m.Fields {
 		if isInternal(f) {
 			continue
@@ -63,30 +69,36 @@ func (d *document) object(s *openapi3.Schema, name string, m *protogen.Message, 
 	}
 }
 
-// described is the schema of a member, with what its comment says.
+// described returns the schema of a member with its comment.
 func (d *document) described(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	s := d.schema(f, asked)
-	if s.Ref != "" { // what stands beside a reference is not read
+	if paths := listOf(f.Desc.Options(), openapiv1.E_Requires); len(paths) > 0 {
+		s = d.requiring(s, paths...)
+	}
+	if s.Ref != "" { // a reference cannot have a description
 		s = openapi3.NewSchemaRef("", &openapi3.Schema{AllOf: openapi3.SchemaRefs{s}})
 	}
+	s.Value.Nullable = d.whole && f.Message != nil && !f.Desc.IsList() && foreign(f.Message)
+	if asked { // null is an absent value
+		s.Value.Nullable = !required(f) && len(s.Value.AllOf) == 0
+	}
 	s.Value.Description = prose(f.Comments.Leading)
-	s.Value.Nullable = d.whole && !asked && f.Message != nil && !f.Desc.IsList() && foreign(f.Message)
 	return s
 }
 
-// isInternal recognises the fields that clients neither send nor get.
+// isInternal reports whether clients neither send nor receive a field.
 func isInternal(f *protogen.Field) bool {
 	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Internal).(bool)
 	return is
 }
 
-// required recognises the fields that a caller must give.
+// required reports whether a caller must set a field.
 func required(f *protogen.Field) bool {
 	behaviour, ok := proto.GetExtension(f.Desc.Options(), annotations.E_FieldBehavior).([]annotations.FieldBehavior)
 	return ok && len(behaviour) == 1 && behaviour[0] == annotations.FieldBehavior_REQUIRED
 }
 
-// foreign says whether the JSON of a message is not the object of its fields.
+// foreign reports whether the JSON of a message is not the object of its fields.
 func foreign(m *protogen.Message) bool {
 	return strings.HasPrefix(string(m.Desc.FullName()), "google.protobuf.") || m.Desc.FullName() == "slipway.platform.v1.Document"
 }
@@ -103,23 +115,26 @@ func (d *document) schema(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	case f.Desc.IsList():
 		s := openapi3.NewArraySchema()
 		s.Items = d.single(f, asked)
+		if n, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_MaxItems).(int32); n > 0 && asked {
+			s.WithMaxItems(int64(n))
+		}
 		return s.NewRef()
 	}
 	return d.single(f, asked)
 }
 
-// single is the JSON of one value. Truth: the gateway's marshalers.
+// single returns the schema of one value, according to the gateway's marshalers.
 func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	switch f.Desc.Kind() {
 	case protoreflect.BoolKind:
 		return openapi3.NewBoolSchema().NewRef()
 	case protoreflect.Int32Kind:
-		return openapi3.NewInt32Schema().NewRef()
+		return bounded(openapi3.NewInt32Schema(), f, asked).NewRef()
 	case protoreflect.Int64Kind:
 		if !asked {
 			return openapi3.NewStringSchema().WithPattern("^-?[0-9]+$").NewRef()
 		}
-		return openapi3.NewInt64Schema().NewRef()
+		return bounded(openapi3.NewInt64Schema(), f, asked).NewRef()
 	case protoreflect.DoubleKind:
 		return number(f)
 	case protoreflect.MessageKind:
@@ -128,15 +143,82 @@ func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 		}
 		return d.ref(f.Message, asked)
 	default:
-		s := openapi3.NewStringSchema()
-		if most, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_MaxLength).(int32); most > 0 && asked {
-			s = s.WithMaxLength(int64(most))
-		}
-		return s.NewRef()
+		return text(f, asked).NewRef()
 	}
 }
 
-// known is the JSON of a foreign message.
+// text returns the schema of a string, with the facts that its field declares for requests.
+func text(f *protogen.Field, asked bool) *openapi3.Schema {
+	s := openapi3.NewStringSchema()
+	if !asked {
+		return s
+	}
+	if most, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_MaxLength).(int32); most > 0 {
+		s = s.WithMaxLength(int64(most))
+	}
+	if least, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_MinLength).(int32); least > 0 {
+		s = s.WithMinLength(int64(least))
+	}
+	if form, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Pattern).(string); form != "" {
+		s = s.WithPattern(form)
+	}
+	for _, value := range listOf(f.Desc.Options(), openapiv1.E_Values) {
+		s.Enum = append(s.Enum, value)
+	}
+	return s
+}
+
+// requiring returns a reference to a copy of a schema, in which the members at some paths must
+// be set.
+func (d *document) requiring(of *openapi3.SchemaRef, paths ...string) *openapi3.SchemaRef {
+	name := "New" + of.Ref[strings.LastIndexByte(of.Ref, '/')+1:]
+	s := *of.Value
+	s.Properties = maps.Clone(s.Properties)
+	for _, path := range paths {
+		member, below, further := strings.Cut(path, ".")
+		if !slices.Contains(s.Required, member) {
+			s.Required = append(slices.Clip(s.Required), member)
+		}
+		p := *s.Properties[member].Value
+		p.Nullable = false
+		if further {
+			p.AllOf = openapi3.SchemaRefs{d.requiring(p.AllOf[0], below)}
+		}
+		s.Properties[member] = openapi3.NewSchemaRef("", &p)
+	}
+	d.doc.Components.Schemas[name] = openapi3.NewSchemaRef("", &s)
+	return openapi3.NewSchemaRef("#/components/schemas/"+name, &s)
+}
+
+// bounded adds the bounds of a number in a request.
+func bounded(s *openapi3.Schema, f *protogen.Field, asked bool) *openapi3.Schema {
+	if !asked {
+		return s
+	}
+	if slices.Contains(notNegative(), f.Desc.JSONName()) {
+		s.WithMin(0)
+	}
+	if least, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Minimum).(int32); least > 0 {
+		s.WithMin(float64(least))
+	}
+	if most, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Maximum).(int32); most > 0 {
+		s.WithMax(float64(most))
+	}
+	return s
+}
+
+// notNegative returns the numbers that must not be negative in any call.
+func notNegative() []string {
+	return []string{"max", "offset", "page", "pageSize", "workspaceId", "platformWorkspaceId", "towerWorkspaceId", "version", "level", "gzipSize", "before"}
+}
+
+// listOf returns the values of an option that is a list of strings.
+func listOf(options protoreflect.ProtoMessage, option protoreflect.ExtensionType) []string {
+	list, _ := proto.GetExtension(options, option).([]string)
+	return list
+}
+
+// known returns the schema of a foreign message.
 func known(f *protogen.Field) *openapi3.SchemaRef {
 	switch f.Message.Desc.Name() {
 	case "Timestamp":
@@ -157,8 +239,8 @@ func number(f *protogen.Field) *openapi3.SchemaRef {
 	return openapi3.NewFloat64Schema().NewRef()
 }
 
-// isInteger recognises the doubles that are whole numbers: a 64-bit integer would be
-// a string in JSON.
+// isInteger reports whether a double is a whole number: a 64-bit integer would be a string
+// in JSON.
 func isInteger(f *protogen.Field) bool {
 	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Integer).(bool)
 	return is

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/compiler/protogen"
 )
 
-// prose is a comment as paragraphs of text, with the names that JSON has.
+// prose returns a comment as paragraphs, with JSON names.
 func prose(c protogen.Comments) string {
 	var paragraphs []string
 	for p := range strings.SplitSeq(string(c), "\n\n") {
@@ -20,7 +20,7 @@ func prose(c protogen.Comments) string {
 
 var (
 	snake = regexp.MustCompile(`\b[a-z]+(_[a-z0-9]+)+\b`)
-	// Answers have another name here: generated clients use this one themselves.
+	// Responses have another name here, since generated clients use this one themselves.
 	responses = regexp.MustCompile(`\b([A-Z][A-Za-z]+)Response\b`)
 	internal  = regexp.MustCompile(`^[A-Za-z]+ (is |are )?`)
 	sentence  = regexp.MustCompile(`^.*?[a-z0-9)][.:]( |$)`)
@@ -41,12 +41,12 @@ func capital(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// description is what a message's comment says, without its name.
+// description returns a message's comment without its name.
 func description(m *protogen.Message) string {
 	return capital(internal.ReplaceAllString(prose(m.Comments.Leading), ""))
 }
 
-// speech is what a call's comment says: its first sentence, and the rest.
+// speech returns a call's comment: its first sentence, and the rest.
 func speech(c protogen.Comments, name string) (summary, rest string) {
 	text := capital(strings.TrimPrefix(prose(c), name+" "))
 	summary = sentence.FindString(text)

@@ -1,7 +1,7 @@
-// What can be tried at once comes first, and what is deprecated last.
+// Sorts calls without a body first, and deprecated calls last.
 const rank = (operation) => (operation.getIn(["operation", "deprecated"]) ? 2 : operation.get("method") === "get" ? 0 : 1);
 
-// Everything is relative, so that the page works below any prefix.
+// All URLs are relative, so that the page works below any path prefix.
 SwaggerUIBundle({
   url: "../openapi.json",
   dom_id: "#reference",

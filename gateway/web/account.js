@@ -1,4 +1,4 @@
-// The views of people who are signed in, each loaded when it is asked for.
+// The views of signed-in users. Each view is loaded when it is opened.
 import { useEffect, useState } from "preact/hooks";
 import { call, root } from "./api.js";
 import { Container } from "./container.js";
@@ -9,7 +9,7 @@ import { ask, me, unsure } from "./me.js";
 import { places } from "./menu.js";
 import { token } from "./session.js";
 
-/** One that the list leads to. @param {{args: string[]}} props */
+/** The page of a container that the list links to. @param {{args: string[]}} props */
 const Listed = ({ args: [id] }) => html`<${Container} id=${id} />`;
 
 /** @type {[at: RegExp, load: () => Promise<{View: any}>, title: string][]} */
@@ -25,11 +25,11 @@ const views = [
   [/^view\/service$/, () => import("./service.js"), "Service"],
 ];
 
-/** Where one is among what belongs to one. @param {{at: string}} props */
+/** The navigation among the views of the signed-in user. @param {{at: string}} props */
 function Places({ at }) {
   const [operates, tell] = useState(at === "view/service");
   useEffect(() => {
-    call("GET", "v1alpha2/metrics/builds").then(() => tell(true), () => undefined); // shown to operators alone
+    call("GET", "v1alpha2/metrics/builds").then(() => tell(true), () => undefined); // only operators may read this
   }, []);
   /** @type {[string, string][]} */
   const all = operates ? [...places, ["view/service", "Service"]] : places;

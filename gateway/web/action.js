@@ -1,9 +1,9 @@
-// A button that does something that takes a while.
+// A button for an action that takes some time.
 import { useState } from "preact/hooks";
 import { words } from "./api.js";
 import { html } from "./html.js";
 
-/** It says why it did not work. @param {{title: string, plain?: boolean, act: () => Promise<any>}} props */
+/** Shows the error if the action fails. @param {{title: string, plain?: boolean, act: () => Promise<any>}} props */
 export function Action({ title, plain, act }) {
   const [problem, say] = useState("");
   const [busy, wait] = useState(false);

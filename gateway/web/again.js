@@ -1,5 +1,5 @@
-// What was built is asked for once more: the first view is opened with the same order.
-// Recipes may be long, and are nobody else's: they go by the tab's own storage.
+// "Build again": opens the first view with the request of an earlier build. The request is
+// passed in the tab's own storage, because it may be long and is private.
 import { batch, signal } from "@preact/signals";
 import { root } from "./api.js";
 import { size } from "./html.js";
@@ -11,25 +11,25 @@ const key = "slipway.again";
  * @typedef {{baseImage?: string, mambaImage?: string, basePackages?: string, commands?: string[], compile?: boolean}} CondaOpts
  * @typedef {{entrypoint?: string[], cmd?: string[], env?: string[], workingDir?: string, layers?: object[]}} Config
  * @typedef {{containerFile?: string, condaFile?: string, condaOpts?: CondaOpts, contextSize?: number, buildCompression?: object,
- *   platform?: string, targetImage?: string, containerConfig?: Config, containerIncludes?: string[]}} Recipe what is known of a
- *   build's, and of the request's
+ *   platform?: string, targetImage?: string, containerConfig?: Config, containerIncludes?: string[]}} Recipe the known parts of a
+ *   build and of its request
  */
 
-/** What of it is not kept, or has no place in this view, in words. */
+/** The parts of the request that are not stored, or that this view cannot show, as sentences. */
 export const lost = signal(/** @type {string[]} */ ([]));
 
-/** Opens the first view with an order. @param {Recipe} recipe */
+/** Opens the first view with a request. @param {Recipe} recipe */
 export function again(recipe) {
   try {
     sessionStorage.setItem(key, JSON.stringify(recipe));
-  } catch { /* then the view is empty */ }
+  } catch { /* then the view opens empty */ }
   location.assign(root);
 }
 
-/** Whether it is known well enough what was asked for. @param {Recipe} recipe */
+/** Reports whether enough of the request is known to repeat it. @param {Recipe} recipe */
 export const canRepeat = (recipe) => !!(recipe.condaFile || recipe.containerFile);
 
-/** Takes over what another view has left. */
+/** Reads the request that another view has stored. */
 export function resume() {
   /** @type {Recipe} */
   let left;
@@ -66,46 +66,46 @@ function fill(recipe) {
   lost.value = [...missing(recipe, onImage), ...unadded(recipe, onImage)];
 }
 
-/** Whether the Dockerfile is somebody's own, and not made for Conda packages. @param {Recipe} recipe */
+/** Reports whether the user wrote the Dockerfile; otherwise it was generated for Conda packages. @param {Recipe} recipe */
 const isOwn = ({ containerFile = "" }) => !!containerFile && !containerFile.includes("\nCOPY .slipway/ /.slipway/\n");
 
-/** Words as they are typed. @param {string[] | undefined} words */
+/** Formats words as a user types them. @param {string[] | undefined} words */
 const typed = (words) => (words ?? []).map((w) => (/^[^\s"']+$/.test(w) ? w : w.includes('"') ? `'${w}'` : `"${w}"`)).join(" ");
 
-/** Takes over what was added to the image. @param {Recipe} recipe */
+/** Copies the configuration that was added to the image. @param {Recipe} recipe */
 function add({ containerConfig: c, containerIncludes }) {
   settings.value = { entrypoint: typed(c?.entrypoint), cmd: typed(c?.cmd), workingDir: c?.workingDir ?? "", env: "" };
   includes.value = containerIncludes ?? [];
 }
 
-/** What of a build is not in the view. @param {Recipe} recipe @param {boolean} onImage */
+/** Lists the parts of a build that the view cannot show. @param {Recipe} recipe @param {boolean} onImage */
 function missing(recipe, onImage) {
   const { condaOpts: o = {}, contextSize, buildCompression } = recipe;
   return [
-    recipe.condaFile && isOwn(recipe) && "The Conda environment that its Dockerfile found as conda.yml: it is on the page of the build.",
-    contextSize !== undefined && `The folder that it copied from${contextSize ? ` (${size(contextSize)}, compressed)` : ""}: put it in again.`,
-    o.baseImage && !onImage && `The image that the packages were put on: ${o.baseImage}.`,
-    o.commands?.length && `The lines that were run on the packages: ${o.commands.join("; ")}.`,
+    recipe.condaFile && isOwn(recipe) && "The Conda environment that its Dockerfile uses as conda.yml: copy it from the page of the build.",
+    contextSize !== undefined && `The folder that its Dockerfile copied from${contextSize ? ` (${size(contextSize)}, compressed)` : ""}: add it again.`,
+    o.baseImage && !onImage && `The base image of the packages: ${o.baseImage}.`,
+    o.commands?.length && `The commands that ran after the installation: ${o.commands.join("; ")}.`,
     o.mambaImage && `The image that installed the packages: ${o.mambaImage}.`,
     o.basePackages !== undefined && `The packages that every environment gets: ${o.basePackages || "none"}.`,
-    o.compile && "That Python's modules were compiled.",
-    buildCompression && "How its layers were compressed.",
+    o.compile && "The compilation of Python modules.",
+    buildCompression && "The compression of its layers.",
   ].filter((text) => typeof text === "string");
 }
 
-/** What of a request's additions is not in the view. @param {Recipe} recipe @param {boolean} onImage */
+/** Lists the parts of a request's configuration that the view cannot show. @param {Recipe} recipe @param {boolean} onImage */
 function unadded({ containerConfig: c = {}, containerIncludes: i = [] }, onImage) {
   const set = c.entrypoint?.length || c.cmd?.length || c.workingDir || i.length;
   return [
-    set && !onImage && "The settings, and layers of other images, that were added to it.",
-    c.env?.length && `The variables ${c.env.join(", ")}: their values are shown to nobody.`,
-    c.layers?.length && "The files that were added to it: put them in again.",
+    set && !onImage && "The settings and the layers of other images that were added to the image.",
+    c.env?.length && `The variables ${c.env.join(", ")}: their values are never shown.`,
+    c.layers?.length && "The files that were added to the image: add them again.",
   ].filter((text) => typeof text === "string");
 }
 
 /**
- * What an environment file lists, where it is nothing but channels and packages: so those
- * are written that were chosen one by one.
+ * Returns the channels and packages of an environment file that lists nothing else, so that the
+ * view shows them as chosen packages. Otherwise it returns undefined.
  * @param {string} text
  */
 function entriesIn(text) {

@@ -1,30 +1,31 @@
-// Lines as terminals show them: with colours, and without what moves a cursor.
+// Log lines as a terminal shows them: with colours, and without control sequences that move the
+// cursor.
 import { html } from "./html.js";
 
 const escape = /\x1b(?:\[([0-9;:?]*)[ -/]*([@-~])|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_])/g;
 const colours = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
 
-/** What is left of a line that was written over. @param {string} line */
+/** The visible end of a line that was overwritten. @param {string} line */
 function last(line) {
   const pieces = line.split("\n");
   return pieces.findLast((p) => p) ?? "";
 }
 
-/** A line without any control. @param {string} line */
+/** A line without control characters. @param {string} line */
 export function bare(line) {
   return last(line).replace(escape, "").replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "");
 }
 
 /**
  * @param {string} style classes so far
- * @param {string} codes of "select graphic rendition"
+ * @param {string} codes the parameters of "select graphic rendition"
  */
 function restyle(style, codes) {
   let now = style.split(" ").filter(Boolean);
   const list = codes.split(/[;:]/).map(Number);
   for (let i = 0; i < list.length; i++) {
     const c = list[i];
-    if (c === 38 || c === 48) i += list[i + 1] === 5 ? 2 : 4; // of 256 colours, or of all: left as it is
+    if (c === 38 || c === 48) i += list[i + 1] === 5 ? 2 : 4; // skips 256-colour and RGB codes
     else if (c === 0) now = [];
     else if (c === 1) now = [...now, "strong"];
     else if (c === 22) now = now.filter((n) => n !== "strong");
@@ -36,7 +37,7 @@ function restyle(style, codes) {
   return now.join(" ");
 }
 
-/** A line with its colours. @param {string} line */
+/** A line with its colours as HTML. @param {string} line */
 export function coloured(line) {
   const text = last(line);
   if (!text.includes("\x1b")) return bare(text);

@@ -1,15 +1,15 @@
-// The public REST API, as the page calls it. Nothing here is known to the page alone.
+// The client of the public REST API. The page uses no other calls.
 import { token } from "./session.js";
 
-/** Where the site is, below whatever prefix a proxy gives it. */
+/** The root URL of the site, including any path prefix that a proxy adds. */
 export const root = new URL("../../", import.meta.url);
 
-/** Why a call did not work, in words for people. */
+/** A failed call, with a message for the user. */
 export class Failure extends Error {
   /**
-   * @param {number} status of HTTP; 0 where nothing answered
+   * @param {number} status the HTTP status; 0 if there was no response
    * @param {string} message
-   * @param {any} body what was answered, if it was JSON
+   * @param {any} body the decoded JSON response, if there is one
    */
   constructor(status, message, body) {
     super(message);
@@ -18,16 +18,16 @@ export class Failure extends Error {
   }
 }
 
-/** How long a question waits by itself, in seconds, when there were too many. */
+/** The longest Retry-After, in seconds, after which a GET is retried automatically. */
 const soon = 3;
 
 /**
- * Calls the API, as who is signed in, and returns what it answers; undefined where that
- * is nothing.
+ * Calls the API as the signed-in user and returns the decoded response, or undefined if the
+ * response is empty.
  * @param {string} method
  * @param {string} path relative to the root, without a slash before it
- * @param {{body?: object, signal?: AbortSignal, as?: string}} [more] body is sent as a form
- *   where it is one; as is a token to use in place of the session's
+ * @param {{body?: object, signal?: AbortSignal, as?: string}} [more] URLSearchParams are sent
+ *   as a form; as is a token that replaces the session's
  * @returns {Promise<any>}
  */
 export async function call(method, path, { body, signal, as = token.peek() } = {}) {
@@ -44,7 +44,7 @@ export async function call(method, path, { body, signal, as = token.peek() } = {
     });
   } catch (err) {
     if (signal?.aborted) throw err;
-    throw new Failure(0, "The service does not answer. Check your connection, and try again.", undefined);
+    throw new Failure(0, "The service does not respond. Check your connection, and try again.", undefined);
   }
   if (response.status === 204) return undefined;
   const answer = await response.json().catch(() => undefined);
@@ -58,12 +58,13 @@ export async function call(method, path, { body, signal, as = token.peek() } = {
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }
 
-/** What was found before, so that going back a letter asks nobody. */
+/** Earlier results, so that typing backwards needs no further call. */
 const found = new Map();
-token.subscribe(() => found.clear()); // others may find other things
+token.subscribe(() => found.clear()); // another user may get other results
 
 /**
- * A GET whose answer hardly changes while one is on the page; calls are counted.
+ * A cached GET, for results that hardly change while the page is open; calls count against the
+ * rate limit.
  * @param {string} path
  * @param {AbortSignal} [signal]
  */
@@ -78,18 +79,18 @@ export async function look(path, signal) {
  * @param {number} wait seconds
  */
 function reasonOf(status, message, wait) {
-  const said = message || `The service answered with the status ${status}.`;
+  const said = message || `The service responded with the status ${status}.`;
   return wait > 0 ? `${said.replace(/[.]?$/, ".")} Try again in ${wait === 1 ? "a second" : `${wait} seconds`}.` : said;
 }
 
-/** Whether a call was given up because its answer is of no use any more. @param {unknown} err */
+/** Reports whether a call was cancelled because its result is no longer needed. @param {unknown} err */
 export function isAborted(err) {
   return err instanceof DOMException && err.name === "AbortError";
 }
 
 /** @param {unknown} err */
 export function words(err) {
-  return err instanceof Failure ? err.message : "Something in this page broke. Load it again.";
+  return err instanceof Failure ? err.message : "This page has an internal error. Reload it.";
 }
 
 /** The page of a build. @param {string} id */
@@ -97,12 +98,12 @@ export function buildPage(id) {
   return new URL(`view/builds/${encodeURIComponent(id)}`, root).href;
 }
 
-/** The page of a request, whose id is as good as the name that it got. @param {string} id */
+/** The page of a request. @param {string} id */
 export function containerPage(id) {
   return new URL(`view/containers/${encodeURIComponent(id)}`, root).href;
 }
 
-/** The same in base64, as recipes and files are sent. @param {string | Uint8Array} content */
+/** Encodes content in base64, as recipes and files are sent. @param {string | Uint8Array} content */
 export function base64(content) {
   const bytes = typeof content === "string" ? new TextEncoder().encode(content) : content;
   let raw = "";

@@ -1,4 +1,4 @@
-// Which view an address is.
+// Selects the view for the page's address.
 import { render } from "preact";
 import { html } from "./html.js";
 import { root } from "./api.js";
@@ -8,13 +8,14 @@ import { Build } from "./build.js";
 import { Container } from "./container.js";
 import { Home } from "./home.js";
 import { Inspect } from "./inspect.js";
+import { token } from "./session.js";
 
 const page = /** @type {HTMLElement} */ (document.getElementById("page"));
 const at = location.pathname.slice(root.pathname.length);
 const build = /^view\/builds\/([0-9a-f]{16}_\d+)$/.exec(at);
-const container = /^view\/containers\/([a-z2-7]{26})$/.exec(at);
-const signed = /^(login$|view\/(containers(\/[0-9a-f]{64})?|mine|runs|tokens|logins|workspaces|service)$|user\/|orgs\/)/.test(at);
+const container = /^view\/containers\/([a-z2-7]{26}|[0-9a-f]{64})$/.exec(at);
+const signed = container ? token.peek() && container[1].length === 64 : /^(login$|view\/(containers|mine|runs|tokens|logins|workspaces|service)$|user\/|orgs\/)/.test(at);
 const account = /** @type {HTMLElement} */ (document.getElementById("account"));
-account.replaceChildren(); // what is there for who has no scripts
+account.replaceChildren(); // removes the fallback for browsers without JavaScript
 render(html`<${Menu} />`, account);
 render(signed ? html`<${Later} at=${at} load=${() => import("./account.js")} />` : container ? html`<${Container} id=${container[1]} />` : build ? html`<${Build} id=${build[1]} />` : at === "view/inspect" ? html`<${Inspect} />` : html`<${Home} />`, page);

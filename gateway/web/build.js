@@ -1,4 +1,4 @@
-// One build: why it failed if it did, how far it is, its log, and what it is made of.
+// The page of a build: its state, why it failed if it did, its log and its contents.
 import { useEffect, useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { again, canRepeat } from "./again.js";
@@ -14,11 +14,11 @@ import { Source } from "./source.js";
 import { Watch } from "./watch.js";
 
 /**
- * @typedef {{buildId: string, status: string, succeeded?: boolean, reason?: string, message?: string, targetImage?: string, platform?: string,
+ * @typedef {{buildId: string, status: string, succeeded?: boolean, reasonCode?: string, message?: string, targetImage?: string, platform?: string,
  *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
  */
 
-/** Time that has passed since a moment, in words. @param {{since: string}} props */
+/** The time since a given time, in words. @param {{since: string}} props */
 function Passing({ since }) {
   const [now, tick] = useState(Date.now());
   useEffect(() => {
@@ -33,13 +33,13 @@ function Facts({ record }) {
   const { startTime } = record;
   return html`<dl class="facts">
     ${record.platform && html`<dt>Platform</dt><dd>${record.platform.split(",").join(" and ")}</dd>`}
-    ${startTime && html`<dt>Asked for</dt><dd>${moment(startTime)}, ${record.userId ? `by user ${record.userId}` : "by somebody without a login"}</dd>`}
+    ${startTime && html`<dt>Requested</dt><dd>${moment(startTime)}, ${record.userId ? `by user ${record.userId}` : "by an anonymous user"}</dd>`}
     ${record.duration !== undefined ? html`<dt>Took</dt><dd>${duration(record.duration)}</dd>` : startTime && html`<dt>Takes</dt><dd><${Passing} since=${startTime} /></dd>`}
     ${record.digest && html`<dt>Digest</dt><dd><${Copied} text=${record.digest} what="the digest" /></dd>`}
   </dl>`;
 }
 
-/** What one can do about it. @param {{record: Record, running: boolean, name: string, ask: () => Promise<any>}} props */
+/** The actions that are possible on the build. @param {{record: Record, running: boolean, name: string, ask: () => Promise<any>}} props */
 function Actions({ record, running, name, ask }) {
   const made = record.succeeded;
   return html`<div class="actions">
@@ -49,7 +49,7 @@ function Actions({ record, running, name, ask }) {
   </div>`;
 }
 
-/** What was made, or is being made. @param {{record: Record, watch: Watch}} props */
+/** The build's state and results. @param {{record: Record, watch: Watch}} props */
 function Known({ record, watch }) {
   const [given, give] = useState("");
   const { succeeded, targetImage = "" } = record;
@@ -61,11 +61,11 @@ function Known({ record, watch }) {
   };
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
-  const cancelled = end?.reason === "cancelled";
+  const cancelled = end?.reasonCode === "cancelled";
   const verdict = end ? (end.succeeded ? "Built." : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : "Being built.";
   return html`
     <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
-    ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reason} message=${end.message} />`}
+    ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reasonCode} message=${end.message} />`}
     ${name && html`<${Copied} large text=${name} what="the name" />`}
     <${Actions} record=${record} running=${!end} name=${name} ask=${ask} />
     <${Steps} seen=${watch.seen.value} end=${end} place=${place} />

@@ -1,4 +1,4 @@
-// The packages that were chosen, each with its versions to pick from.
+// The chosen packages, each with a list of its versions.
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { look } from "./api.js";
@@ -6,10 +6,10 @@ import { html } from "./html.js";
 import { choose, entries, remove, searched } from "./order.js";
 import { parts } from "./spec.js";
 
-/** Versions by name, newest first; empty while they are not known. */
+/** Versions by package name, newest first; empty until they are known. */
 const versions = signal(/** @type {Record<string, string[]>} */ ({}));
 
-/** Looks through the channels in their order, as a solve does. @param {string} name @param {string} only */
+/** Looks for the package in the channels in order, as the solver does. @param {string} name @param {string} only */
 async function describe(name, only) {
   for (const channel of only ? [only] : searched.value) {
     try {
@@ -18,7 +18,7 @@ async function describe(name, only) {
       versions.value = { ...versions.value, [name]: list };
       return;
     } catch {
-      continue; // the next channel may have it; without versions it can be had in any
+      continue; // another channel may have the package; without a list of versions, any version is accepted
     }
   }
 }

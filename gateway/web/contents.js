@@ -1,5 +1,5 @@
-// What a layer adds and removes. All of it is read for that, so it is asked for when
-// somebody wants to see it, and counts as a pull.
+// The files that a layer adds and removes. To list them, the service reads the whole layer,
+// which counts as a pull. Therefore the view requests them only when the user opens a layer.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
@@ -10,15 +10,15 @@ import { count, html, size } from "./html.js";
  * @typedef {{filter: string, sort: "path" | "size"}} Wish
  */
 
-/** How many files are asked for at a time, and for how long typing has to rest, in ms. */
+/** The number of files per page, and the pause in typing, in ms, before a search starts. */
 const most = 1000, rest = 400;
 
-/** What a type is called; a file is called nothing. */
+/** The label of each file type; regular files have none. */
 const kinds = /** @type {Record<string, string>} */ ({
   file: "", directory: "folder", symlink: "link", hardlink: "hard link", character: "device", block: "device", fifo: "pipe", removed: "removed", emptied: "emptied",
 });
 
-/** Finds in a listing that is all there what else the service would. @param {File[]} files @param {Wish} wish */
+/** Filters and sorts a complete listing in the browser instead of calling the service. @param {File[]} files @param {Wish} wish */
 function pick(files, { filter, sort }) {
   const fitting = files.filter((f) => f.path.toLowerCase().includes(filter.toLowerCase()));
   return sort === "size" ? fitting.sort((a, b) => (b.size ?? 0) - (a.size ?? 0)) : fitting;
@@ -39,27 +39,27 @@ function Table({ files, name }) {
     <tbody>${files.map((f, i) => html`<${Row} key=${i} file=${f} />`)}</tbody></table></div>`;
 }
 
-/** In words, how much there is. @param {{all: Listing, shown: number, matching: number, filtered: boolean}} props */
+/** A summary of the listing. @param {{all: Listing, shown: number, matching: number, filtered: boolean}} props */
 function Sum({ all, shown, matching, filtered }) {
   if (!all.entries) return "It adds and removes nothing.";
-  if (filtered && !matching) return `None of ${count(all.entries, "path")} has this text.`;
+  if (filtered && !matching) return `None of ${count(all.entries, "path")} contains this text.`;
   const whole = `${count(all.entries, "path").replace(/^1 paths/, "1 path")}, ${size(all.unpacked ?? 0)} unpacked`;
   const some = filtered ? `${matching.toLocaleString()} of ${whole}` : whole;
   return shown < matching ? `${some}; the first ${shown.toLocaleString()} are shown` : some;
 }
 
 /**
- * @param {{image: string, platform: string, layer: string, name: string}} props name says which
- *   layer it is, for people who hear it
+ * @param {{image: string, platform: string, layer: string, name: string}} props name
+ *   describes the layer to screen readers
  */
 export function View({ image, platform, layer, name }) {
   const [wish, want] = useState(/** @type {Wish} */ ({ filter: "", sort: "path" }));
-  const [all, keep] = useState(/** @type {Listing | undefined} */ (undefined)); // the first answer, without a filter
-  const [found, tell] = useState(/** @type {Listing | undefined} */ (undefined)); // the last one
+  const [all, keep] = useState(/** @type {Listing | undefined} */ (undefined)); // the first response, without a filter
+  const [found, tell] = useState(/** @type {Listing | undefined} */ (undefined)); // the latest response
   const [problem, say] = useState("");
   const [busy, wait] = useState(true);
   const [round, again] = useState(0);
-  const now = useRef(wish); // what is wanted when an answer comes
+  const now = useRef(wish); // to detect responses to an outdated query
   now.current = wish;
 
   /** @param {Wish} w @param {string} from @param {AbortSignal} [signal] @returns {Promise<Listing>} */

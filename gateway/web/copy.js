@@ -1,4 +1,4 @@
-// A text with a button that copies it.
+// A text with a button that copies it to the clipboard.
 import { useEffect, useState } from "preact/hooks";
 import { html } from "./html.js";
 
@@ -8,12 +8,12 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    return byHand(text); // over plain http there is no clipboard
+    return copySelected(text); // without https, browsers offer no clipboard API
   }
 }
 
 /** @param {string} text */
-function byHand(text) {
+function copySelected(text) {
   const from = document.createElement("textarea");
   from.value = text;
   from.className = "unseen";
@@ -26,7 +26,7 @@ function byHand(text) {
   return done;
 }
 
-/** @param {{text: string, what: string}} props what the text is, for people who hear it */
+/** @param {{text: string, what: string}} props what describes the text to screen readers */
 export function Copy({ text, what }) {
   const [said, say] = useState("");
   useEffect(() => {

@@ -1,23 +1,23 @@
-// Files and folders that are opened or dropped.
+// Files and folders that the user opens or drops.
 import { useState } from "preact/hooks";
 import { count, html, size } from "./html.js";
 import { pack, Unfit } from "./pack.js";
 
 /** @typedef {import("./pack.js").Item} Item */
 
-/** How many files are taken at most. */
+/** The largest number of files. */
 const most = 5000;
 
-/** What a version control system keeps is nobody's to send. @param {Item[]} items */
+/** Leaves out the files of version control systems. @param {Item[]} items */
 const sent = (items) => items.filter((i) => !/(^|\/)\.(git|hg|svn)\//.test(i.path));
 
-/** Files that were opened, without the name of the folder that holds all. @param {FileList} list */
+/** The opened files, with paths relative to the opened folder. @param {FileList} list */
 export function opened(list) {
   return sent([...list].map((file) => ({ path: file.webkitRelativePath.split("/").slice(1).join("/") || file.name, file })));
 }
 
 /**
- * Files that were dropped, and those of a folder that was.
+ * Returns the dropped files, including all files of dropped folders.
  * @param {DataTransfer} from
  * @returns {Promise<{items: Item[], folder: boolean}>}
  */
@@ -25,14 +25,14 @@ export async function dropped(from) {
   const roots = [...from.items].map((i) => i.webkitGetAsEntry()).filter((e) => e !== null);
   /** @type {Item[]} */
   const items = [];
-  const alone = roots.length === 1 && roots[0].isDirectory; // then it is not named in the paths
+  const alone = roots.length === 1 && roots[0].isDirectory; // then paths do not include the folder's name
   for (const r of roots) await collect(r, alone ? "" : r.name, items);
   return { items: sent(items), folder: roots.some((r) => r.isDirectory) };
 }
 
 /** @param {FileSystemEntry} entry @param {string} path @param {Item[]} into */
 async function collect(entry, path, into) {
-  if (into.length > most) throw new Unfit(`These are more than ${most.toLocaleString()} files. The command line sends more.`);
+  if (into.length > most) throw new Unfit(`There are more than ${most.toLocaleString()} files. Use the command line to send more.`);
   if (entry.isFile) {
     into.push({ path, file: await new Promise((done, fail) => /** @type {FileSystemFileEntry} */ (entry).file(done, fail)) });
     return;
@@ -47,9 +47,9 @@ async function collect(entry, path, into) {
 }
 
 /**
- * A place to put files: what was put there is said, and can be taken away.
+ * An area where files can be dropped. It shows the files that were added and can remove them.
  * @param {{title: string, note: string, of: import("@preact/signals").Signal<import("./pack.js").Layer | undefined>, into?: string,
- *   folder?: boolean, taken?: (items: Item[]) => Promise<void>}} props folder is for one that is whole; taken hears what it is
+ *   folder?: boolean, taken?: (items: Item[]) => Promise<void>}} props folder accepts whole folders only; taken is called with the added files
  */
 export function Files({ title, note, of, into = "", folder, taken }) {
   const [problem, say] = useState("");
@@ -59,12 +59,12 @@ export function Files({ title, note, of, into = "", folder, taken }) {
     say("");
     try {
       const { items } = await from;
-      if (items.length > most) throw new Unfit(`These are more than ${most.toLocaleString()} files. The command line sends more.`);
+      if (items.length > most) throw new Unfit(`There are more than ${most.toLocaleString()} files. Use the command line to send more.`);
       if (!items.length) return;
       of.value = await pack(items, into);
       await taken?.(items);
     } catch (err) {
-      say(err instanceof Unfit ? err.message : "They cannot be read.");
+      say(err instanceof Unfit ? err.message : "The files cannot be read.");
     }
   };
   /** @param {string} label @param {object} more */
@@ -80,7 +80,7 @@ export function Files({ title, note, of, into = "", folder, taken }) {
       if (e.dataTransfer) void take(dropped(e.dataTransfer));
     }}>
     ${of.value
-      ? html`<p>${count(of.value.count, "file")}, ${size(of.value.size)} <button type="button" class="text" onClick=${() => (of.value = undefined)}>Take away</button></p>`
+      ? html`<p>${count(of.value.count, "file")}, ${size(of.value.size)} <button type="button" class="text" onClick=${() => (of.value = undefined)}>Remove</button></p>`
       : html`<p>${note} ${open("Open a folder", { webkitdirectory: true })}${!folder && html` or ${open("files", {})}`}.</p>`}
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
   </div>`;

@@ -1,18 +1,18 @@
-// The first view: say what should be inside, and get a name.
+// The first view: describe an image, and get its name.
 import { effect } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { lost, resume } from "./again.js";
 import { Chips } from "./chips.js";
 import { html } from "./html.js";
 import { Existing } from "./image.js";
-import { channels, entries, format, isPicked, isSingle, kind, order, platform, platforms, query, read, usualChannels } from "./order.js";
+import { age, channels, entries, exact, format, isPicked, isSingle, kind, order, platform, platforms, query, read, usualChannels } from "./order.js";
 import { answer, Preflight } from "./preflight.js";
 import { Result, result, submit } from "./result.js";
 import { Search } from "./search.js";
 import { Dockerfile, Environment } from "./text.js";
 
 /**
- * A choice of one of a few.
+ * A choice between a few options.
  * @param {{title: string, name: string, value: string, choose: (value: string) => void, options: [value: string, title: string, off?: boolean][]}} props
  */
 function Choice({ title, name, value: chosen, choose, options }) {
@@ -22,7 +22,7 @@ function Choice({ title, name, value: chosen, choose, options }) {
   </fieldset>`;
 }
 
-/** What all tabs have. */
+/** The options that all tabs share. */
 function Machine() {
   const both = "linux/amd64,linux/arm64";
   return html`<div class="machine">
@@ -35,9 +35,27 @@ function Machine() {
 
 function Channels() {
   return html`<details class="more" open=${channels.value.length > 0}><summary>Channels${channels.value.length ? "" : `: ${usualChannels.join(", ")}`}</summary>
-    <label for="channels">Names or addresses, the first has precedence</label>
+    <label for="channels">Names or addresses; the first has the highest priority</label>
     <input id="channels" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" value=${channels.value.join(", ")} placeholder=${usualChannels.join(", ")}
       onChange=${(/** @type {any} */ e) => (channels.value = e.currentTarget.value.split(/[\s,]+/).filter(Boolean))} />
+  </details>`;
+}
+
+/** Which packages are used, by their age. */
+function Age() {
+  const { asOf, minAge, minAgeExcept } = age.value;
+  /** @param {Partial<typeof age.value>} change */
+  const set = (change) => (age.value = { ...age.value, ...change });
+  return html`<details class="more age" open=${!!(asOf || minAge || minAgeExcept.length)}><summary>Age of packages</summary>
+    <div class="settings">
+      <p><label for="as-of">Channels as of</label><input id="as-of" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" maxlength="64" value=${asOf}
+        placeholder="2026-03-01" onChange=${(/** @type {any} */ e) => set({ asOf: e.currentTarget.value.trim() })} /></p>
+      <p><label for="min-age">Minimum age</label><input id="min-age" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off" maxlength="32" value=${minAge}
+        placeholder="7d" onChange=${(/** @type {any} */ e) => set({ minAge: e.currentTarget.value.trim() })} /></p>
+      <p class="wide"><label for="min-age-except">Packages of any age</label><input id="min-age-except" type="text" autocapitalize="none" spellcheck=${false} autocomplete="off"
+        value=${minAgeExcept.join(", ")} placeholder="openssl, ca-certificates"
+        onChange=${(/** @type {any} */ e) => set({ minAgeExcept: e.currentTarget.value.split(/[\s,]+/).filter(Boolean) })} /></p>
+    </div>
   </details>`;
 }
 
@@ -67,8 +85,8 @@ export function Home() {
   }, []);
   return html`
     <h1>What should be inside?</h1>
-    <p class="lead">Choose packages, and get the name of a container at once. It is built while you go on, and pulling waits for it.</p>
-    ${lost.value.length > 0 && html`<section class="lost" aria-labelledby="lost"><h2 id="lost">What is not taken over</h2>
+    <p class="lead">Choose packages, and get the name of a container immediately. It is built in the background, and pulling waits for it.</p>
+    ${lost.value.length > 0 && html`<section class="lost" aria-labelledby="lost"><h2 id="lost">What could not be copied</h2>
       <ul>${lost.value.map((text) => html`<li key=${text}>${text}</li>`)}</ul></section>`}
     <div class="tabs" role="tablist" aria-label="Made from" onKeyDown=${turn}>
       ${tabs.map(([k, title]) => html`<button type="button" role="tab" id=${`tab-${k}`} key=${k} aria-selected=${kind.value === k} aria-controls="panel"
@@ -82,6 +100,7 @@ export function Home() {
       ${kind.value === "image" && html`<${Existing} />`}
       <${Preflight} />
       ${isPicked.value && (kind.value === "packages" || entries.value.length > 0) && html`<${Channels} />`}
+      ${(kind.value === "packages" || (kind.value === "environment" && !exact.value) || (kind.value === "image" && entries.value.length > 0)) && html`<${Age} />`}
       <${Machine} />
       <${Submit} />
     </div>

@@ -1,4 +1,4 @@
-// Templates: what is put into one is text, and is shown as text, whatever it says.
+// HTML templates: inserted values are always shown as text.
 import { h } from "preact";
 import htm from "htm";
 
@@ -25,13 +25,13 @@ export function duration(seconds) {
   return minutes % 60 ? `${Math.floor(minutes / 60)} h ${minutes % 60} min` : `${minutes / 60} h`;
 }
 
-/** Memory, as programs ask for it. @param {number} bytes */
+/** A size of memory in binary units, as programs request it. @param {number} bytes */
 export function memory(bytes) {
   const gib = bytes / 2 ** 30;
   return gib < 1 ? `${Math.round(gib * 1024)} MiB` : `${gib.toLocaleString(undefined, { maximumFractionDigits: 1 })} GiB`;
 }
 
-/** A moment in the reader's own time. @param {string} iso */
+/** A time in the user's time zone. @param {string} iso */
 export function moment(iso) {
   const at = new Date(iso);
   return isNaN(at.getTime()) ? iso : at.toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });

@@ -1,4 +1,4 @@
-// An existing image, with what is added to it.
+// The tab for adding to an existing image.
 import { Chips } from "./chips.js";
 import { Files } from "./files.js";
 import { html } from "./html.js";
@@ -22,14 +22,14 @@ function Settings() {
       <p class="wide"><label for="env">Variables, one on each line</label><textarea id="env" rows="3" spellcheck=${false} autocapitalize="none" placeholder="LC_ALL=C.UTF-8" value=${settings.value.env}
         onInput=${(/** @type {any} */ e) => (settings.value = { ...settings.value, env: e.currentTarget.value })}></textarea></p>
     </div>
-    <p class="note">What is left empty stays as the image has it. Whoever can pull the image can read its variables.</p>
+    <p class="note">Empty fields keep the image's values. Anyone who can pull the image can read its variables.</p>
   </details>`;
 }
 
 function OwnFiles() {
   const [into, put] = useState("/");
   return html`<details class="more" open=${!!files.value}><summary>Files of your own</summary>
-    <p><label for="into">Folder in the image that they are put in</label><input id="into" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} value=${into}
+    <p><label for="into">Folder in the image</label><input id="into" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} value=${into}
       disabled=${!!files.value} onInput=${(/** @type {any} */ e) => put(e.currentTarget.value)} /></p>
     <${Files} title="Files of your own" note="Drop files here, or" of=${files} into=${into} />
   </details>`;
@@ -37,7 +37,7 @@ function OwnFiles() {
 
 function Includes() {
   return html`<details class="more" open=${includes.value.length > 0}><summary>Layers of other images</summary>
-    <label for="includes">Images, one on each line; their layers go on top as they are</label>
+    <label for="includes">Images, one on each line; their layers are added on top, unchanged</label>
     <textarea id="includes" rows="2" spellcheck=${false} autocapitalize="none" placeholder="docker.io/library/busybox:1.37" value=${includes.value.join("\n")}
       onChange=${(/** @type {any} */ e) => (includes.value = e.currentTarget.value.split(/\s+/).filter(Boolean))}></textarea>
   </details>`;
@@ -47,8 +47,8 @@ export function Existing() {
   return html`<div class="search existing"><label for="image">Image</label>
       <input id="image" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="docker.io/library/python:3.13-slim" value=${image.value}
         aria-describedby="image-note" onInput=${(/** @type {any} */ e) => (image.value = e.currentTarget.value)} />
-      <p class="note" id="image-note">Any image that this service can read, or a name that it gave you. It gets a name here, with what you add.</p></div>
+      <p class="note" id="image-note">Any image that this service can read, or a name that it issued. You get a name for the image with your additions.</p></div>
     <${Search} title="Add packages" /><${Chips} />
-    ${entries.value.length > 0 && html`<p class="note">They are put into /opt/conda; what is in the image stays.</p>`}
+    ${entries.value.length > 0 && html`<p class="note">They are installed in /opt/conda; the image's files stay.</p>`}
     <${Settings} /><${OwnFiles} /><${Includes} />`;
 }

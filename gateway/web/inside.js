@@ -1,4 +1,5 @@
-// What an image is made of, looked up when somebody wants to see it: it counts as a pull.
+// The contents of an image. Reading them counts as a pull, so they are loaded only when the
+// user opens them.
 import { useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { call } from "./api.js";
@@ -8,7 +9,7 @@ import { Layers } from "./layers.js";
 /** @typedef {{config?: {history?: import("./layers.js").Step[]}, manifest?: {layers?: import("./layers.js").Layer[]}}} Image */
 
 /**
- * @param {{name: () => Promise<string>, platform?: string}} props name finds what the image is pulled by
+ * @param {{name: () => Promise<string>, platform?: string}} props name returns the name by which the image can be pulled
  */
 export function Inside({ name, platform }) {
   const [image, set] = useState(/** @type {(Image & {found: string}) | undefined} */ (undefined));

@@ -1,4 +1,4 @@
-// What an image is made of, as its registry has it.
+// The page that inspects any image.
 import { useEffect, useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { call, isAborted, words } from "./api.js";
@@ -16,21 +16,22 @@ import { secret } from "./spec.js";
  * @typedef {{container: Container, index?: {manifests?: Entry[]}}} Found
  * @typedef {{image: string, platform: string}} Asked
  * @typedef {{mediaType?: string, artifactType?: string, digest: string, size: number}} Referrer
+ * @typedef {{name: string, version: string, build?: string, channel?: string, subdir?: string, license?: string, kind: string, layer?: string}} ImagePackage
  */
 
-/** Reads an address's query. @returns {Asked} */
+/** Reads the page's query. @returns {Asked} */
 function asked() {
   const q = new URLSearchParams(location.search);
   return { image: q.get("image") ?? "", platform: q.get("platform") ?? "" };
 }
 
-/** Puts what is asked in the address, unless it holds the token of a name that was given out. @param {Asked} a */
+/** Puts the query in the page's address, unless it contains the token of an image name. @param {Asked} a */
 function show({ image, platform }) {
   const q = new URLSearchParams({ image, ...(platform && { platform }) });
   history.replaceState(null, "", image && !secret(image) ? `?${q}` : location.pathname);
 }
 
-/** The platforms that an image can be had for. @param {Found} found */
+/** The platforms of an image. @param {Found} found */
 function platformsOf(found) {
   const all = (found.index?.manifests ?? []).map((m) => [m.platform?.os, m.platform?.architecture, m.platform?.variant].filter(Boolean).join("/"));
   return [...new Set(all)].filter((p) => p && !p.startsWith("unknown"));
@@ -41,16 +42,16 @@ function Row({ title, list }) {
   return list?.length ? html`<dt>${title}</dt><dd><code>${list.join(" ")}</code></dd>` : null;
 }
 
-/** All that was done, also where it made no layer. @param {{steps: import("./layers.js").Step[], layers: number}} props */
+/** All build steps, including those that made no layer. @param {{steps: import("./layers.js").Step[], layers: number}} props */
 function History({ steps, layers }) {
   const empty = steps.some((s) => s.empty_layer);
-  if (!steps.length || (!empty && steps.length === layers)) return null; // the layers say the same
+  if (!steps.length || (!empty && steps.length === layers)) return null; // the list of layers shows the same
   return html`<section><h2>History</h2><ol class="history">${steps.map((s, i) => html`<li key=${i} class=${s.empty_layer ? "empty" : ""}>
-    <code>${madeBy(s) || "It does not say."}</code>${s.empty_layer && html`<span class="unseen"> (no layer)</span>`}</li>`)}</ol>
-    <p class="note">As the image says; nobody has checked it.${empty && " What is set in soft letters made no layer."}</p></section>`;
+    <code>${madeBy(s) || "Not recorded."}</code>${s.empty_layer && html`<span class="unseen"> (no layer)</span>`}</li>`)}</ol>
+    <p class="note">As recorded in the image, unverified.${empty && " Steps in grey made no layer."}</p></section>`;
 }
 
-/** What refers to the image: signatures, SBOMs. It is asked for when somebody wants to know. @param {{query: Asked}} props */
+/** The referrers of the image, such as signatures and SBOMs, loaded on demand. @param {{query: Asked}} props */
 function Referrers({ query }) {
   const [list, set] = useState(/** @type {Referrer[] | undefined} */ (undefined));
   const look = async () => {
@@ -58,11 +59,32 @@ function Referrers({ query }) {
     set((await call("POST", at, { body: { containerImage: query.image } })).referrers ?? []);
   };
   return html`<section><h2>Signatures and other artifacts</h2>
-    ${!list ? html`<div class="actions"><${Action} plain title="Look for what refers to it" act=${look} /></div>`
-      : !list.length ? html`<p class="note" role="status">Its registry knows of nothing that refers to this image.</p>`
-      : html`<div class="scroll" tabindex="0" role="region" aria-label="What refers to the image"><table>
+    ${!list ? html`<div class="actions"><${Action} plain title="Find referrers" act=${look} /></div>`
+      : !list.length ? html`<p class="note" role="status">The registry has no referrers of this image.</p>`
+      : html`<div class="scroll" tabindex="0" role="region" aria-label="Referrers of the image"><table>
         <thead><tr><th scope="col">Kind</th><th scope="col">Digest</th><th scope="col" class="number">Size</th></tr></thead>
         <tbody>${list.map((r) => html`<tr key=${r.digest}><td>${r.artifactType || r.mediaType}</td><td class="digest">${r.digest}</td><td class="number">${size(r.size)}</td></tr>`)}</tbody>
+      </table></div>`}
+  </section>`;
+}
+
+/** The Conda packages by the lock in the image, which is only read on request. @param {{query: Asked}} props */
+function Packages({ query }) {
+  const [found, set] = useState(/** @type {{packages?: ImagePackage[], problem?: string} | undefined} */ (undefined));
+  const load = async () => {
+    const at = `v1alpha1/inspect/packages${query.platform ? `?platform=${encodeURIComponent(query.platform)}` : ""}`;
+    const { platforms = [] } = await call("POST", at, { body: { containerImage: query.image } });
+    const shown = platforms.find((/** @type {any} */ p) => p.platform === query.platform) ?? platforms[0];
+    set(shown ?? {});
+  };
+  const list = found?.packages ?? [];
+  return html`<section><h2>Conda packages</h2>
+    ${!found ? html`<div class="actions"><${Action} plain title="Show the packages" act=${load} /></div>`
+      : !list.length ? html`<p class="note" role="status">${found.problem ?? "The image has no packages."}</p>`
+      : html`<div class="scroll" tabindex="0" role="region" aria-label="Conda packages of the image"><table class="packages">
+        <thead><tr><th scope="col">Name</th><th scope="col">Version</th><th scope="col">Build</th><th scope="col">Channel</th><th scope="col">Licence</th><th scope="col">Layer</th></tr></thead>
+        <tbody>${list.map((p) => html`<tr key=${`${p.kind} ${p.name}`}><td>${p.name}</td><td>${p.version}</td><td>${p.build}</td>
+          <td>${p.channel}${p.kind === "conda" && p.subdir ? `/${p.subdir}` : ""}</td><td>${p.license}</td><td class="digest" title=${p.layer}>${p.layer?.slice(0, 19)}</td></tr>`)}</tbody>
       </table></div>`}
   </section>`;
 }
@@ -94,6 +116,7 @@ function Image({ found, query, choose }) {
       ${container.digest && html`<dt>Digest</dt><dd><${Copied} text=${container.digest} what="the digest" /></dd>`}
     </dl></section>
     <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} image=${query.image} platform=${query.platform} />
+    ${"dev.slipway.conda.lock" in (settings.labels ?? {}) && html`<${Packages} key=${`packages ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />`}
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
     <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />
@@ -118,7 +141,7 @@ export function Inspect() {
   }, [query]);
   return html`
     <h1>Look inside an image</h1>
-    <p class="lead">Any image that this service can read: one of a registry, or a name that it gave you.</p>
+    <p class="lead">Any image that this service can read: from a registry, or a name that the service issued.</p>
     <form class="look" onSubmit=${(/** @type {Event} */ e) => {
       e.preventDefault();
       if (typed.trim()) ask({ image: typed.trim(), platform: "" });
@@ -127,7 +150,7 @@ export function Inspect() {
       <div class="line"><input id="image" type="text" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="docker.io/library/alpine:3.20"
         value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button" disabled=${!typed.trim()}>Look inside</button></div>
     </form>
-    <div role="status">${query.image && !found && !problem ? html`<p class="note">Asking its registry…</p>` : ""}</div>
-    ${problem && html`<div class="failed" role="alert"><h2>It cannot be read</h2><pre class="why">${problem}</pre></div>`}
+    <div role="status">${query.image && !found && !problem ? html`<p class="note">Reading the image…</p>` : ""}</div>
+    ${problem && html`<div class="failed" role="alert"><h2>The image cannot be read</h2><pre class="why">${problem}</pre></div>`}
     ${found && html`<${Image} found=${found} query=${query} choose=${(/** @type {string} */ platform) => ask({ ...query, platform })} />`}`;
 }

@@ -1,9 +1,9 @@
-// The layers of an image, by what each weighs and what made it.
+// The layers of an image, with their sizes and the steps that made them.
 import { useState } from "preact/hooks";
 import { count, html, size } from "./html.js";
 import { Later } from "./later.js";
 
-/** How many layers are shown at first: images of packages have a hundred. */
+/** The number of layers that are shown at first; images of packages may have a hundred. */
 const first = 8;
 
 /**
@@ -11,14 +11,14 @@ const first = 8;
  * @typedef {{created_by?: string, comment?: string, empty_layer?: boolean}} Step
  */
 
-/** What was run, without what builders write around it. @param {Step | undefined} step */
+/** The command of a step, without the prefix that builders add. @param {Step | undefined} step */
 export function madeBy(step) {
   const text = (step?.created_by ?? "").replace(/^\/bin\/sh -c #\(nop\)\s*/, "").replace(/^(RUN )?(?:\|\d+ (?:\S+=\S* )*)?\/bin\/sh -c /, "RUN ").replace(/\s*# buildkit$/, "");
   return (text || step?.comment || "").replace(/\s+/g, " ").trim();
 }
 
 /**
- * What made each layer: the steps that made one, in their order, if they are as many.
+ * The steps that made the layers, in order. Empty if their numbers differ.
  * @param {number} layers
  * @param {Step[]} history
  */
@@ -27,20 +27,20 @@ export function makers(layers, history) {
   return made.length === layers ? made.map(madeBy) : [];
 }
 
-/** A bar as wide as its part of the whole; a style attribute would be refused. @param {{part: number}} props */
+/** A bar that shows a share of the whole. It is an SVG, since the content security policy forbids style attributes. @param {{part: number}} props */
 function Bar({ part }) {
   return html`<svg class="weight" viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true"><rect class="all" width="100" height="4" /><rect class="part" width=${Math.max(part * 100, 0.5)} height="4" /></svg>`;
 }
 
 /**
- * A layer, which can be opened.
+ * A layer whose files can be listed.
  * @param {{layer: Layer & {size: number, by?: string}, number: number, part: number, image: string, platform: string}} props
  */
 function One({ layer, number, part, image, platform }) {
   const [open, turn] = useState(false);
   const name = `layer ${number}`, id = `files-${number}`;
   return html`<li>
-    <div class="head"><span class="by">${layer.by || "It does not say what made this layer."}</span><span class="number">${layer.size ? size(layer.size) : ""}</span></div>
+    <div class="head"><span class="by">${layer.by || "The step that made this layer is not recorded."}</span><span class="number">${layer.size ? size(layer.size) : ""}</span></div>
     <${Bar} part=${part} />
     <div class="head"><code class="digest">${layer.digest}</code><button type="button" class="link" aria-expanded=${open} aria-controls=${id}
       onClick=${() => turn(!open)}>${open ? "Hide" : "Show"} files<span class="unseen"> of ${name}</span></button></div>
@@ -49,7 +49,7 @@ function One({ layer, number, part, image, platform }) {
 
 /**
  * @param {{layers: Layer[], history: Step[], image: string, platform: string, largestFirst?: boolean, said?: string}} props image
- *   and platform are by which it was found; said says for which platform it is, where there are several
+ *   and platform identify the image; said names the shown platform if there are several
  */
 export function Layers({ layers, history, image, platform, largestFirst, said }) {
   const [whole, show] = useState(false);

@@ -1,11 +1,11 @@
-// What a view asks for: while it is awaited, when it is there, and why it is not.
+// Loading of a view's data, with its pending and failed states.
 import { useEffect, useState } from "preact/hooks";
 import { isAborted, words } from "./api.js";
 import { html } from "./html.js";
 
 /**
- * Asks when the view is shown and whenever something in on changes. What was there
- * before stays until there is news.
+ * Loads data when the view opens and whenever a value of on changes. The previous data stays
+ * until the new data has arrived.
  * @template T
  * @param {(signal: AbortSignal) => Promise<T>} ask
  * @param {unknown[]} on
@@ -28,9 +28,9 @@ export function useLoad(ask, on) {
 }
 
 /**
- * Asks again from time to time, while somebody looks.
+ * Repeats a call while the page is visible.
  * @param {() => void} again
- * @param {number} every in ms; 0 is never
+ * @param {number} every in ms; 0 means never
  */
 export function useAgain(again, every) {
   useEffect(() => {
@@ -41,16 +41,16 @@ export function useAgain(again, every) {
 }
 
 /**
- * Says why there is nothing to see yet; nothing where there is.
- * @param {{of: {value?: unknown, problem: string, again: () => void}, what: string}} props what is
- *   awaited, as in "Your runs"
+ * Shows that data is loading or why loading failed; empty once there is data.
+ * @param {{of: {value?: unknown, problem: string, again: () => void}, what: string}} props
+ *   what names the data, e.g. "Your runs"
  */
 export function Waiting({ of, what }) {
   if (of.problem) {
     return html`<div class="failed" role="alert"><h2>${what} cannot be shown</h2><p class="why">${of.problem}</p>
       <p><button type="button" class="small" onClick=${of.again}>Try again</button></p></div>`;
   }
-  return of.value === undefined ? html`<p class="note" role="status">Looking up…</p>` : null;
+  return of.value === undefined ? html`<p class="note" role="status">Loading…</p>` : null;
 }
 
 /** @param {{offset: number, most: number, total: number, go: (offset: number) => void, what: string}} props */
@@ -63,9 +63,9 @@ export function Pager({ offset, most, total, go, what }) {
 }
 
 /**
- * A button that asks once more before it does what cannot be undone.
- * @param {{label: string, what: string, act: () => Promise<unknown>}} props what it is done to, for
- *   people who hear it
+ * A button that asks for confirmation before an action that cannot be undone.
+ * @param {{label: string, what: string, act: () => Promise<unknown>}} props what names the
+ *   object of the action for screen readers
  */
 export function Sure({ label, what, act }) {
   const [state, be] = useState(/** @type {"" | "asked" | "busy"} */ (""));

@@ -1,16 +1,16 @@
-// Which packages a build was made of.
+// The packages that a build installed.
 import { useEffect, useState } from "preact/hooks";
 import { call, root } from "./api.js";
 import { count, html, size } from "./html.js";
 
 /** @typedef {{name: string, version: string, license?: string, size?: number}} Package */
 
-/** The same as files that other tools read. @param {{id: string, several: boolean}} props */
+/** Links to lock files for other tools. @param {{id: string, several: boolean}} props */
 function Downloads({ id, several }) {
   /** @type {[string, string, string][]} */
   const all = [["explicit", "conda", "txt"], ["conda-lock", "conda-lock", "yml"], ["pixi", "pixi", "lock"]];
-  const offered = several ? all.slice(1) : all; // an explicit one is for one platform
-  return html`<p class="note">The same as a lock for ${offered.map(([format, title, ext], i) => html`${i > 0 && (i === offered.length - 1 ? " or " : ", ")}<a key=${format}
+  const offered = several ? all.slice(1) : all; // explicit locks have one platform only
+  return html`<p class="note">Download a lock for ${offered.map(([format, title, ext], i) => html`${i > 0 && (i === offered.length - 1 ? " or " : ", ")}<a key=${format}
     href=${new URL(`v1alpha1/builds/${id}/lock?format=${format}`, root).href} download=${`${id}-${format}.${ext}`}>${title}</a>`)}.</p>`;
 }
 

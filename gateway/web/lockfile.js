@@ -1,18 +1,21 @@
-// Files that list exact packages: the explicit ones of conda, of conda-lock, and of pixi.
-// What all of them have is the address of each package, which names it.
+// Lock files of conda (explicit), conda-lock and pixi. All of them contain the URL of each
+// package.
 
 const file = /(https?:\/\/[^\s"'#]+)\/(linux-64|linux-aarch64|noarch)\/([\w.+-]+)-([^-\s/"']+)-([^-\s/"']+)\.(?:conda|tar\.bz2)/i;
 const heading = /^\s*(?:#\s*)?(?:platform:\s*)?((?:linux|osx|win|emscripten)-\w+):?\s*$/;
 const subdirs = new Map([["linux/amd64", "linux-64"], ["linux/arm64", "linux-aarch64"]]);
 
-/** Whether a text is a lock. @param {string} text */
+/** Reports whether a text is a lock file. @param {string} text */
 export function isLock(text) {
-  return /^@EXPLICIT/m.test(text) || /^\s*(?:- )?(?:conda|url):\s*https?:/m.test(text);
+  return isExplicit(text) || /^\s*(?:- )?(?:conda|url):\s*https?:/m.test(text);
 }
 
+/** Reports whether a text is an explicit lock, which has one platform. @param {string} text */
+export const isExplicit = (text) => /^@EXPLICIT/m.test(text);
+
 /**
- * The packages that a lock lists for a platform, each as a specification that nothing
- * else meets.
+ * Returns the packages that a lock lists for a platform. Each specification matches exactly one
+ * package.
  * @param {string} text
  * @param {string} platform e.g. "linux/amd64"
  * @returns {string[]}
@@ -25,7 +28,7 @@ export function locked(text, platform) {
   for (const line of text.split("\n")) {
     const begins = heading.exec(line);
     if (begins) of = begins[1];
-    else if (/^packages:/.test(line)) of = ""; // pixi lists all of them once more
+    else if (/^packages:/.test(line)) of = ""; // pixi lists all packages a second time
     const found = of === wanted && file.exec(line);
     if (found && (found[2] === wanted || found[2] === "noarch")) {
       out.add(`${found[1].replace(/^https:\/\/conda\.anaconda\.org\//, "")}::${found[3]}=${found[4]}=${found[5]}`);

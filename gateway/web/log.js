@@ -1,4 +1,4 @@
-// The log of a build: it follows what is written, and is searched.
+// The log of a build, which can be followed and searched.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { bare, coloured } from "./ansi.js";
 import { root } from "./api.js";
@@ -7,7 +7,7 @@ import { most } from "./watch.js";
 
 /** @typedef {import("./watch.js").Line} Line */
 
-/** A line in which something was found. @param {string} text @param {string} what in lower case */
+/** A line with the matches highlighted. @param {string} text @param {string} what in lower case */
 function marked(text, what) {
   const out = [];
   const lower = text.toLowerCase();
@@ -19,7 +19,7 @@ function marked(text, what) {
   return [...out, text.slice(from)];
 }
 
-/** What is shown of a line, made once. @param {Line} line */
+/** The HTML of a line, rendered once. @param {Line} line */
 function row(line) {
   line.shown ??= html`<div key=${line.n}>${coloured(line.text)}</div>`;
   return line.shown;
@@ -27,14 +27,14 @@ function row(line) {
 
 /** @param {{lines: Line[], ended: boolean, what: string}} props */
 function Rows({ lines, ended, what }) {
-  if (!lines.length) return what ? "No line has that." : ended ? "It has no lines." : "No lines yet.";
+  if (!lines.length) return what ? "No line contains this text." : ended ? "The log is empty." : "No lines yet.";
   return what ? lines.map((l) => html`<div key=${`${l.n} found`}>${marked(bare(l.text), what)}</div>`) : lines.map(row);
 }
 
 /** @param {{watch: import("./watch.js").Watch, id: string}} props */
 export function Log({ watch, id }) {
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const [follows, follow] = useState(true); // the end, until the reader scrolls up
+  const [follows, follow] = useState(true); // scrolls to the end until the user scrolls up
   const [typed, type] = useState("");
   const all = watch.lines.value;
   const what = typed.trim().toLowerCase();

@@ -1,4 +1,4 @@
-// Signing in: with an access token, or at the organisation's own provider.
+// Sign-in with an access token or at the organisation's identity provider.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { call, root, words } from "./api.js";
 import { html } from "./html.js";
@@ -6,7 +6,7 @@ import { thrown } from "./me.js";
 import { comeBack, depart, wayBack } from "./oidc.js";
 import { begin } from "./session.js";
 
-/** Whether this is the page that one signs in on, and not one that needs it. */
+/** Reports whether this is the sign-in page itself, and not a page that requires sign-in. */
 const here = () => location.pathname === new URL("login", root).pathname;
 
 /** @param {{go: (session: import("./session.js").Session) => void}} props */
@@ -33,14 +33,14 @@ function WithToken({ go }) {
   return html`<form class="fields" onSubmit=${check}>
     <label for="token">Access token</label>
     <input id="token" type="password" ref=${field} autocomplete="off" autocapitalize="none" spellcheck=${false} aria-describedby="token-note" aria-invalid=${!!problem} />
-    <p class="note" id="token-note">It stays in this tab: closing it signs you out. <code>slipway tokens create</code> makes one; the administrator's first is in the
-      file <code>admin-token</code> of the server's data.</p>
+    <p class="note" id="token-note">It stays in this tab: closing it signs you out. <code>slipway tokens create</code> creates one; the administrator's first token is in the
+      file <code>admin-token</code> in the server's data folder.</p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}
     <p><button class="button" disabled=${busy}>${busy ? "Checking…" : "Sign in"}</button></p>
   </form>`;
 }
 
-/** The way to the provider, where there is one. */
+/** Sign-in at the identity provider, if one is configured. */
 function Elsewhere() {
   const [at, tell] = useState("");
   const [problem, say] = useState("");
@@ -69,7 +69,7 @@ export function View() {
   if (busy) return html`<h1>Sign in</h1><p role="status">Signing you in…</p>`;
   const why = problem || thrown.value;
   return html`<h1>Sign in</h1>
-    <p class="lead">${here() ? "For your runs, builds, tokens and logins. Containers can be made without signing in." : "This page is for people who are signed in."}</p>
+    <p class="lead">${here() ? "For your runs, builds, tokens and logins. Containers can be made without signing in." : "This page is for signed-in users."}</p>
     ${why && html`<div class="failed" role="alert"><h2>${problem ? "You are not signed in" : "You were signed out"}</h2><p class="why">${why}</p></div>`}
     <${WithToken} go=${go} /><${Elsewhere} />`;
 }

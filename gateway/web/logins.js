@@ -1,19 +1,20 @@
-// Logins at registries and channels: tried when they are added, and never shown again.
+// Registry and channel logins. They are tested when they are added, and their passwords are
+// never shown.
 import { useRef, useState } from "preact/hooks";
 import { call, Failure, words } from "./api.js";
 import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { Spaces, useSpace, within } from "./space.js";
 
-/** @typedef {{id: string, name: string, provider: string, keys: {registry?: string, userName?: string}, lastUsed: string | null}} Login */
+/** @typedef {{id: string, name: string, provider: string, keys?: {registry?: string, userName?: string}, lastUsed: string | null}} Login */
 /** @typedef {{provider: string, registry: string, userName: string, password: string}} Given */
-/** What a registry is called without its scheme. @param {string} at */
+/** The address of a registry without its scheme. @param {string} at */
 const bare = (at) => at.replace(/^[a-z]+:\/\//, "").replace(/\/+$/, "");
 
 /** @type {Record<string, string>} */
 const kinds = { "container-reg": "Registry", conda: "Conda channel" };
 
-/** How a channel's password is shown, beside HTTP basic. @type {[name: string, title: string][]} */
+/** How a channel authenticates, besides HTTP basic. @type {[name: string, title: string][]} */
 const ways = [["bearer", "a Bearer token"], ["token", "a token in the address (/t/…)"], ["", "a user name and password"]];
 
 /** @param {Given} given @param {number} space */
@@ -24,28 +25,28 @@ async function keep({ provider, ...given }, space) {
 }
 
 /**
- * Tries a login, and keeps it if it is good.
+ * Tests a login and stores it if it is valid.
  * @param {Given} given
  * @param {number} space
- * @returns {Promise<string>} what came of it, in words
+ * @returns {Promise<string>} the result, as a sentence
  */
 async function add(given, space) {
   const at = bare(given.registry);
   if (given.provider === "container-reg") {
     if (!(await call("POST", "v1alpha2/validate-creds", { body: { userName: given.userName, password: given.password, registry: at } }))) {
-      throw new Failure(0, `${at} does not accept this login. Nothing was kept.`, undefined);
+      throw new Failure(0, `${at} does not accept this login. It was not stored.`, undefined);
     }
     await keep(given, space);
-    return `${at} accepts this login. It is kept, encrypted, and used when you pull or build.`;
+    return `${at} accepts this login. It is stored encrypted and used when you pull or build.`;
   }
   const id = await keep(given, space);
   try {
     await call("GET", `v1alpha1/conda/packages?max=1&channel=${encodeURIComponent(at === given.registry ? `https://${at}` : given.registry)}${within(space, "&")}`);
   } catch (err) {
     await call("DELETE", `api/credentials/${id}${within(space)}`);
-    throw new Failure(0, `The channel could not be read with this login, and nothing was kept: ${words(err)}`, undefined);
+    throw new Failure(0, `The channel could not be read with this login, which was not stored: ${words(err)}`, undefined);
   }
-  return `The channel ${at} answers with this login. It is kept, encrypted, and used when ${space ? "somebody of the workspace builds" : "you search and build"}.`;
+  return `The channel ${at} accepts this login. It is stored encrypted and used when ${space ? "a participant of the workspace builds" : "you search and build"}.`;
 }
 
 /** @param {{id: string, title: string, type?: string, example?: string, name: string}} props */
@@ -84,13 +85,13 @@ function Add({ space, again }) {
       checked=${provider === k} onChange=${() => choose(k)} /><span>${title}</span></label>`)}</fieldset>
     <${Field} id="registry" name="registry" title=${channel ? "Channel" : "Registry, with a path if the login is for a part of it"}
       example=${channel ? "conda.example.org/lab" : "quay.io"} />
-    ${channel && html`<p><label for="way">It wants</label><select id="way" value=${way} onChange=${(/** @type {any} */ e) => show(e.currentTarget.value)}>
+    ${channel && html`<p><label for="way">Authentication</label><select id="way" value=${way} onChange=${(/** @type {any} */ e) => show(e.currentTarget.value)}>
       ${ways.map(([name, title]) => html`<option key=${name} value=${name}>${title}</option>`)}</select></p>`}
     ${!(channel && way) && html`<${Field} id="user" name="user" title="User name" />`}
     <${Field} id="password" name="password" type="password" title=${channel && way ? "Token" : "Password or token"} />
-    <p><button class="button" disabled=${busy}>${busy ? "Trying it…" : "Try and keep"}</button></p>
+    <p><button class="button" disabled=${busy}>${busy ? "Testing it…" : "Test and store"}</button></p>
     <div role="status">${said.good && html`<p class="note verdict good">${said.good}</p>`}</div>
-    ${said.bad && html`<div class="failed" role="alert"><h2>It was not kept</h2><p class="why">${said.bad}</p></div>`}
+    ${said.bad && html`<div class="failed" role="alert"><h2>The login was not stored</h2><p class="why">${said.bad}</p></div>`}
   </form>`;
 }
 
@@ -100,9 +101,9 @@ export function View() {
   /** @type {Login[]} */
   const logins = list.value?.credentials ?? [];
   return html`<h1>Logins</h1>
-    <p class="lead">For registries and channels that do not let everybody in. What you enter is encrypted, and never shown again.</p>
+    <p class="lead">For registries and channels that require a login. Passwords are stored encrypted and never shown again.</p>
     <${Spaces} id=${space} choose=${choose} />
-    <section><h2>Kept</h2><${Waiting} of=${list} what="The logins" />
+    <section><h2>Stored logins</h2><${Waiting} of=${list} what="The logins" />
       ${list.value && !logins.length && html`<p class="empty">None yet.</p>`}
       ${logins.length > 0 && html`<ul class="rows">${logins.map((l) => html`<li key=${l.id}><div class="what"><strong>${l.keys?.registry || l.name}</strong>
         <p class="note">${[kinds[l.provider] ?? l.provider, l.keys?.userName, l.lastUsed ? `last used ${moment(l.lastUsed)}` : "never used"].filter(Boolean).join(" · ")}</p></div>
@@ -110,5 +111,5 @@ export function View() {
           await call("DELETE", `api/credentials/${l.id}${within(space)}`);
           list.again();
         }} /></li>`)}</ul>`}</section>
-    <section><h2>Add one</h2><${Add} key=${space} space=${space} again=${list.again} /></section>`;
+    <section><h2>Add a login</h2><${Add} key=${space} space=${space} again=${list.again} /></section>`;
 }

@@ -1,22 +1,22 @@
-// Who is signed in, as the server knows them.
+// The signed-in user, as the server reports it.
 import { signal } from "@preact/signals";
 import { call, Failure, root, words } from "./api.js";
 import { end, own, token } from "./session.js";
 
 /** @typedef {{id: number, userName: string, email: string}} Me */
 
-/** Who it is; undefined until that is known. */
+/** The signed-in user; undefined until it is known. */
 export const me = signal(/** @type {Me | undefined} */ (undefined));
 
-/** Why somebody is signed in no more, though they did not sign out. */
+/** Why the session ended without a sign-out. */
 export const thrown = signal("");
 
-/** Why it is not known who it is. */
+/** Why the user could not be determined. */
 export const unsure = signal("");
 
 token.subscribe(ask);
 
-/** Asks the server who it is. @param {string} now the token */
+/** Asks the server for the user of a token. @param {string} now the token */
 export async function ask(now) {
   me.value = undefined;
   unsure.value = "";
@@ -34,10 +34,10 @@ export async function ask(now) {
   }
 }
 
-/** Forgets who is signed in; a token that this page made is revoked. */
+/** Signs out. A token that this page created is revoked. */
 export async function leave() {
   const id = own();
-  if (id) await call("DELETE", `api/tokens/${id}`).catch(() => undefined); // else it expires by itself
+  if (id) await call("DELETE", `api/tokens/${id}`).catch(() => undefined); // otherwise it expires
   end();
-  location.assign(root); // what was shown goes with the document
+  location.assign(root); // the new document shows nothing of the old one
 }

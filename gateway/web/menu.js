@@ -1,11 +1,11 @@
-// The corner of the head that says who is signed in.
+// The account menu in the page header.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { root } from "./api.js";
 import { html } from "./html.js";
 import { leave, me } from "./me.js";
 import { token } from "./session.js";
 
-/** Where a signed-in person goes. @type {[path: string, title: string][]} */
+/** The views of a signed-in user. @type {[path: string, title: string][]} */
 export const places = [["view/containers", "Containers"], ["view/mine", "Builds"], ["view/runs", "Runs"], ["view/tokens", "Tokens"], ["view/logins", "Logins"], ["view/workspaces", "Workspaces"]];
 
 export function Menu() {

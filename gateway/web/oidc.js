@@ -1,12 +1,12 @@
-// Signing in at the organisation's provider: an authorization code with PKCE, as programs
-// do it. What comes back in the address is a code that is worth nothing outside this tab.
+// Sign-in at the organisation's identity provider: an authorization code with PKCE, as native
+// programs use it. The code in the returned address is useless outside this tab.
 import { call, Failure, root } from "./api.js";
 
 const kept = "slipway-sign-in";
 const client = "web page";
 const landing = () => new URL("login", root).href;
 
-/** How long a token of this page works, in milliseconds: a day's work. */
+/** The lifetime of this page's token in milliseconds, long enough for a working day. */
 const life = 12 * 60 * 60 * 1000;
 
 /** @param {Uint8Array} bytes base64url */
@@ -17,12 +17,12 @@ function text(bytes) {
 const random = () => text(crypto.getRandomValues(new Uint8Array(32)));
 
 /**
- * Goes to the provider.
- * @param {string} api the platform's address, to which the provider sends people back
- * @param {string} back where to go afterwards; "" is the first page
+ * Redirects to the identity provider.
+ * @param {string} api the platform's address, to which the provider redirects
+ * @param {string} back the address to return to; "" is the first page
  */
 export async function depart(api, back) {
-  if (!crypto.subtle) throw new Failure(0, "Browsers let a page do this over https only. Use the https address of this service, or an access token.", undefined);
+  if (!crypto.subtle) throw new Failure(0, "Browsers support this sign-in over https only. Use the https address of this service, or an access token.", undefined);
   const verifier = random(), state = random();
   const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier)));
   sessionStorage.setItem(kept, JSON.stringify({ verifier, state, back }));
@@ -31,11 +31,11 @@ export async function depart(api, back) {
   })}`);
 }
 
-/** Whether this is somebody who comes back from the provider. */
+/** Reports whether the provider has just redirected to this page. */
 export const wayBack = () => new URLSearchParams(location.search).has("code");
 
 /**
- * Trades the code for a token of this page's own, which it revokes when one signs out.
+ * Exchanges the code for an access token of this page, which signing out revokes.
  * @returns {Promise<{token: string, id: number, back: string}>}
  */
 export async function comeBack() {
@@ -51,7 +51,7 @@ export async function comeBack() {
   const { accessKey, token } = await call("POST", "api/tokens", { as: first, body: {
     name: `Web page ${new Date(now).toISOString()}`, expires: new Date(now + life).toISOString(),
   } });
-  await call("DELETE", `api/tokens/${sessionOf(first)}`, { as: first }); // it has done its work
+  await call("DELETE", `api/tokens/${sessionOf(first)}`, { as: first }); // the session was needed only to create the token
   return { token: accessKey, id: token.id, back };
 }
 

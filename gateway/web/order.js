@@ -1,47 +1,48 @@
-// What is being put together, and how it stands in the address, which can be shared:
-// it holds no secret, and never a name that was given out.
+// The request that the user composes, and its form in the page's address. The address can be
+// shared: it contains no secrets and no issued image names.
 import { computed, signal } from "@preact/signals";
 import { base64 } from "./api.js";
-import { isLock, locked } from "./lockfile.js";
+import { isExplicit, isLock, locked } from "./lockfile.js";
 import { parts, secret, withVersion } from "./spec.js";
 
 /** @typedef {import("./pack.js").Layer} Layer */
 
-/** Package specifications, as they are sent. */
+/** Package specifications in the form that requests use. */
 export const entries = signal(/** @type {string[]} */ ([]));
 export const channels = signal(/** @type {string[]} */ ([]));
+/** The age of packages: the date of the channels, the minimum age, and the names that it does not apply to. */
+export const age = signal({ asOf: "", minAge: "", minAgeExcept: /** @type {string[]} */ ([]) });
 export const platform = signal("linux/amd64");
 export const format = signal("docker");
-/** What it is made from: "packages", "environment", "dockerfile" or "image". */
+/** The source of the image: "packages", "environment", "dockerfile" or "image". */
 export const kind = signal("packages");
-/** Files are not in the address: they may be long, and are nobody else's. */
+/** Files are not in the address, since they may be long and are private. */
 export const environment = signal("");
 export const dockerfile = signal("");
-/** What a Dockerfile copies from, and what is added to an image. */
+/** The build context of a Dockerfile, and files added to an image. */
 export const context = signal(/** @type {Layer | undefined} */ (undefined));
 export const files = signal(/** @type {Layer | undefined} */ (undefined));
-/** The image that is added to, and images whose layers are added to it. */
+/** The base image, and images whose layers are added to it. */
 export const image = signal("");
 export const includes = signal(/** @type {string[]} */ ([]));
-/** Settings of the image, as they are typed; variables may be secret. */
+/** Image settings as typed; variables may be secret. */
 export const settings = signal({ entrypoint: "", cmd: "", workingDir: "", env: "" });
 
 export const usualChannels = ["conda-forge", "bioconda"];
 
-/** Where a search looks, and a solve; those with a login are not for addresses. */
+/** The channels that are searched and solved; channels with a login are left out, since their addresses are secret. */
 export const searched = computed(() => (channels.value.length ? channels.value.filter((c) => !secret(c)) : usualChannels));
 
-
-/** Whether packages are chosen one by one. */
+/** Reports whether packages are chosen one by one. */
 export const isPicked = computed(() => kind.value === "packages" || kind.value === "image");
 
-/** Whether it can be for one platform alone. */
-export const isSingle = computed(() => format.value === "sif" || (kind.value === "image" && !entries.value.length) || (kind.value === "environment" && isLock(environment.value)));
+/** Reports whether the image can have one platform only. */
+export const isSingle = computed(() => format.value === "sif" || (kind.value === "image" && !entries.value.length) || (kind.value === "environment" && isExplicit(environment.value)));
 
-/** Which platforms are asked for, one by one. */
+/** The requested platforms. */
 export const platforms = computed(() => platform.value.split(",").slice(0, isSingle.value ? 1 : 2));
 
-/** Puts a package in, in place of the one that has its name. @param {string} entry */
+/** Adds a package, or replaces the entry with the same name. @param {string} entry */
 export function add(entry) {
   const { name } = parts(entry);
   const at = entries.value.findIndex((e) => parts(e).name === name);
@@ -58,23 +59,25 @@ export function choose(entry, version) {
   entries.value = entries.value.map((e) => (e === entry ? withVersion(entry, version) : e));
 }
 
-/** The packages that a lock lists; undefined where the environment is none. */
+/**
+ * The packages of a lock, for display; requests contain the lock itself. Undefined if the
+ * environment is not a lock.
+ */
 export const exact = computed(() => (isLock(environment.value) ? locked(environment.value, platforms.value[0]) : undefined));
 
-/** The Conda packages that are asked for, as requests have them; undefined if there are none. */
+/** The requested Conda packages in the form of the API; undefined if there are none. */
 export const packages = computed(() => {
-  if (kind.value === "environment" && exact.value) return exact.value.length ? { type: "CONDA", entries: exact.value } : undefined;
   if (kind.value === "environment" && environment.value.trim()) return { type: "CONDA", environment: base64(environment.value) };
   if (!isPicked.value || !entries.value.length) return undefined;
   return { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
 });
 
-/** The words of a command; quotes hold some together. @param {string} text */
+/** Splits a command into words; quoted text is one word. @param {string} text */
 function wordsIn(text) {
   return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map((m) => m[1] ?? m[2] ?? m[3]);
 }
 
-/** What is added to the image, as requests have it; undefined if that is nothing. */
+/** The configuration to add to the image in the form of the API; undefined if it is empty. */
 const config = computed(() => {
   const { entrypoint, cmd, workingDir, env } = settings.value;
   const out = {
@@ -87,7 +90,14 @@ const config = computed(() => {
   return Object.keys(out).length ? out : undefined;
 });
 
-/** What it is made from, as requests have it; undefined if that is nothing. */
+/** The age of Conda packages in the form of the API. It does not apply to a lock. */
+export const ages = computed(() => {
+  const { asOf, minAge, minAgeExcept } = age.value;
+  if (!packages.value || exact.value && kind.value === "environment") return {};
+  return { ...(asOf && { asOf }), ...(minAge && { minAge }), ...(minAgeExcept.length && { minAgeExcept }) };
+});
+
+/** The source of the image in the form of the API; undefined if it is empty. */
 const content = computed(() => {
   const base = image.value.trim();
   if (kind.value === "image") {
@@ -103,14 +113,15 @@ const content = computed(() => {
   return packages.value && { packages: packages.value };
 });
 
-/** What is asked for: the body of a container request; undefined if there is nothing. */
+/** The body of the container request; undefined if it is empty. */
 export const order = computed(() => content.value && {
   ...content.value,
+  ...ages.value,
   ...(platforms.value.join() !== "linux/amd64" && { containerPlatform: platforms.value.join() }),
   ...(format.value !== "docker" && { format: format.value }),
 });
 
-/** Reads an address's query. @param {string} query */
+/** Restores the request from the page's query. @param {string} query */
 export function read(query) {
   const q = new URLSearchParams(query);
   /** @param {string} name @param {number} most */
@@ -118,6 +129,7 @@ export function read(query) {
   entries.value = list("p", 200);
   channels.value = list("channel", 20);
   includes.value = list("include", 10);
+  age.value = { asOf: q.get("asOf") ?? "", minAge: q.get("minAge") ?? "", minAgeExcept: list("minAgeExcept", 100) };
   image.value = q.get("image") ?? "";
   const of = q.get("platform") ?? "";
   platform.value = ["linux/arm64", "linux/amd64,linux/arm64"].includes(of) ? of : "linux/amd64";
@@ -126,7 +138,7 @@ export function read(query) {
   kind.value = ["environment", "dockerfile", "image"].includes(from) ? from : "packages";
 }
 
-/** The query that read understands. */
+/** The query from which read restores the request. */
 export const query = computed(() => {
   const q = new URLSearchParams();
   /** @param {string} name @param {string[]} list */
@@ -136,6 +148,9 @@ export const query = computed(() => {
   put("p", entries.value);
   put("channel", channels.value);
   put("include", includes.value);
+  put("asOf", [age.value.asOf]);
+  put("minAge", [age.value.minAge]);
+  put("minAgeExcept", age.value.minAgeExcept);
   if (platform.value !== "linux/amd64") q.set("platform", platform.value);
   if (format.value !== "docker") q.set("format", format.value);
   return q.toString();

@@ -1,4 +1,4 @@
-// Files of one's own, as requests take them: a gzip'd tar in base64, with its digests.
+// Packs files as a layer for a request: a gzip'd tar in base64, with its digests.
 import { base64 } from "./api.js";
 
 /**
@@ -6,23 +6,23 @@ import { base64 } from "./api.js";
  * @typedef {{count: number, size: number, layer: {location: string, gzipDigest: string, gzipSize: number, tarDigest: string}}} Layer
  */
 
-/** The most that a request takes, in bytes: compressed, and as it is. */
+/** The size limits in bytes: compressed, and uncompressed. */
 const largest = 10_000_000;
 const largestRaw = 100_000_000;
 
-/** What is wrong with files, in words for people. */
+/** An error for files that cannot be packed, with a message for the user. */
 export class Unfit extends Error {}
 
 /**
- * The same files are the same layer: times are not kept, and names are in order.
+ * Packs files reproducibly: without times, and in sorted order.
  * @param {Item[]} items
- * @param {string} into the folder that they are put in, e.g. "opt/tool"; "" for none
+ * @param {string} into the target folder, e.g. "opt/tool"; "" for none
  * @returns {Promise<Layer>}
  */
 export async function pack(items, into) {
-  if (!crypto.subtle) throw new Unfit("Files can be added where this page is opened over https.");
+  if (!crypto.subtle) throw new Unfit("Files can only be added if this page is opened over https.");
   const size = items.reduce((sum, i) => sum + i.file.size, 0);
-  if (size > largestRaw) throw new Unfit("These files are larger than 100 MB. The command line sends more.");
+  if (size > largestRaw) throw new Unfit("These files are larger than 100 MB. Use the command line to send more.");
   const before = into.split("/").filter(Boolean).map((p) => `${p}/`).join("");
   const sorted = items.map((i) => ({ path: before + i.path, file: i.file })).sort((a, b) => (a.path < b.path ? -1 : 1));
   /** @type {Uint8Array<ArrayBuffer>[]} */
@@ -30,7 +30,7 @@ export async function pack(items, into) {
   for (const { path, file } of sorted) blocks.push(...entry(path, new Uint8Array(await file.arrayBuffer())));
   const tar = new Blob([...blocks, new Uint8Array(1024)]);
   const gzip = new Uint8Array(await new Response(tar.stream().pipeThrough(new CompressionStream("gzip"))).arrayBuffer());
-  if (gzip.length > largest) throw new Unfit("These files are larger than 10 MB, compressed. The command line sends more.");
+  if (gzip.length > largest) throw new Unfit("These files are larger than 10 MB, compressed. Use the command line to send more.");
   return {
     count: items.length,
     size,
@@ -44,7 +44,7 @@ async function digest(bytes) {
   return `sha256:${[...sum].map((b) => b.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** A file in a tar; scripts and programs can be run. @param {string} path @param {Uint8Array<ArrayBuffer>} content */
+/** A file in the tar; scripts and ELF programs are executable. @param {string} path @param {Uint8Array<ArrayBuffer>} content */
 function entry(path, content) {
   const begins = String.fromCharCode(...content.subarray(0, 4));
   const mode = begins.startsWith("#!") || begins === "\x7fELF" ? 0o755 : 0o644;
@@ -53,7 +53,7 @@ function entry(path, content) {
   return [...long, ...record("0", path, mode, content)];
 }
 
-/** A path of any length, as POSIX (pax) writes it: its own length counts, too. @param {string} path */
+/** A pax record for a path of any length. The length in the record includes its own digits. @param {string} path */
 function pax(path) {
   const rest = new TextEncoder().encode(` path=${path}\n`).length;
   let all = rest + 1;

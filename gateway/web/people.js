@@ -1,4 +1,4 @@
-// Who is in an organisation or a workspace, with which role.
+// The members of an organisation or the participants of a workspace, with their roles.
 import { useState } from "preact/hooks";
 import { call, words } from "./api.js";
 import { html } from "./html.js";
@@ -8,8 +8,8 @@ const most = 50;
 
 /** @typedef {{id: number, userName: string, email: string, role: string}} Person */
 
-/** What an organisation and a workspace call the same things. @param {number} org @param {number} workspace 0 is none */
-function door(org, workspace) {
+/** The API paths and field names for members or participants. @param {number} org @param {number} workspace 0: the organisation itself */
+function endpoint(org, workspace) {
   if (!workspace) return { at: `api/orgs/${org}/members`, roles: ["owner", "member"], add: (/** @type {string} */ user) => ({ user }), list: "members", id: "memberId", role: "role" };
   return {
     at: `api/orgs/${org}/workspaces/${workspace}/participants`, roles: ["owner", "admin", "maintain", "launch", "connect", "view"],
@@ -22,16 +22,16 @@ const rights = {
   owner: "everything", admin: "manages people", maintain: "manages logins", launch: "runs and uses logins", connect: "looks at runs", view: "looks at runs", member: "is in the organisation",
 };
 
-/** @param {{org: number, workspace: number, may: boolean}} props may is whether the caller manages people here */
+/** @param {{org: number, workspace: number, may: boolean}} props may is whether the user can manage members here */
 export function People({ org, workspace, may }) {
-  const to = door(org, workspace);
+  const to = endpoint(org, workspace);
   const [offset, go] = useState(0);
   const [name, type] = useState("");
   const [problem, say] = useState("");
   const list = useLoad((signal) => call("GET", `${to.at}?max=${most}&offset=${offset}`, { signal }), [offset, to.at]);
   /** @type {Person[]} */
   const people = (list.value?.[to.list] ?? []).map((/** @type {any} */ p) => ({ id: p[to.id], userName: p.userName, email: p.email, role: p[to.role] }));
-  /** Does it, and looks again. @param {() => Promise<unknown>} act */
+  /** Runs an action, then reloads the list. @param {() => Promise<unknown>} act */
   const then = async (act) => {
     say("");
     try {
@@ -43,7 +43,7 @@ export function People({ org, workspace, may }) {
   };
   return html`<section><h2>${workspace ? "Participants" : "Members"}</h2>
     <${Waiting} of=${list} what="The people here" />
-    ${list.value && !people.length && html`<p class="empty">Nobody but the owners of the organisation.</p>`}
+    ${list.value && !people.length && html`<p class="empty">Only the owners of the organisation.</p>`}
     ${people.length > 0 && html`<ul class="rows">${people.map((p) => html`<li key=${p.id}><div class="what"><strong>${p.userName}</strong><p class="note">${p.email}</p></div>
       ${may ? html`<span class="aside"><select aria-label=${`Role of ${p.userName}`} value=${p.role}
           onChange=${(/** @type {any} */ e) => then(() => call("PUT", `${to.at}/${p.id}/role`, { body: { role: e.currentTarget.value } }))}>
@@ -60,7 +60,7 @@ export function People({ org, workspace, may }) {
         await call("PUT", `${to.at}/add`, { body: to.add(name.trim()) });
         type("");
       });
-    }}><p><label for="who">Add somebody</label><input id="who" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="User name or e-mail address"
+    }}><p><label for="who">Add a user</label><input id="who" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="User name or e-mail address"
         value=${name} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
       <p><button class="button second" disabled=${!name.trim()}>Add</button></p></form>`}</section>`;
 }

@@ -1,8 +1,8 @@
-// Small plots, each with the table of what it shows behind it.
+// Small plots, each with a table of its values.
 import { html } from "./html.js";
 
 /**
- * The table behind a plot.
+ * The table of a plot's values.
  * @param {{title: string, head: string[], rows: (string | number)[][]}} props
  */
 function Behind({ title, head, rows }) {
@@ -12,7 +12,7 @@ function Behind({ title, head, rows }) {
       <tbody>${rows.map((r) => html`<tr key=${r[0]}>${r.map((v, i) => html`<td class=${i ? "number" : ""}>${v}</td>`)}</tr>`)}</tbody></table></div></details>`;
 }
 
-/** A round number that is not below n: 1, 2, 3, 4, 5, 6, 8 or 10 times a power of ten. @param {number} n */
+/** The smallest round number that is not below n: 1, 2, 3, 4, 5, 6, 8 or 10 times a power of ten. @param {number} n */
 export function ceiling(n) {
   if (!(n > 0)) return 1;
   const power = 10 ** Math.floor(Math.log10(n));
@@ -20,11 +20,11 @@ export function ceiling(n) {
 }
 
 /**
- * How values are spread, one line for each name: from the least to the most, with the
- * middle half thick, the median as a dot, and what was asked for as a tick.
+ * The distribution of values, one line for each name: the range, the middle half as a thick
+ * line, the median as a dot, and the requested amount as a tick.
  * @typedef {{name: string, count: number, min: number, q1: number, median: number, q3: number, max: number, asked?: number}} Spread
  * @param {{title: string, note: string, rows: Spread[], say: (n: number) => string, end?: (n: number) => number}} props say
- *   writes a value with its unit, end is where an axis up to a value ends
+ *   formats a value with its unit; end returns the end of the axis for a largest value
  */
 export function Spreads({ title, note, rows, say, end = ceiling }) {
   if (!rows.length) return null;
@@ -41,12 +41,12 @@ export function Spreads({ title, note, rows, say, end = ceiling }) {
         ${r.asked ? html`<line class="asked" x1=${Math.min(99.5, x(r.asked))} x2=${Math.min(99.5, x(r.asked))} y1="0" y2="10" />` : null}</svg>
       <span class="number">${say(r.median)}</span>`)}
       <span></span><span class="ends"><span>0</span><span>${say(top)}</span></span><span></span></div>
-    <${Behind} title=${title} head=${["Process", "Tasks", "Least", "Median", "Most", ...(asked ? ["Asked for"] : [])]}
+    <${Behind} title=${title} head=${["Process", "Tasks", "Least", "Median", "Most", ...(asked ? ["Requested"] : [])]}
       rows=${rows.map((r) => [r.name, r.count, say(r.min), say(r.median), say(r.max), ...(asked ? [r.asked ? say(r.asked) : ""] : [])])} /></figure>`;
 }
 
 /**
- * A value over time, which holds until the next one.
+ * A value over time; each value holds until the next point.
  * @param {{title: string, note: string, points: [at: number, value: number][], say: (n: number) => string, when: (at: number) => string}} props
  */
 export function Course({ title, note, points, say, when }) {
@@ -59,7 +59,7 @@ export function Course({ title, note, points, say, when }) {
     d += `L${x} ${(40 - (40 * was) / top).toFixed(2)}L${x} ${(40 - (40 * v) / top).toFixed(2)}`;
     was = v;
   }
-  const every = Math.ceil(points.length / 100); // a table of thousands helps nobody
+  const every = Math.ceil(points.length / 100); // limits the table to about 100 rows
   return html`<figure class="plot"><figcaption><strong>${title}</strong> <span class="note">${note}</span></figcaption>
     <div class="course" aria-hidden="true"><span class="upto">${say(top)}</span><svg viewBox="0 0 100 40" preserveAspectRatio="none"><path class="area" d=${`${d}L100 40Z`} /></svg>
       <span class="ends"><span>${when(from)}</span><span>${when(from + long)}</span></span></div>
@@ -67,9 +67,9 @@ export function Course({ title, note, points, say, when }) {
 }
 
 /**
- * A bar for each day, or whatever stands in a row.
+ * A bar for each name, for example for each day.
  * @param {{title: string, note: string, bars: {name: string, value: number}[], say: (n: number) => string, what: string}} props what
- *   the names are
+ *   is the heading of the names
  */
 export function Bars({ title, note, bars, say, what }) {
   const top = ceiling(Math.max(...bars.map((b) => b.value)));

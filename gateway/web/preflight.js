@@ -1,10 +1,10 @@
-// Whether there is such an environment, asked while it is being put together: what it
-// would be, or why it cannot be and what would work instead.
+// Solves the environment while the user composes it, and shows the result: its packages, or why
+// there is no solution and what would work instead.
 import { batch, effect, signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { call, Failure, isAborted, words } from "./api.js";
 import { count, html, size } from "./html.js";
-import { channels, entries, isPicked, packages, platforms } from "./order.js";
+import { ages, channels, entries, isPicked, packages, platforms } from "./order.js";
 import { plain } from "./spec.js";
 
 /**
@@ -14,15 +14,15 @@ import { plain } from "./spec.js";
  * @typedef {{text?: string, because?: Reason[]}} Reason
  * @typedef {{summary?: string, reasons?: Reason[]}} Conflict
  * @typedef {{state: "none" | "asking" | "unknown", why?: string}
- *   | {state: "possible", locks: Lock[]}
+ *   | {state: "possible", locks: Lock[], notes: string[]}
  *   | {state: "impossible", message: string, conflict: Conflict, suggestions: Suggestion[]}} Answer
  */
 
-/** What is known so far. */
+/** The latest result. */
 export const answer = signal(/** @type {Answer} */ ({ state: "none" }));
 
 function asking() {
-  const body = { packages: packages.value, platforms: platforms.value, forContainer: true };
+  const body = { packages: packages.value, platforms: platforms.value, forContainer: true, ...ages.value };
   if (!body.packages) {
     answer.value = { state: "none" };
     return undefined;
@@ -31,8 +31,8 @@ function asking() {
   const ended = new AbortController();
   const wait = setTimeout(async () => {
     try {
-      const { locks } = await call("POST", "v1alpha1/conda/lock", { body, signal: ended.signal });
-      answer.value = { state: "possible", locks: locks ?? [] };
+      const { locks, notes } = await call("POST", "v1alpha1/conda/lock", { body, signal: ended.signal });
+      answer.value = { state: "possible", locks: locks ?? [], notes: notes ?? [] };
     } catch (err) {
       if (isAborted(err)) return;
       if (err instanceof Failure && err.status === 422) {
@@ -55,7 +55,7 @@ function follow(s) {
 }
 
 /**
- * What there is to download for an image, less what the service has as layers.
+ * A summary of the download size, without the layers that the service already has.
  * @param {Lock} lock
  */
 function download({ size: all, packages, knownLayers: there = 0, missingBytes: missing = 0 }) {
@@ -70,7 +70,7 @@ function Contents({ lock, several }) {
   const old = Object.keys(lock.outdated ?? {}).length > 0;
   return html`<details class="contents">
     <summary>${count(all.length, "package")}${download(lock)}${several ? `, for ${lock.platform}` : ""}</summary>
-    ${old && html`<p class="note">A channel could not be asked for news; an older list of its packages was used.</p>`}
+    ${old && html`<p class="note">A channel could not be reached; an older list of its packages was used.</p>`}
     <div class="scroll" tabindex="0" role="region" aria-label=${`Packages for ${lock.platform}`}><table>
       <thead><tr><th scope="col">Package</th><th scope="col">Version</th><th scope="col">Channel</th><th scope="col" class="number">Size</th></tr></thead>
       <tbody>${all.map((p) => html`<tr key=${p.name}><td>${p.name}</td><td>${p.version}</td><td>${p.channel}</td>
@@ -85,15 +85,16 @@ function Reasons({ reasons }) {
   return html`<ul class="reasons">${reasons.map((r) => html`<li>${r.text}<${Reasons} reasons=${r.because} /></li>`)}</ul>`;
 }
 
-/** The answer in words. */
+/** Shows the result. */
 export function Preflight() {
   useEffect(() => effect(asking), []);
   const a = answer.value;
   return html`<div class=${`preflight ${a.state}`} aria-live="polite">
-    ${a.state === "asking" && html`<p>Finding out what these stand for…</p>`}
-    ${a.state === "unknown" && html`<p>${a.why || "Whether these fit together is known when they are built."}</p>`}
+    ${a.state === "asking" && html`<p>Solving…</p>`}
+    ${a.state === "unknown" && html`<p>${a.why || "Conflicts between these packages are only reported by the build."}</p>`}
     ${a.state === "possible" && html`<p class="verdict good">${isPicked.value && entries.value.length < 2 ? "This can be made." : "These fit together."}</p>
-      ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}`}
+      ${a.locks.map((l) => html`<${Contents} key=${l.platform} lock=${l} several=${a.locks.length > 1} />`)}
+      ${a.notes.map((n) => html`<p class="note" key=${n}>${n}.</p>`)}`}
     ${a.state === "impossible" && html`<p class="verdict bad">There is no such environment.</p>
       <p>${a.conflict.summary || a.message}</p>
       ${a.conflict.reasons?.length && html`<details><summary>Step by step</summary><${Reasons} reasons=${a.conflict.reasons} /></details>`}

@@ -1,8 +1,8 @@
-// How far a build is, and why it failed.
+// The progress of a build, and why it failed.
 import { useEffect, useState } from "preact/hooks";
 import { duration, html } from "./html.js";
 
-/** @type {Record<string, string>} what a worker does, in words */
+/** @type {Record<string, string>} the phases of a build */
 const phases = {
   prepare: "Preparing", fetch: "Fetching packages", build: "Running the recipe", sif: "Making the Singularity image", push: "Storing",
 };
@@ -11,19 +11,19 @@ const phases = {
 const reasons = {
   solve: "The packages do not fit together",
   build: "A step of the build failed",
-  push: "The registry did not take the image",
+  push: "The registry rejected the image",
   timeout: "It took too long",
-  memory: "It needed more memory than a build may have",
+  memory: "The build exceeded its memory limit",
   cancelled: "It was cancelled",
-  internal: "Something in the service broke; it is not your recipe",
+  internal: "The service had an internal error; your recipe is not the cause",
 };
 
-/** A length of time, as exactly as an estimate is. @param {number} ms */
+/** A rounded duration, as precise as an estimate can be. @param {number} ms */
 const about = (ms) => duration(ms < 90_000 ? Math.max(5, Math.round(ms / 5000) * 5) : Math.round(ms / 60_000) * 60);
 
 /**
- * When a build is likely to begin, and to be over: so long do builds like it take here.
- * @param {{expected: {start: number, end: number}}} props moments; 0 is not known
+ * The estimated start and end of a build, based on recent similar builds.
+ * @param {{expected: {start: number, end: number}}} props times in milliseconds since the epoch; 0 if unknown
  */
 export function Expected({ expected: { start, end } }) {
   const [now, tick] = useState(Date.now());
@@ -33,7 +33,7 @@ export function Expected({ expected: { start, end } }) {
     return () => clearInterval(every);
   }, [start, end]);
   if (end <= now) return null;
-  return html`<p class="note expected">${start > now + 1000 ? `Likely to begin in about ${about(start - now)}, and to be over in about ${about(end - now)}` : `Likely to be over in about ${about(end - now)}`}, as builds like it went lately.</p>`;
+  return html`<p class="note expected">${start > now + 1000 ? `Expected to start in about ${about(start - now)} and to finish in about ${about(end - now)}` : `Expected to finish in about ${about(end - now)}`}, based on recent builds of this kind.</p>`;
 }
 
 /** @param {{reason?: string, message?: string}} props */
@@ -45,7 +45,7 @@ export function Failed({ reason, message }) {
 }
 
 /**
- * The steps of a build: those that it went through, and those that every build has.
+ * The steps of a build: those that it has reached, and those that every build has.
  * @param {{seen: string[], end?: {succeeded: boolean}, place?: number}} props seen are
  *   its phases so far
  */

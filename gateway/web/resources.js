@@ -1,4 +1,4 @@
-// What the tasks of a run needed, drawn from the tasks themselves.
+// The time and resources that the tasks of a run used.
 import { call } from "./api.js";
 import { duration, html, memory, moment } from "./html.js";
 import { useAgain, useLoad, Waiting } from "./load.js";
@@ -12,10 +12,10 @@ import { within } from "./space.js";
  * @typedef {import("./plot.js").Spread} Spread
  */
 
-/** How many tasks are drawn; a page of the API has at most 1000. */
+/** The largest number of tasks in the plots; a page of the API has at most 1000. */
 const most = 3000;
 
-/** How many processes have a line of their own. */
+/** The largest number of processes in a plot. */
 const lines = 20;
 
 /** @param {string} id @param {number} space @param {AbortSignal} signal @returns {Promise<Task[]>} */
@@ -30,7 +30,7 @@ async function all(id, space, signal) {
 }
 
 /**
- * How something is spread over the tasks of each process.
+ * Computes the distribution of a value for each process.
  * @param {Task[]} tasks
  * @param {(t: Task) => number | undefined} value
  * @param {(t: Task) => number | undefined} [asked]
@@ -55,7 +55,7 @@ function spread(tasks, value, asked = () => undefined) {
   }).sort((a, b) => b.median - a.median).slice(0, lines);
 }
 
-/** How many tasks ran at a time. @param {Task[]} tasks @returns {[number, number][]} */
+/** The number of concurrent tasks over time. @param {Task[]} tasks @returns {[number, number][]} */
 function atOnce(tasks) {
   /** @type {Map<number, number>} */
   const steps = new Map();
@@ -71,18 +71,18 @@ function atOnce(tasks) {
   return [...steps].sort(([a], [b]) => a - b).map(([at, by]) => [at, (now += by)]);
 }
 
-/** The end of an axis of seconds. @param {number} n */
+/** Rounds a number of seconds up to the end of an axis. @param {number} n */
 function until(n) {
   return [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400].find((s) => s >= n) ?? ceiling(n / 86400) * 86400;
 }
 
-/** The end of an axis of bytes: whole binary units. @param {number} n */
-function room(n) {
+/** Rounds bytes up to the end of an axis, in whole binary units. @param {number} n */
+function bytesEnd(n) {
   const unit = n < 2 ** 30 ? 2 ** 20 : 2 ** 30;
   return ceiling(n / unit) * unit;
 }
 
-/** The time of day; the day too where it is not all on one. @param {number} at @param {[number, number][]} points */
+/** The time of day, with the date if the points span several days. @param {number} at @param {[number, number][]} points */
 function clock(at, points) {
   const one = new Date(points[0][0]).toDateString() === new Date(points[points.length - 1][0]).toDateString();
   return one ? new Date(at).toLocaleTimeString(undefined, { timeStyle: "short" }) : moment(new Date(at).toISOString());
@@ -91,7 +91,7 @@ function clock(at, points) {
 const whole = (/** @type {number} */ n) => n.toLocaleString();
 const cores = (/** @type {number} */ n) => `${n.toLocaleString(undefined, { maximumFractionDigits: 1 })} ${n === 1 ? "core" : "cores"}`;
 
-/** @param {{id: string, space: number, live: boolean, count: number}} props count is how many tasks there are */
+/** @param {{id: string, space: number, live: boolean, count: number}} props count is the number of tasks */
 export function Resources({ id, space, live, count }) {
   const got = useLoad((signal) => all(id, space, signal), [id, space, live]);
   useAgain(got.again, live ? 15000 : 0);
@@ -100,13 +100,13 @@ export function Resources({ id, space, live, count }) {
   const points = atOnce(tasks);
   if (!count) return null;
   return html`<section><h2>Time and resources</h2>
-    <${Waiting} of=${got} what="What the tasks need" />
-    ${got.value && !ended.length && html`<p class="empty">Known when the first tasks have ended.</p>`}
+    <${Waiting} of=${got} what="The resources of the tasks" />
+    ${got.value && !ended.length && html`<p class="empty">Shown when the first tasks have ended.</p>`}
     ${tasks.length < count && got.value && html`<p class="note">Drawn from the first ${whole(tasks.length)} of ${whole(count)} tasks.</p>`}
-    <${Course} title="Tasks at a time" note="by when they began and ended" points=${points} say=${whole} when=${(/** @type {number} */ at) => clock(at, points)} />
+    <${Course} title="Tasks at a time" note="from their start and end times" points=${points} say=${whole} when=${(/** @type {number} */ at) => clock(at, points)} />
     ${ended.length > 0 && html`<p class="key note" aria-hidden="true"><svg viewBox="0 0 100 10" preserveAspectRatio="none"><line class="range" x1="5" x2="80" y1="5" y2="5" /><line class="half" x1="25" x2="55" y1="5" y2="5" />
-        <line class="median" x1="38" x2="38" y1="1" y2="9" /><line class="asked" x1="95" x2="95" y1="0" y2="10" /></svg> from least to most, the middle half, the median, and what was asked for</p>
+        <line class="median" x1="38" x2="38" y1="1" y2="9" /><line class="asked" x1="95" x2="95" y1="0" y2="10" /></svg> range, middle half, median, and requested amount</p>
       <${Spreads} title="Time" note="that tasks ran" rows=${spread(ended, (t) => t.realtime && t.realtime / 1000)} say=${duration} end=${until} />
       <${Spreads} title="Processors" note="that tasks kept busy" rows=${spread(ended, (t) => t.pcpu === undefined || t.pcpu === null ? undefined : t.pcpu / 100, (t) => t.cpus)} say=${cores} />
-      <${Spreads} title="Memory" note="at most, as processes had it" rows=${spread(ended, (t) => t.peakRss || undefined, (t) => t.memory)} say=${memory} end=${room} />`}</section>`;
+      <${Spreads} title="Memory" note="peak usage of the processes" rows=${spread(ended, (t) => t.peakRss || undefined, (t) => t.memory)} say=${memory} end=${bytesEnd} />`}</section>`;
 }

@@ -1,37 +1,39 @@
-// The name that a request gets, how it is used, and how its build goes on.
+// The result of a request: its image name, how to use it, and the progress of its build.
 import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { buildPage, call, containerPage, words } from "./api.js";
 import { Action } from "./action.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
+import { remember } from "./names.js";
 import { order } from "./order.js";
 import { Expected, Failed, Steps } from "./progress.js";
 import { Uses } from "./uses.js";
 import { Watch } from "./watch.js";
 
 /**
- * @typedef {{requestId: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean}} Given
+ * @typedef {{requestId: string, containerToken?: string, targetImage: string, expiration?: string, buildId?: string, cached?: boolean, succeeded?: boolean}} Given
  * @typedef {{state: "none" | "asking"} | {state: "refused", message: string} | {state: "given", given: Given, body: object}} Result
  */
 
-/** What was answered last; it is dropped when something else is put together. */
+/** The latest response; it is cleared when the request changes. */
 export const result = signal(/** @type {Result} */ ({ state: "none" }));
 
-/** Asks for what is put together now. */
+/** Sends the composed request. */
 export async function submit() {
   const body = order.value;
   if (!body) return;
   result.value = { state: "asking" };
   try {
     const given = await call("POST", "v1alpha2/container", { body });
+    remember(given);
     if (order.peek() === body) result.value = { state: "given", given, body };
   } catch (err) {
     if (order.peek() === body) result.value = { state: "refused", message: words(err) };
   }
 }
 
-/** @param {{id: string, request: string}} props */
+/** @param {{id: string, request: string}} props request identifies the request in API calls: its token or, for a frozen image, its id */
 function Making({ id, request }) {
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
   useEffect(() => {
@@ -43,11 +45,11 @@ function Making({ id, request }) {
   const end = watch.end.value;
   const lines = watch.lines.value;
   return html`
-    ${end && !end.succeeded && html`<${Failed} reason=${end.reason} message=${end.message} />`}
+    ${end && !end.succeeded && html`<${Failed} reason=${end.reasonCode} message=${end.message} />`}
     <${Steps} seen=${watch.seen.value} end=${end} place=${watch.place.value} />
     ${!end && html`<${Expected} expected=${watch.expected.value} />`}
     ${!end && html`<p class="last">${watch.problem.value || lines[lines.length - 1]?.text}</p>`}
-    <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits until it is there."} <a href=${buildPage(id)}>The build and its log</a></p>
+    <p role="status">${end?.succeeded ? "Ready to pull." : end ? "" : "You can pull it now: the pull waits for the build."} <a href=${buildPage(id)}>The build and its log</a></p>
     ${!end && html`<div class="actions"><${Action} plain title="Cancel" act=${() => call("DELETE", `v1alpha2/container/${request}`)} /></div>`}`;
 }
 
@@ -59,7 +61,7 @@ export function Result() {
   const title = useRef(/** @type {HTMLElement | null} */ (null));
   useEffect(() => title.current?.focus(), [r.state === "given" && r.given.requestId]);
   if (r.state === "refused") {
-    return html`<section class="result failed" role="alert"><h2>It cannot be made</h2><pre class="why">${r.message}</pre></section>`;
+    return html`<section class="result failed" role="alert"><h2>The image cannot be built</h2><pre class="why">${r.message}</pre></section>`;
   }
   if (r.state !== "given") return null;
   const { given } = r;
@@ -68,8 +70,8 @@ export function Result() {
     <${Copied} large text=${given.targetImage} what="the name" />
     <${Uses} key=${given.targetImage} name=${given.targetImage} body=${r.body} />
     ${given.buildId && !given.succeeded
-      ? html`<${Making} key=${given.buildId} id=${given.buildId} request=${given.requestId} />`
+      ? html`<${Making} key=${given.buildId} id=${given.buildId} request=${given.containerToken ?? given.requestId} />`
       : html`<p role="status">Ready to pull.${given.buildId ? html` <a href=${buildPage(given.buildId)}>The build and its log</a>` : ""}</p>`}
-    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Whoever has it can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
+    ${given.expiration && html`<p class="note">The name works until ${moment(given.expiration)}. Anyone who has the name can pull. <a href=${containerPage(given.requestId)}>What is served, and how to revoke it</a></p>`}
   </section>`;
 }

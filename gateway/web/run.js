@@ -1,5 +1,5 @@
-// One run: how far it is, what its tasks need, and why it failed if it did. A run that
-// goes on is looked at again from time to time.
+// The page of a run: its progress, the resources of its tasks, and why it failed if it did. It
+// is refreshed while the run is active.
 import { useEffect } from "preact/hooks";
 import { call, root } from "./api.js";
 import { duration, html, memory, moment } from "./html.js";
@@ -19,7 +19,7 @@ function Facts({ run, load }) {
   const rows = [
     ["Project", [run.projectName, run.revision].filter(Boolean).join(" · ")], ["By", run.userName], ["Begun", run.start && moment(run.start)],
     [run.complete ? "Took" : "So far", time !== undefined && duration(time)], ["Processor time", load.cpuTime > 0 && `${(load.cpuTime / 3.6e6).toFixed(1)} core hours, ${Math.round(load.cpuEfficiency ?? 0)} % used`],
-    ["Memory", load.memoryReq > 0 && `${Math.round(load.memoryEfficiency ?? 0)} % of what was asked for was used`],
+    ["Memory", load.memoryReq > 0 && `${Math.round(load.memoryEfficiency ?? 0)} % of the requested memory was used`],
     ["Now", load.loadTasks > 0 && `${load.loadTasks.toLocaleString()} tasks, ${load.loadCpus.toLocaleString()} cores, ${memory(load.loadMemory)}`],
     ["At most", load.peakTasks > 0 && `${load.peakTasks.toLocaleString()} tasks, ${load.peakCpus.toLocaleString()} cores, ${memory(load.peakMemory)}`],
     ["Executor", load.executors?.toString()], ["Nextflow", run.nextflow?.version],
@@ -49,8 +49,8 @@ function Run({ id, space }) {
   const page = space ? `?workspace=${space}` : "";
   return html`<p class="note back"><a href=${new URL(`view/runs${page}`, root).href}>Runs</a>${got.value.orgName && ` of ${got.value.orgName} / ${got.value.workspaceName}`}</p>
     <div class="head title"><h1>${run.runName}</h1><${State} status=${run.status} /></div>
-    ${got.problem && html`<p class="note problem" role="status">${got.problem} What is shown is from before.</p>`}
-    ${run.status === "UNKNOWN" && html`<p class="note">It has not reported for a quarter of an hour. Its machine may be gone.</p>`}
+    ${got.problem && html`<p class="note problem" role="status">${got.problem} The values shown are older.</p>`}
+    ${run.status === "UNKNOWN" && html`<p class="note">The run has not reported for 15 minutes. Its machine may be down.</p>`}
     ${run.errorMessage && html`<div class="failed"><h2>Why it failed</h2><pre class="why" tabindex="0" aria-label="Why it failed">${run.errorReport || run.errorMessage}</pre></div>`}
     <${Tally} load=${load} />
     <${Facts} run=${run} load=${load} />
@@ -71,6 +71,6 @@ export function View({ args: [org, workspace, id] }) {
   if (!org) return html`<${Run} id=${id} space=${0} />`;
   if (!list.value) return html`<h1>Run</h1><${Waiting} of=${list} what="The run" />`;
   const at = list.value.find((p) => p.orgName === decodeURIComponent(org) && p.workspaceName === decodeURIComponent(workspace ?? ""));
-  if (!at) return html`<h1>There is no such run</h1><p class="lead">Or you have no part in its workspace, ${org} / ${workspace}. Its owners can add you.</p>`;
+  if (!at) return html`<h1>There is no such run</h1><p class="lead">Or you have no access to its workspace, ${org} / ${workspace}. Its owners can add you.</p>`;
   return html`<${Run} id=${id} space=${at.workspaceId ?? 0} />`;
 }

@@ -19,10 +19,10 @@ const most = 25;
 /** @type {Record<string, [kind: string, title: string]>} */
 const states = {
   SUBMITTED: ["running", "Starting"], RUNNING: ["running", "Running"], SUCCEEDED: ["good", "Succeeded"], FAILED: ["bad", "Failed"], CANCELLED: ["", "Cancelled"],
-  UNKNOWN: ["", "Not heard of"],
+  UNKNOWN: ["", "Not reporting"],
 };
 
-/** Whether a run may still change. @param {string} status */
+/** Reports whether a run may still change. @param {string} status */
 export const isLive = (status) => status === "SUBMITTED" || status === "RUNNING" || status === "UNKNOWN";
 
 /** @param {{status: string}} props */
@@ -31,14 +31,14 @@ export function State({ status }) {
   return html`<span class=${`state ${kind}`}>${title}</span>`;
 }
 
-/** How long a run took, or takes so far, in seconds. @param {Run} r */
+/** The duration of a run so far, in seconds. @param {Run} r */
 export function took(r) {
   if (r.duration) return r.duration / 1000;
   const from = Date.parse(r.start ?? r.submit), to = r.complete ? Date.parse(r.complete) : isLive(r.status) ? Date.now() : NaN;
   return to >= from ? (to - from) / 1000 : undefined;
 }
 
-/** The page of a run, which is the watchUrl that its client was given. @param {Item} item */
+/** The page of a run: the watchUrl that its client received. @param {Item} item */
 function pageOf({ workflow, orgName, workspaceName }) {
   const at = workspaceName ? `orgs/${encodeURIComponent(orgName ?? "")}/workspaces/${encodeURIComponent(workspaceName)}` : `user/${encodeURIComponent(me.peek()?.userName ?? "")}`;
   return new URL(`${at}/watch/${encodeURIComponent(workflow.id)}`, root).href;
@@ -76,7 +76,7 @@ export function View() {
     }}><label for="find">Find</label><div class="line"><input id="find" type="search" autocapitalize="none" autocomplete="off" spellcheck=${false} placeholder="rnaseq status:FAILED after:2026-01-31"
         value=${typed} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /><button class="button second">Find</button></div></form>`}
     <${Waiting} of=${list} what="The runs" />
-    ${list.value && !runs.length && (search ? html`<p class="empty">No run is like that.</p>`
+    ${list.value && !runs.length && (search ? html`<p class="empty">No run matches.</p>`
       : html`<p class="empty">No runs here yet. Nextflow reports them with <code>-with-tower</code>, to the address <code>${new URL("api", root).href}</code> and with <a href=${new URL("view/tokens", root).href}>one of your access tokens</a>:</p>
         <pre class="source" tabindex="0" aria-label="How Nextflow reports runs">${`export TOWER_ACCESS_TOKEN=…${space ? `\nexport TOWER_WORKSPACE_ID=${space}` : ""}\nexport TOWER_API_ENDPOINT=${new URL("api", root).href}\nnextflow run hello -with-tower`}</pre>`)}
     ${runs.length > 0 && html`<ul class="rows">${runs.map((r) => html`<${Row} key=${r.workflow.id} item=${r} />`)}</ul>

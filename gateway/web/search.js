@@ -1,4 +1,4 @@
-// The field that finds packages while one types, and takes what was typed as it is.
+// The package search field. It also accepts specifications as typed.
 import { batch, computed, effect, signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Failure, isAborted, look, words } from "./api.js";
@@ -13,10 +13,10 @@ const found = signal(/** @type {Found[] | undefined} */ (undefined));
 const problem = signal("");
 const active = signal(-1);
 const open = signal(false);
-/** The name in what is typed. */
+/** The package name within the typed text. */
 const name = computed(() => /^(?:[\w.-]+::)?([\w.-]*)/.exec(typed.value.trim())?.[1] ?? "");
 
-/** Asks again when what is typed, or where it is looked for, has changed. */
+/** Searches again when the text or the channels have changed. */
 function searching() {
   const q = name.value;
   const where = channels.value.length ? searched.value.map((c) => `&channel=${encodeURIComponent(c)}`) : [""];
@@ -26,7 +26,7 @@ function searching() {
   active.value = -1;
   if (!q) return undefined;
   if (!where.length) {
-    problem.value = "Channels with a login are not searched. What you type is taken as it is: press Enter.";
+    problem.value = "Channels with a login are not searched. Press Enter to add the text as typed.";
     return undefined;
   }
   const ended = new AbortController();
@@ -38,7 +38,7 @@ function searching() {
     } catch (err) {
       if (isAborted(err)) return;
       const unknown = err instanceof Failure && err.status === 404 && !channels.value.length;
-      problem.value = unknown ? "This service cannot look packages up. What you type is taken as it is: press Enter." : words(err);
+      problem.value = unknown ? "This service cannot search packages. Press Enter to add the text as typed." : words(err);
     }
   }, 200);
   return () => {
@@ -47,7 +47,7 @@ function searching() {
   };
 }
 
-/** The first of each name, since the first channel wins. @param {Found[]} all */
+/** The first result for each name, since the first channel has priority. @param {Found[]} all */
 function distinct(all) {
   return all.filter((f, i) => all.findIndex((g) => g.name === f.name) === i).slice(0, 8);
 }
@@ -59,7 +59,7 @@ function take(entry) {
   open.value = false;
 }
 
-/** Takes what is typed or pasted: one specification, or several. */
+/** Adds the typed or pasted specifications. */
 function takeTyped() {
   const said = specs(typed.value);
   batch(() => {
@@ -74,7 +74,7 @@ function key(event) {
   const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (step && list.length) {
     open.value = true;
-    const places = list.length + 1; // one of them is the field itself
+    const places = list.length + 1; // including the field itself
     active.value = ((active.value + 1 + step + places) % places) - 1;
   } else if (event.key === "Enter") {
     const chosen = list[active.value];
@@ -89,12 +89,12 @@ function key(event) {
   event.preventDefault();
 }
 
-/** What screen readers are told of the list. */
+/** The status of the search for screen readers. */
 const told = computed(() => {
   if (problem.value) return problem.value;
   if (!name.value) return "";
   if (!found.value) return "Looking…";
-  return found.value.length ? `${found.value.length} found. Arrow keys choose one.` : `No package is named like ${name.value}.`;
+  return found.value.length ? `${found.value.length} found. Use the arrow keys to choose.` : `No package name matches ${name.value}.`;
 });
 
 /** @param {{title: string}} props */
@@ -117,7 +117,7 @@ export function Search({ title }) {
       <ul id="found" role="listbox" aria-label="Packages that were found" hidden=${!shown}>
         ${(found.value ?? []).map((f, i) => html`<li id=${`found-${i}`} key=${f.name} role="option" aria-selected=${i === active.value}
           onMouseDown=${(/** @type {Event} */ e) => {
-            e.preventDefault(); // the field keeps the focus
+            e.preventDefault(); // keeps the focus in the field
             take(f.name);
           }}><span class="name">${f.name}</span> <span class="version">${f.version}</span> <span class="channel">${f.channel}</span></li>`)}
       </ul>

@@ -1,12 +1,11 @@
-// Who is signed in, in this tab alone: the token is in no address, no cookie, and no
-// storage that outlives the tab.
+// The session of this tab. The token is in no address, cookie or storage that outlives the tab.
 import { signal } from "@preact/signals";
 
 const kept = "slipway";
 
 /**
- * A session: its access token, and the token's id where it was made for this page, which
- * then revokes it.
+ * A session: its access token and, if this page created the token, its id, so that signing out
+ * can revoke it.
  * @typedef {{token: string, id?: number}} Session
  */
 
@@ -15,16 +14,16 @@ function read() {
   try {
     const s = JSON.parse(sessionStorage.getItem(kept) ?? "");
     if (typeof s.token === "string") return s;
-  } catch { /* there is none, or the browser keeps nothing */ }
+  } catch { /* nothing is stored, or storage is disabled */ }
   return { token: "" };
 }
 
 let now = read();
 
-/** The access token; "" is nobody's. */
+/** The access token; "" if no user is signed in. */
 export const token = signal(now.token);
 
-/** The token's id, where this page made it. */
+/** The token's id, if this page created it. */
 export const own = () => now.id;
 
 /** @param {Session} s */
@@ -32,15 +31,15 @@ export function begin(s) {
   now = s;
   try {
     sessionStorage.setItem(kept, JSON.stringify(s));
-  } catch { /* then it lasts as long as the page */ }
+  } catch { /* then the session lasts as long as the page */ }
   token.value = s.token;
 }
 
-/** Forgets the token; what was kept with it goes, too. */
+/** Deletes the token and all that was stored with it. */
 export function end() {
   now = { token: "" };
   try {
     sessionStorage.clear();
-  } catch { /* nothing was kept */ }
+  } catch { /* nothing was stored */ }
   token.value = "";
 }

@@ -1,4 +1,4 @@
-// The workspace that a view is of; it stands in the address, and can be shared.
+// The workspace that a view shows. It is part of the address, which can be shared.
 import { useState } from "preact/hooks";
 import { call } from "./api.js";
 import { html } from "./html.js";
@@ -7,20 +7,20 @@ import { me } from "./me.js";
 
 /**
  * @typedef {{orgId: number, orgName: string, workspaceId: number | null, workspaceName: string | null, visibility: string | null, roles: string[]}} Place an
- *   organisation, or a workspace of one
+ *   organisation, or one of its workspaces
  */
 
-/** Where the caller works. @param {AbortSignal} [signal] @returns {Promise<Place[]>} */
+/** The caller's organisations and workspaces. @param {AbortSignal} [signal] @returns {Promise<Place[]>} */
 export async function works(signal) {
   return (await call("GET", `api/user/${me.peek()?.id}/workspaces`, { signal })).orgsAndWorkspaces;
 }
 
-/** The query that names a workspace to the API. @param {number} id 0 is one's own @param {string} [lead] */
+/** The query parameter for a workspace. @param {number} id 0 is the personal workspace @param {string} [lead] */
 export function within(id, lead = "?") {
   return id ? `${lead}workspaceId=${id}` : "";
 }
 
-/** The workspace of the address. @returns {[id: number, choose: (id: number) => void]} 0 is one's own */
+/** The workspace in the page's address. @returns {[id: number, choose: (id: number) => void]} 0 is the personal workspace */
 export function useSpace() {
   const [id, set] = useState(() => Number(new URLSearchParams(location.search).get("workspace")) || 0);
   return [id, (to) => {
@@ -37,7 +37,7 @@ export function Spaces({ id, choose }) {
   return html`<p class="space"><label for="space">Workspace</label>
     <select id="space" value=${id} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
       <option value="0">Your own</option>
-      ${id > 0 && !spaces.some((p) => p.workspaceId === id) && html`<option value=${id}>${list.value ? "One that you have no part in" : "…"}</option>`}
+      ${id > 0 && !spaces.some((p) => p.workspaceId === id) && html`<option value=${id}>${list.value ? "A workspace without access" : "…"}</option>`}
       ${spaces.map((p) => html`<option key=${p.workspaceId} value=${p.workspaceId}>${p.orgName} / ${p.workspaceName}</option>`)}
     </select></p>`;
 }

@@ -1,10 +1,10 @@
-// Specifications of packages, as people write them and as requests have them.
+// Package specifications, as users write them and as requests contain them.
 
 const simple = /^(?:([\w.-]+)::)?([\w.-]+)(?:(?:\s*=\s*|\s+)([\w.!+*-]+))?$/;
 
 /**
- * A specification's name and version; version is undefined where it says more than
- * a picker can show, and "" for any.
+ * Splits a specification. The version is "" for any version, and undefined if the specification
+ * has more than a picker can show.
  * @param {string} entry
  * @returns {{channel: string, name: string, version: string | undefined}}
  */
@@ -21,18 +21,18 @@ export function withVersion(entry, version) {
   return (channel && `${channel}::`) + name + (version && `=${version}`);
 }
 
-/** A specification as people write it: "samtools 1.20.*" is "samtools=1.20". @param {string} entry */
+/** The short form of a specification: "samtools 1.20.*" becomes "samtools=1.20". @param {string} entry */
 export function plain(entry) {
   const { version } = parts(entry);
   return version === undefined ? entry : withVersion(entry, version);
 }
 
-/** A word that is a version behind a name: "1.19" and "9e", but not "7zip". */
+/** Matches a word that is the version of the name before it: "1.19" and "9e", but not "7zip". */
 const version = /^\d+[a-z]?(\.\w+)*(\.?\*)?$/;
 
 /**
- * What people type or paste: one specification or several, with blanks or commas between
- * them, "samtools 1.19", or what they would have given to conda.
+ * Parses typed or pasted text: one or several specifications, separated by blanks or commas,
+ * "samtools 1.19", or the arguments of a conda command.
  * @param {string} text
  * @returns {{entries: string[], channels: string[]}}
  */
@@ -58,8 +58,8 @@ export function specs(text) {
 }
 
 /**
- * Whether a text holds what gives a right: a name that was given out, a login or a token
- * in an address. Such a text is not in the page's own address, which can be shared.
+ * Reports whether a text contains a secret: the token of an image name, or a login or token in
+ * a URL. Such texts are left out of the page's address, which can be shared.
  * @param {string} text
  */
 export function secret(text) {

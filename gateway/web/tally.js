@@ -1,7 +1,7 @@
-// How many tasks of a run are in which state: a bar, and the same in words.
+// The number of a run's tasks in each state: as a bar and as text.
 import { html } from "./html.js";
 
-/** @typedef {Record<string, number> & {process?: string}} Load counts, as the API has them */
+/** @typedef {Record<string, number> & {process?: string}} Load the counts of the API */
 
 /** @type {[field: string, title: string][]} in the order of the bar */
 const states = [["succeeded", "succeeded"], ["cached", "cached"], ["running", "running"], ["submitted", "submitted"], ["pending", "pending"], ["ignored", "failed, ignored"], ["aborted", "aborted"],
@@ -10,7 +10,7 @@ const states = [["succeeded", "succeeded"], ["cached", "cached"], ["running", "r
 /** @param {Load} load */
 export const total = (load) => states.reduce((sum, [field]) => sum + (load[field] ?? 0), 0);
 
-/** @param {{load: Load, small?: boolean}} props small has no legend; of what is told by what is around it */
+/** @param {{load: Load, small?: boolean}} props small omits the legend */
 export function Tally({ load, small }) {
   const all = total(load);
   const there = states.filter(([field]) => load[field]);

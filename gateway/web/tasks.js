@@ -1,4 +1,4 @@
-// The tasks of a run, a page at a time.
+// The tasks of a run, page by page.
 import { useState } from "preact/hooks";
 import { call } from "./api.js";
 import { duration, html, memory, moment, size } from "./html.js";
@@ -21,8 +21,8 @@ const states = {
 function Details({ task: t }) {
   const rows = [
     ["Submitted", t.submit && moment(t.submit)], ["Begun", t.start && moment(t.start)], ["Ended", t.complete && moment(t.complete)], ["Ran", t.realtime && duration(t.realtime / 1000)],
-    ["Processors", t.cpus && `${t.cpus} asked for${t.pcpu ? `, ${(t.pcpu / 100).toFixed(1)} kept busy` : ""}`],
-    ["Memory", t.memory && `${memory(t.memory)} asked for${t.peakRss ? `, ${memory(t.peakRss)} at most` : ""}`],
+    ["Processors", t.cpus && `${t.cpus} requested${t.pcpu ? `, ${(t.pcpu / 100).toFixed(1)} kept busy` : ""}`],
+    ["Memory", t.memory && `${memory(t.memory)} requested${t.peakRss ? `, ${memory(t.peakRss)} at most` : ""}`],
     ["Read, written", t.readBytes !== undefined && t.readBytes !== null && `${size(t.readBytes)}, ${size(t.writeBytes ?? 0)}`],
     ["Exit", t.exit === null || t.exit === undefined ? "" : String(t.exit)], ["Attempt", t.attempt && t.attempt > 1 && String(t.attempt)], ["Where", [t.executor, t.queue, t.hostname].filter(Boolean).join(" · ")],
     ["Container", t.container], ["Folder", t.workdir], ["Hash", t.hash],
@@ -62,7 +62,7 @@ export function Tasks({ id, space, live }) {
           sort(e.currentTarget.value);
         }}>${orders.map(([by, title]) => html`<option key=${by} value=${by}>by ${title}</option>`)}</select><button class="button second">Find</button></div></form>
     <${Waiting} of=${list} what="The tasks" />
-    ${list.value && !tasks.length && html`<p class="empty">${search ? "No task is like that." : "No task yet."}</p>`}
+    ${list.value && !tasks.length && html`<p class="empty">${search ? "No task matches." : "No task yet."}</p>`}
     ${tasks.length > 0 && html`<ul class="rows tasks">${tasks.map((t) => html`<${Row} key=${t.taskId} task=${t} />`)}</ul>
       <${Pager} what="tasks" offset=${offset} most=${most} total=${list.value.total ?? 0} go=${go} />`}</section>`;
 }

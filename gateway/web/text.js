@@ -1,16 +1,16 @@
-// What is made from a file: it is pasted, opened or dropped.
+// Recipes from a file that is pasted, opened or dropped.
 import { useState } from "preact/hooks";
 import { count, html } from "./html.js";
 import { dropped, Files } from "./files.js";
 import { context, dockerfile, environment, exact, platforms } from "./order.js";
 import { pack, Unfit } from "./pack.js";
 
-/** The largest file that a request takes, in bytes. */
+/** The largest file that a request accepts, in bytes. */
 const largest = 1 << 20;
 
 /**
  * @param {{id: string, title: string, of: import("@preact/signals").Signal<string>, example: string, note: string,
- *   folder?: (from: DataTransfer) => Promise<void>}} props folder takes one that is dropped
+ *   folder?: (from: DataTransfer) => Promise<void>}} props folder handles a dropped folder
  */
 function Text({ id, title, of, example, note, folder }) {
   const [problem, say] = useState("");
@@ -32,8 +32,8 @@ function Text({ id, title, of, example, note, folder }) {
         if (!e.dataTransfer?.files.length) return;
         e.preventDefault();
         const isFolder = e.dataTransfer.items[0]?.webkitGetAsEntry()?.isDirectory;
-        if (isFolder && folder) folder(e.dataTransfer).catch((err) => say(err instanceof Unfit ? err.message : "It cannot be read."));
-        else if (isFolder) say("This is a folder; what is wanted is a file.");
+        if (isFolder && folder) folder(e.dataTransfer).catch((err) => say(err instanceof Unfit ? err.message : "The folder cannot be read."));
+        else if (isFolder) say("This is a folder; drop a file instead.");
         else void read(e.dataTransfer.files[0]);
       }}></textarea>
     <p class="note" id=${`${id}-note`}>${note}</p>
@@ -41,13 +41,13 @@ function Text({ id, title, of, example, note, folder }) {
   </div>`;
 }
 
-/** Takes the Dockerfile of a folder, unless there is one already. @param {import("./pack.js").Item[]} items */
+/** Uses the Dockerfile of a folder, unless the field has text already. @param {import("./pack.js").Item[]} items */
 async function takeRecipe(items) {
   const recipe = items.find((i) => i.path === "Dockerfile");
   if (recipe && !dockerfile.value.trim()) dockerfile.value = await recipe.file.text();
 }
 
-/** Takes a folder that was dropped: all of it is the context. @param {DataTransfer} from */
+/** Uses a dropped folder as the build context. @param {DataTransfer} from */
 async function takeFolder(from) {
   const { items } = await dropped(from);
   context.value = await pack(items, "");
@@ -59,13 +59,13 @@ export function Dockerfile() {
   return html`<${Text} id="dockerfile" title="Dockerfile" of=${dockerfile} folder=${takeFolder}
     example=${"FROM docker.io/library/debian:bookworm-slim\nRUN apt-get update && apt-get install -y …"}
     note="Write or paste it, or drop the file here, or the folder that it is in." />
-    <${Files} folder title="Folder that it copies from" note="What it copies comes from a folder: drop that here, or" of=${context} taken=${takeRecipe} />`;
+    <${Files} folder title="Folder that it copies from" note="For a COPY, drop the folder here, or" of=${context} taken=${takeRecipe} />`;
 }
 
 export function Environment() {
   return html`<${Text} id="environment" title="environment.yml" of=${environment}
     example=${"channels:\n  - conda-forge\n  - bioconda\ndependencies:\n  - samtools=1.20"}
-    note="Paste it, or drop the file here: also a lock of conda, conda-lock or pixi. What pip installs is known when it is built." />
+    note="Paste it, or drop the file here: also a pixi.toml, or a lock of conda, conda-lock or pixi. Packages of pip are resolved during the build." />
     ${exact.value && html`<p class="note" role="status">${exact.value.length
       ? `A lock: exactly its ${count(exact.value.length, "package")} for ${platforms.value[0]}, and nothing else.`
       : `A lock, with no packages for ${platforms.value.join(" and ")}.`}</p>`}`;

@@ -1,4 +1,4 @@
-// The access tokens of who is signed in, and the programs that they let in.
+// The access tokens of the signed-in user, and the programs with a session.
 import { useState } from "preact/hooks";
 import { call, words } from "./api.js";
 import { Copied } from "./copy.js";
@@ -15,7 +15,7 @@ const lives = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "until it 
 /** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Token */
 /** @typedef {{id: number, clientId: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Session */
 
-/** The id of the token that this page uses; undefined where it does not say. */
+/** The id of the token that this page uses; undefined if it is unknown. */
 function current() {
   try {
     return own() ?? Number(/^\{"tid":(\d+)\}/.exec(atob(token.value))?.[1]);
@@ -34,7 +34,7 @@ function Create({ made }) {
     e.preventDefault();
     say("");
     try {
-      const expires = days ? new Date(Date.now() + days * day).toISOString() : undefined;
+      const expires = days ? new Date(Date.now() + days * day).toISOString() : "never";
       const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires } });
       made(name.trim(), accessKey);
       type("");
@@ -76,10 +76,10 @@ export function View() {
       list.again();
     }} />
     ${made && html`<section class="result" role="status"><h2>The token ${made.name}</h2><${Copied} large text=${made.secret} what="the token" />
-      <p class="note">Copy it now: it is shown this once.</p></section>`}
+      <p class="note">Copy it now: it is shown only once.</p></section>`}
     <section><h2>Your tokens</h2><${Waiting} of=${list} what="Your tokens" />
       ${tokens.length > 0 && html`<ul class="rows">${tokens.map((t) => html`<${Row} key=${t.id} one=${t} name=${t.name} here=${t.id === id} label="Revoke" again=${list.again} />`)}</ul>`}
       ${list.value && !tokens.length && html`<p class="empty">You have none.</p>`}</section>
-    ${sessions.length > 0 && html`<section><h2>Programs that you let in</h2>
+    ${sessions.length > 0 && html`<section><h2>Programs that are signed in</h2>
       <ul class="rows">${sessions.map((s) => html`<${Row} key=${s.id} one=${s} name=${s.clientId} label="End" again=${list.again} />`)}</ul></section>`}`;
 }

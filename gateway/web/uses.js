@@ -1,4 +1,4 @@
-// Ways to use a name: commands and settings to copy.
+// Commands and settings that use an image name, ready to copy.
 import { useState } from "preact/hooks";
 import { root } from "./api.js";
 import { Copied } from "./copy.js";
@@ -7,19 +7,19 @@ import { html } from "./html.js";
 /** @typedef {{packages?: {entries?: string[], channels?: string[], condaOpts?: object}, containerImage?: string, containerConfig?: object, containerIncludes?: string[]}} Body */
 /** @typedef {[title: string, command: string]} Use */
 
-/** A text between single quotes of a shell. @param {string} text */
+/** Quotes a text for a shell. @param {string} text */
 function quoted(text) {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A text between single quotes of Groovy. @param {string} text */
+/** Quotes a text for Groovy. @param {string} text */
 function groovy(text) {
   return `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 }
 
 /**
- * What has each run of a pipeline ask for its own name, which lasts as long as the run;
- * nothing where pipelines have no word for what was asked.
+ * Nextflow settings with which each run of a pipeline requests its own name, valid for the run.
+ * Empty if the request cannot be expressed in Nextflow settings.
  * @param {Body} body
  * @returns {Use[]}
  */
@@ -32,7 +32,7 @@ function wave({ packages, containerImage, containerConfig, containerIncludes }) 
   return [["Nextflow, wave {}", `${block}\n    strategy = 'conda'\n}${channels}\nprocess.conda = ${groovy(packages.entries.join(" "))}`]];
 }
 
-/** The longest request that is shown as a command. */
+/** The longest request that is shown as a command, in characters. */
 const longest = 20_000;
 
 /** @param {string} name @param {Body} body @returns {Use[]} */
@@ -54,7 +54,7 @@ export function uses(name, body) {
   ];
 }
 
-/** A name, large, and one way at a time to use it. @param {{name: string, body: Body}} props */
+/** An image name in large type, and one way at a time to use it. @param {{name: string, body: Body}} props */
 export function Uses({ name, body }) {
   const all = uses(name, body);
   const [shown, show] = useState(0);

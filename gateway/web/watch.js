@@ -1,13 +1,13 @@
-// A build while it runs: its phases, its log and its end, as the server sends them.
+// A running build: its phases, its log and its end, from server-sent events.
 import { batch, signal } from "@preact/signals";
 import { call, root } from "./api.js";
 
-/** How many lines are shown; the whole log is a file. */
+/** The number of log lines shown; the whole log can be downloaded. */
 export const most = 5000;
 
 /**
- * @typedef {{succeeded: boolean, reason?: string, message?: string}} End
- * @typedef {{n: number, text: string, shown?: any}} Line a line, its number, and what it is shown as
+ * @typedef {{succeeded: boolean, reasonCode?: string, message?: string}} End
+ * @typedef {{n: number, text: string, shown?: any}} Line a log line, its number, and its rendered HTML
  */
 
 export class Watch {
@@ -19,16 +19,16 @@ export class Watch {
     /** The last lines, each with its number. */
     this.lines = signal(/** @type {Line[]} */ ([]));
     this.end = signal(/** @type {End | undefined} */ (undefined));
-    /** Its place in the queue; 0 where it is not there, or that is not known. */
+    /** The place in the queue; 0 if the build is not queued or the place is unknown. */
     this.place = signal(0);
-    /** When it is likely to begin, and to have ended, in milliseconds since the epoch; 0 where that is not known. */
+    /** The estimated start and end, in milliseconds since the epoch; 0 if unknown. */
     this.expected = signal({ start: 0, end: 0 });
-    /** Why there is nothing new. */
+    /** Why no events arrive. */
     this.problem = signal("");
-    /** @type {Line[]} lines that are not shown yet */
+    /** @type {Line[]} lines to be shown with the next frame */
     this.fresh = [];
     this.last = "";
-    /** @type {number | undefined} when fresh lines are shown */
+    /** @type {number | undefined} the pending animation frame */
     this.soon = undefined;
     this.connect();
     void this.wait();
@@ -43,12 +43,12 @@ export class Watch {
     this.source.addEventListener("log", (e) => this.line(e));
     this.source.addEventListener("done", (e) => this.done(JSON.parse(e.data)));
     this.source.onerror = () => {
-      this.problem.value = "The connection was lost. The build goes on; this page comes back to it.";
+      this.problem.value = "The connection was lost. The build continues, and this page reconnects.";
       if (this.source?.readyState === EventSource.CLOSED) this.again = setTimeout(() => this.connect(), 3000);
     };
   }
 
-  /** Asks for its place until somebody has taken it up, and then once more, and again once it takes longer than that. */
+  /** Polls the place in the queue until a worker has started the build, then once for the estimate, and again when the estimate has passed. */
   async wait() {
     const s = await call("GET", `v1alpha1/builds/${encodeURIComponent(this.id)}/status`).catch(() => undefined);
     if (this.closed || this.end.value) return;

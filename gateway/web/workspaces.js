@@ -1,4 +1,4 @@
-// Organisations and their workspaces, and who is in them.
+// Organisations, their workspaces and their members.
 import { useState } from "preact/hooks";
 import { call, root, words } from "./api.js";
 import { html } from "./html.js";
@@ -9,7 +9,7 @@ import { works } from "./space.js";
 /** @typedef {import("./space.js").Place} Place */
 
 /**
- * One field and a button.
+ * A form with one field and a button.
  * @param {{id: string, title: string, label: string, act: (name: string) => Promise<unknown>}} props
  */
 function Make({ id, title, label, act }) {
@@ -51,7 +51,7 @@ function Organisation({ org, spaces, again }) {
 /** @param {{all: Place[], org: number, workspace: number}} props */
 function One({ all, org, workspace }) {
   const of = all.find((p) => p.orgId === org && (p.workspaceId ?? 0) === workspace);
-  if (!of) return html`<h1>There is no such workspace</h1><p class="lead">Or you have no part in it. Its owners can add you.</p>`;
+  if (!of) return html`<h1>There is no such workspace</h1><p class="lead">Or you have no access to it. Its owners can add you.</p>`;
   const roles = all.filter((p) => p.orgId === org && (!p.workspaceId || p.workspaceId === workspace)).flatMap((p) => p.roles);
   return html`<p class="note back"><a href=${new URL("view/workspaces", root).href}>Workspaces</a></p>
     <h1>${workspace ? html`${of.orgName} / ${of.workspaceName}` : of.orgName}</h1>
@@ -70,9 +70,9 @@ export function View() {
   if (q.has("org") && list.value) return html`<${One} all=${all} org=${Number(q.get("org"))} workspace=${Number(q.get("workspace"))} />`;
   const orgs = all.filter((p) => !p.workspaceId);
   return html`<h1>Workspaces</h1>
-    <p class="lead">A workspace shares runs and logins among people. Organisations hold them.</p>
+    <p class="lead">The participants of a workspace share its runs and logins. Each workspace belongs to an organisation.</p>
     <${Waiting} of=${list} what="Your workspaces" />
-    ${list.value && !orgs.length && html`<p class="empty">You are in no organisation. Make one, or ask somebody to add you to theirs.</p>`}
+    ${list.value && !orgs.length && html`<p class="empty">You are in no organisation. Create one, or ask to be added to an existing one.</p>`}
     ${orgs.map((o) => html`<${Organisation} key=${o.orgId} org=${o} spaces=${all.filter((p) => p.orgId === o.orgId && p.workspaceId)} again=${list.again} />`)}
     ${list.value && html`<section><h2>New organisation</h2><${Make} id="organisation" title="Name" label="Create" act=${async (/** @type {string} */ name) => {
       await call("POST", "api/orgs", { body: { organization: { name, fullName: name } } });

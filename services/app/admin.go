@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
@@ -14,26 +13,37 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// check asks one dependency whether it works.
+// A check checks whether one dependency works.
 type check struct {
 	name     string
 	required bool
 	ask      func(context.Context) error
-	// reached says whether it has worked once.
+	// reached reports whether it has worked once.
 	reached *atomic.Bool
 }
 
-// A process is not ready before it has reached everything that is required;
-// without something optional it goes on with less. What is lost later makes no
-// process unready: others would be in the same place, and together they would be
-// gone for pulls that need nothing of it.
+// A process is ready when it has reached everything that is required; without an optional
+// dependency it works with fewer features. A dependency that is lost later makes no process
+// unready: all replicas would be affected, and pulls that do not need it would fail, too.
+// Only dependencies of the service itself are required. No check contacts a foreign host,
+// such as a registry, a channel or a sign-in provider: an outage there must not stop a
+// rollout here.
 const (
 	required = true
 	optional = false
 )
 
-func (a *App) check(name string, required bool, ask func(context.Context) error) {
-	a.checks = append(a.checks, check{name, required, ask, &atomic.Bool{}})
+func newCheck(name string, required bool, ask func(context.Context) error) check {
+	return check{name, required, ask, &atomic.Bool{}}
+}
+
+// checks returns the checks of this process.
+func (a *App) checks() []check {
+	var all []check
+	for _, p := range a.parts {
+		all = append(all, p.checks...)
+	}
+	return all
 }
 
 // adminHandler serves the private port.
@@ -51,40 +61,34 @@ func (a *App) adminHandler() http.Handler {
 	return mux
 }
 
-// onThisMachine serves loopback alone, and no browser that was led there under
-// another name: a profile costs CPU for as long as it is asked for, and tells how
-// the service works inside, and images can be removed. The port itself may be open to
-// probes and Prometheus.
+// onThisMachine allows clients on this machine only, and no browser that DNS rebinding led
+// here: profiles cost processor time and show internals, and images can be deleted. The
+// port itself may be open to probes and Prometheus.
 func onThisMachine(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		named, err := netip.ParseAddr(host)
-		peer, perr := netip.ParseAddrPort(r.RemoteAddr)
-		if perr != nil || !peer.Addr().Unmap().IsLoopback() || host != "localhost" && (err != nil || !named.IsLoopback()) {
-			http.Error(w, "This is for this machine alone: ask for http://127.0.0.1", http.StatusForbidden)
+		peer, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !peer.Addr().Unmap().IsLoopback() || hostname(r.Host) != "localhost" && !isAddress(r.Host) {
+			http.Error(w, "Only this machine may use this path: request it from http://127.0.0.1", http.StatusForbidden)
 			return
 		}
 		h(w, r)
 	}
 }
 
-// state is one dependency in the answer of /readyz.
+// state is the state of one dependency in the response of /readyz.
 type state struct {
 	OK       bool   `json:"ok"`
 	Required bool   `json:"required"`
 	Error    string `json:"error,omitempty"`
 }
 
-// states asks every dependency how it is, in the order of a.checks.
-func (a *App) states(ctx context.Context) []state {
+// states returns the state of every dependency, in their order.
+func states(ctx context.Context, checks []check) []state {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	states := make([]state, len(a.checks))
+	states := make([]state, len(checks))
 	var wg sync.WaitGroup
-	for i, c := range a.checks {
+	for i, c := range checks {
 		wg.Go(func() {
 			states[i] = state{OK: true, Required: c.required}
 			if err := c.ask(ctx); err != nil {
@@ -98,13 +102,14 @@ func (a *App) states(ctx context.Context) []state {
 	return states
 }
 
-// readyz answers 200 when work may be sent here, 503 when not, and says of each
-// dependency how it is now.
+// readyz responds 200 if work may be sent here, and else 503, with the current state of
+// each dependency.
 func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
-	states := a.states(r.Context())
+	checks := a.checks()
+	states := states(r.Context(), checks)
 	ready := !a.draining.Load()
 	byName := map[string]state{}
-	for i, c := range a.checks {
+	for i, c := range checks {
 		byName[c.name] = states[i]
 		ready = ready && (c.reached.Load() || !c.required)
 	}
@@ -112,7 +117,7 @@ func (a *App) readyz(w http.ResponseWriter, r *http.Request) {
 	if !ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the prober may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may have disconnected
 		"ready": ready, "draining": a.draining.Load(), "dependencies": byName,
 	})
 }

@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// TestReadiness: what was never reached holds a process back, what was lost does
-// not.
+// TestReadiness checks that a dependency which was never reached makes a process unready,
+// and that a lost one does not.
 func TestReadiness(t *testing.T) {
 	t.Parallel()
-	a := &App{}
 	var database, redis error
-	a.check("database", required, func(context.Context) error { return database })
-	a.check("redis", optional, func(context.Context) error { return redis })
+	a := &App{parts: []parts{
+		{checks: []check{newCheck("database", required, func(context.Context) error { return database })}},
+		{checks: []check{newCheck("redis", optional, func(context.Context) error { return redis })}},
+	}}
 	lost := errors.New("connection refused")
 	for _, step := range []struct {
 		name            string

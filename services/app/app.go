@@ -1,7 +1,8 @@
-// Package app puts the rooms together: it opens what a process needs, embedded or
-// real, builds the roles it plays, connects them over memory or the network, and
-// stops everything in reverse order. There is no logic of images or requests
-// here.
+// Package app assembles a process: it opens the stores that the process needs, embedded or
+// external, starts the roles that it plays, connects them over memory or the network, and
+// stops everything in reverse order. Roles are rows of the table in roles.go; an env is what
+// they share, and parts are what they add to the process. The package has no logic of images
+// or requests.
 package app
 
 import (
@@ -10,87 +11,39 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
-	"path/filepath"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/redis/go-redis/v9"
-	"google.golang.org/grpc"
 
-	"slipway.dev/services/builder/daemon"
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/memory"
-	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
-	"slipway.dev/services/internal/sqldb"
-	"slipway.dev/services/internal/upstream"
-	"slipway.dev/services/registry/store"
 )
 
-// App is a process that plays roles. Make it with New, then Run it.
+// App is a process that plays roles. Create it with New, then call Run.
 type App struct {
-	cfg  config.Config
-	from Build
-	log  *slog.Logger
-	reg  *collected
-	// seconds measures the REST API.
-	seconds *prometheus.HistogramVec
-	roles   []role
-
-	// What the roles share; nil where no role needs it.
-	db     *sqldb.DB
-	redis  redis.UniversalClient
-	nats   *nats.Conn
-	net    network
-	limits *ratelimit.Limiter
-	// shedder keeps the process within its memory.
+	*env
+	// parts are what the stores and roles of the process added, in the order of their start.
+	parts []parts
+	// servers are the gRPC servers: one over memory, and one on the network if needed.
+	servers   []*rpc.Server
+	listeners listeners
+	// shedder keeps the process within its memory limit.
 	shedder *shedder
-	// storeLogin opens the embedded image store; zero where there is none.
-	storeLogin upstream.Login
-	// images is the embedded image store; nil where there is none.
-	images *store.Store
-	// storeGrant makes the logins of builds for it; nil where there is none.
-	storeGrant func(caller.Grant) upstream.Login
-
-	// What the roles offer.
-	services    []func(*rpc.Server)
-	conns       map[string]grpc.ClientConnInterface
-	api         http.Handler // REST
-	platformAPI http.Handler // the platform's REST
-	pulls       http.Handler // /v2/
-
-	servers    []*rpc.Server
-	listeners  listeners
-	background []func(context.Context) error
-	// workers run jobs, with all of the above: they end before it does.
-	workers    []func(context.Context) error
-	checks     []check
-	draining   atomic.Bool
-	onDrain    []func()
-	firstToken string
-	// trial is that of the build daemon's steps; nil where none is to run here.
-	trial *daemon.Trial
-	// canBuild says whether a builder here has a daemon, or is told of one.
-	canBuild bool
-	// problems are what the person who started it should know.
-	problems []string
-	// closers undo what New did, last first.
-	closers []func() error
+	// seconds measures the REST API.
+	seconds  *prometheus.HistogramVec
+	draining atomic.Bool
 }
 
-// Build is what the program was built from.
+// Build describes the source that the program was built from.
 type Build struct{ Version, Commit string }
 
-// New opens everything that the chosen roles need (none chosen: all) and builds
-// them. Nothing is served yet. On error, what was opened is closed again.
+// New opens everything that the chosen roles need (all roles if names is empty) and starts
+// them. Nothing is served before Run. On error, everything that was opened is closed.
 func New(ctx context.Context, cfg config.Config, names []string, b Build, log *slog.Logger) (_ *App, err error) {
 	chosen, err := choose(names)
 	if err != nil {
@@ -99,69 +52,52 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 	if err := errors.Join(cfg.Validate(), shape(cfg, chosen)); err != nil {
 		return nil, err
 	}
-	a := &App{
-		cfg: cfg, from: b, log: log, roles: chosen,
-		reg: &collected{Registry: prometheus.NewRegistry()}, conns: map[string]grpc.ClientConnInterface{},
-	}
+	reg := &collected{Registry: prometheus.NewRegistry()}
+	a := &App{env: newEnv(cfg, chosen, b, log, reg)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())
 		}
 	}()
-	a.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
-	a.reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
+	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
 	}, func() float64 { return dropped(log) }))
-	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.reg)
-	steps := []func(context.Context) error{a.trySteps, a.openTelemetry, a.openData, a.openDatastores, a.openImageStore, a.openNetwork, a.connect, a.build, a.listen}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
+	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), reg)
+	for _, step := range []func(context.Context) (parts, error){
+		a.trySteps, a.openTelemetry, a.openData, a.openDatabase, a.openRedis, a.openBus, a.openImageStore, a.openNetwork, a.connect, a.watchReplicas,
+	} {
+		p, err := step(ctx)
+		if err != nil {
 			return nil, err
 		}
+		a.parts = append(a.parts, p)
+	}
+	if err := a.startRoles(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.listen(ctx); err != nil {
+		return nil, err
 	}
 	return a, nil
 }
 
-func (a *App) build(context.Context) error {
+// startRoles starts the roles, callees first, and registers their gRPC services.
+func (a *App) startRoles(ctx context.Context) error {
 	for _, r := range a.roles {
-		if err := r.build(a); err != nil {
+		p, err := r.start(ctx, a.env)
+		if err != nil {
 			return fmt.Errorf("starting the role %s: %w", r.name, err)
 		}
-	}
-	for _, s := range a.servers {
-		for _, register := range a.services {
-			register(s)
+		a.parts = append(a.parts, p)
+		if p.register != nil {
+			for _, s := range a.servers {
+				p.register(s)
+			}
 		}
 	}
 	return nil
 }
-
-// plays says whether a role is played in this process.
-func (a *App) plays(name string) bool {
-	return slices.ContainsFunc(a.roles, func(r role) bool { return r.name == name })
-}
-
-// isWhole says whether this process plays all roles.
-func (a *App) isWhole() bool { return len(a.roles) == len(roles()) }
-
-// needs says whether any role needs what pick picks.
-func (a *App) needs(pick func(need) bool) bool {
-	return slices.ContainsFunc(a.roles, func(r role) bool { return pick(r.need) })
-}
-
-func (a *App) onClose(f func() error) { a.closers = append(a.closers, f) }
-
-func (a *App) close() error {
-	var problems []error
-	for _, f := range slices.Backward(a.closers) {
-		problems = append(problems, f())
-	}
-	a.closers = nil
-	return errors.Join(problems...)
-}
-
-// dir is a folder below data_dir.
-func (a *App) dir(name string) string { return filepath.Join(a.cfg.DataDir, name) }
 
 // Run serves until ctx ends or something fails, then drains and stops. It may be
 // called once.
@@ -170,15 +106,22 @@ func (a *App) Run(ctx context.Context) error {
 	defer stopWork(nil)
 	jobs, stopJobs := context.WithCancel(work)
 	defer stopJobs()
-	tasks := append(a.listeners.tasks(a), a.background...)
-	running := len(tasks) + len(a.workers)
+	tasks := a.listeners.tasks()
+	var workers []func(context.Context) error
+	for _, p := range a.parts {
+		tasks = append(tasks, p.run...)
+		if p.jobs != nil {
+			workers = append(workers, p.jobs)
+		}
+	}
+	running := len(tasks) + len(workers)
 	ended := make(chan error, running)
 	for _, task := range tasks {
 		go func() { ended <- task(work) }()
 	}
-	var workers sync.WaitGroup
-	for _, worker := range a.workers {
-		workers.Go(func() { ended <- worker(jobs) })
+	var working sync.WaitGroup
+	for _, worker := range workers {
+		working.Go(func() { ended <- worker(jobs) })
 	}
 	var failure error
 	select {
@@ -186,7 +129,7 @@ func (a *App) Run(ctx context.Context) error {
 	case failure = <-ended:
 		running--
 	}
-	failure = errors.Join(failure, a.drain(failure == nil, func() { stopJobs(); workers.Wait() }))
+	failure = errors.Join(failure, a.drain(failure == nil, func() { stopJobs(); working.Wait() }))
 	stopWork(nil)
 	for range running {
 		failure = errors.Join(failure, <-ended)
@@ -194,9 +137,9 @@ func (a *App) Run(ctx context.Context) error {
 	return errors.Join(failure, a.close())
 }
 
-// drain stops taking work, lets what runs finish, and ends the listeners. Jobs that do
-// not finish in time are handed back; until then the rooms, the bus and the image store
-// are there for them.
+// drain stops accepting work, lets running requests finish, and closes the listeners. Jobs
+// that do not finish in time are returned to the queue. Services, bus and image store work
+// until the jobs have ended.
 func (a *App) drain(orderly bool, endJobs func()) error {
 	a.log.Info("Stopping: running pulls and builds may finish", "timeout", a.cfg.DrainTimeout.String())
 	a.draining.Store(true)
@@ -208,8 +151,10 @@ func (a *App) drain(orderly bool, endJobs func()) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 	defer cancel()
-	for _, f := range a.onDrain {
-		f()
+	for _, p := range a.parts {
+		if p.drain != nil {
+			p.drain()
+		}
 	}
 	jobs := make(chan struct{})
 	go func() { endJobs(); close(jobs) }()
@@ -221,18 +166,18 @@ func (a *App) drain(orderly bool, endJobs func()) error {
 	return err
 }
 
-// FirstToken is the access token that this start made for the first user; ""
-// when there was one already. Secret: it is for the person who started it.
-func (a *App) FirstToken() string { return a.firstToken }
-
-func (a *App) names() []string {
-	names := make([]string, len(a.roles))
-	for i, r := range a.roles {
-		names[i] = r.name
+// FirstToken returns the access token that this start created for the first user; "" if
+// there was a user already. It is secret: show it only to the person who started the process.
+func (a *App) FirstToken() string {
+	for _, p := range a.parts {
+		if p.firstToken != "" {
+			return p.firstToken
+		}
 	}
-	return names
+	return ""
 }
 
+// embedded returns the names of the stores that run in this process.
 func (a *App) embedded() []string {
 	var list []string
 	for _, e := range []struct {
@@ -251,24 +196,9 @@ func (a *App) embedded() []string {
 	return list
 }
 
-// Addr is where the public listener is; nil when no role has one. For tests that
-// listen on port 0.
+// Addr returns the address of the public listener; nil if no role has one. Tests that listen
+// on port 0 use it.
 func (a *App) Addr() net.Addr { return a.listeners.publicAddr() }
 
-// AdminAddr is where the admin listener is.
+// AdminAddr returns the address of the admin listener.
 func (a *App) AdminAddr() net.Addr { return a.listeners.admin.on.Addr() }
-
-// dataMarker is a file in data_dir that says what the folder is, so that nobody
-// packs it into an image: `slipway` leaves out folders that hold one.
-const dataMarker = ".slipway-data"
-
-func mustHave(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data_dir: %w", err)
-	}
-	const text = "This folder holds the data and keys of a slipwayd. Do not put it into images, repositories or shared folders.\n"
-	if err := os.WriteFile(filepath.Join(dir, dataMarker), []byte(text), 0o600); err != nil {
-		return fmt.Errorf("data_dir: %w", err)
-	}
-	return nil
-}

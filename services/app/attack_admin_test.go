@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProfilesAreForThisMachine: the admin port may be open to probes and to
-// Prometheus; profiles are not for them, nor for a page in a browser.
+// TestProfilesAreForThisMachine checks that profiles are not available to probes,
+// Prometheus or web pages, to which the admin port may be open.
 func TestProfilesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	h := onThisMachine(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })

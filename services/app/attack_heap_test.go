@@ -27,14 +27,14 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestAttackIdleStreams opens many event streams of a build that says nothing: each
-// costs the process no more memory than the limits tell.
+// TestAttackIdleStreams opens many event streams of a build without output, and checks the
+// memory of each against the limits.
 func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures the process's memory
 	const streams = 300
-	a := &App{log: testkit.Log(t), reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StreamsClient: streams, StreamsTotal: streams}}
+	a := &App{env: &env{log: testkit.Log(t), reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StreamsClient: streams, StreamsTotal: 2 * streams}}}
 	a.shedder = newShedder(0, 0, a.reg)
-	id, room := waitingBuild(t)
-	h, err := gateway.New(t.Context(), gateway.Conns{Build: room})
+	id, service := waitingBuild(t)
+	h, err := gateway.New(t.Context(), gateway.Conns{Build: service})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := a.httpServer(edge)
+	server := newHTTPServer(edge, a.log)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	open := func(n int) {
@@ -68,7 +68,7 @@ func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures 
 			}
 		}
 	}
-	open(1) // what all share
+	open(1) // shared memory
 	before := inUse()
 	open(streams - 1)
 	each := (inUse() - before) / (streams - 1)
@@ -78,7 +78,7 @@ func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures 
 	}
 }
 
-// inUse is what the heap and the stacks hold.
+// inUse returns the size of the heap and the stacks.
 func inUse() int64 {
 	var m runtime.MemStats
 	for range 3 { // finalizers, pools
@@ -88,7 +88,7 @@ func inUse() int64 {
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// waitingBuild is a build that never begins, and the room that has it.
+// waitingBuild returns a build that never begins, and its build service.
 func waitingBuild(t *testing.T) (id string, conn grpc.ClientConnInterface) {
 	t.Helper()
 	db := testkit.SQLite(t)
@@ -104,7 +104,7 @@ func waitingBuild(t *testing.T) (id string, conn grpc.ClientConnInterface) {
 	s, err := build.New(build.Deps{
 		DB: db, Bus: testkit.NATS(t), Log: testkit.Log(t), Now: time.Now, Metrics: reg,
 		Upstream: upstream.New(to), Control: upstream.NewControl(upstream.Options{Egress: egress, Plain: to.Plain}),
-		Keychain: caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: up.Host, Repository: "builds"}),
+		Keychain: caller.NewKeychain(nil, nil).WithBuildRepository(caller.BuildRepository{Host: up.Host, Repository: "builds"}),
 		Limiter:  ratelimit.New(testkit.Redis(t), reg, testkit.Log(t)),
 		Settings: build.Settings{BuildersOnDemand: true, TimeAnonymous: time.Hour, TimeUser: time.Hour},
 	})

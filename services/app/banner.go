@@ -8,41 +8,45 @@ import (
 	"strings"
 )
 
-// Banner says where the process listens and what is embedded, for a person, and
-// what to try that works here.
+// Banner describes for users where the process listens and what is embedded, with example
+// commands that work here.
 func (a *App) Banner() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "slipwayd %s plays %s; %s\n", a.from.Version, strings.Join(a.names(), ", "), a.listeners.String())
+	fmt.Fprintf(&b, "slipwayd %s runs %s; %s\n", a.version.Version, strings.Join(a.names(), ", "), a.listeners.String())
 	if e := a.embedded(); len(e) > 0 {
 		fmt.Fprintf(&b, "Embedded: %s; data in %s\n", strings.Join(e, ", "), a.cfg.DataDir)
 	}
-	for _, p := range a.problems {
-		fmt.Fprintln(&b, p)
+	canBuild := false
+	for _, p := range a.parts {
+		canBuild = canBuild || p.builds
+		for _, problem := range p.problems {
+			fmt.Fprintln(&b, problem)
+		}
 	}
 	if a.isWhole() {
-		b.WriteString(a.suggestions(exec.LookPath))
+		b.WriteString(a.suggestions(exec.LookPath, canBuild))
 	}
 	return b.String()
 }
 
-// suggestions are commands for a first image: those whose programs are here, and
-// builds only where they can be made.
-func (a *App) suggestions(look func(string) (string, error)) string {
+// suggestions returns commands for a first image: those whose programs are installed, and
+// builds only if they work here.
+func (e *env) suggestions(look func(string) (string, error), canBuild bool) string {
 	var b strings.Builder
-	slipway, server := ourClient(look), ""
-	if strings.TrimRight(a.cfg.PublicURL, "/") != usualServer {
-		server = " --server " + a.cfg.PublicURL
+	slipway, server := clientCommand(look), ""
+	if strings.TrimRight(e.cfg.PublicURL, "/") != defaultServer {
+		server = " --server " + e.cfg.PublicURL
 	}
 	if slipway == "" {
 		fmt.Fprintf(&b, `
-Ask for an image with one more variable, and pull the targetImage of the answer:
+Request an image with one more variable, and pull the targetImage of the response:
   curl -s %s/v1alpha2/container -d '{"containerImage":"docker.io/library/alpine:3.20","containerConfig":{"env":["GREETING=hello"]}}'
-`, a.cfg.PublicURL)
+`, e.cfg.PublicURL)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\nA first image, with one more variable:\n  %s image docker.io/library/alpine:3.20 --env GREETING=hello%s\n", slipway, server)
 	fmt.Fprintf(&b, "One with a Conda package:\n  %s conda samtools=1.20 --await%s\n", slipway, server)
-	if a.canBuild {
+	if canBuild {
 		fmt.Fprintf(&b, "One of a Dockerfile:\n  %s build -f Dockerfile --context . --await%s\n", slipway, server)
 	}
 	for _, engine := range []string{"docker", "podman"} {
@@ -54,11 +58,11 @@ Ask for an image with one more variable, and pull the targetImage of the answer:
 	return b.String()
 }
 
-// usualServer is the one that the command line asks without being told.
-const usualServer = "http://localhost:9090"
+// defaultServer is the default server of the command line.
+const defaultServer = "http://localhost:9090"
 
-// ourClient is how a person here calls the command line; "" where it is not.
-func ourClient(look func(string) (string, error)) string {
+// clientCommand returns the command of the command-line client; "" if it is not installed.
+func clientCommand(look func(string) (string, error)) string {
 	if _, err := look("slipway"); err == nil {
 		return "slipway"
 	}

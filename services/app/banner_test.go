@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// TestSuggestions: nothing is suggested that does not work here.
+// TestSuggestions checks that only commands which work here are suggested.
 func TestSuggestions(t *testing.T) {
 	t.Parallel()
 	here := func(programs ...string) func(string) (string, error) {
@@ -34,8 +34,8 @@ func TestSuggestions(t *testing.T) {
 		{"another address", here("slipway"), true, "http://localhost:8080", "slipway image docker.io/library/alpine:3.20 --env GREETING=hello --server http://localhost:8080", "slipway build", "run --rm"},
 		{"no client", here(), true, "http://localhost:8080", "curl -s http://localhost:8080/v1alpha2/container", "targetImage", "slipway image"},
 	} {
-		a := App{cfg: config.Config{PublicURL: c.url}, canBuild: c.can}
-		got := a.suggestions(c.look)
+		e := &env{cfg: config.Config{PublicURL: c.url}}
+		got := e.suggestions(c.look, c.can)
 		if !strings.Contains(got, c.says) || !strings.Contains(got, c.says2) || strings.Contains(got, c.not) {
 			t.Errorf("%s:\n%s", c.name, got)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"net/netip"
-	"net/url"
 	"os"
 	"runtime"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/builder"
 	"slipway.dev/services/builder/claim"
@@ -25,104 +23,96 @@ import (
 	"slipway.dev/services/builder/squashfs"
 )
 
-func (a *App) buildBuilder() error {
-	work := buildv1.NewWorkServiceClient(a.conns["build"])
-	daemons, err := mutualTLS(a.cfg.BuildkitCertFile, a.cfg.BuildkitKeyFile, a.cfg.BuildkitCAFile)
+// startBuilder starts the role builder.
+func startBuilder(_ context.Context, e *env) (parts, error) {
+	var p parts
+	work := buildv1.NewWorkServiceClient(e.conns["build"])
+	daemons, err := mutualTLS(e.cfg.BuildkitCertFile, e.cfg.BuildkitKeyFile, e.cfg.BuildkitCAFile)
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	log := a.log.With("room", "builder")
+	log := e.log.With("service", "builder")
 	o := buildkit.Options{
-		Deps:      remote.Deps{Work: work, Egress: a.net.egress, Registries: a.net.client},
-		Addresses: a.cfg.BuildkitAddr, TLS: daemons, Dir: a.dir("contexts"), Disk: int64(a.cfg.BuildDisk), Log: log,
+		Deps:      remote.Deps{Work: work, Egress: e.net.egress, Registries: e.net.client},
+		Addresses: e.cfg.BuildkitAddr, TLS: daemons, Dir: e.dir("contexts"), Disk: int64(e.cfg.BuildDisk), Log: log,
 	}
-	if conn := a.conns["container"]; conn != nil {
-		o.Layers = containerv1.NewContainerServiceClient(conn)
+	if containers := e.containers(); containers != nil {
+		o.Layers = containers
 	}
-	if a.canBuild = len(o.Addresses) > 0; !a.canBuild {
-		a.startDaemon(&o)
+	if p.builds = len(o.Addresses) > 0; !p.builds {
+		p = e.startDaemon(&o)
 	}
 	engine := buildkit.New(o)
 	reach := o.Deps
-	reach.Mirrors = a.net.mirrors
-	compressor, level := a.cfg.Compressor()
+	reach.Mirrors = e.net.mirrors
+	compressor, level := e.cfg.Compressor()
 	sifs := sif.New(sif.Options{
-		Deps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: a.dir("sif"), Disk: int64(a.cfg.BuildDisk),
+		Deps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: e.dir("sif"), Disk: int64(e.cfg.BuildDisk),
 	})
-	claims, err := claim.New(a.nats, log)
+	name := workerName()
+	claims, err := claim.New(claim.Options{NATS: e.nats, Work: work, Worker: name, Log: log, Now: time.Now})
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	packages := conda.New(conda.Options{Deps: reach, Dir: a.dir("packages"), Keep: int64(a.cfg.CondaLayers), Disk: int64(a.cfg.BuildDisk), Claims: claims})
+	packages := conda.New(conda.Options{Deps: reach, Dir: e.dir("packages"), Keep: int64(e.cfg.CondaLayers), Disk: int64(e.cfg.BuildDisk), Claims: claims})
 	if why := packages.Problem(); why != "" {
-		a.problems = append(a.problems, "No images of Conda packages are made here: "+why)
-		log.Warn("No images of Conda packages are made here", "why", why)
+		p.problems = append(p.problems, "Images of Conda packages cannot be built here: "+why)
+		log.Warn("Images of Conda packages cannot be built here", "why", why)
 	}
-	slots := a.cfg.BuildConcurrency
+	slots := e.cfg.BuildConcurrency
 	if slots == 0 {
 		slots = runtime.NumCPU()
 	}
 	w, err := builder.New(builder.Deps{
-		NATS: a.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), sifs}, Log: log, Now: time.Now, Metrics: a.reg,
-		Settings: builder.Settings{Name: workerName(), Concurrency: slots, DrainTimeout: a.cfg.DrainTimeout},
+		NATS: e.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), sifs}, Log: log, Now: time.Now, Metrics: e.reg,
+		Settings: builder.Settings{Name: name, Concurrency: slots, DrainTimeout: e.cfg.DrainTimeout},
+		DiskFull: e.disks.Check,
 	})
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	a.workers = append(a.workers, w.Run)
-	return nil
+	p.jobs = w.Run
+	return p, nil
 }
 
-// trySteps looks whether a daemon could run here, while the rest is opened.
-func (a *App) trySteps(ctx context.Context) error {
-	if a.plays("builder") && len(a.cfg.BuildkitAddr) == 0 && os.Getuid() == 0 {
-		a.trial = daemon.Try(ctx, a.cfg.RuncPath)
-		a.onClose(func() error { a.trial.Close(); return nil })
+// trySteps starts a trial of a build daemon on this machine. It runs in the background.
+func (e *env) trySteps(ctx context.Context) (parts, error) {
+	if e.plays("builder") && len(e.cfg.BuildkitAddr) == 0 && os.Getuid() == 0 {
+		e.trial = daemon.Try(ctx, e.cfg.RuncPath)
+		e.onClose(func() error { e.trial.Close(); return nil })
 	}
-	return nil
+	return parts{}, nil
 }
 
-// startDaemon starts buildkitd. Where that is not possible the service goes on,
-// and says why when it is asked to build.
-func (a *App) startDaemon(o *buildkit.Options) {
+// noSteps is the message for callers if this server cannot run build steps. The reason may
+// contain paths of this machine, so it is only logged and reported to operators.
+const noSteps = "no worker can run build steps. An operator must run slipwayd as root with a current runc, or set buildkit_addr; `slipwayd doctor` shows what is missing"
+
+// startDaemon starts buildkitd for the engine with these options. If it cannot run here, the
+// process works without it, and builds of Dockerfiles fail with the reason.
+func (e *env) startDaemon(o *buildkit.Options) (p parts) {
 	d, err := daemon.Start(context.Background(), daemon.Options{
-		Dir: a.dir("buildkit"), Egress: a.net.egress.Except(a.private()).DialContext, Forward: a.loopbacks(), Plain: a.net.plain, Mirrors: a.net.mirrors,
-		Memory: int64(a.cfg.BuildMemory), Pids: int64(a.cfg.BuildPids), CPUs: a.cfg.BuildCPUs, NoNewPrivileges: a.cfg.BuildNoNewPrivileges,
-		DaemonMemory: int64(a.cfg.BuildkitMemory), Runtime: a.cfg.RuncPath, Trial: a.trial, Log: o.Log,
+		Dir: e.dir("buildkit"), Egress: e.net.egress.Except(append(private(e.cfg), e.loopbacks()...)).DialContext, Forward: e.loopbacks(), Plain: e.net.plain, Mirrors: e.net.mirrors,
+		Memory: int64(e.cfg.BuildMemory), Pids: int64(e.cfg.BuildPids), CPUs: e.cfg.BuildCPUs, NoNewPrivileges: e.cfg.BuildNoNewPrivileges,
+		DaemonMemory: int64(e.cfg.BuildkitMemory), Runtime: e.cfg.RuncPath, Trial: e.trial, Log: o.Log,
 	})
-	a.check("builds", optional, func(context.Context) error { return err })
+	p.checks = []check{newCheck("builds", optional, func(context.Context) error { return err })}
 	if err != nil {
-		o.Problem = err.Error()
-		a.problems = append(a.problems, "Dockerfiles are not built here; images of Conda packages are: "+err.Error())
-		o.Log.Warn("Dockerfiles are not built here; images of Conda packages are", "err", err)
-		return
+		o.Problem = noSteps
+		p.problems = append(p.problems, "Dockerfiles cannot be built here, but images of Conda packages can: "+err.Error())
+		o.Log.Warn("Dockerfiles cannot be built here, but images of Conda packages can", "err", err)
+		return p
 	}
-	a.onClose(func() error { d.Close(); return nil })
-	o.Local, a.canBuild = d, true
+	e.onClose(func() error { d.Close(); return nil })
+	o.Local, p.builds = d, true
+	return p
 }
 
-// private are addresses of this service, and of what it stands on. Those on this
-// machine no step may reach, even where egress_allow names its loopback.
-func (a *App) private() []string {
-	out := []string{a.cfg.HTTPAddr, a.cfg.PlatformHTTPAddr, a.cfg.AdminAddr, a.cfg.GRPCAddr, a.cfg.StoreAddr}
-	for _, addr := range []string{a.cfg.BuildAddr, a.cfg.ContainerAddr, a.cfg.InspectAddr, a.cfg.MetricsAddr, a.cfg.PlatformAddr} {
-		out = append(out, strings.TrimPrefix(addr, "dns:///"))
-	}
-	for _, text := range []string{a.cfg.DatabaseURL, a.cfg.NATSURL, a.cfg.RedisURL} {
-		for one := range strings.SplitSeq(text, ",") { // NATS and Redis may be several
-			if u, err := url.Parse(one); err == nil {
-				out = append(out, u.Host)
-			}
-		}
-	}
-	return append(out, a.loopbacks()...)
-}
-
-// loopbacks are registries on this machine that the build daemon may reach: it is
-// in a network of its own.
-func (a *App) loopbacks() []string {
+// loopbacks returns registries on this machine that the build daemon, which has its own
+// network, may reach.
+func (e *env) loopbacks() []string {
 	var out []string
-	for _, host := range a.net.plain {
+	for _, host := range e.net.plain {
 		if ap, err := netip.ParseAddrPort(strings.Replace(host, "localhost", "127.0.0.1", 1)); err == nil && ap.Addr().IsLoopback() {
 			out = append(out, ap.String())
 		}
@@ -131,7 +121,7 @@ func (a *App) loopbacks() []string {
 	return slices.Compact(out)
 }
 
-// workerName tells workers apart, also two on one machine.
+// workerName returns a unique name, also for two workers on one machine.
 func workerName() string {
 	host, err := os.Hostname()
 	if err != nil {

@@ -25,32 +25,39 @@ import (
 	"slipway.dev/services/platform"
 )
 
-// internalCalls are those that no person makes, by the roles that may. Everything
-// else is a person's, through the gateway. It says once more, apart from the
-// rooms' tables, what they are to say.
+// internalCalls are the calls that users do not make, by the roles that may. All other
+// calls are for users, through the gateway. The list repeats the services' tables
+// independently.
 func internalCalls() map[string][]string {
 	return map[string][]string{
-		"slipway.build.v1.BuildService/SubmitBuild":          {"container"},
-		"slipway.build.v1.BuildService/CancelBuild":          {"container"},
-		"slipway.build.v1.BuildService/LocateBuild":          {"container"},
-		"slipway.build.v1.BuildService/ListEngines":          {"container"},
-		"slipway.build.v1.BuildService/FindLayers":           {"conda"},
-		"slipway.build.v1.BuildService/DescribeBuild":        {"container", "gateway"},
-		"slipway.build.v1.BuildService/AwaitBuild":           {"container", "registry"},
-		"slipway.build.v1.WorkService/TakeJob":               {"builder"},
-		"slipway.build.v1.WorkService/GetContext":            {"builder"},
-		"slipway.build.v1.WorkService/GetBuildCredentials":   {"builder"},
-		"slipway.conda.v1.CondaService/SolvePackages":        {"container"},
-		"slipway.container.v1.ContainerService/ResolveToken": {"inspect", "registry"},
-		"slipway.container.v1.ContainerService/RecordDigest": {"registry"},
-		"slipway.container.v1.ContainerService/GetLayer":     {"builder", "inspect", "registry"},
-		"slipway.platform.v1.PlatformService/Authorize":      {"build", "conda", "container", "inspect", "metrics"},
-		"slipway.platform.v1.PlatformService/GetCredentials": {"build", "conda", "container", "inspect", "registry"},
-		"slipway.platform.v1.PlatformService/GetRunState":    {"container"},
+		"slipway.build.v1.BuildService/SubmitBuild":                {"container"},
+		"slipway.build.v1.BuildService/CancelBuild":                {"container"},
+		"slipway.build.v1.BuildService/LocateBuild":                {"container"},
+		"slipway.build.v1.BuildService/ClaimUnsolvedBuilds":        {"container"},
+		"slipway.build.v1.BuildService/SolveBuild":                 {"container"},
+		"slipway.build.v1.BuildService/ListEngines":                {"container"},
+		"slipway.build.v1.BuildService/FindLayers":                 {"conda"},
+		"slipway.build.v1.BuildService/DescribeBuild":              {"container", "gateway"},
+		"slipway.build.v1.BuildService/AwaitBuild":                 {"container", "registry"},
+		"slipway.build.v1.BuildService/ListDiscardedBuilds":        {"registry"},
+		"slipway.build.v1.BuildService/RestoreImage":               {"registry"},
+		"slipway.build.v1.WorkService/TakeJob":                     {"builder"},
+		"slipway.build.v1.WorkService/GetContext":                  {"builder"},
+		"slipway.build.v1.WorkService/GetBuildCredentials":         {"builder"},
+		"slipway.build.v1.WorkService/RegisterWorkerKey":           {"builder"},
+		"slipway.build.v1.WorkService/GetWorkerKey":                {"builder"},
+		"slipway.container.v1.ContainerService/GetContainerStatus": {"gateway", "inspect"},
+		"slipway.conda.v1.CondaService/SolvePackages":              {"container"},
+		"slipway.container.v1.ContainerService/ResolveToken":       {"inspect", "registry"},
+		"slipway.container.v1.ContainerService/RecordDigest":       {"registry"},
+		"slipway.container.v1.ContainerService/GetLayer":           {"builder", "inspect", "registry"},
+		"slipway.platform.v1.AccessService/Authorize":              {"build", "conda", "container", "inspect", "metrics"},
+		"slipway.platform.v1.AccessService/GetCredentials":         {"build", "conda", "container", "inspect", "registry"},
+		"slipway.platform.v1.AccessService/GetRunState":            {"container"},
 	}
 }
 
-// everyMethod lists the calls of all services of ours, from their descriptors.
+// everyMethod lists the calls of all our services, from their descriptors.
 func everyMethod() []protoreflect.MethodDescriptor {
 	var all []protoreflect.MethodDescriptor
 	protoregistry.GlobalFiles.RangeFiles(func(f protoreflect.FileDescriptor) bool {
@@ -68,14 +75,14 @@ func everyMethod() []protoreflect.MethodDescriptor {
 	return all
 }
 
-// callName is how gRPC calls a method.
+// callName returns gRPC's name of a method.
 func callName(m protoreflect.MethodDescriptor) string {
 	return "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 }
 
-// TestEveryRoleAndEveryCall goes over every method of every service, and over
-// every role: a method without a rule fails, and each pair is let in or refused by
-// a server with the rooms' own tables.
+// TestEveryRoleAndEveryCall tries every method of every service with every role: a method
+// without a rule fails, and each pair is accepted or rejected by a server with the
+// services' own tables.
 func TestEveryRoleAndEveryCall(t *testing.T) {
 	t.Parallel()
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
@@ -112,7 +119,7 @@ func TestEveryRoleAndEveryCall(t *testing.T) {
 	}
 }
 
-// offerNothing registers services whose calls all answer Unimplemented.
+// offerNothing registers services whose calls all return Unimplemented.
 func offerNothing(server *rpc.Server, methods []protoreflect.MethodDescriptor) {
 	nothing := func(any, grpc.ServerStream) error { return status.Error(codes.Unimplemented, "") }
 	services := map[string]*grpc.ServiceDesc{}
@@ -128,8 +135,8 @@ func offerNothing(server *rpc.Server, methods []protoreflect.MethodDescriptor) {
 	}
 }
 
-// TestRulesNameWhatExists: a rule of a role or a call that is not there would let
-// nobody in, and hide that.
+// TestRulesNameWhatExists checks for rules of unknown roles or calls, which would allow
+// nothing and hide that.
 func TestRulesNameWhatExists(t *testing.T) {
 	t.Parallel()
 	var calls []string
@@ -152,17 +159,19 @@ func TestRulesNameWhatExists(t *testing.T) {
 	}
 }
 
-// TestDialsOfRolesAreAllowed: a room that may call nothing of another has no
-// business with its address, and the other way round.
-func TestDialsOfRolesAreAllowed(t *testing.T) {
+// TestCallsOfRoles compares the table of roles with the services' rules: a role is
+// connected to exactly the roles that it may call.
+func TestCallsOfRoles(t *testing.T) {
 	t.Parallel()
-	rooms := map[string]rpc.Callers{
+	rules := map[string]rpc.Callers{
 		"build": build.Callers(), "conda": conda.Callers(), "container": container.Callers(), "inspect": inspect.Callers(), "metrics": metrics.Callers(), "platform": platform.Callers(),
 	}
 	for _, r := range roles() {
-		for _, room := range r.need.rooms {
-			if !slices.ContainsFunc(rooms[room], func(rule rpc.Rule) bool { return slices.Contains(rule.Roles, r.name) }) {
-				t.Errorf("the role %s connects to %s, and may call nothing there", r.name, room)
+		for name, callers := range rules {
+			connects := slices.ContainsFunc(r.calls, func(c callee) bool { return c.name == name })
+			allowed := slices.ContainsFunc(callers, func(rule rpc.Rule) bool { return slices.Contains(rule.Roles, r.name) })
+			if connects != allowed {
+				t.Errorf("the role %s connects to %s: %v; it may call something there: %v", r.name, name, connects, allowed)
 			}
 		}
 	}

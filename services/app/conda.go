@@ -1,41 +1,42 @@
 package app
 
 import (
+	"context"
 	"time"
-
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/conda"
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/upstream"
 )
 
-func (a *App) buildConda() error {
-	keys, err := a.keychain()
+// startConda starts the role conda.
+func startConda(_ context.Context, e *env) (parts, error) {
+	keys, err := e.keychain()
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	names, err := channel.NewNames(a.cfg.CondaChannelAlias, a.cfg.CondaChannels)
+	names, err := channel.NewNames(e.cfg.CondaChannelAlias, e.cfg.CondaChannels)
+	if err == nil {
+		err = names.SetDefaults(e.cfg.CondaDefaults)
+	}
 	if err != nil {
-		return err
+		return parts{}, err
+	}
+	hosts, err := conda.ParseWheelHosts(e.cfg.CondaPyPIHosts)
+	if err != nil {
+		return parts{}, err
 	}
 	channels, err := channel.New(channel.Options{
-		Dir: a.dir("conda"), Size: int64(a.cfg.CondaIndexSize), Refresh: a.cfg.CondaRefresh, Names: names,
-		Client: channel.NewClient(upstream.NewTransport(a.net.egress)), Metrics: a.reg, Log: a.log.With("room", "conda"), Now: time.Now,
+		Dir: e.dir("conda"), Size: int64(e.cfg.CondaIndexSize), Refresh: e.cfg.CondaRefresh, History: e.cfg.CondaHistory, Names: names,
+		Client: channel.NewClient(upstream.NewTransport(e.net.egress)), Metrics: e.reg, Log: e.log.With("service", "conda"), Now: time.Now,
 	})
 	if err != nil {
-		return err
-	}
-	if !a.isWhole() {
-		// Beside the other roles it is no reason to turn clients away.
-		a.check("channels", required, channels.Ready)
+		return parts{}, err
 	}
 	s := conda.New(conda.Deps{
-		Platform: platformv1.NewPlatformServiceClient(a.conns["platform"]), Build: a.builds(), Keychain: keys, Limiter: a.limiter(),
-		Channels: channels, Metrics: a.reg, Now: time.Now,
-		AnonymousAccess: a.cfg.AnonymousAccess, SearchesUser: a.cfg.LimitSearchesUser, SearchesAnonymous: a.cfg.LimitSearchesAnonymous,
+		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(),
+		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.cfg.CondaMinAge, Now: time.Now,
+		AnonymousAccess: e.cfg.AnonymousAccess, SearchesUser: e.cfg.LimitSearchesUser, SearchesAnonymous: e.cfg.LimitSearchesAnonymous,
 	})
-	a.services = append(a.services, s.Register)
-	a.background = append(a.background, s.Run)
-	return nil
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, checks: []check{newCheck("channels", optional, func(context.Context) error { return channels.Health() })}}, nil
 }

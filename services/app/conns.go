@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,96 +16,90 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// connect makes the gRPC servers of this process, and a connection to every room
-// that its roles call: over memory when the room is here, else over the network.
-func (a *App) connect(ctx context.Context) error {
+// connect creates the gRPC servers of this process, and a connection to every role that its
+// roles call: over memory if the role is played here, else over the network.
+func (a *App) connect(ctx context.Context) (p parts, _ error) {
 	metrics := rpc.NewMetrics(a.reg)
 	tlsConfig, secret, err := a.rpcSecurity()
 	if err != nil {
-		return err
+		return p, err
 	}
 	memory := rpc.NewMemory()
-	local := rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics})
-	a.servers = append(a.servers, local)
-	a.listeners.addGRPC(local, memory)
-	if !a.isWhole() && a.offersGRPC() {
+	a.addServer(rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics, Publish: a.own().Publish}), memory)
+	if !a.isWhole() && slices.ContainsFunc(a.roles, role.isService) {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", a.cfg.GRPCAddr)
 		if err != nil {
-			return fmt.Errorf("grpc_addr: %w", err)
+			return p, fmt.Errorf("grpc_addr: %w", err)
 		}
-		if tlsConfig == nil {
-			a.log.Warn("Roles cannot be told apart without certificates: one that is taken over can make every call", "set", "rpc_cert_file")
-		}
-		remote := rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics, TLS: tlsConfig, Secret: secret})
-		a.servers = append(a.servers, remote)
-		a.listeners.addGRPC(remote, l)
 		a.onClose(ignoreClosed(l))
-	}
-	for _, room := range []string{"platform", "build", "conda", "container", "inspect", "metrics"} {
-		if err := a.dial(room, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret, Roles: a.names()}); err != nil {
-			return err
+		if tlsConfig == nil {
+			a.log.Warn("Roles are not authenticated individually without certificates: a compromised role can make every call", "set", "rpc_cert_file")
 		}
+		a.addServer(rpc.NewServer(rpc.ServerOptions{Log: a.log, Metrics: metrics, TLS: tlsConfig, Secret: secret}), l)
 	}
-	return nil
+	for _, r := range roles() {
+		checks, err := a.dial(r, memory, rpc.DialOptions{TLS: tlsConfig, Secret: secret, Roles: a.names()})
+		if err != nil {
+			return p, err
+		}
+		p.checks = append(p.checks, checks...)
+	}
+	return p, nil
 }
 
-// offersGRPC says whether any role here is a gRPC service.
-func (a *App) offersGRPC() bool {
-	return a.plays("platform") || a.plays("build") || a.plays("conda") || a.plays("container") || a.plays("inspect") || a.plays("metrics")
+// addServer adds a gRPC server with its listener.
+func (a *App) addServer(s *rpc.Server, on net.Listener) {
+	a.servers = append(a.servers, s)
+	a.listeners.addGRPC(s, on)
 }
 
-func (a *App) dial(room string, memory rpc.Memory, o rpc.DialOptions) error {
+// dial connects to a role, if a role of this process calls it and an address is configured.
+// It returns the check of a role that another process plays.
+func (e *env) dial(r role, memory rpc.Memory, o rpc.DialOptions) ([]check, error) {
+	kind, called := dependence(e.roles, r.name)
+	addr := r.at(e.cfg)
+	here := e.plays(r.name)
+	if !called || !here && addr == "" {
+		return nil, nil
+	}
 	var conn *grpc.ClientConn
 	var err error
-	switch addr := addressOf(a.cfg, room); {
-	case a.plays(room):
+	if here {
 		conn, err = memory.Dial(o.Roles...)
-	case addr != "":
+	} else {
 		conn, err = rpc.Dial(addr, o)
-	default:
-		return nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	e.onClose(conn.Close)
+	e.conns[r.name] = conn
+	if here {
+		return nil, nil
+	}
+	healthy := func(ctx context.Context) error {
+		_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
 		return err
 	}
-	a.onClose(conn.Close)
-	a.conns[room] = conn
-	if !a.plays(room) {
-		needed := required
-		if room == "metrics" || room == "conda" || slices.Equal(a.names(), []string{"conda"}) && room == "build" {
-			needed = optional // nobody pulls, builds or solves less without them
-		}
-		a.check(room, needed, func(ctx context.Context) error {
-			_, err := grpc_health_v1.NewHealthClient(conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{})
-			return err
-		})
-	}
-	return nil
+	return []check{newCheck(r.name, kind != reported, healthy)}, nil
 }
 
-// rpcSecurity reads how roles know each other.
-func (a *App) rpcSecurity() (*tls.Config, string, error) {
-	config, err := mutualTLS(a.cfg.RPCCertFile, a.cfg.RPCKeyFile, a.cfg.RPCCAFile)
-	if err != nil {
-		return nil, "", err
+// rpcSecurity returns how the roles of several processes authenticate to each other:
+// certificates, a secret, or both; nothing in a process with all roles.
+func (e *env) rpcSecurity() (*tls.Config, string, error) {
+	if e.isWhole() {
+		return nil, "", nil
 	}
-	if a.cfg.RPCSecretFile == "" {
-		return config, "", nil
+	config, err := mutualTLS(e.cfg.RPCCertFile, e.cfg.RPCKeyFile, e.cfg.RPCCAFile)
+	if err != nil || config != nil && e.cfg.RPCSecretFile == "" {
+		return config, "", err
 	}
-	raw, err := os.ReadFile(a.cfg.RPCSecretFile)
-	secret := strings.TrimSpace(string(raw))
-	if err == nil && len(secret) < 16 {
-		err = fmt.Errorf("%s holds fewer than 16 characters", a.cfg.RPCSecretFile)
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("rpc_secret_file: %w", err)
-	}
-	return config, secret, nil
+	secret, err := roleSecret(e.cfg)
+	return config, secret, err
 }
 
-// mutualTLS reads how two sides know each other by certificates; nil where there
-// are none.
+// mutualTLS returns the configuration of mutual TLS; nil without certificates.
 func mutualTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil
@@ -118,47 +111,47 @@ func mutualTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
 	return cert.MutualTLS(caFile)
 }
 
-// network is how the roles of this process reach other people's registries.
+// A network is how the roles of this process reach registries.
 type network struct {
-	egress   *upstream.Egress
-	plain    []string
-	mirrors  []upstream.Mirror
-	client   *upstream.Client
-	control  *upstream.Control
-	keychain *caller.Keychain
+	egress  *upstream.Egress
+	plain   []string
+	mirrors []upstream.Mirror
+	client  *upstream.Client
+	control *upstream.Control
 }
 
-// openNetwork makes it; the keychain follows when the platform is connected.
-func (a *App) openNetwork(context.Context) error {
-	allow, plain := a.cfg.EgressAllow, a.cfg.InsecureRegistries
-	if a.hasStore() {
-		allow, plain = append(slices.Clone(allow), a.cfg.StoreAddr), append(slices.Clone(plain), a.cfg.StoreAddr)
+// openNetwork creates the clients of registries.
+func (e *env) openNetwork(context.Context) (parts, error) {
+	allow, plain := e.cfg.EgressAllow, e.cfg.InsecureRegistries
+	if e.hasStore() {
+		allow, plain = append(slices.Clone(allow), e.cfg.StoreAddr), append(slices.Clone(plain), e.cfg.StoreAddr)
 	}
 	egress, err := upstream.NewEgress(allow)
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	mirrors, err := upstream.ParseMirrors(a.cfg.RegistryMirrors)
+	mirrors, err := upstream.ParseMirrors(e.cfg.RegistryMirrors)
 	if err != nil {
-		return fmt.Errorf("registry_mirrors: %w", err)
+		return parts{}, fmt.Errorf("registry_mirrors: %w", err)
 	}
-	a.net.egress, a.net.plain, a.net.mirrors = egress, plain, mirrors
-	known, err := a.knownRegistries()
+	e.net.egress, e.net.plain, e.net.mirrors = egress, plain, mirrors
+	known, err := e.knownRegistries()
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	o := upstream.Options{Egress: egress, Plain: plain, Mirrors: mirrors, Metrics: a.reg, Known: known, Documents: upstream.NewDocuments()}
-	a.net.client, a.net.control = upstream.New(o), upstream.NewControl(o)
-	return nil
+	o := upstream.Options{Egress: egress, Plain: plain, Mirrors: mirrors, Metrics: e.reg, Known: known, Documents: upstream.NewDocuments()}
+	e.reg.MustRegister(o.Documents)
+	e.net.client, e.net.control = upstream.New(o), upstream.NewControl(o)
+	return parts{}, nil
 }
 
-// knownRegistries are those that the settings name, for metrics.
-func (a *App) knownRegistries() ([]string, error) {
-	logins, err := caller.ReadAuthFile(a.cfg.RegistryAuthFile)
+// knownRegistries returns the registries in the settings, for metrics.
+func (e *env) knownRegistries() ([]string, error) {
+	logins, err := caller.ReadAuthFile(e.cfg.RegistryAuthFile)
 	if err != nil {
 		return nil, fmt.Errorf("registry_auth_file: %w", err)
 	}
-	known := []string{a.own().Host}
+	known := []string{e.own().Host}
 	for name := range logins {
 		host, _, _ := strings.Cut(name, "/")
 		known = append(known, host)

@@ -22,8 +22,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// edge is what every public request passes first: it gets an id, the client's
-// address, a span named by its route, and a line in the log.
+// edge is the first handler of every public request: it assigns an id, determines the
+// client's address, and adds a span named by its route and a log line.
 func (a *App) edge(next http.Handler) (http.Handler, error) {
 	proxies, err := config.ParseNetworks(a.cfg.TrustedProxies)
 	if err != nil {
@@ -36,7 +36,9 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 		call := rpc.Call{RequestID: requestID(r), ClientIP: clientIP(r, proxies)}
 		ctx := rpc.WithCall(headers.Extract(r.Context(), propagation.HeaderCarrier(r.Header)), call)
 		how, where := method(r), registryRoute(r.URL.Path)
-		ctx, span := tracer.Start(gateway.WithRoute(ctx, &where), how, trace.WithSpanKind(trace.SpanKindServer))
+		var failure error
+		ctx = gateway.WithFailure(gateway.WithRoute(ctx, &where), &failure)
+		ctx, span := tracer.Start(ctx, how, trace.WithSpanKind(trace.SpanKindServer))
 		rec := &httprecord.Writer{ResponseWriter: w}
 		w.Header().Set("X-Request-Id", call.RequestID)
 		defer func() {
@@ -46,30 +48,37 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 			}
 			span.End()
 			if w.Header().Get("Content-Length") != "" {
-				_ = http.NewResponseController(w).Flush() // nobody needs to wait for the log
+				_ = http.NewResponseController(w).Flush() // flush before logging
 			}
-			if !strings.HasPrefix(where, "/v2") { // the registry measures itself
+			if !strings.HasPrefix(where, "/v2") { // the registry has its own metrics
 				seconds.WithLabelValues(how, where, strconv.Itoa(rec.Code)).Observe(time.Since(start).Seconds())
+			}
+			if failure != nil {
+				a.log.ErrorContext(ctx, "Request failed", "method", r.Method, "path", r.URL.Path, "request_id", call.RequestID, "err", failure)
 			}
 			a.logRequest(ctx, r, rec, time.Since(start), call)
 		}()
 		if a.shedder.refuses(rec, r) {
 			return
 		}
-		r = r.WithContext(ctx)
-		defer a.shedder.count(r, call.Client())()
+		r, release, err := a.shedder.admit(r.WithContext(ctx), call)
+		if err != nil {
+			refuse(rec, r, err)
+			return
+		}
+		defer release()
 		next.ServeHTTP(rec, r)
 	}), nil
 }
 
-// answers measures what both REST faces answer; it is made when the first asks.
+// answers returns the metric of REST responses, created on the first call.
 func (a *App) answers() *prometheus.HistogramVec {
 	if a.seconds != nil {
 		return a.seconds
 	}
 	a.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "slipway_http_seconds",
-		Help:    "Time until REST requests were answered in full, by method, route and status code; the registry's are in slipway_registry_seconds.",
+		Help:    "Duration of REST requests until the end of the response, by method, route and status code; the registry's are in slipway_registry_seconds.",
 		Buckets: []float64{.002, .01, .05, .2, 1, 5, 30},
 	}, []string{"method", "route", "code"})
 	a.reg.MustRegister(a.seconds)
@@ -78,11 +87,11 @@ func (a *App) answers() *prometheus.HistogramVec {
 
 func (a *App) logRequest(ctx context.Context, r *http.Request, w *httprecord.Writer, took time.Duration, call rpc.Call) {
 	a.log.InfoContext(ctx, "Request",
-		"method", r.Method, "path", redactPath(r.URL.Path), "status", w.Code, "bytes", w.Bytes,
+		"method", r.Method, "path", r.URL.Path, "status", w.Code, "bytes", w.Bytes,
 		"ms", float64(took.Microseconds())/1000, "client", call.ClientIP.String(), "request_id", call.RequestID)
 }
 
-// requestID takes over a proxy's id when it is harmless, else makes one.
+// requestID returns a proxy's request id if it is safe, and otherwise a new one.
 func requestID(r *http.Request) string {
 	id := r.Header.Get("X-Request-Id")
 	plain := !strings.ContainsFunc(id, func(c rune) bool {
@@ -94,7 +103,7 @@ func requestID(r *http.Request) string {
 	return rand.Text()[:16]
 }
 
-// clientIP goes back along X-Forwarded-For for as long as proxies are trusted.
+// clientIP follows X-Forwarded-For backwards as long as proxies are trusted.
 func clientIP(r *http.Request, proxies []netip.Prefix) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -124,24 +133,4 @@ func trusted(ip netip.Addr, proxies []netip.Prefix) bool {
 		}
 	}
 	return false
-}
-
-// redactPath shows four characters of a token: whoever reads logs must not be
-// able to pull.
-func redactPath(path string) string {
-	for _, prefix := range []string{"/v2/wt/", "/v1alpha2/container/", "/container-token/"} {
-		rest, ok := strings.CutPrefix(path, prefix)
-		if !ok {
-			continue
-		}
-		token, tail, slash := strings.Cut(rest, "/")
-		if len(token) > 4 {
-			token = token[:4] + "…"
-		}
-		if slash {
-			tail = "/" + tail
-		}
-		return prefix + token + tail
-	}
-	return path
 }

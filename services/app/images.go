@@ -2,33 +2,75 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
 
+	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/store"
 )
 
-// keep is what the image store keeps. Making a name and renewing it look at the
-// image: so what was not used for as long as a name lives has none.
-func (a *App) keep() store.Keep {
-	return store.Keep{
-		Idle: a.cfg.StoreKeep, Lease: a.cfg.TokenTTL + min(time.Hour, a.cfg.TokenTTL), Size: int64(a.cfg.StoreSize),
-		// A push looks at what is there, and ends within its build's time; but what steps
-		// are to be run on waits in the queue for who runs them.
-		Unnamed: max(a.cfg.BuildTimeoutUser, a.cfg.BuildTimeoutAnonymous) + waitForSteps,
+// StoreRepository is the top repository of the embedded image store.
+const StoreRepository = "builds"
+
+// An imageStore is the embedded image store with the login of this process, which is valid
+// as long as the process runs. Builds get logins of their own.
+type imageStore struct {
+	*store.Store
+	login upstream.Login
+}
+
+// hasStore reports whether this process stores images itself: it plays all roles, and
+// build_repository is not set.
+func (e *env) hasStore() bool { return e.isWhole() && e.cfg.BuildRepository == "" }
+
+// openImageStore opens the embedded image store at store_addr.
+func (e *env) openImageStore(ctx context.Context) (parts, error) {
+	if !e.hasStore() {
+		return parts{}, nil
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", e.cfg.StoreAddr)
+	if err != nil {
+		return parts{}, fmt.Errorf("store_addr: %w", err)
+	}
+	login := upstream.Login{Username: "slipway", Password: rand.Text()}
+	e.images = &imageStore{store.New(e.cfg.DataDir, login, e.log), login}
+	server := newHTTPServer(e.images, e.log)
+	e.onClose(server.Close)
+	serve := func(ctx context.Context) error {
+		defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serving the image store: %w", err)
+		}
+		return nil
+	}
+	return parts{run: []func(context.Context) error{serve, e.collectImages}}, nil
+}
+
+// retention returns what the image store keeps. Creating and renewing a name reads the
+// image, so an image that was not used for the lifetime of a name has no valid name.
+func (e *env) retention() store.Retention {
+	return store.Retention{
+		Idle: e.cfg.StoreKeep, Lease: e.cfg.TokenTTL + min(time.Hour, e.cfg.TokenTTL), Size: int64(e.cfg.StoreSize),
+		// A push starts by checking existing blobs, and ends within its build's time limit.
+		// But an image on which steps have to run waits in the queue for a worker.
+		Unnamed: max(e.cfg.BuildTimeoutUser, e.cfg.BuildTimeoutAnonymous) + waitForSteps,
 	}
 }
 
-// waitForSteps is how long the queue for builds in steps may be without a harm to
-// images that wait for theirs.
+// waitForSteps is how long builds may wait for steps before their image may be deleted.
 const waitForSteps = 12 * time.Hour
 
-// collectImages removes from the store what nobody needs, from time to time; of a store
-// that keeps all, what was begun to be pushed, and not gone on with.
-func (a *App) collectImages(ctx context.Context) error {
-	k := a.keep()
+// collectImages periodically removes unused images from the store. If the store keeps all
+// images, it only removes abandoned uploads.
+func (e *env) collectImages(ctx context.Context) error {
+	k := e.retention()
 	every := 10 * time.Minute
 	if k.Idle > 0 {
 		every = max(time.Second, min(every, k.Idle/4))
@@ -44,40 +86,40 @@ func (a *App) collectImages(ctx context.Context) error {
 		var got store.Collected
 		var err error
 		if k.Idle == 0 && k.Size == 0 {
-			err = a.images.DropUploads(time.Now().Add(-k.Unnamed))
+			err = e.images.DropUploads(time.Now().Add(-k.Unnamed))
 		} else {
-			got, err = a.images.Collect(ctx, k, time.Now())
+			got, err = e.images.Collect(ctx, k, time.Now())
 		}
 		if err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "Images that nobody needs were not all removed; it is tried again", "err", err)
+			e.log.WarnContext(ctx, "Unused images could not be removed; trying again", "err", err)
 		}
 		if got.Freed > 0 {
-			a.log.InfoContext(ctx, "Images that nobody needs were removed", "images", len(got.Images), "freed_bytes", got.Freed, "left_bytes", got.Left)
+			e.log.InfoContext(ctx, "Unused images were removed", "images", len(got.Images), "freed_bytes", got.Freed, "left_bytes", got.Left)
 		}
 	}
 }
 
-// listImages answers GET /images of the admin port: what the image store holds.
-func (a *App) listImages(w http.ResponseWriter, _ *http.Request) {
-	if a.images == nil {
+// listImages serves GET /images of the admin port: the content of the image store.
+func (e *env) listImages(w http.ResponseWriter, _ *http.Request) {
+	if e.images == nil {
 		http.Error(w, noStore, http.StatusNotFound)
 		return
 	}
-	images, err := a.images.Images()
+	images, err := e.images.Images()
 	answerJSON(w, images, err)
 }
 
-const noStore = "this process has no image store: build_repository names another place"
+const noStore = "this process has no image store: images are stored in build_repository"
 
-// pruneImages answers POST /images/prune of the admin port: it removes what the
-// settings do not keep, or what was not used for the duration unused_for, and says
-// what that was; with dry_run it only says it.
-func (a *App) pruneImages(w http.ResponseWriter, r *http.Request) {
-	if a.images == nil {
+// pruneImages serves POST /images/prune of the admin port. It removes the images that the
+// settings do not keep, or those that were not used for the duration unused_for, and
+// returns a summary. With dry_run it removes nothing.
+func (e *env) pruneImages(w http.ResponseWriter, r *http.Request) {
+	if e.images == nil {
 		http.Error(w, noStore, http.StatusNotFound)
 		return
 	}
-	k := a.keep()
+	k := e.retention()
 	if text := r.URL.Query().Get("unused_for"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
@@ -87,11 +129,11 @@ func (a *App) pruneImages(w http.ResponseWriter, r *http.Request) {
 		k.Idle = d
 	}
 	if dry, _ := strconv.ParseBool(r.URL.Query().Get("dry_run")); dry {
-		images, err := a.images.Expired(k, time.Now())
+		images, err := e.images.Expired(k, time.Now())
 		answerJSON(w, store.Collected{Images: images}, err)
 		return
 	}
-	got, err := a.images.Collect(r.Context(), k, time.Now())
+	got, err := e.images.Collect(r.Context(), k, time.Now())
 	answerJSON(w, got, err)
 }
 
@@ -101,5 +143,5 @@ func answerJSON(w http.ResponseWriter, what any, err error) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(what) // the client may be gone
+	_ = json.NewEncoder(w).Encode(what) // the client may have disconnected
 }

@@ -22,8 +22,8 @@ import (
 	"slipway.dev/services/registry/store"
 )
 
-// TestImagesOfTheStore: the admin port lists them, says what it would remove without
-// doing it, and removes it; for this machine alone.
+// TestImagesOfTheStore checks that the admin port lists images, reports what it would
+// remove, and removes it, for this machine only.
 func TestImagesOfTheStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -40,7 +40,9 @@ func TestImagesOfTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	push(t, images, "builds:new")
-	a := &App{images: images, reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StoreKeep: 2 * time.Hour, TokenTTL: time.Minute}}
+	a := &App{env: &env{
+		images: &imageStore{Store: images}, reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StoreKeep: 2 * time.Hour, TokenTTL: time.Minute},
+	}}
 	admin := a.adminHandler()
 	ask := func(peer, method, path string, into any) int {
 		t.Helper()
@@ -101,7 +103,7 @@ func TestImagesOfTheStore(t *testing.T) {
 	}
 }
 
-// push puts an image of its own into the store.
+// push pushes a new image into the store.
 func push(t *testing.T, images http.Handler, image string) {
 	t.Helper()
 	server := httptest.NewServer(images)

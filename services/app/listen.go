@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,17 +14,19 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/limits"
-	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
 
-// listeners are where a process is reached.
+// listeners are the listeners of a process.
 type listeners struct {
 	grpc []grpcListener
-	// web is what the public reaches; the admin port is last of all.
+	// web holds the public listeners; the admin port is closed last.
 	web   []webListener
 	admin webListener
+	// connections limits those to the public ports.
+	connections *fairshare.Pool
 }
 
 // webListener is an HTTP port.
@@ -44,24 +47,35 @@ func (l *listeners) addGRPC(s *rpc.Server, on net.Listener) {
 
 // listen opens the HTTP ports.
 func (a *App) listen(ctx context.Context) (err error) {
-	if a.listeners.admin, err = a.listenOn(ctx, "admin_addr", a.cfg.AdminAddr, a.adminHandler()); err != nil {
+	guard, err := guardBrowsers(a.cfg.AdminAddr)
+	if err != nil {
+		return err
+	}
+	if a.listeners.admin, err = a.listenOn(ctx, "admin_addr", a.cfg.AdminAddr, guard.handler(a.adminHandler())); err != nil {
 		return err
 	}
 	a.listeners.admin.name = "admin"
-	if a.api != nil || a.pulls != nil {
-		if err := a.listenPublic(ctx, "REST and registry", "http_addr", a.cfg.HTTPAddr, a.publicHandler()); err != nil {
+	a.listeners.connections = fairshare.New(fairshare.Config{Name: "connections", PerClient: int64(a.cfg.ConnectionsClient)})
+	a.reg.MustRegister(a.listeners.connections)
+	rest, platform, pulls := a.handlers()
+	if rest != nil || pulls != nil {
+		if err := a.listenPublic(ctx, "REST and registry", "http_addr", a.cfg.HTTPAddr, a.publicHandler(rest, pulls)); err != nil {
 			return err
 		}
 	}
-	if a.platformAPI != nil && a.cfg.PlatformHTTPAddr != "" {
-		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, a.platformAPI)
+	if platform != nil && a.cfg.PlatformHTTPAddr != "" {
+		return a.listenPublic(ctx, "platform", "platform_http_addr", a.cfg.PlatformHTTPAddr, platform)
 	}
 	return nil
 }
 
-// listenPublic opens a port that everybody may reach.
+// listenPublic opens a public port.
 func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.Handler) error {
-	edge, err := a.edge(h)
+	guard, err := guardBrowsers(addr, a.cfg.PublicURL, a.cfg.PlatformURL)
+	if err != nil {
+		return fmt.Errorf("public_url, platform_url: %w", err)
+	}
+	edge, err := a.edge(guard.handler(h))
 	if err != nil {
 		return err
 	}
@@ -74,7 +88,7 @@ func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.H
 	if err != nil {
 		return err
 	}
-	l.on = door{l.on, &ratelimit.AtOnce{What: "connections", Each: a.cfg.ConnectionsClient}, proxies}
+	l.on = limitedListener{l.on, a.listeners.connections, proxies}
 	if a.cfg.TLSCertFile != "" {
 		cert, err := rpc.LoadCertificate(a.cfg.TLSCertFile, a.cfg.TLSKeyFile)
 		if err != nil {
@@ -93,32 +107,38 @@ func (a *App) listenOn(ctx context.Context, key, addr string, h http.Handler) (w
 		return webListener{}, fmt.Errorf("%s: %w", key, err)
 	}
 	a.onClose(ignoreClosed(on))
-	return webListener{scheme: "http", on: on, server: a.httpServer(h)}, nil
+	return webListener{scheme: "http", on: on, server: newHTTPServer(h, a.log)}, nil
 }
 
-// publicHandler gives /v2/ to the registry and the rest to the gateway.
-func (a *App) publicHandler() http.Handler {
-	nothing := http.NotFoundHandler()
-	api, pulls := a.api, a.pulls
-	if api == nil {
-		api = nothing
+// handlers returns the HTTP handlers of the roles of this process; nil for those without one.
+func (a *App) handlers() (rest, platform, pulls http.Handler) {
+	for _, p := range a.parts {
+		rest, platform, pulls = cmp.Or(p.rest, rest), cmp.Or(p.platform, platform), cmp.Or(p.pulls, pulls)
 	}
-	api = a.withStreams(api)
+	return rest, platform, pulls
+}
+
+// publicHandler routes /v2/ to pulls and everything else to rest; either may be nil.
+func (a *App) publicHandler(rest, pulls http.Handler) http.Handler {
+	if rest == nil {
+		rest = http.NotFoundHandler()
+	}
 	if pulls == nil {
-		pulls = nothing
+		pulls = http.NotFoundHandler()
 	}
+	rest = a.withStreams(rest)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/v2/") || r.URL.Path == "/v2" {
 			pulls.ServeHTTP(w, r)
 			return
 		}
-		api.ServeHTTP(w, r)
+		rest.ServeHTTP(w, r)
 	})
 }
 
-// httpServer has no limit on the time of an answer: a blob may be large. The
-// handlers set their own.
-func (a *App) httpServer(h http.Handler) *http.Server {
+// newHTTPServer returns a server without a timeout for responses, since blobs may be large.
+// Handlers have their own timeouts.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -126,12 +146,12 @@ func (a *App) httpServer(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    limits.Headers,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: limits.RequestsOfConnection},
-		ErrorLog:          slog.NewLogLogger(a.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 }
 
-// tasks are the listeners, to be run until they are stopped.
-func (l *listeners) tasks(*App) []func(context.Context) error {
+// tasks returns functions that serve the listeners until they are stopped.
+func (l *listeners) tasks() []func(context.Context) error {
 	var out []func(context.Context) error
 	for _, g := range l.grpc {
 		out = append(out, func(context.Context) error { return g.server.Serve(g.l) })
@@ -147,7 +167,7 @@ func (l *listeners) tasks(*App) []func(context.Context) error {
 	return out
 }
 
-// stop lets running requests finish; the admin port goes last.
+// stop lets running requests finish and closes the admin port last.
 func (l *listeners) stop(ctx context.Context) error {
 	var problems []error
 	for _, w := range append(slices.Clone(l.web), l.admin) {

@@ -13,25 +13,27 @@ import (
 	spans "go.opentelemetry.io/otel/trace"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/redact"
 )
 
-// NewLogger writes to w what cfg asks for: a line for a person, where that is a
-// terminal or log_format is text, or JSON; each carries the ids of its trace. Where w is an
-// Output, an error is written before its caller goes on.
+// NewLogger returns a logger that writes to w in the format that cfg configures: text if
+// log_format is text or w is a terminal, else JSON. Lines have the ids of their trace, and
+// no secrets. If w is an Output, errors are written before the call returns.
 func NewLogger(w io.Writer, cfg config.Config) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		l = slog.LevelInfo
 	}
 	out, _ := w.(*Output)
+	lines := redact.NewWriter(w)
 	if ForPeople(w, cfg) {
-		return slog.New(tracing{newLines(w, l), out})
+		return slog.New(tracing{newLines(lines, l), out})
 	}
-	return slog.New(tracing{slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l}), out})
+	return slog.New(tracing{slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: l}), out})
 }
 
-// OpenLog is a logger whose lines for programs go through an Output, and what ends that; a
-// person sees each line as it comes.
+// OpenLog returns a logger, and a function that ends it. Lines in JSON go through an
+// Output; lines for a terminal are written immediately.
 func OpenLog(w io.Writer, cfg config.Config) (log *slog.Logger, end func()) {
 	if ForPeople(w, cfg) {
 		return NewLogger(w, cfg), func() {}
@@ -40,13 +42,13 @@ func OpenLog(w io.Writer, cfg config.Config) (log *slog.Logger, end func()) {
 	return NewLogger(out, cfg), out.Close
 }
 
-// ForPeople says whether what is logged to w is for a person to read.
+// ForPeople reports whether the log is written in the text format.
 func ForPeople(w io.Writer, cfg config.Config) bool {
 	f, _ := w.(*os.File)
 	return cfg.LogFormat == "text" || cfg.LogFormat == "" && IsTerminal(f)
 }
 
-// IsTerminal says whether a person reads what is written there; false for nil.
+// IsTerminal reports whether f is a terminal; false for nil.
 func IsTerminal(f *os.File) bool {
 	if f == nil || os.Getenv("TERM") == "" {
 		return false
@@ -62,7 +64,7 @@ type lines struct {
 	out   *lineBuffer
 }
 
-// lineBuffer is shared by all that write to the same place.
+// lineBuffer is shared by all handlers that write to the same place.
 type lineBuffer struct {
 	mu sync.Mutex
 	to io.Writer
@@ -82,7 +84,7 @@ func newLines(w io.Writer, level slog.Level) lines {
 	})}
 }
 
-// Enabled says whether a level is written.
+// Enabled reports whether a level is written.
 func (l lines) Enabled(ctx context.Context, level slog.Level) bool {
 	return l.attrs.Enabled(ctx, level)
 }
@@ -105,13 +107,13 @@ func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return lines{l.attrs.WithAttrs(attrs), l.out}
 }
 
-// WithGroup puts what follows into a group.
+// WithGroup adds a group for later attributes.
 func (l lines) WithGroup(name string) slog.Handler { return lines{l.attrs.WithGroup(name), l.out} }
 
-// tracing adds the trace's id to what is logged within one.
+// tracing adds the trace id of the context.
 type tracing struct {
 	slog.Handler
-	// out is nil where lines are written as they come.
+	// out is nil if lines are written immediately.
 	out *Output
 }
 
@@ -134,7 +136,8 @@ func (h tracing) WithGroup(name string) slog.Handler {
 	return tracing{h.Handler.WithGroup(name), h.out}
 }
 
-// dropped is how many lines of a log were; none of one that NewLogger did not make.
+// dropped returns the number of dropped lines; 0 for a logger that NewLogger did not
+// create.
 func dropped(log *slog.Logger) float64 {
 	if h, ok := log.Handler().(tracing); ok && h.out != nil {
 		return float64(h.out.Dropped())

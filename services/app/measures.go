@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway.dev/services/internal/disk"
 )
 
-// collected is a registry that knows what was registered, for the reference page.
+// collected records registered collectors, for the reference page.
 type collected struct {
 	*prometheus.Registry
 	all []prometheus.Collector
@@ -24,19 +26,20 @@ func (c *collected) MustRegister(all ...prometheus.Collector) {
 	c.Registry.MustRegister(all...)
 }
 
-// dependencies says how everything is that /readyz names, when it is scraped.
+// dependencies exports the state of everything in /readyz when scraped.
 type dependencies struct{ app *App }
 
 //nolint:gochecknoglobals // a description, never changed
 var descUp = prometheus.NewDesc("slipway_dependency_up",
-	"Whether what this process needs works: 1 or 0, by what /readyz calls it.", []string{"dependency", "required"}, nil)
+	"Whether a dependency of this process works: 1 or 0, by its name in /readyz.", []string{"dependency", "required"}, nil)
 
 // Describe implements prometheus.Collector.
 func (d *dependencies) Describe(ch chan<- *prometheus.Desc) { ch <- descUp }
 
 // Collect implements prometheus.Collector.
 func (d *dependencies) Collect(ch chan<- prometheus.Metric) {
-	for i, s := range d.app.states(context.Background()) {
+	checks := d.app.checks()
+	for i, s := range states(context.Background(), checks) {
 		up, required := 0.0, "false"
 		if s.OK {
 			up = 1
@@ -44,6 +47,34 @@ func (d *dependencies) Collect(ch chan<- prometheus.Metric) {
 		if s.Required {
 			required = "true"
 		}
-		ch <- prometheus.MustNewConstMetric(descUp, prometheus.GaugeValue, up, d.app.checks[i].name, required)
+		ch <- prometheus.MustNewConstMetric(descUp, prometheus.GaugeValue, up, checks[i].name, required)
+	}
+}
+
+// diskMetrics exports the space of the watched disks when scraped.
+type diskMetrics struct{ watch *disk.Watch }
+
+//nolint:gochecknoglobals // descriptions, never changed
+var (
+	descDiskFree = prometheus.NewDesc("slipway_disk_free_bytes", "Space that this process may still write to the disk of a folder.", []string{"folder"}, nil)
+	descDiskSize = prometheus.NewDesc("slipway_disk_size_bytes", "Size of the disk of a folder, without what is reserved for root.", []string{"folder"}, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (d *diskMetrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descDiskFree
+	ch <- descDiskSize
+}
+
+// Collect implements prometheus.Collector. A disk that cannot be measured has no value, and is
+// reported by the check "disk".
+func (d *diskMetrics) Collect(ch chan<- prometheus.Metric) {
+	for _, f := range d.watch.Folders() {
+		space, err := d.watch.Space(f)
+		if err != nil {
+			continue
+		}
+		ch <- prometheus.MustNewConstMetric(descDiskFree, prometheus.GaugeValue, float64(space.Free), f.Name)
+		ch <- prometheus.MustNewConstMetric(descDiskSize, prometheus.GaugeValue, float64(space.Size), f.Name)
 	}
 }

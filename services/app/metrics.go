@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -8,19 +9,18 @@ import (
 	"slipway.dev/services/metrics"
 )
 
-func (a *App) buildMetrics() error {
+// startMetrics starts the role metrics.
+func startMetrics(_ context.Context, e *env) (parts, error) {
 	d := metrics.Deps{
-		DB: a.db, Bus: a.nats, Metrics: a.reg, Log: a.log.With("room", "metrics"), Now: time.Now, Accounts: a.cfg.MetricsAccounts,
-		Stores: a.stores(),
+		DB: e.db, Bus: e.nats, Metrics: e.reg, Log: e.log.With("service", "metrics"), Now: time.Now, Accounts: e.cfg.MetricsAccounts,
+		Stores: e.stores(), Disks: e.disksInUse(),
 	}
-	if conn := a.conns["platform"]; conn != nil {
-		d.Platform = platformv1.NewPlatformServiceClient(conn)
+	if conn := e.conns["platform"]; conn != nil {
+		d.Platform = platformv1.NewAccessServiceClient(conn)
 	}
 	s, err := metrics.New(d)
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	a.services = append(a.services, s.Register)
-	a.background = append(a.background, s.Run)
-	return nil
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}}, nil
 }

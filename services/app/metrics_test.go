@@ -36,7 +36,7 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// oneImage is a container room that knows one name.
+// oneImage is a container service that knows one name.
 type oneImage struct {
 	containerv1.ContainerServiceClient
 	plan *containerv1.Plan
@@ -50,16 +50,16 @@ func (oneImage) RecordDigest(context.Context, *containerv1.RecordDigestRequest, 
 	return &containerv1.RecordDigestResponse{}, nil
 }
 
-// noLogins is a platform that keeps nobody's logins.
+// noLogins is a platform without stored logins.
 type noLogins struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 }
 
 func (noLogins) GetCredentials(context.Context, *platformv1.GetCredentialsRequest, ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
 	return &platformv1.GetCredentialsResponse{}, nil
 }
 
-// unsteady is an embedded NATS that a test takes away and starts again.
+// unsteady is an embedded NATS that a test stops and starts again.
 type unsteady struct {
 	dir string
 	at  atomic.Pointer[server.Server]
@@ -69,7 +69,7 @@ func (u *unsteady) InProcessConn() (net.Conn, error) { return u.at.Load().InProc
 
 func (u *unsteady) start(t *testing.T) {
 	t.Helper()
-	s, err := embedded.StartNATS(u.dir)
+	s, err := embedded.StartNATS(u.dir, testkit.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +81,8 @@ func (u *unsteady) stop() {
 	u.at.Load().WaitForShutdown()
 }
 
-// counting is a registry and a metrics room, each of which can be killed: nothing
-// of it is told to stop in an orderly way.
+// counting is a registry and a metrics service, each of which can be killed without an
+// orderly stop.
 type counting struct {
 	t    *testing.T
 	db   *sqldb.DB
@@ -120,8 +120,8 @@ func newCounting(t *testing.T, db *sqldb.DB, conn *nats.Conn) *counting {
 	return c
 }
 
-// room starts a metrics room; it ends as soon as it is killed.
-func (c *counting) room() (kill func()) {
+// metricsService starts a metrics service. The function kill stops it abruptly.
+func (c *counting) metricsService() (kill func()) {
 	s, err := metrics.New(metrics.Deps{DB: c.db, Bus: c.nats, Metrics: prometheus.NewRegistry(), Log: testkit.Log(c.t), Now: time.Now})
 	if err != nil {
 		c.t.Fatal(err)
@@ -141,7 +141,7 @@ func (c *counting) background(run func(context.Context) error) (stop func()) {
 	return stop
 }
 
-// registry starts a registry; killed, it leaves its spool as it is.
+// registry starts a registry. When killed, it leaves its spool as it is.
 func (c *counting) registry(conn *nats.Conn) (h http.Handler, kill func()) {
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
@@ -171,7 +171,7 @@ func (c *counting) registry(conn *nats.Conn) (h http.Handler, kill func()) {
 	return r, kill
 }
 
-// pull asks for the manifest, as an engine does.
+// pull requests the manifest, as an engine does.
 func (c *counting) pull(h http.Handler, method string) time.Duration {
 	req := httptest.NewRequestWithContext(c.t.Context(), method, "/v2/wt/abcdef/library/x/manifests/"+c.plan.GetReference(), nil)
 	req = req.WithContext(rpc.WithCall(req.Context(), rpc.Call{ClientIP: netip.MustParseAddr("192.0.2.1")}))
@@ -193,7 +193,7 @@ func (c *counting) counted(metric string) (n int) {
 	return n
 }
 
-// drained waits until the metrics room has taken everything from the bus.
+// drained waits until the metrics service has taken everything from the bus.
 func (c *counting) drained() {
 	c.t.Helper()
 	js, err := jetstream.New(c.nats)
@@ -209,8 +209,8 @@ func (c *counting) drained() {
 	})
 }
 
-// TestTenThousandPulls are counted exactly, though metrics room, registry and NATS
-// come and go meanwhile; and no pull waits for any of them.
+// TestTenThousandPulls checks that pulls are counted exactly while the metrics service, the
+// registry and NATS are restarted, and that no pull waits for any of them.
 func TestTenThousandPulls(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -223,7 +223,7 @@ func TestTenThousandPulls(t *testing.T) {
 		}
 		t.Cleanup(conn.Close)
 		c := newCounting(t, db, conn)
-		kill := c.room()
+		kill := c.metricsService()
 		h, killRegistry := c.registry(conn)
 		const all, part = 10_000, 500
 		var slowest time.Duration
@@ -234,12 +234,12 @@ func TestTenThousandPulls(t *testing.T) {
 			case 2:
 				away.stop()
 			case 3:
-				kill = c.room()
+				kill = c.metricsService()
 			case 4:
 				away.start(t)
 				killRegistry()
 				h, killRegistry = c.registry(conn)
-				c.pull(h, http.MethodHead) // free; it warms the caches
+				c.pull(h, http.MethodHead) // not charged; it warms the caches
 			}
 			for range part {
 				slowest = max(slowest, c.pull(h, http.MethodGet))
@@ -251,7 +251,7 @@ func TestTenThousandPulls(t *testing.T) {
 			}
 			return nil
 		})
-		killRegistry() // it says all that it has not said, or not been heard to say
+		killRegistry() // it publishes everything that was not confirmed
 		c.drained()
 		if p, f := c.counted("pulls"), c.counted("filesystem"); p != all || f != all {
 			t.Errorf("%d pulls, %d with a file system client are counted", p, f)
@@ -260,11 +260,11 @@ func TestTenThousandPulls(t *testing.T) {
 	})
 }
 
-// TestPullsAreVisibleSoon: within 2 s, while everything is well.
+// TestPullsAreVisibleSoon checks that pulls are counted within 2 s if everything works.
 func TestPullsAreVisibleSoon(t *testing.T) {
 	t.Parallel()
 	c := newCounting(t, testkit.SQLite(t), testkit.NATS(t))
-	c.room()
+	c.metricsService()
 	h, _ := c.registry(c.nats)
 	for n := range 5 {
 		c.pull(h, http.MethodGet)

@@ -96,7 +96,7 @@ var (
 	matcher    = regexp.MustCompile(`([a-z_]+)(?:=~|!~|!=|=)"`)
 )
 
-// names are the series that deploy/metrics.md describes, each with its labels.
+// names returns the series that deploy/metrics.md describes, each with its labels.
 func names(t *testing.T) map[string][]string {
 	t.Helper()
 	page, err := os.ReadFile("../../deploy/metrics.md")
@@ -118,7 +118,7 @@ func names(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestMonitoringAsksForWhatThereIs holds every query of dashboards and alerts to
+// TestMonitoringAsksForWhatThereIs compares every query of dashboards and alerts with
 // deploy/metrics.md.
 func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 	t.Parallel()
@@ -145,8 +145,8 @@ func TestMonitoringAsksForWhatThereIs(t *testing.T) {
 	}
 }
 
-// TestPromtool checks that the dashboards' queries can be parsed, the alerts too,
-// and that those fire when they should.
+// TestPromtool checks that the queries of dashboards and alerts are valid, and that alerts
+// fire when they should.
 func TestPromtool(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")

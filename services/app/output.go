@@ -9,23 +9,22 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// outputEvery is how often an Output that is busy writes; outputPatience is how long who
-// wants their lines written waits for it.
+// outputEvery is how often a busy Output writes; outputPatience is how long Flush waits.
 const (
 	outputEvery    = 50 * time.Millisecond
 	outputPatience = time.Second
 )
 
-// outputKept is how large a buffer is kept at most, in bytes.
+// outputKept is the maximum size of a buffer that is reused, in bytes.
 const outputKept = 64 << 10
 
-// Output is where a log is written: Write puts a line into a buffer, from which one writer
-// takes what has come. The first line after a pause is written at once, what follows it
-// together. Nobody waits for who reads the log: lines that find the buffer full are dropped
-// and counted. Safe for concurrent use.
+// Output writes a log in the background: Write appends a line to a buffer, which one
+// goroutine writes out. The first line after a pause is written immediately, the following
+// ones together. Callers never wait for the reader of the log: lines that do not fit into
+// the buffer are dropped and counted. Safe for concurrent use.
 type Output struct {
 	to io.Writer
-	// some says that there is something to write, much that it should not wait.
+	// some signals that there are lines, and much that there are many.
 	some, much chan struct{}
 	asked      chan chan struct{}
 	ended      chan struct{}
@@ -33,11 +32,11 @@ type Output struct {
 
 	mu     sync.Mutex
 	lines  []byte
-	spare  []byte // the writer's last buffer, where it is small
+	spare  []byte // the writer's last buffer, if small
 	closed bool
 }
 
-// NewOutput starts a writer. Close it, so that nothing is lost.
+// NewOutput starts a writer. Close it, so that no lines are lost.
 func NewOutput(to io.Writer) *Output {
 	o := &Output{
 		to: to, some: make(chan struct{}, 1), much: make(chan struct{}, 1),
@@ -47,7 +46,7 @@ func NewOutput(to io.Writer) *Output {
 	return o
 }
 
-// Write takes a line; it never fails. After Close it writes it itself.
+// Write appends a line; it never fails. After Close it writes directly.
 func (o *Output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -69,14 +68,14 @@ func (o *Output) Write(line []byte) (int, error) {
 func signal(to chan struct{}) {
 	select {
 	case to <- struct{}{}:
-	default: // it was told
+	default: // already signalled
 	}
 }
 
-// Dropped is how many lines were.
+// Dropped returns the number of dropped lines.
 func (o *Output) Dropped() int64 { return o.dropped.Load() }
 
-// Flush returns when all lines before it are written, or after a second.
+// Flush returns when all earlier lines are written, or after a second.
 func (o *Output) Flush() {
 	patience := time.NewTimer(outputPatience)
 	defer patience.Stop()
@@ -94,7 +93,7 @@ func (o *Output) Flush() {
 	}
 }
 
-// Close writes what is there, and ends the writer. Call it once.
+// Close writes the remaining lines and ends the writer. Call it once.
 func (o *Output) Close() {
 	o.mu.Lock()
 	o.closed = true
@@ -119,7 +118,7 @@ func (o *Output) run() {
 	}
 }
 
-// rest lets lines come together, unless somebody waits for them or they are many.
+// rest waits to collect lines, unless Flush was called or there are many.
 func (o *Output) rest() {
 	next := time.NewTimer(outputEvery)
 	defer next.Stop()
@@ -139,7 +138,7 @@ func (o *Output) write() {
 	o.lines, o.spare = o.spare, nil
 	o.mu.Unlock()
 	if len(lines) > 0 {
-		_, _ = o.to.Write(lines) // there is nowhere else to say that it cannot be written
+		_, _ = o.to.Write(lines) // an error cannot be reported anywhere
 	}
 	if cap(lines) <= outputKept {
 		o.mu.Lock()

@@ -16,11 +16,11 @@ import (
 	"slipway.dev/services/internal/testkit/bubble"
 )
 
-// reader is who reads a log; each element is one write.
+// reader reads a log; each element is one write.
 type reader struct {
 	mu     sync.Mutex
 	writes []string
-	// stuck is closed when a reader that does not read goes on.
+	// stuck is closed when a stuck reader continues.
 	stuck chan struct{}
 }
 
@@ -40,8 +40,8 @@ func (r *reader) all() []string {
 	return append([]string(nil), r.writes...)
 }
 
-// TestOutput writes the first line at once, what follows together and in order, errors
-// before their caller goes on, and the rest at the end.
+// TestOutput checks that the first line is written immediately, the following ones together
+// and in order, errors before their caller continues, and the rest at the end.
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestOutput(t *testing.T) {
 			t.Errorf("a moment later: %q", got)
 		}
 		log.Info("four")
-		log.With("room", "build").Error("five")
+		log.With("service", "build").Error("five")
 		if got := r.all(); !strings.Contains(strings.Join(got, ""), "five") {
 			t.Errorf("an error: %q", got)
 		}
@@ -82,8 +82,8 @@ func TestOutput(t *testing.T) {
 	})
 }
 
-// TestOutputIsNotRead holds up nobody for long, takes no more memory than is said, and counts what is
-// lost.
+// TestOutputIsNotRead checks that a reader which does not read delays no caller for long,
+// that memory is bounded, and that lost lines are counted.
 func TestOutputIsNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,14 +18,14 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// Measure is a metric, as the reference page describes it.
+// A Measure is a metric in the reference page.
 type Measure struct {
 	Name, Kind, Help string
 	Labels           []string
 }
 
-// Measures are all metrics of our own that a process with every role has, by name.
-// It starts such a process in a folder that it removes.
+// Measures returns all of our own metrics of a process with every role, by name. It starts
+// such a process in a temporary folder.
 func Measures(ctx context.Context) (out []Measure, err error) {
 	dir, err := os.MkdirTemp("", "slipway-metrics-")
 	if err != nil {
@@ -51,8 +51,7 @@ func Measures(ctx context.Context) (out []Measure, err error) {
 	return a.reg.measures()
 }
 
-// description is how a prometheus.Desc prints: the library shows it in no other
-// way.
+// description matches the string form of a prometheus.Desc, which has no other accessor.
 var description = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*"),.* constLabels: \{(.*)\}, variableLabels: \{(.*)\}\}$`)
 
 func (c *collected) measures() ([]Measure, error) {
@@ -90,8 +89,8 @@ func described(m prometheus.Collector) <-chan *prometheus.Desc {
 	return ch
 }
 
-// kindOf is what a metric is that may have no value yet. What a collector of our own
-// tells is named as Prometheus wants it: a counter ends in _total.
+// kindOf returns the type of a metric that may have no value yet. Our own collectors follow
+// Prometheus' naming: a counter ends in _total.
 func kindOf(m prometheus.Collector, name, gathered string) string {
 	switch m.(type) {
 	case *prometheus.CounterVec:
@@ -110,7 +109,7 @@ func kindOf(m prometheus.Collector, name, gathered string) string {
 	return "gauge"
 }
 
-// labels are the names in `a="b",c="d"` and in `e,f`.
+// labels returns the names in `a="b",c="d"` and in `e,f`.
 func labels(constant, variable string) (names []string) {
 	for _, part := range strings.Split(constant+","+variable, ",") {
 		name, _, _ := strings.Cut(part, "=")
@@ -122,16 +121,16 @@ func labels(constant, variable string) (names []string) {
 	return names
 }
 
-// labelMeanings says of each label what values it has. All are bounded: what
-// clients, registries or builds could choose freely is one of a fixed list, or
-// `other`.
+// labelMeanings describes the values of each label. All are bounded: values that clients,
+// registries or builds can choose freely are mapped to a fixed list, or `other`.
 func labelMeanings() map[string]string {
 	return map[string]string{
 		"architecture": "of a worker, such as `amd64`",
-		"cache":        "`token` (what a token stands for), `document` (manifests from upstream), `image` (what is made of them), `layer` (added layers on disk)",
+		"cache":        "`token` (plans of tokens), `document` (manifests from upstream), `image` (served images), `layer` (added layers on disk)",
 		"channel":      "a Conda channel that the settings name, or a well-known one; `other` for all others",
 		"code":         "of HTTP the status; of gRPC the name of the code; of other registries the status, `other` or `error`",
-		"dependency":   "`database`, `redis`, `nats`, or the role that is called",
+		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), or the role that is called",
+		"folder":       "`data_dir`, or `blob_cache` if it is a folder on another disk",
 		"engine":       "`buildkit`; the engines of the workers",
 		"host":         "a registry that the settings name, or a well-known public one; `other` for all others",
 		"kind":         "of a request to a registry: `manifest`, `blob`, `tags`, `referrers`, `ping`, `config`, `redirect`, `other`",
@@ -140,18 +139,19 @@ func labelMeanings() map[string]string {
 		"metric":       "`builds`, `pulls`, `filesystem`",
 		"outcome":      "`new`, `joined`, `cached`; of Conda channels `fetched`, `unchanged`, `absent`, `failed`; of solves `solved`, `unsatisfiable`, `failed`",
 		"phase":        "`queued`, `running`; at the worker `prepare`, `build`, `push`",
-		"reason":       "why a build failed, as contract and API name it; `succeeded` or `ok` when it did not",
-		"required":     "`true` where the process does not begin to work without it",
+		"pool":         "what clients share, such as `solves of Conda packages`",
+		"reason":       "why a build failed, as in `reasonCode` of the API; `succeeded` or `ok` if it did not; of requests that a pool refused `client`, `queue`, `capacity`, `timeout`",
+		"required":     "`true` if the process is not ready without it",
 		"result":       "`hit`, `miss`",
-		"route":        "the path as the API describes it, with `*` for what differs; `other` for one that is not served",
+		"route":        "the path in the API's notation, with `*` for variables; `other` for unknown paths",
 		"rpc":          "the full name of the gRPC method",
 		"state":        "`queued`, `running`",
 		"subdir":       "a platform's folder in a Conda channel, such as `linux-64`; `other` for those of other channels",
 	}
 }
 
-// MetricsPage is the reference of all metrics in Markdown; deploy/metrics.md holds
-// it.
+// MetricsPage returns the reference of all metrics in Markdown, which deploy/metrics.md
+// contains.
 func MetricsPage(ctx context.Context) (string, error) {
 	all, err := Measures(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func MetricsPage(ctx context.Context) (string, error) {
 	}
 	var b strings.Builder
 	b.WriteString("# Metrics of slipwayd\n\n" +
-		"Made by `slipwayd metrics` from what a process with all roles registers; not edited by hand.\n\n" +
+		"Generated by `slipwayd metrics` from the metrics of a process with all roles. Do not edit.\n\n" +
 		"Every process has them at `/metrics` of `admin_addr`, those of the roles it plays. Beside them are those of Go\n" +
 		"(`go_…`), of the process (`process_…`), and of the database's connections (`go_sql_…`). A histogram `x` is the series\n" +
 		"`x_bucket`, `x_sum` and `x_count`. Dashboards and alerts over them are in `deploy/monitoring`.\n\n" +
@@ -173,7 +173,7 @@ func MetricsPage(ctx context.Context) (string, error) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.Name, m.Kind, strings.Join(names, " "), m.Help)
 	}
-	b.WriteString("\nNo label has values without bound:\n\n| label | values |\n|---|---|\n")
+	b.WriteString("\nThe values of every label are bounded:\n\n| label | values |\n|---|---|\n")
 	meanings := labelMeanings()
 	for _, l := range slices.Sorted(maps.Keys(used)) {
 		if meanings[l] == "" {

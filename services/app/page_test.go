@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/app"
 )
 
-// TestMetricsPage holds deploy/metrics.md to what a process has.
+// TestMetricsPage compares deploy/metrics.md with the metrics of a process.
 func TestMetricsPage(t *testing.T) {
 	t.Parallel()
 	want, err := app.MetricsPage(t.Context())

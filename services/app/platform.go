@@ -4,106 +4,152 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
-
-	"slipway.dev/gateway"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
 	"slipway.dev/services/platform/federation"
 	"slipway.dev/services/platform/identity"
+	"slipway.dev/services/platform/orgs"
 	"slipway.dev/services/platform/vault"
 )
 
-// platformDeps is what the platform works with. The program that plays all roles
-// makes its master key itself; without one a part keeps no credentials.
-func (a *App) platformDeps() (platform.Deps, error) {
-	logins, err := caller.ReadAuthFile(a.cfg.AdminRegistryAuth)
+// startPlatform starts the role platform. It creates the first user if there is none.
+func startPlatform(ctx context.Context, e *env) (parts, error) {
+	deps, err := e.platformDeps()
+	if err != nil {
+		return parts{}, err
+	}
+	s, err := platform.New(deps)
+	if err != nil {
+		return parts{}, err
+	}
+	if err := s.CheckKeys(ctx); err != nil {
+		return parts{}, err
+	}
+	token, err := e.ensureAdmin(ctx, s)
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, firstToken: token}, nil
+}
+
+// ensureAdmin creates the first user if there is none. Unless admin_token_file is set, it
+// also creates an access token for that user, stores it in data_dir, and returns it.
+func (e *env) ensureAdmin(ctx context.Context, s *platform.Service) (string, error) {
+	admin := identity.Admin{Email: e.cfg.AdminEmail}
+	if e.cfg.AdminTokenFile != "" {
+		raw, err := os.ReadFile(e.cfg.AdminTokenFile)
+		if err != nil {
+			return "", fmt.Errorf("admin_token_file: %w", err)
+		}
+		admin.Token = strings.TrimSpace(string(raw))
+		if admin.Token == "" {
+			return "", errors.New("admin_token_file is empty")
+		}
+	}
+	token, err := s.EnsureAdmin(ctx, admin)
+	if err != nil || token == "" {
+		return "", err
+	}
+	path, err := writeNew(e.dir("admin-token"), token+"\n")
+	if err != nil {
+		return "", fmt.Errorf("writing the first access token: %w", err)
+	}
+	e.log.InfoContext(ctx, "Created the first user's access token", "file", path)
+	return token, nil
+}
+
+// writeNew writes a file that only its owner can read, and returns its path: a number is
+// appended to the name of a file that exists.
+func writeNew(path, content string) (string, error) {
+	for n, name := 1, path; ; n, name = n+1, fmt.Sprintf("%s.%d", path, n) {
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.WriteString(content)
+		return name, errors.Join(err, f.Close())
+	}
+}
+
+// platformDeps returns the platform's dependencies. A process with all roles creates its
+// master key itself; any other process without a master key stores no credentials.
+func (e *env) platformDeps() (platform.Deps, error) {
+	logins, err := caller.ReadAuthFile(e.cfg.AdminRegistryAuth)
 	if err != nil {
 		return platform.Deps{}, err
 	}
-	foreign, err := a.foreign()
+	foreign, err := e.foreign()
 	if err != nil {
 		return platform.Deps{}, err
 	}
-	provider, err := a.provider()
+	provider, err := e.provider()
 	if err != nil {
 		return platform.Deps{}, err
+	}
+	groups, err := orgs.ParseGroupRoles(e.cfg.OIDCGroups)
+	if err != nil {
+		return platform.Deps{}, fmt.Errorf("oidc_groups: %w", err)
 	}
 	d := platform.Deps{
-		DB: a.db, Endpoint: bare(a.cfg.PlatformURL), Aliases: []string{bare(a.cfg.PublicURL) + "/api"}, Pages: bare(a.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, OperatorAccounts: a.cfg.OperatorAccounts,
-		CallLimit: a.cfg.LimitPlatform, AuditRetention: a.cfg.AuditRetention,
-		Version: a.from.Version, Commit: a.from.Commit, Log: a.log.With("room", "platform"), Now: time.Now,
+		DB: e.db, Endpoint: bare(e.cfg.PlatformURL), Aliases: []string{bare(e.cfg.PublicURL) + "/api"}, Pages: bare(e.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, GroupRoles: groups, OperatorAccounts: e.cfg.OperatorAccounts,
+		CallLimit: e.cfg.LimitPlatform, AuditRetention: e.cfg.AuditRetention, MaxTokenLife: e.cfg.TokenMaxLifetime,
+		Version: e.version.Version, Commit: e.version.Commit, Log: e.log.With("service", "platform"), Now: time.Now,
 	}
-	if a.isWhole() || a.cfg.MasterKeyFile != "" {
-		if d.Keys, err = vault.Open(masterKeyFile(a.cfg), a.cfg.MasterKeyFile == ""); err != nil {
+	if e.isWhole() || e.cfg.MasterKeyFile != "" {
+		if d.Keys, err = vault.Open(MasterKeyFile(e.cfg), e.cfg.MasterKeyFile == ""); err != nil {
 			return platform.Deps{}, err
 		}
 	}
 	if provider.Issuer != "" && d.Keys == nil {
-		return platform.Deps{}, errors.New("oidc_issuer needs master_key_file: its keys sign in whoever comes from there")
+		return platform.Deps{}, errors.New("oidc_issuer requires master_key_file, whose keys protect the sign-in")
 	}
-	if a.redis != nil {
-		d.Limiter = a.limiter()
+	if e.redis != nil {
+		d.Limiter = e.limiter()
 	}
-	if a.nats != nil {
-		d.Bus = a.nats
+	if e.nats != nil {
+		d.Bus = e.nats
 	}
 	return d, nil
 }
 
-// bare is a base address without a slash at the end.
+// bare returns a base address without a trailing slash.
 func bare(url string) string { return strings.TrimRight(url, "/") }
 
-// foreign is the other platforms that are believed.
-func (a *App) foreign() (federation.Trusted, error) {
-	operators, err := caller.ReadAuthFile(a.cfg.PlatformAuthFile)
+// foreign returns the other trusted platforms.
+func (e *env) foreign() (federation.Trusted, error) {
+	operators, err := caller.ReadAuthFile(e.cfg.PlatformAuthFile)
 	if err != nil {
 		return federation.Trusted{}, fmt.Errorf("platform_auth_file: %w", err)
 	}
-	f := federation.Trusted{Operators: operators, Transport: upstream.NewTransport(a.net.egress)}
-	for _, e := range a.cfg.PlatformEndpoints {
+	f := federation.Trusted{Operators: operators, Transport: upstream.NewTransport(e.net.egress)}
+	for _, e := range e.cfg.PlatformEndpoints {
 		f.Endpoints = append(f.Endpoints, bare(e))
 	}
 	return f, nil
 }
 
-// provider is where people may sign in.
-func (a *App) provider() (identity.OIDC, error) {
-	p := identity.OIDC{Issuer: a.cfg.OIDCIssuer, ClientID: a.cfg.OIDCClientID}
-	if a.cfg.OIDCClientSecretFile == "" {
+// provider returns the sign-in provider.
+func (e *env) provider() (identity.OIDC, error) {
+	p := identity.OIDC{Issuer: e.cfg.OIDCIssuer, ClientID: e.cfg.OIDCClientID, AutoCreate: e.cfg.OIDCAutoCreate, Scopes: e.cfg.OIDCScopes}
+	if len(e.cfg.OIDCGroups) > 0 {
+		p.GroupsClaim = e.cfg.OIDCGroupsClaim
+	}
+	if e.cfg.OIDCClientSecretFile == "" {
 		return p, nil
 	}
-	raw, err := os.ReadFile(a.cfg.OIDCClientSecretFile)
+	raw, err := os.ReadFile(e.cfg.OIDCClientSecretFile)
 	if err != nil {
 		return p, fmt.Errorf("oidc_client_secret_file: %w", err)
 	}
 	p.ClientSecret = strings.TrimSpace(string(raw))
 	return p, nil
-}
-
-// withPlatform puts the platform's API under its legacy address, /api, and keeps
-// it for its own.
-func (a *App) withPlatform(ctx context.Context, rest http.Handler) (http.Handler, error) {
-	conn := a.conns["platform"]
-	if conn == nil {
-		return rest, nil
-	}
-	h, err := gateway.NewPlatform(ctx, conn)
-	if err != nil {
-		return nil, err
-	}
-	a.platformAPI = h
-	below := http.StripPrefix("/api", h)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") {
-			below.ServeHTTP(w, r)
-			return
-		}
-		rest.ServeHTTP(w, r)
-	}), nil
 }

@@ -5,43 +5,38 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/user"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"time"
 
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/vault"
 )
 
-// masterKeyFile is where the master keys are.
-func masterKeyFile(cfg config.Config) string {
+// MasterKeyFile returns the path of the file with the master keys.
+func MasterKeyFile(cfg config.Config) string {
 	if cfg.MasterKeyFile != "" {
 		return cfg.MasterKeyFile
 	}
 	return filepath.Join(cfg.DataDir, "master-key")
 }
 
-// Accounts are the platform's users, tokens and keys for the command line, which
-// works on the database beside a running server. Close it.
+// Accounts manages the platform's users, tokens and keys for the command line. It works on
+// the database next to a running server. The caller must close it.
 type Accounts struct {
 	*platform.Service
 	keys  *vault.Keys
 	close func() error
 }
 
-// OpenAccounts opens the database that the settings name, and makes none: a command in
-// another folder would else have a platform of its own. withKeys also opens the master
-// keys.
+// OpenAccounts opens the database that the settings name; it does not create one.
+// withKeys also opens the master keys.
 func OpenAccounts(ctx context.Context, cfg config.Config, withKeys bool) (_ *Accounts, err error) {
-	if path, ok := strings.CutPrefix(databaseURL(cfg), "sqlite:"); ok {
-		if _, err := os.Stat(path); err != nil {
-			where, _ := filepath.Abs(path)
-			return nil, fmt.Errorf("no database at %s: start slipwayd there first, or give the --data-dir or --database-url that it runs with", where)
-		}
-	}
-	db, err := openDatabase(ctx, cfg)
+	db, err := openTables(ctx, cfg, "platform", platform.Migrations())
 	if err != nil {
 		return nil, err
 	}
@@ -50,26 +45,19 @@ func OpenAccounts(ctx context.Context, cfg config.Config, withKeys bool) (_ *Acc
 			err = errors.Join(err, db.Close())
 		}
 	}()
-	prepare := db.Check
-	if db.IsSQLite() {
-		prepare = db.Migrate
-	}
-	if err := prepare(ctx, "platform", platform.Migrations()); err != nil {
-		return nil, err
-	}
 	a := &Accounts{close: db.Close}
 	if withKeys {
-		if a.keys, err = vault.Open(masterKeyFile(cfg), false); err != nil {
+		if a.keys, err = vault.Open(MasterKeyFile(cfg), false); err != nil {
 			return nil, err
 		}
 	}
-	a.Service, err = platform.New(platform.Deps{DB: db, Keys: a.keys, Now: time.Now})
+	a.Service, err = platform.New(platform.Deps{DB: db, Keys: a.keys, MaxTokenLife: cfg.TokenMaxLifetime, Now: time.Now})
 	return a, err
 }
 
-// Rotate makes a new master key, wraps every data key with it, and answers how
-// many. A server that runs takes the new key over by itself. With rewrap the
-// first key of the file is taken as it is: somebody else put it there.
+// Rotate creates a new master key, wraps every data key with it, and returns their number.
+// A running server reloads the key. With rewrap it uses the first key of the file, which an
+// operator has put there.
 func (a *Accounts) Rotate(ctx context.Context, rewrap bool) (int, error) {
 	if err := a.CheckKeys(ctx); err != nil {
 		return 0, err
@@ -86,7 +74,7 @@ func (a *Accounts) Rotate(ctx context.Context, rewrap bool) (int, error) {
 	return n, nil
 }
 
-// CreateUser makes a user.
+// CreateUser creates a user.
 func (a *Accounts) CreateUser(ctx context.Context, u User) (User, error) {
 	made, err := a.Service.CreateUser(ctx, identity.Account(u))
 	return User(made), err
@@ -105,5 +93,30 @@ func (a *Accounts) Users(ctx context.Context) ([]User, error) {
 // User is an account of the platform.
 type User identity.Account
 
-// Close ends it.
+// ByCommand returns a context with which the audit trail attributes changes to the operating
+// system account that runs the command.
+func ByCommand(ctx context.Context) context.Context {
+	name := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return audit.WithActor(ctx, audit.Actor{Name: "slipwayd:" + name})
+}
+
+// VerifyAudit checks the audit trail and returns its newest event as NUMBER:HASH. known lists
+// results of earlier calls. These events must still be in the trail, unless their retention
+// has ended.
+func (a *Accounts) VerifyAudit(ctx context.Context, known []string) (string, error) {
+	positions := make([]audit.Position, len(known))
+	for i, text := range known {
+		var err error
+		if positions[i], err = audit.ParsePosition(text); err != nil {
+			return "", err
+		}
+	}
+	head, err := a.Service.VerifyAudit(ctx, positions...)
+	return head.String(), err
+}
+
+// Close closes the database.
 func (a *Accounts) Close() error { return a.close() }

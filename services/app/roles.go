@@ -1,44 +1,151 @@
 package app
 
 import (
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/rpc"
 )
 
-// need is what a role has to have in its process.
+// need lists the stores that a role requires in its process.
 type need struct {
 	sql, redis, bus bool
-	// hears is what can do without the bus: it learns of changes a minute later then.
+	// hears is set for roles that work without the bus: without it they learn of changes up
+	// to a minute later.
 	hears bool
-	// rooms are the roles it calls; the rooms build, conda and metrics may be missing:
-	// then nothing is built, no package is found, or no counts are shown. So may the
-	// platform for the role metrics: then its administrator is not known there.
-	rooms []string
 }
 
-// role is a part that a process can play.
+// A callee is a role that another role calls.
+type callee struct {
+	name string
+	kind calleeKind
+}
+
+// A calleeKind is how a role depends on another role.
+type calleeKind int
+
+const (
+	// needed is a role that must be configured and reachable before the caller is ready.
+	needed calleeKind = iota
+	// ifSet is a role that may be missing. Where it is configured, it must be reachable
+	// before the caller is ready.
+	ifSet
+	// reported is a role that may be missing or unreachable; its state is only reported.
+	reported
+)
+
+// A role is a part that a process can play.
 type role struct {
-	name  string
+	name string
+	// addr returns the address of another process that plays the role; nil for a role
+	// without a gRPC service.
+	addr  func(config.Config) string
 	need  need
-	build func(*App) error
+	calls []callee
+	start func(context.Context, *env) (parts, error)
 }
 
-// roles is the table of everything a process can play, callees first.
+// parts is what a role, or a store that it needs, adds to its process. Nil fields add nothing.
+type parts struct {
+	// register registers the role's gRPC service with a server of the process.
+	register func(*rpc.Server)
+	// run lists what runs until the process stops.
+	run []func(context.Context) error
+	// jobs runs jobs. It ends before everything else of the process, which jobs may use.
+	jobs func(context.Context) error
+	// drain is called when the process begins to stop.
+	drain func()
+	// rest serves the container API and the web page, platform the platform's API, and
+	// pulls everything below /v2/.
+	rest, platform, pulls http.Handler
+	checks                []check
+	// problems are messages for the person who started the process.
+	problems []string
+	// builds reports whether this process can build Dockerfiles.
+	builds bool
+	// firstToken is the access token that this start created for the first user.
+	firstToken string
+}
+
+// roles returns the table of all roles, callees first. Code that needs all roles, their
+// addresses or their dependencies reads this table.
 func roles() []role {
 	return []role{
-		{"platform", need{sql: true, redis: true, hears: true}, (*App).buildPlatform},
-		{"build", need{sql: true, redis: true, bus: true, rooms: []string{"platform"}}, (*App).buildBuild},
-		{"builder", need{bus: true, rooms: []string{"build"}}, (*App).buildBuilder},
-		{"conda", need{redis: true, hears: true, rooms: []string{"platform", "build"}}, (*App).buildConda},
-		{"container", need{sql: true, redis: true, bus: true, rooms: []string{"platform", "build", "conda"}}, (*App).buildContainer},
-		{"inspect", need{redis: true, hears: true, rooms: []string{"platform", "container"}}, (*App).buildInspect},
-		{"registry", need{redis: true, bus: true, rooms: []string{"container", "platform", "build"}}, (*App).buildRegistry},
-		{"metrics", need{sql: true, bus: true, rooms: []string{"platform"}}, (*App).buildMetrics},
-		{"gateway", need{rooms: []string{"container", "inspect", "build", "conda", "metrics"}}, (*App).buildGateway},
+		{
+			name: "platform", addr: func(c config.Config) string { return c.PlatformAddr },
+			need: need{sql: true, redis: true, hears: true}, start: startPlatform,
+		},
+		{
+			name: "build", addr: func(c config.Config) string { return c.BuildAddr },
+			need: need{sql: true, redis: true, bus: true}, start: startBuild,
+			calls: []callee{{"platform", needed}},
+		},
+		{
+			name: "builder",
+			need: need{bus: true}, start: startBuilder,
+			calls: []callee{{"build", needed}, {"container", ifSet}},
+		},
+		{
+			name: "conda", addr: func(c config.Config) string { return c.CondaAddr },
+			need: need{redis: true, hears: true}, start: startConda,
+			calls: []callee{{"platform", needed}, {"build", reported}},
+		},
+		{
+			name: "container", addr: func(c config.Config) string { return c.ContainerAddr },
+			need: need{sql: true, redis: true, bus: true}, start: startContainer,
+			calls: []callee{{"platform", needed}, {"build", ifSet}, {"conda", reported}},
+		},
+		{
+			name: "inspect", addr: func(c config.Config) string { return c.InspectAddr },
+			need: need{redis: true, hears: true}, start: startInspect,
+			calls: []callee{{"platform", needed}, {"container", ifSet}},
+		},
+		{
+			name: "registry",
+			need: need{redis: true, bus: true}, start: startRegistry,
+			calls: []callee{{"platform", needed}, {"container", needed}, {"build", ifSet}},
+		},
+		{
+			name: "metrics", addr: func(c config.Config) string { return c.MetricsAddr },
+			need: need{sql: true, bus: true}, start: startMetrics,
+			calls: []callee{{"platform", ifSet}},
+		},
+		{
+			name: "gateway", start: startGateway,
+			calls: []callee{
+				{"container", needed}, {"inspect", needed}, {"platform", ifSet}, {"build", ifSet}, {"conda", reported}, {"metrics", reported},
+			},
+		},
 	}
+}
+
+// dependence returns how the roles of a process depend on another role: the strongest kind
+// of all their rows. ok is false if no role calls it.
+func dependence(playing []role, name string) (kind calleeKind, ok bool) {
+	kind = reported
+	for _, r := range playing {
+		for _, c := range r.calls {
+			if c.name == name {
+				kind, ok = min(kind, c.kind), true
+			}
+		}
+	}
+	return kind, ok
+}
+
+// isService reports whether the role offers a gRPC service.
+func (r role) isService() bool { return r.addr != nil }
+
+// at returns the address of another process that plays the role; "" if none does.
+func (r role) at(c config.Config) string {
+	if r.addr == nil {
+		return ""
+	}
+	return r.addr(c)
 }
 
 // Names lists all roles.
@@ -63,44 +170,24 @@ func choose(names []string) ([]role, error) {
 	return slices.DeleteFunc(roles(), func(r role) bool { return !slices.Contains(names, r.name) }), nil
 }
 
-// addressOf is where another process plays a room; "" is nowhere.
-func addressOf(c config.Config, room string) string {
-	switch room {
-	case "build":
-		return c.BuildAddr
-	case "conda":
-		return c.CondaAddr
-	case "container":
-		return c.ContainerAddr
-	case "inspect":
-		return c.InspectAddr
-	case "metrics":
-		return c.MetricsAddr
-	case "platform":
-		return c.PlatformAddr
-	}
-	return ""
-}
-
-// spare says whether a role can do without a room.
-func spare(role, room string) bool {
-	return role == "metrics" || room == "metrics" || room == "conda" || room == "build" && role != "builder" || room == "container" && role == "inspect"
-}
-
 // shape checks that the chosen roles and the settings make a whole: a process
 // that plays only some roles shares its database, Redis and NATS with others.
 func shape(c config.Config, chosen []role) error {
 	if len(chosen) == len(roles()) {
 		return nil
 	}
-	playing := func(room string) bool {
-		return slices.ContainsFunc(chosen, func(r role) bool { return r.name == room })
+	playing := func(name string) bool {
+		return slices.ContainsFunc(chosen, func(r role) bool { return r.name == name })
+	}
+	at := map[string]string{}
+	for _, r := range roles() {
+		at[r.name] = r.at(c)
 	}
 	var problems []string
 	for _, r := range chosen {
-		for _, room := range r.need.rooms {
-			if !playing(room) && addressOf(c, room) == "" && !spare(r.name, room) {
-				problems = append(problems, fmt.Sprintf("the role %s calls the role %s: set %s_addr, or play it here too", r.name, room, room))
+		for _, c := range r.calls {
+			if c.kind == needed && !playing(c.name) && at[c.name] == "" {
+				problems = append(problems, fmt.Sprintf("the role %s calls the role %s: set %s_addr, or play it here too", r.name, c.name, c.name))
 			}
 		}
 		for _, key := range r.unshared(c) {
@@ -110,14 +197,30 @@ func shape(c config.Config, chosen []role) error {
 	if playing("platform") && c.AdminTokenFile == "" {
 		problems = append(problems, "the role platform needs admin_token_file when it does not play all roles")
 	}
-	if !config.IsLoopback(c.GRPCAddr) && c.RPCCertFile == "" && c.RPCSecretFile == "" {
-		problems = append(problems, "grpc_addr is reachable from outside: set rpc_cert_file (with rpc_key_file, rpc_ca_file) or rpc_secret_file")
+	if c.RPCCertFile == "" && c.RPCSecretFile == "" {
+		problems = append(problems, beyond(c)...)
 	}
 	if len(problems) > 0 {
 		slices.Sort(problems)
 		return fmt.Errorf("%s", strings.Join(slices.Compact(problems), "\n"))
 	}
 	return nil
+}
+
+// beyond returns the problems of addresses on other machines, where the secret in data_dir is
+// not known.
+func beyond(c config.Config) []string {
+	const remedy = "set rpc_cert_file (with rpc_key_file, rpc_ca_file) or rpc_secret_file"
+	var problems []string
+	if !config.IsLoopback(c.GRPCAddr) {
+		problems = append(problems, "grpc_addr is reachable from other machines: "+remedy)
+	}
+	for _, r := range roles() {
+		if addr := strings.TrimPrefix(r.at(c), "dns:///"); addr != "" && !config.IsLoopback(addr) {
+			problems = append(problems, fmt.Sprintf("%s_addr is on another machine: %s", r.name, remedy))
+		}
+	}
+	return problems
 }
 
 // unshared are the settings of servers that a role needs, and that are not set.

@@ -1,10 +1,11 @@
 package app
 
 import (
+	"context"
 	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -12,52 +13,100 @@ import (
 
 	"slipway.dev/gateway"
 
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
 )
 
-// TestBoundsAreTheGateways: it cannot read the table itself.
+// TestBoundsAreTheGateways compares the gateway's limits with the table, which it cannot
+// import.
 func TestBoundsAreTheGateways(t *testing.T) {
 	t.Parallel()
 	if gateway.MaxBody != limits.RequestBody || gateway.MaxValues != limits.RequestValues || gateway.MaxDepth != limits.RequestDepth ||
 		gateway.MaxPlatformBody != limits.RunBody || gateway.MaxPlatformValues != limits.RunValues {
-		t.Error("the gateway has other bounds than the table")
+		t.Error("the gateway has other limits than the table")
 	}
 }
 
-// TestBodiesInFlight lets so many bytes of bodies in, from one client no more than half
-// of them, and small ones a while longer.
-func TestBodiesInFlight(t *testing.T) {
+func TestBodyMemory(t *testing.T) {
 	t.Parallel()
-	s := newShedder(0, 128<<20, prometheus.NewRegistry())
-	send := func(client string, n int) (release func(), err error) {
-		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", n)))
-		release = s.count(r, client)
-		_, err = io.Copy(io.Discard, r.Body)
+	for _, c := range []struct{ set, limit, want int64 }{
+		{0, 0, 256 << 20}, {0, 8 << 30, 256 << 20}, {0, 512 << 20, 128 << 20}, {1 << 30, 512 << 20, 1 << 30},
+	} {
+		if got := bodyMemory(c.set, c.limit); got != c.want {
+			t.Errorf("body_memory %d with memory_limit %d is %d, want %d", c.set, c.limit, got, c.want)
+		}
+	}
+}
+
+// TestBodiesShareMemory checks that bodies within the limit are accepted, only one largest
+// body of a client at a time, and small bodies regardless of large ones.
+func TestBodiesShareMemory(t *testing.T) {
+	t.Parallel()
+	s := newShedder(0, 0, prometheus.NewRegistry())
+	acquire := func(client string, size int64) (func(), error) {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
+		r.ContentLength = size
+		r, release, err := s.admit(r, rpc.Call{ClientIP: netip.MustParseAddr(client)})
+		if err != nil || size <= gateway.SmallBody {
+			return release, err
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		cancel() // it does not wait
+		b := largeBodies{s, fairshare.Address(netip.MustParseAddr(client))}
+		_, release, err = b.Acquire(ctx, "", size)
 		return release, err
 	}
-	var releases []func()
-	must := func(what, client string, n int, fits bool) {
-		t.Helper()
-		release, err := send(client, n)
-		releases = append(releases, release)
-		if fits != (err == nil) || err != nil && !errors.Is(err, gateway.ErrBusy) {
-			t.Errorf("%s: got %v", what, err)
-		}
-		if err != nil {
-			release()
-		}
+	first, err := acquire("192.0.2.1", limits.RequestBody)
+	if err != nil {
+		t.Fatal(err)
 	}
-	must("the first", "a", 30<<20, true)
-	must("the second", "a", 30<<20, true)
-	must("more than half", "a", 30<<20, false)
-	must("another client", "b", 60<<20, true)
-	must("more than all", "c", 30<<20, false)
-	must("a small one", "c", 1000, true)
-	for _, release := range releases {
+	if _, err := acquire("192.0.2.1", limits.RequestBody); err == nil {
+		t.Error("a client has two of the largest bodies")
+	}
+	second, err := acquire("198.51.100.1", limits.RequestBody/3)
+	if err != nil {
+		t.Errorf("another client waits: %v", err)
+	}
+	if _, err := acquire("203.0.113.1", limits.RequestBody/3); err == nil {
+		t.Error("more fits than there is memory")
+	}
+	small, err := acquire("203.0.113.1", gateway.SmallBody)
+	if err != nil {
+		t.Errorf("a small body waits: %v", err)
+	}
+	for _, release := range []func(){first, second, small} {
 		release()
 	}
-	if s.held != 0 || len(s.clients) != 0 {
-		t.Errorf("%d bytes of %d clients are still held", s.held, len(s.clients))
+	if third, err := acquire("203.0.113.1", limits.RequestBody); err != nil {
+		t.Errorf("memory was not returned: %v", err)
+	} else {
+		third()
 	}
-	must("when all are gone", "c", 30<<20, true)
+}
+
+// TestManySmallBodies rejects a client's small bodies beyond its share, with a fault that
+// says when to try again, and accepts those of another client.
+func TestManySmallBodies(t *testing.T) {
+	t.Parallel()
+	s := newShedder(0, 128<<20, prometheus.NewRegistry())
+	send := func(client string) error {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}"))
+		r.ContentLength = -1
+		_, _, err := s.admit(r, rpc.Call{ClientIP: netip.MustParseAddr(client)})
+		return err
+	}
+	for range 2 {
+		if err := send("192.0.2.1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := send("192.0.2.1")
+	if e, ok := fault.As(err); !ok || !errors.Is(err, fault.Unavailable) || e.RetryAfter == 0 {
+		t.Errorf("a third body of a client gets %v", err)
+	}
+	if err := send("198.51.100.1"); err != nil {
+		t.Errorf("another client gets %v", err)
+	}
 }

@@ -17,8 +17,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestJobsEndFirst stops a process while a job runs: the job ends in its own time, and
-// has the image store, the bus, the database and the rooms until then.
+// TestJobsEndFirst stops a process while a job runs. The job completes, and the image
+// store, the bus, the database and the services are available until then.
 func TestJobsEndFirst(t *testing.T) {
 	t.Parallel()
 	store := "127.0.0.1:" + testkit.FreePort(t)
@@ -37,19 +37,19 @@ func TestJobsEndFirst(t *testing.T) {
 	}
 	began, finish := make(chan struct{}), make(chan struct{})
 	var found error
-	a.workers = append(a.workers, func(ctx context.Context) error {
+	a.parts = append(a.parts, parts{jobs: func(ctx context.Context) error {
 		close(began)
 		<-ctx.Done()
 		<-finish
 		found = a.inUse(store)
 		return nil
-	})
+	}})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- a.Run(ctx) }()
 	<-began
 	stop()
-	// The public ports end at once; whoever looks finds them closed before the job ends.
+	// The public ports close immediately, before the job ends.
 	for {
 		resp, err := http.Get("http://" + a.Addr().String() + "/service-info")
 		if err != nil {
@@ -66,7 +66,7 @@ func TestJobsEndFirst(t *testing.T) {
 	}
 }
 
-// inUse says what a job would miss.
+// inUse returns what a job would lack.
 func (a *App) inUse(store string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -86,9 +86,9 @@ func (a *App) inUse(store string) error {
 	if err := a.nats.FlushWithContext(ctx); err != nil {
 		problems = append(problems, fmt.Errorf("the bus: %w", err))
 	}
-	for _, room := range []string{"build", "container"} {
-		if _, err := grpc_health_v1.NewHealthClient(a.conns[room]).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
-			problems = append(problems, fmt.Errorf("the room %s: %w", room, err))
+	for _, service := range []string{"build", "container"} {
+		if _, err := grpc_health_v1.NewHealthClient(a.conns[service]).Check(ctx, &grpc_health_v1.HealthCheckRequest{}); err != nil {
+			problems = append(problems, fmt.Errorf("the service %s: %w", service, err))
 		}
 	}
 	return errors.Join(problems...)

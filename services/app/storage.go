@@ -8,23 +8,39 @@ import (
 	"slipway.dev/services/metrics"
 )
 
-// stores are what the service keeps on disk, where all of it is this process; else nil:
-// the disks are those of other processes, and a bucket or a registry has none.
-func (a *App) stores() []metrics.Store {
-	if !a.isWhole() {
+// stores returns what the service stores on disk, if this process does all of it; else nil,
+// since the disks belong to other processes, and buckets and registries have none.
+func (e *env) stores() []metrics.Store {
+	if !e.isWhole() {
 		return nil
 	}
 	var out []metrics.Store
-	if a.images != nil {
-		out = append(out, metrics.Store{Name: "images", Limit: int64(a.cfg.StoreSize), Size: a.images.Bytes})
+	if e.images != nil {
+		out = append(out, metrics.Store{Name: "images", Limit: int64(e.cfg.StoreSize), Size: e.images.Bytes})
 	}
-	if a.cfg.BlobCache != "" && !bucket.IsAddress(a.cfg.BlobCache) {
-		out = append(out, metrics.Store{Name: "blobs", Limit: int64(a.cfg.BlobCacheSize), Size: func() (int64, error) { return onDisk(a.cfg.BlobCache) }})
+	if e.cfg.BlobCache != "" && !bucket.IsAddress(e.cfg.BlobCache) {
+		out = append(out, metrics.Store{Name: "blobs", Limit: int64(e.cfg.BlobCacheSize), Size: func() (int64, error) { return onDisk(e.cfg.BlobCache) }})
 	}
-	return append(out, metrics.Store{Name: "layers", Limit: int64(a.cfg.LayerCache), Size: func() (int64, error) { return onDisk(a.dir("layers")) }})
+	return append(out, metrics.Store{Name: "layers", Limit: int64(e.cfg.LayerCache), Size: func() (int64, error) { return onDisk(e.dir("layers")) }})
 }
 
-// onDisk is how long the files below a folder are, in bytes; 0 where there is none.
+// disksInUse returns the disks that the service stores data on, if this process does all of it;
+// else nil.
+func (e *env) disksInUse() []metrics.Disk {
+	if !e.isWhole() {
+		return nil
+	}
+	var out []metrics.Disk
+	for _, f := range e.disks.Folders() {
+		out = append(out, metrics.Disk{Folder: f.Name, Reserve: int64(e.cfg.DiskReserve), Space: func() (free, size int64, err error) {
+			space, err := e.disks.Space(f)
+			return space.Free, space.Size, err
+		}})
+	}
+	return out
+}
+
+// onDisk returns the size of the files below a folder in bytes; 0 if it does not exist.
 func onDisk(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -32,7 +48,7 @@ func onDisk(dir string) (sum int64, err error) {
 				sum += info.Size()
 			}
 		}
-		return nil // files come and go under us
+		return nil // files may be deleted concurrently
 	})
 	return sum, err
 }

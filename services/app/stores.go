@@ -13,8 +13,10 @@ import (
 
 	"slipway.dev/services/build"
 	"slipway.dev/services/container"
+	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/disk"
 	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/kv"
 	"slipway.dev/services/internal/sqldb"
@@ -22,93 +24,124 @@ import (
 	"slipway.dev/services/platform"
 )
 
-// openData makes data_dir this process's own.
-func (a *App) openData(context.Context) error {
-	if err := mustHave(a.cfg.DataDir); err != nil {
-		return err
+// openData creates data_dir. A process with all roles locks it.
+func (e *env) openData(context.Context) (p parts, _ error) {
+	if err := mustHave(e.cfg.DataDir); err != nil {
+		return p, err
 	}
-	if info, err := os.Stat(a.cfg.DataDir); err == nil && info.Mode().Perm()&0o077 != 0 {
-		a.problems = append(a.problems, fmt.Sprintf("Others on this machine can look into %s (mode %04o); chmod 700 it unless they are meant to", a.cfg.DataDir, info.Mode().Perm()))
-		a.log.Warn("data_dir is open to other users of the machine", "dir", a.cfg.DataDir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
+	if info, err := os.Stat(e.cfg.DataDir); err == nil && info.Mode().Perm()&0o077 != 0 {
+		p.problems = append(p.problems, fmt.Sprintf("Other users of this machine can read %s (mode %04o); chmod 700 it unless that is intended", e.cfg.DataDir, info.Mode().Perm()))
+		e.log.Warn("data_dir is open to other users of the machine", "dir", e.cfg.DataDir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
-	if !a.isWhole() {
-		return nil
+	e.watchDisks(&p)
+	if !e.isWhole() {
+		return p, nil
 	}
-	lock, err := os.OpenFile(a.dir("lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	lock, err := os.OpenFile(e.dir("lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("data_dir: %w", err)
+		return p, fmt.Errorf("data_dir: %w", err)
 	}
-	a.onClose(func() error { // a child that is being started has the file, too, until it runs its program
+	e.onClose(func() error { // a starting child process also has the file, until it executes its program
 		return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
 	})
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("another slipwayd uses %s; stop it, or set another data_dir", a.cfg.DataDir)
+		return p, fmt.Errorf("another slipwayd uses %s; stop it, or set another data_dir", e.cfg.DataDir)
 	}
-	return nil
+	return p, nil
 }
 
-// openDatastores opens database, Redis and NATS: the one that a URL names, or one in
-// this process.
-func (a *App) openDatastores(ctx context.Context) error {
-	var problems []error
-	if a.needs(func(n need) bool { return n.sql }) {
-		problems = append(problems, a.openDatabase(ctx))
+// watchDisks starts to measure the free space of the disks that this process fills.
+func (e *env) watchDisks(p *parts) {
+	folders := []disk.Folder{{Name: "data_dir", Path: e.cfg.DataDir}}
+	if e.cfg.BlobCache != "" && !bucket.IsAddress(e.cfg.BlobCache) {
+		folders = append(folders, disk.Folder{Name: "blob_cache", Path: e.cfg.BlobCache})
 	}
-	if a.needs(func(n need) bool { return n.redis }) {
-		problems = append(problems, a.openRedis())
-	}
-	if a.needs(func(n need) bool { return n.bus || n.hears && a.cfg.NATSURL != "" }) {
-		problems = append(problems, a.openBus())
-	}
-	return errors.Join(problems...)
+	e.disks = disk.NewWatch(int64(e.cfg.DiskReserve), folders...)
+	e.reg.MustRegister(&diskMetrics{e.disks})
+	p.checks = append(p.checks, newCheck("disk", optional, func(context.Context) error { return e.disks.Check() }))
 }
 
-func (a *App) openDatabase(ctx context.Context) error {
-	db, err := openDatabase(ctx, a.cfg)
+// openDatabase opens the database of database_url, or SQLite in data_dir, if a role needs it.
+func (e *env) openDatabase(ctx context.Context) (parts, error) {
+	if !e.needs(func(n need) bool { return n.sql }) {
+		return parts{}, nil
+	}
+	db, err := openDatabase(ctx, e.cfg)
 	if err != nil {
-		return err
+		return parts{}, err
 	}
-	a.db = db
-	a.onClose(db.Close)
-	a.check("database", required, db.PingContext)
-	a.reg.MustRegister(collectors.NewDBStatsCollector(db.DB, "slipway"))
-	for _, m := range schemas() {
-		if !a.plays(m.room) {
+	e.db = db
+	e.onClose(db.Close)
+	if e.plays("platform") {
+		if err := e.checkLeftBehind(ctx); err != nil {
+			return parts{}, err
+		}
+	}
+	e.reg.MustRegister(collectors.NewDBStatsCollector(db.DB, "slipway"))
+	for _, s := range Schemas() {
+		if !e.plays(s.Service) {
 			continue
 		}
 		prepare := db.Check
 		if db.IsSQLite() {
 			prepare = db.Migrate
 		}
-		if err := prepare(ctx, m.room, m.files); err != nil {
-			return err
+		if err := prepare(ctx, s.Service, s.Migrations); err != nil {
+			return parts{}, err
 		}
 	}
-	return nil
+	return parts{checks: []check{newCheck("database", required, db.PingContext)}}, nil
+}
+
+// checkLeftBehind fails if the database has no users and the SQLite database in data_dir has:
+// the platform would start empty, and users, credentials, runs and names would seem lost.
+func (e *env) checkLeftBehind(ctx context.Context) error {
+	path := filepath.Join(e.cfg.DataDir, "slipway.db")
+	if DatabaseURL(e.cfg) == "sqlite:"+path {
+		return nil
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil //nolint:nilerr // without a file nothing is left behind
+	}
+	const users = "platform_users"
+	if has, err := e.db.HasRows(ctx, users); err != nil || has {
+		return err
+	}
+	old, err := sqldb.Open(ctx, "sqlite:"+path)
+	if err != nil {
+		return err
+	}
+	has, err := old.HasRows(ctx, users)
+	if err := errors.Join(err, old.Close()); err != nil || !has {
+		return err
+	}
+	return fmt.Errorf("the database of database_url is empty, and %s has users: copy it with `slipwayd migrate --from sqlite:%s` and the same settings, or move it out of data_dir to start empty", path, path)
 }
 
 func openDatabase(ctx context.Context, cfg config.Config) (*sqldb.DB, error) {
-	return sqldb.Open(ctx, databaseURL(cfg))
+	return sqldb.Open(ctx, DatabaseURL(cfg))
 }
 
-func databaseURL(cfg config.Config) string {
+// DatabaseURL returns the URL of the database. By default it is a SQLite file in data_dir.
+func DatabaseURL(cfg config.Config) string {
 	if cfg.DatabaseURL == "" {
 		return "sqlite:" + filepath.Join(cfg.DataDir, "slipway.db")
 	}
 	return cfg.DatabaseURL
 }
 
-type schema struct {
-	room  string
-	files fs.FS
+// A Schema is the tables of one service.
+type Schema struct {
+	Service    string
+	Migrations fs.FS
 }
 
-// schemas lists the rooms that have tables.
-func schemas() []schema {
-	return []schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}, {"build", build.Migrations()}, {"metrics", metrics.Migrations()}}
+// Schemas returns the schemas of all services with tables.
+func Schemas() []Schema {
+	return []Schema{{"platform", platform.Migrations()}, {"container", container.Migrations()}, {"build", build.Migrations()}, {"metrics", metrics.Migrations()}}
 }
 
-// Migrate brings every room's tables to the newest version.
+// Migrate migrates the tables of every service to the newest version.
 func Migrate(ctx context.Context, cfg config.Config) (err error) {
 	if err := mustHave(cfg.DataDir); err != nil {
 		return err
@@ -118,17 +151,17 @@ func Migrate(ctx context.Context, cfg config.Config) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	for _, m := range schemas() {
-		if err := db.Migrate(ctx, m.room, m.files); err != nil {
+	for _, m := range Schemas() {
+		if err := db.Migrate(ctx, m.Service, m.Migrations); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Tables opens the database that the settings name, and says which room's tables are
-// not of this version; nil when all are. It migrates nothing. The error is one of
-// reaching the database.
+// Tables opens the database that the settings name, and returns as old which services'
+// tables are not of this version; nil if all are. It migrates nothing. err is set if the
+// database cannot be reached.
 func Tables(ctx context.Context, cfg config.Config) (old, err error) {
 	db, err := openDatabase(ctx, cfg)
 	if err != nil {
@@ -138,51 +171,73 @@ func Tables(ctx context.Context, cfg config.Config) (old, err error) {
 	if err := db.PingContext(ctx); err != nil {
 		return nil, err
 	}
-	for _, m := range schemas() {
-		old = errors.Join(old, db.Check(ctx, m.room, m.files))
+	for _, m := range Schemas() {
+		old = errors.Join(old, db.Check(ctx, m.Service, m.Migrations))
 	}
 	return old, nil
 }
 
-func (a *App) openRedis() error {
-	if a.cfg.RedisURL == "" {
-		r := embedded.StartRedis()
-		a.onClose(func() error { r.Close(); return nil })
-		a.redis = kv.Local(r.Dial)
-	} else {
-		client, err := kv.Connect(a.cfg.RedisURL)
-		if err != nil {
-			return err
-		}
-		a.redis = client
+// openRedis connects to redis_url, or starts Redis in this process, if a role needs it.
+func (e *env) openRedis(context.Context) (parts, error) {
+	if !e.needs(func(n need) bool { return n.redis }) {
+		return parts{}, nil
 	}
-	a.onClose(a.redis.Close)
-	// Without Redis requests and pulls go on; only limits are open.
-	a.check("redis", optional, func(ctx context.Context) error { return a.redis.Ping(ctx).Err() })
-	return nil
+	if e.cfg.RedisURL == "" {
+		r := embedded.StartRedis()
+		e.onClose(func() error { r.Close(); return nil })
+		e.redis = kv.Local(r.Dial)
+	} else {
+		client, err := kv.Connect(e.cfg.RedisURL)
+		if err != nil {
+			return parts{}, err
+		}
+		e.redis = client
+	}
+	e.onClose(e.redis.Close)
+	// Without Redis, requests and pulls continue, and limits are not enforced.
+	ping := func(ctx context.Context) error { return e.redis.Ping(ctx).Err() }
+	return parts{checks: []check{newCheck("redis", optional, ping)}}, nil
 }
 
-func (a *App) openBus() (err error) {
-	if a.cfg.NATSURL == "" {
-		server, err := embedded.StartNATS(a.cfg.DataDir)
-		if err != nil {
-			return err
-		}
-		a.onClose(func() error { server.Shutdown(); server.WaitForShutdown(); return nil })
-		a.nats, err = bus.Local(server, a.log)
-		if err != nil {
-			return err
-		}
-	} else if a.nats, err = bus.Connect(a.cfg.NATSURL, a.log); err != nil {
-		return err
+// openBus connects to nats_url, or starts NATS in this process, if a role needs it.
+func (e *env) openBus(context.Context) (_ parts, err error) {
+	if !e.needs(func(n need) bool { return n.bus || n.hears && e.cfg.NATSURL != "" }) {
+		return parts{}, nil
 	}
-	a.onClose(func() error { a.nats.Close(); return nil })
-	// Without NATS a revocation takes up to a minute; nothing else waits for it.
-	a.check("nats", optional, func(context.Context) error {
-		if !a.nats.IsConnected() {
+	if e.cfg.NATSURL == "" {
+		server, err := embedded.StartNATS(e.cfg.DataDir, e.log)
+		if err != nil {
+			return parts{}, err
+		}
+		e.onClose(func() error { server.Shutdown(); server.WaitForShutdown(); return nil })
+		if e.nats, err = bus.Local(server, e.log); err != nil {
+			return parts{}, err
+		}
+	} else if e.nats, err = bus.Connect(e.cfg.NATSURL, e.log); err != nil {
+		return parts{}, err
+	}
+	e.onClose(func() error { e.nats.Close(); return nil })
+	// Without NATS, a revocation takes effect after up to a minute; nothing else depends on it.
+	connected := func(context.Context) error {
+		if !e.nats.IsConnected() {
 			return errors.New("not connected")
 		}
 		return nil
-	})
+	}
+	return parts{checks: []check{newCheck("nats", optional, connected)}}, nil
+}
+
+// dataMarker is a file in data_dir by which `slipway` recognises the folder, so that it is
+// never packed into an image.
+const dataMarker = ".slipway-data"
+
+func mustHave(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
+	const text = "This folder holds the data and keys of a slipwayd. Do not put it into images, repositories or shared folders.\n"
+	if err := os.WriteFile(filepath.Join(dir, dataMarker), []byte(text), 0o600); err != nil {
+		return fmt.Errorf("data_dir: %w", err)
+	}
 	return nil
 }

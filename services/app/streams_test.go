@@ -11,17 +11,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"slipway.dev/services/internal/config"
-	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestAttackManyStreams: one address opens event streams without end; it is held to
-// its share, another to what is left, and short calls go on.
+// TestAttackManyStreams opens event streams of one address without end. It only gets its
+// share; another address gets what is left, and short calls still work.
 func TestAttackManyStreams(t *testing.T) {
 	t.Parallel()
-	a := &App{cfg: config.Config{StreamsClient: 2, StreamsTotal: 3}}
+	a := &App{env: &env{cfg: config.Config{StreamsClient: 2, StreamsTotal: 3}, reg: &collected{Registry: prometheus.NewRegistry()}}}
 	begun, end := make(chan struct{}), make(chan struct{})
 	h := a.withStreams(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/service-info" {
@@ -65,8 +67,8 @@ func TestAttackManyStreams(t *testing.T) {
 	}
 }
 
-// TestAttackManyConnections: an address has so many connections at a time, and a
-// trusted proxy any number.
+// TestAttackManyConnections checks the limit of concurrent connections of an address, and
+// that a trusted proxy has none.
 func TestAttackManyConnections(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -84,7 +86,9 @@ func TestAttackManyConnections(t *testing.T) {
 				t.Fatal(err)
 			}
 			server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.NotFoundHandler()}
-			go func() { _ = server.Serve(door{l, &ratelimit.AtOnce{What: "connections", Each: 2}, tc.proxies}) }()
+			go func() {
+				_ = server.Serve(limitedListener{l, fairshare.New(fairshare.Config{Name: "connections", PerClient: 2}), tc.proxies})
+			}()
 			t.Cleanup(func() { _ = server.Close() })
 			served := func(c net.Conn) bool {
 				_, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")

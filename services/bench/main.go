@@ -1,15 +1,14 @@
-// Command bench measures the built slipwayd against its peers, from outside: it
-// starts real processes, loads them over HTTP, and prints figures with the bars
-// they are held to. Ratios are between contenders that took turns within one run,
-// since machines differ and are noisy. Of the product it imports the solver and the
-// index of Conda packages, which are measured as they are, and the reader of their
-// artifacts, whose files are counted; the peers are built from services/tools, but for zot (zotregistry.dev), which
-// is one where it is on PATH.
+// Command bench measures the slipwayd binary against its peers. It starts real processes,
+// loads them over HTTP, and prints figures with their limits. Since machines differ and are
+// noisy, ratios compare contenders that took turns within one run. It imports only these
+// parts of the product: the solver and the index of Conda packages, which are measured
+// directly, and the reader of their artifacts, whose files are counted. The peers are built
+// from services/tools, except for zot (zotregistry.dev), which is used if it is on PATH.
 //
 //	go run ./services/bench -only digest,submit -rounds 3
 //
-// A measurement is a line in the table of sections, and a file of package measure or
-// conda. It is written without error returns: package must ends the section whose step
+// A measurement is an entry of the table of sections and a file of package measure or
+// conda. It is written without error returns: package must ends the section when a step
 // fails.
 package main
 
@@ -29,10 +28,10 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// flags are what a run was started with.
+// flags are the command line flags of a run.
 type flags struct {
 	world.Settings
-	// only are the names of the sections to run; empty is all.
+	// only lists the names of the sections to run; empty runs all.
 	only []string
 	// out is the file for the JSON; "" is standard output.
 	out string
@@ -84,7 +83,7 @@ func main() {
 	}
 }
 
-// bench runs the chosen sections and prints what they found, in any case.
+// bench runs the selected sections and prints their figures, even after an error.
 func bench(ctx context.Context) (err error) {
 	s, err := readFlags()
 	if err != nil {
@@ -103,7 +102,7 @@ func bench(ctx context.Context) (err error) {
 	return errors.Join(runAll(w, r, chosen), r.Print(s.out))
 }
 
-// runAll runs the sections. One that fails leaves the others their turn.
+// runAll runs the sections. If one fails, the others still run.
 func runAll(w *world.World, r *figure.Report, chosen []section) error {
 	var problems []error
 	r.Machine.BusyBefore = figure.Busy()

@@ -12,16 +12,16 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// section measures one thing that has a bar.
+// A section measures one property that has a limit.
 type section struct {
-	// name is what -only and the figures call it.
+	// name is the section's name in -only and in the figures.
 	name string
-	// measure writes what it finds on the sheet. What it starts with the world's
-	// start ends with the section.
+	// measure writes its figures to the sheet. Processes that it starts with World.Start
+	// end with the section.
 	measure func(*world.World, *figure.Sheet)
 }
 
-// sections is the table of all.
+// sections returns the table of all sections.
 func sections() []section {
 	return []section{
 		{"start", measure.Start},
@@ -30,6 +30,7 @@ func sections() []section {
 		{"blob", measure.Blob},
 		{"pulls", measure.Pulls},
 		{"submit", measure.Submit},
+		{"attack", measure.Attack},
 		{"trace", measure.Trace},
 		{"count", measure.Count},
 		{"build", measure.Build},
@@ -48,7 +49,7 @@ func sectionNames() (names []string) {
 	return names
 }
 
-// choose picks sections by name; no name is all of them.
+// choose selects sections by name; no name selects all.
 func choose(only []string) ([]section, error) {
 	for _, n := range only {
 		if !slices.Contains(sectionNames(), n) {
@@ -60,7 +61,7 @@ func choose(only []string) ([]section, error) {
 	}), nil
 }
 
-// run measures, and returns what ended the section early, if anything did.
+// run runs the measurement and returns the error that ended it early, if any.
 func (s section) run(w *world.World, sheet *figure.Sheet) error {
 	defer w.StopStarted()
 	return must.Caught(func() { s.measure(w, sheet) })

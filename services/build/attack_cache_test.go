@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestCachesOfOthers: a build imports the cache that a build of the same owner, for
-// the same platform and repository, has exported last, and no other.
+// TestCachesOfOthers checks that a build only imports the cache which a build of the same
+// owner, for the same platform and repository, exported last.
 func TestCachesOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -26,7 +26,7 @@ func TestCachesOfOthers(t *testing.T) {
 		platform   string
 		repository string
 		result     *buildv1.Result
-		want       string // what it is told to import
+		want       string // the cache that it is to import
 	}{
 		{"first", ada, "aaaa", "linux/amd64", "quay.test/cache", &buildv1.Result{Succeeded: true, Digest: first, CacheDigest: first}, ""},
 		{"another's", eve, "eeee", "linux/amd64", "quay.test/cache", &buildv1.Result{Succeeded: true, Digest: first, CacheDigest: second}, ""},

@@ -9,9 +9,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestResultsOfOthers: a worker, or whoever can write on the bus, ends no build but
-// the one that it has the ticket of: not with a success, not with a failure, and
-// it gives none back.
+// TestResultsOfOthers checks that a worker, or any client of the bus, can only end or
+// return the build whose ticket it has.
 func TestResultsOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -22,16 +22,15 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// foreign is the attacker's own request: for a repository of theirs, where they may
-// put whatever they like.
+// foreign returns the attacker's own request, for a repository that the attacker can write.
 func (p *deployment) foreign(text string) *buildv1.SubmitBuildRequest {
 	req := p.request(text, "eeee", nil)
 	req.Target.Repository = "eve/mine"
 	return req
 }
 
-// TestAnnotationsOfOthersEndNoBuild has an attacker put the id of somebody's build
-// on an image of their own, and ask for that image.
+// TestAnnotationsOfOthersEndNoBuild puts the id of another user's build on an image of the
+// attacker's, and requests that image.
 func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -59,8 +58,8 @@ func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	}
 }
 
-// TestAPushedImageDoesNotEndItsBuild lets somebody ask between a push and its
-// report: the build goes on until its worker says how it ended.
+// TestAPushedImageDoesNotEndItsBuild requests an image between its push and the report: the
+// build continues until its worker reports the result.
 func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -76,7 +75,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	if got := r.state(t, j.id); got.GetState() != buildv1.BuildState_BUILD_STATE_RUNNING {
 		t.Errorf("and is %v", got)
 	}
-	// The worker's report is lost, and the build given up: its image is there.
+	// The worker's report is lost and the build given up, but its image exists.
 	j.report(t, &buildv1.Result{Reason: "timeout"})
 	j.ended(t, r)
 	again := r.submit(t, req)
@@ -91,7 +90,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	}
 }
 
-// TestAFinishedImageKeepsItsName asks for other content whose id begins alike.
+// TestAFinishedImageKeepsItsName requests other content whose id begins alike.
 func TestAFinishedImageKeepsItsName(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -113,12 +112,12 @@ func TestIDsCannotBeReserved(t *testing.T) {
 	r := p.replica(t, 1000)
 	newWorker(t, p, 1)
 	victim := p.request("victim", "", nil)
-	for n := range 40 { // by asking for images that carry them
+	for n := range 40 { // by requesting images that have them
 		attack := p.foreign(fmt.Sprint("attack", n))
 		p.push(t, attack, fmt.Sprintf("%s_%d", victim.GetContentId(), n+1))
 		r.submit(t, attack)
 	}
-	// As an older release left them: rows of another content with these ids.
+	// Rows of another content that have these ids anyway.
 	for n := range 40 {
 		_, err := p.db.ExecContext(t.Context(), `UPDATE build_builds SET id = $1 WHERE id = $2`,
 			fmt.Sprintf("%s_%d", victim.GetContentId(), n+1), p.foreign(fmt.Sprint("attack", n)).GetContentId()+"_1")
@@ -145,10 +144,10 @@ func TestIDsCannotBeReserved(t *testing.T) {
 	}
 }
 
-// paths is a platform where every user has a login for quay.test/team, and one for
-// all of hub.test.
+// paths is a platform on which every user has a login for quay.test/team, and one for all
+// of hub.test.
 type paths struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 }
 
 func (paths) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
@@ -159,15 +158,15 @@ func (paths) GetCredentials(_ context.Context, req *platformv1.GetCredentialsReq
 	return &platformv1.GetCredentialsResponse{Credentials: &platformv1.Credentials{Username: "ada", Password: "secret"}}, nil
 }
 
-// TestLoginsOfABuild asks with a build's ticket for what is its own, and for what is
-// not.
+// TestLoginsOfABuild requests logins with a build's ticket, for the build's own
+// repositories and for others.
 func TestLoginsOfABuild(t *testing.T) {
 	t.Parallel()
 	const read, push, cache = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE
 	p := newDeployment(t, testkit.SQLite(t))
 	p.logins = caller.NewKeychain(map[string]upstream.Login{
 		p.up.Host: {Username: "service", Password: "x"}, "quay.test": {Username: "reader", Password: "x"},
-	}, paths{}).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
+	}, paths{}).WithBuildRepository(caller.BuildRepository{Host: p.up.Host, Repository: "builds"})
 	r := p.replica(t, 100)
 	w := newWorker(t, p, 9)
 	ada := &platformv1.Identity{Endpoint: "e", UserId: 7}
@@ -225,14 +224,14 @@ func TestLoginsOfABuild(t *testing.T) {
 	}
 }
 
-// TestAStoreLoginIsOneBuilds pushes to the embedded store, which makes logins.
+// TestAStoreLoginIsOneBuilds pushes to the embedded store, which issues logins.
 func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	grants := make(chan caller.Grant, 9)
-	p.logins = caller.NewKeychain(nil, nil).WithOwn(caller.Own{
+	p.logins = caller.NewKeychain(nil, nil).WithBuildRepository(caller.BuildRepository{
 		Host: p.up.Host, Repository: "builds", Login: upstream.Login{Username: "master", Password: "x"},
-		Grant: func(g caller.Grant) upstream.Login {
+		IssueLogin: func(g caller.Grant) upstream.Login {
 			grants <- g
 			return upstream.Login{Username: "grant", Password: "x"}
 		},
@@ -254,15 +253,15 @@ func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	}
 }
 
-// TestGivenImagesOfABuild: the worker is told which of the service's own images the
-// request was given, and gets a login that reads their repositories, and no other.
+// TestGivenImagesOfABuild checks that the worker is told which of the service's own images
+// were issued to the request, and gets a login for their repositories only.
 func TestGivenImagesOfABuild(t *testing.T) {
 	t.Parallel()
 	const read, push = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH
 	p := newDeployment(t, testkit.SQLite(t))
-	p.logins = caller.NewKeychain(nil, paths{}).WithOwn(caller.Own{
+	p.logins = caller.NewKeychain(nil, paths{}).WithBuildRepository(caller.BuildRepository{
 		Host: p.up.Host, Repository: "builds", Login: upstream.Login{Username: "master", Password: "x"},
-		Grant: func(g caller.Grant) upstream.Login {
+		IssueLogin: func(g caller.Grant) upstream.Login {
 			return upstream.Login{Username: fmt.Sprintf("%s reads %v", g.Repository, g.Reads), Password: "x"}
 		},
 	})

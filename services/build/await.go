@@ -2,6 +2,7 @@ package build
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 	"slipway.dev/services/build/store"
 )
 
-// endings tells those who wait that a build has ended.
+// endings notifies waiting calls that a build has ended.
 type endings struct {
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool
@@ -21,8 +22,8 @@ type endings struct {
 
 func newEndings() *endings { return &endings{waiting: map[string]map[chan struct{}]bool{}} }
 
-// wait returns a channel that gets a value when the build ends; call leave when
-// it is not needed any more.
+// wait returns a channel that receives a value when the build ends. Call leave when it is
+// no longer needed.
 func (e *endings) wait(id string) (ended <-chan struct{}, leave func()) {
 	c := make(chan struct{}, 1)
 	e.mu.Lock()
@@ -52,17 +53,17 @@ func (e *endings) notify(id string) {
 	}
 }
 
-// lookAgain is when those who wait read SQL although nobody told them anything:
-// a message may have been lost while NATS was away.
-const lookAgain = 30 * time.Second
+// pollInterval is how often waiting calls read SQL without a notification, which may have been
+// lost while NATS was unavailable.
+const pollInterval = 30 * time.Second
 
-// AwaitBuild answers when the build has ended, or shortly before the call's
-// deadline how it stands then.
+// AwaitBuild returns when the build has ended, or shortly before the call's deadline with
+// the build's current state.
 func (s *Service) AwaitBuild(ctx context.Context, req *buildv1.AwaitBuildRequest) (*buildv1.AwaitBuildResponse, error) {
-	// First listen, then read: so an end between the two is not missed.
+	// Subscribe before reading, so that an end in between is not missed.
 	ended, leave := s.ended.wait(req.GetBuildId())
 	defer leave()
-	early, cancel := earlier(ctx)
+	early, cancel := beforeDeadline(ctx)
 	defer cancel()
 	for {
 		rec, err := s.read(ctx, req.GetBuildId())
@@ -70,12 +71,12 @@ func (s *Service) AwaitBuild(ctx context.Context, req *buildv1.AwaitBuildRequest
 			return nil, err
 		}
 		if req.GetNoWait() || !rec.IsPending() || early.Err() != nil {
-			return s.standing(ctx, rec)
+			return s.stateOf(ctx, rec)
 		}
 		select {
 		case <-ended:
 		case <-early.Done():
-		case <-time.After(lookAgain):
+		case <-time.After(pollInterval):
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -83,33 +84,33 @@ func (s *Service) AwaitBuild(ctx context.Context, req *buildv1.AwaitBuildRequest
 	}
 }
 
-// earlier ends in time to still read and answer.
-func earlier(ctx context.Context) (context.Context, context.CancelFunc) {
+// beforeDeadline returns a context that ends in time to read the state and respond.
+func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if deadline, ok := ctx.Deadline(); ok {
 		return context.WithDeadline(ctx, deadline.Add(-500*time.Millisecond))
 	}
 	return context.WithCancel(ctx)
 }
 
-// standing is how a build stands, with its place where it waits, and when it is likely
-// to have ended.
-func (s *Service) standing(ctx context.Context, r store.Record) (*buildv1.AwaitBuildResponse, error) {
+// stateOf returns the state of a build, with its place in the queue, and an estimate of
+// its end.
+func (s *Service) stateOf(ctx context.Context, r store.Record) (*buildv1.AwaitBuildResponse, error) {
 	out := outcome(r)
 	start, end, err := s.estimates.Of(ctx, r)
 	if err != nil {
 		return nil, s.store.Fault("estimating a build", err)
 	}
 	if end != nil {
-		out.ExpectedEnd = proto.Float64(end.Seconds())
+		out.ExpectedEnd = proto.Float64(math.Ceil(end.Seconds()))
 	}
 	if start != nil && end != nil {
-		out.ExpectedStart = proto.Float64(start.Seconds())
+		out.ExpectedStart = proto.Float64(math.Ceil(start.Seconds()))
 	}
 	if out.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		return out, nil
 	}
 	if len(r.Request.GetPartIds()) > 0 {
-		return s.standingOfParts(ctx, r, out)
+		return s.stateOfParts(ctx, r, out)
 	}
 	before, err := s.store.Ahead(ctx, r)
 	if err != nil {
@@ -119,9 +120,9 @@ func (s *Service) standing(ctx context.Context, r store.Record) (*buildv1.AwaitB
 	return out, nil
 }
 
-// standingOfParts is how a build stands that waits for its parts: it runs once
-// one of them does.
-func (s *Service) standingOfParts(ctx context.Context, r store.Record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
+// stateOfParts returns the state of a build that waits for its parts: it counts as
+// running once one of them runs.
+func (s *Service) stateOfParts(ctx context.Context, r store.Record, out *buildv1.AwaitBuildResponse) (*buildv1.AwaitBuildResponse, error) {
 	for _, id := range r.Request.GetPartIds() {
 		part, err := s.store.Get(ctx, id)
 		if err != nil {
@@ -137,7 +138,7 @@ func (s *Service) standingOfParts(ctx context.Context, r store.Record, out *buil
 func outcome(r store.Record) *buildv1.AwaitBuildResponse {
 	out := &buildv1.AwaitBuildResponse{
 		State: buildv1.BuildState_BUILD_STATE_QUEUED, CreatedAt: timestamppb.New(r.Created),
-		Reason: r.Reason, Message: r.Message, Digest: r.Digest, TraceParent: r.TraceParent,
+		Reason: r.Reason, Message: r.Message, Summary: summary(r.Message), Digest: r.Digest, TraceParent: r.TraceParent,
 	}
 	if !r.Started.IsZero() {
 		out.State, out.StartedAt = buildv1.BuildState_BUILD_STATE_RUNNING, timestamppb.New(r.Started)

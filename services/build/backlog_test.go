@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBacklog is what dashboards, alerts and autoscalers see of builds that have
-// not ended; 0 while there is a worker that could go.
+// TestBacklog checks the metrics of unfinished builds for dashboards, alerts and
+// autoscalers, including 0 for a live worker's kind.
 func TestBacklog(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -39,7 +39,7 @@ func TestBacklog(t *testing.T) {
 	})
 }
 
-// backlog waits until the replica tells what is wanted.
+// backlog waits until the replica reports the wanted values.
 func (p *deployment) backlog(t *testing.T, want map[string]float64) {
 	t.Helper()
 	poll(t, "the backlog", func(context.Context) error {

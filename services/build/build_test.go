@@ -24,7 +24,7 @@ func TestOneBuildForMany(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
-		replicas := []replica{p.replica(t, 1), p.replica(t, 1)} // one build is all that the quota allows
+		replicas := []replica{p.replica(t, 1), p.replica(t, 1)} // the quota allows one build only
 		newWorker(t, p, 2)
 		var wg sync.WaitGroup
 		ids := make([]string, 12)
@@ -195,8 +195,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCancelWhileItIsTaken cancels a build at the moment in which a worker takes it: it
-// is cancelled, and its worker is told so that it believes it.
+// TestCancelWhileItIsTaken cancels a build at the moment when a worker takes it. The build
+// is cancelled, and its worker receives a valid proof.
 func TestCancelWhileItIsTaken(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -211,10 +211,10 @@ func TestCancelWhileItIsTaken(t *testing.T) {
 		var both sync.WaitGroup
 		var job *buildv1.TakeJobResponse
 		both.Go(func() {
-			for range i % 5 { // at another moment of the cancelling each time
+			for range i % 5 { // at another moment of the cancellation each time
 				_, _ = r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id})
 			}
-			job, _ = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: id, Delivery: 1, Worker: "test"}) // too late, or not
+			job, _ = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: id, Delivery: 1, Worker: "test"}) // may be too late
 		})
 		both.Go(func() {
 			if _, err := r.CancelBuild(t.Context(), &buildv1.CancelBuildRequest{BuildId: id}); err != nil {
@@ -235,8 +235,8 @@ func TestCancelWhileItIsTaken(t *testing.T) {
 	}
 }
 
-// TestJobsInHandStay ends a build while its worker has another: that one's job would
-// come again if the worker were lost.
+// TestJobsInHandStay ends a build while its worker has another one, and checks that the
+// other job is redelivered if the worker is lost.
 func TestJobsInHandStay(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -10,10 +10,10 @@ import (
 	"slipway.dev/services/build/store"
 )
 
-// noteCache remembers which cache a build has exported: the daemon believes what a
-// cache manifest says of the steps of any build, and who may write to the cache's
-// repository could say anything. Later builds of the same owner import this one and
-// no other. A cache that is not noted only makes them slower.
+// noteCache records the cache that a build has exported. A BuildKit daemon trusts a cache
+// manifest about the steps of any build, and other clients may have write access to the
+// cache's repository. So later builds of the same owner import this digest only. If it is
+// not recorded, they are just slower.
 func (s *Service) noteCache(ctx context.Context, rec store.Record, r *buildv1.Result) {
 	repository, d := rec.Request.GetTarget().GetCacheRepository(), r.GetCacheDigest()
 	if !r.GetSucceeded() || repository == "" || d == "" {
@@ -24,6 +24,6 @@ func (s *Service) noteCache(ctx context.Context, rec store.Record, r *buildv1.Re
 		err = s.store.PutCache(ctx, rec, d, s.deps.Now())
 	}
 	if err != nil {
-		s.deps.Log.WarnContext(ctx, "The cache that a build exported was not noted", "build_id", rec.ID, "err", err)
+		s.deps.Log.WarnContext(ctx, "The cache that a build exported could not be recorded", "build_id", rec.ID, "err", err)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls. What carries an identity
-// (SubmitBuild) is for the one role that has authenticated the person: whoever
-// could submit a build as anybody could then ask for that person's logins. A
-// builder takes jobs, and what it may read and use is bound to a job's ticket.
+// Callers returns the callers of each method. Methods with an identity (SubmitBuild) are
+// for the one role that has authenticated the user, since a caller that could submit builds
+// for any user could then get that user's logins. Builders take jobs, and a job's ticket
+// limits what they may read and use.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
@@ -24,6 +24,8 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_CancelBuild_FullMethodName,
 			buildv1.BuildService_LocateBuild_FullMethodName,
 			buildv1.BuildService_ListEngines_FullMethodName,
+			buildv1.BuildService_ClaimUnsolvedBuilds_FullMethodName,
+			buildv1.BuildService_SolveBuild_FullMethodName,
 		}},
 		{Roles: []string{"conda"}, Calls: []string{
 			buildv1.BuildService_FindLayers_FullMethodName,
@@ -34,15 +36,21 @@ func Callers() rpc.Callers {
 		{Roles: []string{"container", "registry"}, Calls: []string{
 			buildv1.BuildService_AwaitBuild_FullMethodName,
 		}},
+		{Roles: []string{"registry"}, Calls: []string{
+			buildv1.BuildService_ListDiscardedBuilds_FullMethodName,
+			buildv1.BuildService_RestoreImage_FullMethodName,
+		}},
 		{Roles: []string{"builder"}, Calls: []string{
 			buildv1.WorkService_TakeJob_FullMethodName,
 			buildv1.WorkService_GetContext_FullMethodName,
 			buildv1.WorkService_GetBuildCredentials_FullMethodName,
+			buildv1.WorkService_RegisterWorkerKey_FullMethodName,
+			buildv1.WorkService_GetWorkerKey_FullMethodName,
 		}},
 	}
 }
 
-// Register offers the room on a server, to its callers.
+// Register registers the service on a server for its callers.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
 	buildv1.RegisterBuildServiceServer(to, s)

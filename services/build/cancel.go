@@ -10,8 +10,9 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// CancelBuild ends a build, unless another is made from it. Whoever works on it is
-// told, and stops. What it was to be made from goes on until that is cancelled.
+// CancelBuild cancels a build, unless an unfinished build uses its image. The worker that
+// runs it is notified. The builds whose images it uses continue until they are cancelled,
+// too.
 func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildRequest) (*buildv1.CancelBuildResponse, error) {
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
@@ -39,13 +40,13 @@ func (s *Service) CancelBuild(ctx context.Context, req *buildv1.CancelBuildReque
 	return out, nil
 }
 
-// cancel ends a build, and tells whoever works on it.
+// cancel ends a build and notifies its worker.
 func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 	if err := s.failAnyway(ctx, rec, reasonCancelled, "The build was cancelled"); err != nil {
 		return s.store.Fault("cancelling a build", err)
 	}
-	// The worker believes who knows the hash of its ticket. No worker gets one from
-	// now on, so this is the last.
+	// The worker accepts a cancellation with the hash of its ticket. No worker gets a new
+	// ticket from now on, so this is the last one.
 	proof, err := s.store.Ticket(ctx, rec.ID)
 	if err != nil {
 		return s.store.Fault("reading who works on a build", err)
@@ -53,7 +54,7 @@ func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 	return s.deps.Bus.Publish(buildbus.Cancel(rec.ID), []byte(proof))
 }
 
-// isNeeded says whether a build under way is made from this one.
+// isNeeded reports whether an unfinished build uses this build's image.
 func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
 	open, err := s.store.MadeOfOthers(ctx)
 	if err != nil {

@@ -11,13 +11,12 @@ import (
 	"slipway.dev/services/internal/bus/metricsbus"
 )
 
-// lookForAdmissions is how often to look for what a lost wake-up left uncounted.
-const lookForAdmissions = 5 * time.Second
+// admissionsInterval is how often to look for uncounted builds whose wake-up was lost.
+const admissionsInterval = 5 * time.Second
 
-// admissions is the queue of admitted builds that the bus does not know of. A build
-// gets its number once, in SQL, and the next numbers are published only when the bus
-// has those before. So any replica may repeat it, and the metrics room knows what it
-// has seen.
+// admissions is the queue of admitted builds that have not been published for counting. A
+// build gets its number once, in SQL, and numbers are published in order. So any replica
+// may repeat a publication, and the metrics service recognises repetitions.
 type admissions struct{ store.Store }
 
 // Next implements metricsbus.Queue.
@@ -36,9 +35,10 @@ func (a admissions) Published(ctx context.Context, b *metricsv1.Batch) error {
 	return a.MarkCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
 }
 
-// newOutbox publishes how many builds are admitted. Nobody waits for it.
+// newOutbox returns an outbox that publishes the number of admitted builds in the
+// background.
 func (s *Service) newOutbox() (*metricsbus.Outbox, error) {
 	return metricsbus.NewOutbox(s.deps.Bus, admissions{s.store}, metricsbus.Options{
-		Name: "builds", Log: s.deps.Log, Wake: s.admitted, Look: lookForAdmissions,
+		Name: "builds", Log: s.deps.Log, Wake: s.admitted, Look: admissionsInterval,
 	})
 }

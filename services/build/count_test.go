@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// tally counts as the metrics room does: it goes by ordinals alone.
+// tally counts as the metrics service does, by ordinals only.
 type tally struct {
 	stream jetstream.Stream
 
@@ -30,7 +30,7 @@ type tally struct {
 	gaps int
 }
 
-// listen starts a tally, and the stream that the metrics room would make.
+// listen starts a tally, and creates the stream of the metrics service.
 func (p *deployment) listen(t *testing.T) *tally {
 	t.Helper()
 	js, err := jetstream.New(p.bus)
@@ -76,7 +76,7 @@ func (y *tally) hear(m jetstream.Msg) {
 	}
 }
 
-// wants waits until so much is counted, and all that was said is heard.
+// wants waits until the counts are as wanted and all messages have arrived.
 func (y *tally) wants(t *testing.T, want map[string]int) {
 	t.Helper()
 	sum := func() (n int, at uint64) {
@@ -108,8 +108,8 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 	}
 }
 
-// TestAdmissionsAreCounted once each, whichever replica says it, and those from
-// before the bus could take them too.
+// TestAdmissionsAreCounted checks that each admission is counted once, whichever replica
+// publishes it, including those from before the bus was available.
 func TestAdmissionsAreCounted(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

@@ -30,7 +30,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// deployment is what replicas of the service share.
+// deployment holds what the replicas of the service share.
 type deployment struct {
 	db    *sqldb.DB
 	bus   *nats.Conn
@@ -39,13 +39,15 @@ type deployment struct {
 
 	mu  sync.Mutex
 	now time.Time
-	// logins, where set, are those of the service and of its callers.
+	// logins, if set, are the logins of the service and of its callers.
 	logins *caller.Keychain
-	// platform, where set, knows who calls.
-	platform platformv1.PlatformServiceClient
-	// layerMemory is how long workers take layers from each other; 0 is for ever.
+	// platform, if set, identifies callers.
+	platform platformv1.AccessServiceClient
+	// layerMemory is how long workers reuse each other's layers; 0 is forever.
 	layerMemory time.Duration
-	// replicas are their metrics.
+	// reserve reserves slots of workers for users.
+	reserve bool
+	// replicas holds the metrics of each replica.
 	replicas []*prometheus.Registry
 }
 
@@ -62,8 +64,8 @@ func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
 	return p
 }
 
-// newDeaf is one in which the metrics room has not made its stream yet: a replica that
-// ends waits for it.
+// newDeaf returns a deployment without the stream of the metrics service, for which a
+// stopping replica waits.
 func newDeaf(t *testing.T, db *sqldb.DB) *deployment {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "build", build.Migrations()); err != nil {
@@ -87,14 +89,14 @@ func (p *deployment) sleep(d time.Duration) {
 	p.now = p.now.Add(d)
 }
 
-// replica is one service behind its gRPC clients.
+// replica is one service with gRPC clients.
 type replica struct {
 	buildv1.BuildServiceClient
 	buildv1.WorkServiceClient
 	service *build.Service
 }
 
-// replica starts a service; limit is how many builds an anonymous caller may
+// replica starts a service. The argument limit is how many builds an anonymous caller may
 // start.
 func (p *deployment) replica(t *testing.T, limit int) replica {
 	t.Helper()
@@ -111,21 +113,20 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		Limiter: ratelimit.New(p.redis, reg, testkit.Log(t)),
 		Settings: build.Settings{
 			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
-			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", LayerMemory: p.layerMemory,
+			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve,
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	testkit.Run(t, s.Run)
-	conn, _ := testkit.Serve(t, s.Register, "builder", "conda", "container", "gateway")
+	conn, _ := testkit.Serve(t, s.Register, "builder", "conda", "container", "gateway", "registry")
 	p.replicas = append(p.replicas, reg)
 	p.listens(t)
 	return replica{buildv1.NewBuildServiceClient(conn), buildv1.NewWorkServiceClient(conn), s}
 }
 
-// listens waits until every replica has heard what workers said of themselves
-// before.
+// listens waits until every replica has received the earlier presence messages of workers.
 func (p *deployment) listens(t *testing.T) {
 	t.Helper()
 	const many = 1 << 20 // more than all others have
@@ -149,7 +150,7 @@ func (p *deployment) listens(t *testing.T) {
 	}
 }
 
-// announce publishes what a worker says of itself.
+// announce publishes a worker's presence.
 func (p *deployment) announce(t *testing.T, what *buildv1.Presence) {
 	t.Helper()
 	raw, err := proto.Marshal(what)
@@ -161,7 +162,7 @@ func (p *deployment) announce(t *testing.T, what *buildv1.Presence) {
 	}
 }
 
-// gauge is the sum of a gauge over its labels.
+// gauge returns the sum of a gauge over its labels.
 func gauge(reg prometheus.Gatherer, name string) (sum float64, err error) {
 	families, err := reg.Gather()
 	for _, f := range families {
@@ -179,10 +180,10 @@ func (p *deployment) keychain() *caller.Keychain {
 	if p.logins != nil {
 		return p.logins
 	}
-	return caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
+	return caller.NewKeychain(nil, nil).WithBuildRepository(caller.BuildRepository{Host: p.up.Host, Repository: "builds"})
 }
 
-// request is for an image that text decides.
+// request returns a request for an image whose content is text.
 func (p *deployment) request(text, scope string, who *platformv1.Identity) *buildv1.SubmitBuildRequest {
 	sum := sha256.Sum256([]byte(text + scope))
 	d := hex.EncodeToString(sum[:])
@@ -215,8 +216,7 @@ func (r replica) state(t *testing.T, id string) *buildv1.AwaitBuildResponse {
 	return resp
 }
 
-// push is what a worker does at the end: the image is at the registry, with the
-// annotations by which it is known.
+// push pushes an image with a build's annotations, as a worker does at the end.
 func (p *deployment) push(t *testing.T, req *buildv1.SubmitBuildRequest, id string) (digest string) {
 	t.Helper()
 	annotated := mutate.Annotations(testkit.Image(t, "amd64", true), map[string]string{
@@ -234,7 +234,7 @@ func (p *deployment) push(t *testing.T, req *buildv1.SubmitBuildRequest, id stri
 	return d.String()
 }
 
-// hashOf is how a ticket is kept.
+// hashOf returns the stored form of a ticket.
 func hashOf(ticket string) string {
 	sum := sha256.Sum256([]byte(ticket))
 	return hex.EncodeToString(sum[:])

@@ -6,8 +6,8 @@ import (
 	"slipway.dev/services/build/store"
 )
 
-// dispatch puts builds that wait on the bus, as many as the workers can take,
-// in turn between their owners.
+// dispatch publishes waiting builds on the bus, as many as the workers can take, in a fair
+// order of their owners.
 func (s *Service) dispatch(ctx context.Context) {
 	s.closeIndexes(ctx)
 	waiting, err := s.store.FirstOfEach(ctx)
@@ -26,12 +26,12 @@ func (s *Service) dispatch(ctx context.Context) {
 		return
 	}
 	if err := s.queue.Publish(ctx, next); err != nil {
-		s.troubled(ctx, "NATS does not take builds right now; they wait", err)
+		s.troubled(ctx, "Builds cannot be published right now; they wait until NATS is available", err)
 	}
 }
 
 func (s *Service) troubled(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
-		s.deps.Log.WarnContext(ctx, "Builds are held up", "what", what, "err", err)
+		s.deps.Log.WarnContext(ctx, "Builds cannot be dispatched", "what", what, "err", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/build/engine"
 )
 
-// ListEngines returns what the workers can do now.
+// ListEngines returns what the workers can build now.
 func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	out := &buildv1.ListEnginesResponse{}
 	can := s.workers.Kinds()
@@ -23,7 +23,7 @@ func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bu
 		slices.Sort(e.Architectures)
 		if len(e.Architectures) == 0 {
 			if e.Problem = s.workers.Problem(name); e.Problem == "" {
-				e.Problem = "no worker is there that could"
+				e.Problem = "no live worker can"
 			}
 		}
 		out.Engines = append(out.Engines, e)

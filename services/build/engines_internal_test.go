@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/build/workers"
 )
 
-// TestEngines lists what workers can do: every engine, with the architectures of all of
-// them, or with what keeps it away.
+// TestEngines checks the list of engines, each with the architectures of all workers, or
+// the reason why it is unavailable.
 func TestEngines(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -30,7 +30,7 @@ func TestEngines(t *testing.T) {
 	}
 	want := &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
 		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}},
-		{Name: "freeze", Problem: "no worker is there that could"}, {Name: "sif", Problem: "no worker is there that could"},
+		{Name: "freeze", Problem: "no live worker can"}, {Name: "sif", Problem: "no live worker can"},
 		{Name: "conda", Architectures: []string{"any"}},
 	}}
 	if got, err := s.ListEngines(t.Context(), &buildv1.ListEnginesRequest{}); err != nil || !proto.Equal(got, want) {

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// told is what the status of a build says of when it begins and ends, in seconds; -1 is
-// nothing.
+// told returns when a build begins and ends according to its status, in seconds; -1 is
+// unknown.
 func (r replica) told(t *testing.T, id string) [2]float64 {
 	t.Helper()
 	got, err := r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id})
@@ -30,8 +30,8 @@ func (r replica) told(t *testing.T, id string) [2]float64 {
 	return out
 }
 
-// TestExpectedTimes estimates by what builds of the same kind took, and by the slots that
-// the workers have.
+// TestExpectedTimes checks the estimates from the durations of builds of the same kind and
+// from the slots of workers.
 func TestExpectedTimes(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -41,7 +41,7 @@ func TestExpectedTimes(t *testing.T) {
 		pass := func(d time.Duration) {
 			t.Helper()
 			p.sleep(d)
-			w.appear(t, 1) // else it is taken for dead
+			w.appear(t, 1) // otherwise it counts as dead
 		}
 		check := func(what, id string, want [2]float64) {
 			t.Helper()
@@ -70,7 +70,7 @@ func TestExpectedTimes(t *testing.T) {
 		check("the third", ids[2], [2]float64{120, 180})
 		running := w.take(t, r, 1)
 		pass(20 * time.Second)
-		check("what runs", running.id, [2]float64{-1, 70}) // of those that took 60 and 90, the longer
+		check("what runs", running.id, [2]float64{-1, 70}) // of the builds that took 60 and 90, the longer one
 		check("behind what runs", ids[1], [2]float64{70, 130})
 		pass(71 * time.Second)
 		check("what runs for longer than any did", running.id, [2]float64{-1, -1})
@@ -86,4 +86,34 @@ func TestExpectedTimes(t *testing.T) {
 		p.listens(t)
 		check("without a worker", ids[2], [2]float64{-1, -1})
 	})
+}
+
+// TestExpectedSeconds checks that estimates are whole seconds, and that there is none while
+// the packages of a build are not solved.
+func TestExpectedSeconds(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	r := p.replica(t, 100)
+	w := newWorker(t, p, 1)
+	w.appear(t, 1, canConda)
+	unsolved := func(text string) string {
+		return r.submit(t, p.unsolved(text, nil)).GetBuildId()
+	}
+	for i := range 3 {
+		req := p.unsolved(fmt.Sprint("made ", i), nil)
+		id := r.submit(t, req).GetBuildId()
+		r.solve(t, &buildv1.SolveBuildRequest{BuildId: id, Lock: lockOf("linux/amd64", "linux-64")})
+		j := w.take(t, r, 1)
+		p.sleep(510 * time.Millisecond)
+		j.succeed(t, p.push(t, req, j.id))
+		j.ended(t, r)
+	}
+	next := unsolved("next")
+	if got, want := r.told(t, next), [2]float64{-1, -1}; got != want {
+		t.Errorf("an unsolved build begins and ends in %v", got)
+	}
+	r.solve(t, &buildv1.SolveBuildRequest{BuildId: next, Lock: lockOf("linux/amd64", "linux-64")})
+	if got, want := r.told(t, next), [2]float64{0, 1}; got != want {
+		t.Errorf("a build like others that took 0.51 s begins and ends in %v seconds, want %v", got, want)
+	}
 }

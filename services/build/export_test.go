@@ -2,5 +2,5 @@ package build
 
 import "context"
 
-// Sweep does what Run does from time to time.
+// Sweep runs the periodic part of Run.
 func (s *Service) Sweep(ctx context.Context) { s.sweep(ctx) }

@@ -18,15 +18,15 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// makeClaims makes the bucket in which workers share layers, with the replicas that the
-// jobs have, or has it keep them for as long as the settings say. Where NATS has no room
-// for it, builds go on without.
+// makeClaims creates the bucket in which workers share layers, with the replicas of the
+// jobs, or updates its retention to the settings. If NATS has no space for it, builds work
+// without it.
 func (s *Service) makeClaims(ctx context.Context) {
 	claims := buildbus.Claims(s.deps.LayerMemory)
 	jobs, err := s.bus.Stream(ctx, buildbus.JobStream)
 	if err == nil {
 		claims.Replicas = jobs.CachedInfo().Config.Replicas
-		err = bus.MakeStreams(ctx, s.bus, claims)
+		err = bus.CreateStreams(ctx, s.bus, claims)
 	}
 	if err == nil {
 		err = s.fitClaims(ctx, claims)
@@ -36,8 +36,8 @@ func (s *Service) makeClaims(ctx context.Context) {
 	}
 }
 
-// fitClaims changes a bucket that was made with other settings, or by an older version.
-// What an operator has changed besides stays.
+// fitClaims updates a bucket that was created with other settings. Other changes by an
+// operator are kept.
 func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) error {
 	there, err := s.bus.Stream(ctx, want.Name)
 	if err != nil {
@@ -55,11 +55,12 @@ func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) er
 	return err
 }
 
-// layerKey is a conda.LayerKey.
+// layerKey matches a conda.LayerKey.
 var layerKey = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// FindLayers returns which layers the service's own repository has, as workers say that
-// made them. One that was removed there since is found all the same: who uses it looks.
+// FindLayers returns which layers the service's own repository has, according to records
+// that workers signed. It also returns layers that were deleted there later: the worker
+// that uses one checks that.
 func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest) (*buildv1.FindLayersResponse, error) {
 	keys := req.GetKeys()
 	if len(keys) > limits.LayerKeys {
@@ -72,18 +73,22 @@ func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest
 		return nil, unreadable(err)
 	}
 	out := &buildv1.FindLayersResponse{There: make([]bool, len(keys))}
+	check := &recordCheck{Service: s}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(limits.LayerLookups)
 	for i, k := range keys {
 		if !layerKey.MatchString(k) {
-			return nil, fault.Invalid.Newf("%q is no key of a layer", fault.Quote(k))
+			return nil, fault.Invalid.Newf("%q is not the key of a layer", fault.Quote(k))
 		}
 		g.Go(func() error {
-			e, err := bucket.Get(ctx, conda.LayerKey(k).At(s.deps.Own))
+			name := conda.LayerKey(k).At(s.deps.Own)
+			e, err := bucket.Get(ctx, name)
 			if errors.Is(err, jetstream.ErrKeyNotFound) {
 				return nil
 			}
-			out.There[i] = err == nil && len(e.Value()) > 0 // without a value it is being made
+			if err == nil { // without a value the layer is being built
+				out.There[i], err = check.isValid(ctx, name, e.Value())
+			}
 			return err
 		})
 	}
@@ -94,5 +99,5 @@ func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest
 }
 
 func unreadable(err error) error {
-	return fault.Unavailable.New("What workers know of layers cannot be read right now", err).After(5 * time.Second)
+	return fault.Unavailable.New("The records of layers cannot be read right now", err).After(5 * time.Second)
 }

@@ -2,6 +2,7 @@ package build_test
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// claims is the bucket in which workers share layers, once it is there.
+// claims returns the bucket in which workers share layers, when it exists.
 func (p *deployment) claims(t *testing.T) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(p.bus)
@@ -35,22 +36,63 @@ func (p *deployment) claims(t *testing.T) jetstream.JetStream {
 	return js
 }
 
-// TestFindLayers: what is there is what a worker said that it made for the service's own
-// repository.
+// signer is a worker that signs records of layers with a registered key.
+type signer struct {
+	name string
+	key  ed25519.PrivateKey
+}
+
+func (p *deployment) signer(t *testing.T, r replica, name string) signer {
+	t.Helper()
+	public, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := signer{name, key}
+	if _, err := r.RegisterWorkerKey(t.Context(), s.registration(public)); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s signer) registration(public ed25519.PublicKey) *buildv1.RegisterWorkerKeyRequest {
+	return &buildv1.RegisterWorkerKeyRequest{Worker: s.name, PublicKey: public, Proof: buildbus.ProveKey(s.key, s.name)}
+}
+
+func (s signer) id() string {
+	public, _ := s.key.Public().(ed25519.PublicKey)
+	return buildbus.KeyID(public)
+}
+
+// record publishes a value for a layer in a repository.
+func record(t *testing.T, js jetstream.JetStream, name string, value []byte) {
+	t.Helper()
+	if _, err := js.Publish(t.Context(), buildbus.Claim(name), value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFindLayers checks that layers exist for which a registered worker signed a record for
+// the service's own repository.
 func TestFindLayers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 1)
 	js := p.claims(t)
 	key := func(n int) conda.LayerKey { return conda.HashLayer(fmt.Sprint(n)) }
-	say := func(key conda.LayerKey, repository, record string) {
-		if _, err := js.Publish(t.Context(), buildbus.Claim(key.At(repository)), []byte(record)); err != nil {
-			t.Fatal(err)
-		}
+	w := p.signer(t, r, "a")
+	signed := func(name string) []byte { return buildbus.SignLayer(w.key, name, p.clock(), []byte("a record")) }
+	own := func(n int) string { return key(n).At("images/own") }
+	record(t, js, own(1), signed(own(1)))
+	record(t, js, own(2), nil) // is being built
+	record(t, js, key(3).At("images/other"), signed(key(3).At("images/other")))
+	record(t, js, own(4), []byte("not signed"))
+	record(t, js, own(5), signed(own(1))) // for another layer
+	_, unknown, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	say(key(1), "images/own", "a record")
-	say(key(2), "images/own", "") // is being made
-	say(key(3), "images/other", "a record")
+	record(t, js, own(6), buildbus.SignLayer(unknown, own(6), p.clock(), []byte("a record")))
 	var keys []string
 	for n := range 100 {
 		keys = append(keys, string(key(n)))
@@ -78,8 +120,8 @@ func TestFindLayers(t *testing.T) {
 	}
 }
 
-// TestLayerMemory: a bucket that was there keeps layers for as long as the settings say,
-// and else what its operator made of it.
+// TestLayerMemory checks that an existing bucket gets the configured retention and keeps
+// its operator's other settings.
 func TestLayerMemory(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -89,7 +131,7 @@ func TestLayerMemory(t *testing.T) {
 	}
 	before := buildbus.Claims(time.Hour)
 	before.Description, before.MaxBytes = "of the operator", 1<<20
-	if err := bus.MakeStreams(t.Context(), js, before); err != nil {
+	if err := bus.CreateStreams(t.Context(), js, before); err != nil {
 		t.Fatal(err)
 	}
 	p.layerMemory = 48 * time.Hour

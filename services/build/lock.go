@@ -14,13 +14,13 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// A lock is what a request's Conda packages stood for when it was made. The engine
-// conda makes the image of it. What is built from a generated Dockerfile alone resolves
-// its packages again, from channels that may have changed since: there a lock is shown,
-// and decides nothing.
+// A lock contains the Conda packages that a request resolved to when it was submitted. The
+// engine conda builds the image from it. A build with a generated Dockerfile only resolves
+// its packages again, from channels that may have changed since. Its lock is shown and not
+// used.
 
-// GetBuildLock returns the lock of a build; of one that is made of others, theirs.
-// fault.NotFound where one is not known.
+// GetBuildLock returns the lock of a build, or of the builds whose images it uses. It
+// returns fault.NotFound if one is unknown.
 func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockRequest) (*buildv1.GetBuildLockResponse, error) {
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockReq
 	return out, nil
 }
 
-// locks are those of a build, or of the builds that it is made of: of all or of none.
+// locks returns the locks of a build, or of all builds whose images it uses.
 func (s *Service) locks(ctx context.Context, rec store.Record) ([]*condav1.SolvePackagesResponse, error) {
 	ids := rec.Request.GetPartIds()
 	if len(ids) == 0 {
@@ -63,7 +63,7 @@ func (s *Service) locks(ctx context.Context, rec store.Record) ([]*condav1.Solve
 			return nil, err
 		case err != nil:
 			return nil, s.store.Fault("reading a lock", err)
-		case l.GetPrivate(): // whoever knows the build's id could read it
+		case l.GetPrivate(): // any client that knows the build's id could read it
 			return nil, fault.NotFound.Newf("The lock of the build is not shown, since a channel was read with a login")
 		}
 		out = append(out, l)
@@ -71,7 +71,7 @@ func (s *Service) locks(ctx context.Context, rec store.Record) ([]*condav1.Solve
 	return out, nil
 }
 
-// lockRecords are the records of a lock for one platform, as a list in JSON.
+// lockRecords returns a lock's records for one platform as a JSON list.
 func lockRecords(l *condav1.SolvePackagesResponse) string {
 	if len(l.GetRecords()) != 1 {
 		return ""
@@ -79,15 +79,20 @@ func lockRecords(l *condav1.SolvePackagesResponse) string {
 	return l.GetRecords()[0]
 }
 
-// lockFile is what is written down of locks.
+// lockFile converts locks for output.
 func lockFile(locks []*condav1.SolvePackagesResponse) (conda.Lock, error) {
-	out := conda.Lock{Channels: locks[0].GetChannels()} // one request named them
+	out := conda.Lock{Channels: locks[0].GetChannels(), ChannelURLs: locks[0].GetChannelUrls()} // all are of one request
 	for _, l := range locks {
+		for _, of := range l.GetAnswer().GetLocks() {
+			out.Comments = append(out.Comments, conda.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
+		}
 		for i, raw := range l.GetRecords() {
 			p := conda.PlatformLock{Platform: l.GetSubdirs()[i]}
-			if err := json.Unmarshal([]byte(raw), &p.Packages); err != nil {
+			var records []conda.Record
+			if err := json.Unmarshal([]byte(raw), &records); err != nil {
 				return out, err
 			}
+			p.Packages, p.PyPI = conda.Split(records)
 			out.Platforms = append(out.Platforms, p)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// lockOf is an environment of one package, as the conda room answers it.
+// lockOf returns an environment of one package, as the conda service returns it.
 func lockOf(platform, subdir string) *condav1.SolvePackagesResponse {
 	const name = "libzlib-1.3.1-hb9d3cd8_2.conda"
 	url := "https://conda.anaconda.org/conda-forge/" + subdir + "/" + name
@@ -30,8 +30,8 @@ func lockOf(platform, subdir string) *condav1.SolvePackagesResponse {
 			Packages: []*condav1.LockedPackage{{Name: proto.String("libzlib"), Version: proto.String("1.3.1"), Url: proto.String(url), Sha256: proto.String(sum)}},
 		}}},
 		Records: []string{fmt.Sprintf(`[{"name":"libzlib","version":"1.3.1","build":"hb9d3cd8_2","build_number":2,"depends":["__glibc >=2.17"],`+
-			`"size":60963,"sha256":%q,"channel":"conda-forge","subdir":%q,"fn":%q,"url":%q}]`, sum, subdir, name, url)},
-		Subdirs: []string{subdir}, Channels: []string{"conda-forge"},
+			`"size":60963,"sha256":%q,"md5":%q,"channel":"conda-forge","subdir":%q,"fn":%q,"url":%q}]`, sum, strings.Repeat("d5", 16), subdir, name, url)},
+		Subdirs: []string{subdir}, Channels: []string{"conda-forge"}, ChannelUrls: []string{"https://conda.anaconda.org/conda-forge"},
 	}
 }
 
@@ -44,8 +44,8 @@ func (r replica) lock(t *testing.T, id, format string) *buildv1.GetBuildLockResp
 	return out
 }
 
-// TestALockIsKeptWithItsBuild: whoever joins the build reads the lock of who started
-// it, in every format.
+// TestALockIsKeptWithItsBuild checks that a request that joins a build reads the lock of
+// the first request, in every format.
 func TestALockIsKeptWithItsBuild(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -64,7 +64,7 @@ func TestALockIsKeptWithItsBuild(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		url := req.GetLock().GetAnswer().GetLocks()[0].GetPackages()[0].GetUrl()
-		want := "# platform: linux-64\n@EXPLICIT\n" + url + "#sha256:" + strings.Repeat("d4", 32) + "\n"
+		want := "# platform: linux-64\n@EXPLICIT\n" + url + "#" + strings.Repeat("d5", 16) + "\n"
 		if got := r.lock(t, id, "explicit"); got.GetText() != want || len(got.GetLocks()) > 0 {
 			t.Errorf("explicit:\n%v", got)
 		}
@@ -72,6 +72,12 @@ func TestALockIsKeptWithItsBuild(t *testing.T) {
 			if got := r.lock(t, id, format).GetText(); !strings.Contains(got, mark) || !strings.Contains(got, url) || !strings.Contains(got, "conda-forge") {
 				t.Errorf("%s:\n%s", format, got)
 			}
+		}
+		if got := r.lock(t, id, "explicit-sha256").GetText(); !strings.Contains(got, url+"#sha256:"+strings.Repeat("d4", 32)) {
+			t.Errorf("explicit-sha256:\n%s", got)
+		}
+		if got := r.lock(t, id, "pixi").GetText(); !strings.Contains(got, "- url: https://conda.anaconda.org/conda-forge/\n") {
+			t.Errorf("pixi names no address of the channel:\n%s", got)
 		}
 		none := r.submit(t, p.request("none", "", nil)).GetBuildId()
 		for _, tc := range []struct {
@@ -85,7 +91,8 @@ func TestALockIsKeptWithItsBuild(t *testing.T) {
 	})
 }
 
-// TestTheLockOfAPair is that of both builds; of a part each has its own.
+// TestTheLockOfAPair checks that the lock of a pair is that of both builds, and that each
+// part has its own.
 func TestTheLockOfAPair(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -111,7 +118,7 @@ func TestTheLockOfAPair(t *testing.T) {
 	}
 }
 
-// TestALogBeginsWithItsPreface though the build is delivered again.
+// TestALogBeginsWithItsPreface checks this for a build that is delivered twice.
 func TestALogBeginsWithItsPreface(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -132,7 +139,8 @@ func TestALogBeginsWithItsPreface(t *testing.T) {
 	}
 }
 
-// TestAttackLocks: what cannot be kept is refused before anything is queued.
+// TestAttackLocks checks that locks which cannot be stored are rejected before the build is
+// queued.
 func TestAttackLocks(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

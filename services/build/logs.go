@@ -6,10 +6,15 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// StreamLogs streams a log: what is stored, or what is being written.
+// StreamLogs streams a log, stored or still being written.
 func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error {
 	ctx := stream.Context()
-	log := s.logs.Reader(req.GetBuildId(), req.GetAfter(), stream.Send)
+	log := s.logs.Reader(req.GetBuildId(), req.GetAfter(), func(resp *buildv1.StreamLogsResponse) error {
+		for _, l := range resp.GetLines() {
+			l.Text = s.deps.Keychain.Publish(l.GetText())
+		}
+		return stream.Send(resp)
+	})
 	defer log.Close()
 	ended, leave := s.ended.wait(req.GetBuildId())
 	defer leave()
@@ -27,7 +32,7 @@ func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerS
 		if !req.GetFollow() {
 			return log.Written(ctx)
 		}
-		if err := log.Follow(ctx, ended, lookAgain); err != nil {
+		if err := log.Follow(ctx, ended, pollInterval); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ func (r replica) follow(t *testing.T, id string, after int64) *reader {
 	return &reader{stream: stream}
 }
 
-// read takes lines until there are n, or the log has ended.
+// read reads lines until there are n, or the log has ended.
 func (r *reader) read(t *testing.T, n int) []string {
 	t.Helper()
 	for len(r.lines) < n && r.ended == nil {
@@ -54,8 +54,8 @@ func (r *reader) read(t *testing.T, n int) []string {
 	return r.lines
 }
 
-// TestLogIsTheSameForEverybody reads a log live, from the middle, across a
-// second delivery, after it was stored, and on another replica.
+// TestLogIsTheSameForEverybody reads a log live, from the middle, across a second delivery,
+// after it was stored, and on another replica.
 func TestLogIsTheSameForEverybody(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -66,7 +66,7 @@ func TestLogIsTheSameForEverybody(t *testing.T) {
 	first := w.take(t, a, 1)
 	live := a.follow(t, first.id, 0)
 	first.print(t, 1, "one", "two")
-	first.print(t, 1, "one", "two") // the bus takes a message once
+	first.print(t, 1, "one", "two") // the bus accepts a message once
 	if diff := cmp.Diff([]string{"1 one", "2 two"}, live.read(t, 2)); diff != "" {
 		t.Fatal(diff)
 	}
@@ -96,7 +96,7 @@ func TestLogIsTheSameForEverybody(t *testing.T) {
 	}
 }
 
-// TestLogOfWhatIsThere does not wait for more.
+// TestLogOfWhatIsThere checks that reading without following does not wait for more.
 func TestLogOfWhatIsThere(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -117,8 +117,8 @@ func TestLogOfWhatIsThere(t *testing.T) {
 	}
 }
 
-// TestAttackManyFollowers: however many follow a log, the bus has one consumer of
-// it for each process, and none when they have gone.
+// TestAttackManyFollowers checks that the bus has one consumer of a log per process for any
+// number of followers, and none when they have disconnected.
 func TestAttackManyFollowers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -19,11 +19,11 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// isIndex says whether a build is an index over others.
+// isIndex reports whether a build is an index of others.
 func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engine.Index }
 
-// closeIndexes ends the indexes whose parts have ended. Two replicas may do the
-// same: it gives the same bytes.
+// closeIndexes completes the indexes whose parts have ended. Two replicas may do the same,
+// since the bytes are the same.
 func (s *Service) closeIndexes(ctx context.Context) {
 	open, err := s.store.OpenIndexes(ctx)
 	if err != nil {
@@ -32,7 +32,7 @@ func (s *Service) closeIndexes(ctx context.Context) {
 	}
 	for _, r := range open {
 		if err := s.closeIndex(ctx, r); err != nil {
-			s.troubled(ctx, "An index cannot be made right now", err)
+			s.troubled(ctx, "An index cannot be created right now", err)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func (s *Service) closeIndex(ctx context.Context, r store.Record) error {
 	}
 	index, err := s.pushIndex(ctx, r, parts)
 	if errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout) {
-		return err // later
+		return err // retried later
 	}
 	if e, ok := fault.As(err); ok {
 		return s.fail(ctx, r, reasonPush, e.Public)
@@ -68,7 +68,7 @@ func (s *Service) closeIndex(ctx context.Context, r store.Record) error {
 
 func (s *Service) pushIndex(ctx context.Context, r store.Record, parts []store.Record) (oci.Document, error) {
 	t := r.Request.GetTarget()
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(r.Request.GetIdentity()), t.GetRegistry(), t.GetRepository())
+	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(r.Request.GetIdentity()), t.GetRegistry(), t.GetRepository())
 	if err != nil {
 		return oci.Document{}, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) pushIndex(ctx context.Context, r store.Record, parts []store.R
 		}
 		images = append(images, oci.Part{Image: doc, Platform: platform})
 	}
-	index, err := oci.Join(images, map[string]string{annotationID: r.ID, annotationDigest: r.Request.GetContentDigest()})
+	index, err := oci.NewIndex(images, map[string]string{annotationID: r.ID, annotationDigest: r.Request.GetContentDigest()})
 	if err != nil {
 		return index, err
 	}

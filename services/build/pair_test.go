@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// pair asks for an index over two builds.
+// pair returns a request for an index of two builds.
 func (p *deployment) pair(text string) *buildv1.SubmitBuildRequest {
 	index := p.request(text, "", nil)
 	index.Recipe = &buildv1.Recipe{Engine: "index", Platform: "linux/amd64,linux/arm64"}

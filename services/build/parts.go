@@ -14,15 +14,16 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// checkParts looks at the builds that a build is made from.
+// checkParts validates the builds whose images a build uses.
 func checkParts(req *buildv1.SubmitBuildRequest) error {
 	t := req.GetTarget()
 	if !isIndex(req) && (req.GetRecipe().GetEngine() != engine.Sif || len(req.GetParts()) != 1) {
-		return fault.Invalid.Newf("Only an index or a Singularity image is made from other builds")
+		return fault.Invalid.Newf("Only an index or a Singularity image can use the images of other builds")
 	}
 	for _, part := range req.GetParts() {
 		of := part.GetTarget()
-		// A Singularity image may be for its caller alone while the image is not.
+		// A Singularity image may be private to its caller while the container image is
+		// not.
 		if len(part.GetParts()) > 0 || of.GetRegistry() != t.GetRegistry() || isIndex(req) && of.GetRepository() != t.GetRepository() {
 			return fault.Invalid.Newf("The parts of a build are images at one registry, and those of an index in one repository")
 		}
@@ -30,12 +31,12 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 	return nil
 }
 
-// admitParts starts what its parts need, and queues the build; nil when another
-// request was faster. Its parts are charged; a Singularity image of what is there is
-// itself.
+// admitParts starts the required builds and queues the build; it returns nil if another
+// request was faster. The parts are charged. A Singularity image of an existing image is
+// charged itself.
 func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if !isIndex(req) {
-		if err := s.workers.Able(engine.KindOf(req.GetRecipe())); err != nil {
+		if err := s.workers.Await(ctx, engine.KindOf(req.GetRecipe())); err != nil {
 			return nil, err
 		}
 	}
@@ -72,8 +73,8 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
-// settled returns the builds that a build is made from, when all have made their
-// images; nil while one has not. One that failed ends the build.
+// settled returns the builds whose images a build uses when all have succeeded, and nil
+// while one has not ended. If one failed, the build fails.
 func (s *Service) settled(ctx context.Context, r store.Record) ([]store.Record, error) {
 	parts := make([]store.Record, len(r.Request.GetPartIds()))
 	for i, id := range r.Request.GetPartIds() {
@@ -93,7 +94,7 @@ func (s *Service) settled(ctx context.Context, r store.Record) ([]store.Record, 
 	return parts, nil
 }
 
-// ready leaves out the builds that wait for others.
+// ready returns the builds that do not wait for others.
 func (s *Service) ready(ctx context.Context, waiting []store.Record) ([]store.Record, error) {
 	out := waiting[:0]
 	for _, r := range waiting {
@@ -111,8 +112,8 @@ func (s *Service) ready(ctx context.Context, waiting []store.Record) ([]store.Re
 	return out, nil
 }
 
-// recipe is what a worker is to make. The image that another build has made is its
-// source.
+// recipe returns the recipe for a worker, whose source is the image of another build if
+// there is one.
 func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, error) {
 	recipe := r.Request.GetRecipe()
 	if len(r.Request.GetPartIds()) == 0 {
@@ -123,7 +124,7 @@ func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, 
 		return nil, s.store.Fault("reading what a build is made from", err)
 	}
 	if len(parts) != 1 {
-		return nil, fault.NotFound.Newf("What the build %s is made from is not there", r.ID)
+		return nil, fault.NotFound.Newf("The image that the build %s uses does not exist", r.ID)
 	}
 	t := parts[0].Request.GetTarget()
 	recipe = proto.CloneOf(recipe)

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// sif asks for a Singularity image of what a build makes.
+// sif returns a request for a Singularity image of a build's image.
 func (p *deployment) sif(text string) *buildv1.SubmitBuildRequest {
 	out, part := p.request("sif of "+text, "", nil), p.request(text, "", nil)
 	out.Recipe = &buildv1.Recipe{Engine: "sif", Format: "sif", Platform: "linux/amd64"}
@@ -22,7 +22,7 @@ func (p *deployment) sif(text string) *buildv1.SubmitBuildRequest {
 	return out
 }
 
-// newSifWorker is one that can make Singularity images, too.
+// newSifWorker returns a worker that can also build Singularity images.
 func newSifWorker(t *testing.T, p *deployment) *worker {
 	t.Helper()
 	w := newWorker(t, p, 1)
@@ -33,7 +33,7 @@ func newSifWorker(t *testing.T, p *deployment) *worker {
 func TestSifIsMadeFromItsBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
-	a, b := p.replica(t, 1), p.replica(t, 1) // the build is charged, what is made from it is not
+	a, b := p.replica(t, 1), p.replica(t, 1) // the build is charged, its Singularity image is not
 	w := newSifWorker(t, p)
 	req := p.sif("tool")
 	whole := a.submit(t, req)
@@ -68,7 +68,7 @@ func TestSifIsMadeFromItsBuild(t *testing.T) {
 	}
 }
 
-// TestSifOfWhatIsThereIsCharged: otherwise nobody would count the many that can be made of
+// TestSifOfWhatIsThereIsCharged checks this, since any number of them can be requested for
 // one image.
 func TestSifOfWhatIsThereIsCharged(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,8 @@ func TestPartsAreOfOnePlace(t *testing.T) {
 	}
 }
 
-// TestCancelWhatIsMadeFromABuild ends first what is made, then what it is made from.
+// TestCancelWhatIsMadeFromABuild cancels first the build that uses an image, then the build
+// of that image.
 func TestCancelWhatIsMadeFromABuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -149,7 +150,7 @@ func TestCancelWhatIsMadeFromABuild(t *testing.T) {
 		t.Errorf("what another is made from became %v", got)
 	}
 	cancel(whole, part.id)
-	cancel(whole, part.id) // whoever did not hear it asks again
+	cancel(whole, part.id) // a client that did not get the response repeats the request
 	if got := r.state(t, whole); got.GetReason() != "cancelled" {
 		t.Errorf("it is %v", got)
 	}

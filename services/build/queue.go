@@ -16,11 +16,11 @@ import (
 	"slipway.dev/services/internal/caller"
 )
 
-// GetQueue tells the administrator what waits and runs, and of the workers that this
-// replica has heard of.
+// GetQueue returns the waiting and running builds and the workers that this replica knows,
+// to administrators.
 func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*buildv1.GetQueueResponse, error) {
 	gate := caller.Gate{Platform: s.deps.Platform}
-	if err := gate.Administrator(ctx, "The queue is shown to the platform's administrator"); err != nil {
+	if err := gate.Administrator(ctx, "Only the platform's administrators can see the queue"); err != nil {
 		return nil, err
 	}
 	all, err := s.queue.Backlog(ctx)

@@ -18,7 +18,7 @@ import (
 // people is a platform with an administrator and another user, whose tokens are their
 // names.
 type people struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 }
 
 func (people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
@@ -31,8 +31,8 @@ func (people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ .
 	return nil, fault.Unauthenticated.Newf("The token is not known")
 }
 
-// TestQueue: the administrator, and nobody else, is shown what waits and runs, kinds of
-// builds of which there are none, and the workers.
+// TestQueue checks that only the administrator sees the queue, including kinds without
+// builds, and the workers.
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

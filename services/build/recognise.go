@@ -30,6 +30,11 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 	case d != req.GetContentDigest():
 		return nil, anotherImage(req)
 	}
+	if discarded, err := s.store.IsDiscarded(ctx, store.Image(req.GetTarget())); err != nil {
+		return nil, s.store.Fault("looking for discarded images", err)
+	} else if discarded {
+		return nil, nil // it is built again
+	}
 	now := s.deps.Now()
 	r := &store.Record{
 		Request: withoutData(req), Owner: owner(ctx, req), Created: now, Completed: now, Counted: store.NeverCounted,
@@ -41,7 +46,7 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 		known, err := s.store.Get(ctx, r.ID)
 		switch {
 		case errors.Is(err, fault.NotFound):
-			return s.remember(ctx, r)
+			return s.storeFound(ctx, r)
 		case err != nil:
 			return nil, s.store.Fault("reading a build", err)
 		case known.IsPending() && isSame(known, r):
@@ -57,7 +62,7 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 		return nil, s.store.Fault("numbering a build", err)
 	}
 	r.Renumber(last + 1)
-	return s.remember(ctx, r)
+	return s.storeFound(ctx, r)
 }
 
 // isSame says whether two builds are of one image.
@@ -66,8 +71,8 @@ func isSame(a store.Record, b *store.Record) bool {
 		store.Image(a.Request.GetTarget()) == store.Image(b.Request.GetTarget())
 }
 
-// remember writes the record of an image that is there.
-func (s *Service) remember(ctx context.Context, r *store.Record) (*buildv1.SubmitBuildResponse, error) {
+// storeFound writes the record of an image that is there.
+func (s *Service) storeFound(ctx context.Context, r *store.Record) (*buildv1.SubmitBuildResponse, error) {
 	won, err := s.write(ctx, r)
 	if err != nil {
 		return nil, err

@@ -11,12 +11,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRecordsSayHowTheyWereRequested: of what is made of other builds, too.
+// TestRecordsSayHowTheyWereRequested also checks this for builds that use images of other
+// builds.
 func TestRecordsSayHowTheyWereRequested(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
-	newWorker(t, p, 1).appear(t, 1, &buildv1.Capability{Engine: "sif", Architecture: "amd64"})
+	newWorker(t, p, 1).appear(t, 1, &buildv1.Capability{Engine: "sif", Architecture: "any"})
 	options := &containerv1.CondaOptions{BaseImage: "docker.io/library/debian:12", Commands: []string{"USER 1"}}
 	req := p.request("again", "", nil)
 	req.Recipe.CondaOptions = options

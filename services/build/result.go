@@ -29,10 +29,11 @@ const (
 	reasonPush      = "push"
 )
 
-// consumeResults takes what workers report, until ctx ends. NATS may go and come.
+// consumeResults handles the reports of workers until ctx ends, also when NATS is
+// temporarily unavailable.
 func (s *Service) consumeResults(ctx context.Context) {
 	retry.Forever(ctx, func(ctx context.Context) error {
-		if err := bus.MakeStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
+		if err := bus.CreateStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
 			return err
 		}
 		s.makeClaims(ctx)
@@ -40,27 +41,26 @@ func (s *Service) consumeResults(ctx context.Context) {
 	}, func(err error) { s.troubled(ctx, "Results of builds cannot be read right now", err) })
 }
 
-// consumeResult acknowledges only what SQL has.
+// consumeResult acknowledges a report after it is stored in SQL.
 func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg) {
 	r := &buildv1.Result{}
 	if err := proto.Unmarshal(m.Data(), r); err != nil {
 		s.deps.Log.ErrorContext(ctx, "A result cannot be read", "err", err)
-		_ = m.Term() // retrying cannot help
+		_ = m.Term() // a retry cannot help
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
 	defer cancel()
 	if err := s.reported(ctx, r); err != nil && !errors.Is(err, fault.NotFound) {
-		s.deps.Log.WarnContext(ctx, "A result cannot be kept right now", "build_id", r.GetBuildId(), "err", err)
+		s.deps.Log.WarnContext(ctx, "A result cannot be stored right now", "build_id", r.GetBuildId(), "err", err)
 		_ = m.NakWithDelay(2 * time.Second)
 		return
 	}
 	_ = m.Ack()
 }
 
-// reported is finish for what a worker says. It is believed about the build that
-// its ticket is for, and nothing else: who can write on the bus could otherwise
-// end any build, with any image.
+// reported handles a worker's report. The report is only accepted for the build whose
+// ticket it has, since otherwise any client of the bus could end any build with any image.
 func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
 	rec, err := s.store.Get(ctx, r.GetBuildId())
 	if err != nil {
@@ -80,8 +80,8 @@ func (s *Service) reported(ctx context.Context, r *buildv1.Result) error {
 	return s.finish(ctx, r)
 }
 
-// finish ends a build: the log goes to SQL, then the result, then everybody is
-// told, also when the result was known. It may be repeated.
+// finish ends a build: it copies the log to SQL, then stores the result, and then notifies
+// waiting calls, even if the result was already known. It may be repeated.
 func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 	rec, err := s.store.Get(ctx, r.GetBuildId())
 	if err != nil {
@@ -90,8 +90,21 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 	if r.GetHandedBack() {
 		return s.takeBack(ctx, rec, r)
 	}
+	if rec.IsPending() {
+		if again, err := s.hasRevokedLayers(ctx, rec, r); again || err != nil {
+			return err
+		}
+		if err := s.noteLayers(ctx, r); err != nil {
+			return err
+		}
+	}
+	if r.GetLockOutdated() {
+		if continues, err := s.solveAgain(ctx, rec, r); continues || err != nil {
+			return err
+		}
+	}
 	if r.GetNeedsSteps() {
-		if goesOn, err := s.buildInSteps(ctx, rec, r); goesOn || err != nil {
+		if continues, err := s.buildInSteps(ctx, rec, r); continues || err != nil {
 			return err
 		}
 	}
@@ -103,16 +116,30 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 			return err
 		}
 		if err := errors.Join(s.logs.Remove(ctx, rec.ID), s.queue.Remove(ctx, rec)); err != nil {
-			s.troubled(ctx, "What a build left on the bus was not removed", err)
+			s.troubled(ctx, "The messages of a build could not be removed from the bus", err)
 		}
 	}
 	return s.deps.Bus.Publish(buildbus.Done(rec.ID), nil)
 }
 
-// takeBack queues a build again that a worker could not end before it stopped:
-// that counts as no delivery.
+// hasRevokedLayers queues a build again that took layers of a worker which was revoked
+// meanwhile. It reports whether it did.
+func (s *Service) hasRevokedLayers(ctx context.Context, rec store.Record, r *buildv1.Result) (bool, error) {
+	revoked, err := s.store.IsRevoked(ctx, layerKeys(r))
+	if err != nil || !revoked {
+		return false, err
+	}
+	if err := s.queue.Remove(ctx, rec); err != nil {
+		return false, err
+	}
+	s.deps.Log.WarnContext(ctx, "A build with layers of a revoked worker is queued again", "build_id", rec.ID)
+	return true, s.takeBack(ctx, rec, r)
+}
+
+// takeBack queues a build again that a stopping worker could not finish, without counting
+// the delivery.
 func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Result) error {
-	// The worker may have stopped before it asked about the job.
+	// The worker may have stopped before it took the job.
 	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return nil
 	}
@@ -125,6 +152,7 @@ func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Res
 
 func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Result) error {
 	now := s.deps.Now()
+	r.Message = s.deps.Keychain.Publish(r.GetMessage())
 	ended, err := s.store.Complete(ctx, r, now)
 	if err != nil || !ended {
 		return err
@@ -139,26 +167,26 @@ func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Res
 		s.metrics.seconds.WithLabelValues("queued").Observe(rec.Started.Sub(rec.Created).Seconds())
 		s.metrics.seconds.WithLabelValues("running").Observe(now.Sub(rec.Started).Seconds())
 	}
-	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.ID, "reason", reason, "image", store.Image(rec.Request.GetTarget()),
+	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.ID, "reason", reason, "image", s.nameOf(rec.Request),
 		"digest", r.GetDigest(), "ms", now.Sub(rec.Created).Milliseconds())
 	return nil
 }
 
-// fail ends a build without a worker's word, unless a worker took it after r was read.
+// fail ends a build without a worker's report, unless a worker took it after r was read.
 func (s *Service) fail(ctx context.Context, r store.Record, reason, message string) error {
 	return s.finish(ctx, &buildv1.Result{
 		BuildId: r.ID, Delivery: int32(r.Delivery), Reason: reason, Message: message,
 	})
 }
 
-// failAnyway ends a build whoever has it by now.
+// failAnyway ends a build, whichever worker has it by now.
 func (s *Service) failAnyway(ctx context.Context, r store.Record, reason, message string) error {
 	r.Delivery = math.MaxInt32
 	return s.fail(ctx, r, reason, message)
 }
 
-// observeGivenUp ends the build of a job that was delivered as often as may be, and
-// that nobody finished.
+// observeGivenUp ends a build whose job was delivered the maximum number of times without a
+// result.
 func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 	var advisory struct {
 		Sequence   uint64 `json:"stream_seq"`
@@ -178,7 +206,7 @@ func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
 	id, err := s.queue.BuildOf(ctx, sequence)
 	if err != nil || id == "" {
-		return err // or it was finished after all
+		return err // or it has been finished in the meantime
 	}
 	rec, err := s.store.Get(ctx, id)
 	if err != nil || !rec.IsPending() {

@@ -1,9 +1,9 @@
-// Package build owns builds: it decides whether an image has to be made, queues
-// the work fairly, and tells how it goes. It never makes an image itself, but for
-// the index over two of them: workers take jobs from the bus and ask this room
-// for the rest (WorkService). The truth
-// is the tables build_*; a job in flight and a log that is being written are on
-// the bus (streams BUILD_JOBS, BUILD_EVENTS, BUILD_LOGS, which this room makes).
+// Package build owns builds: it decides whether an image has to be built, queues the work
+// fairly, and reports its progress. Workers build the images, except for indexes of two
+// images, which this service creates itself: workers take jobs from the bus and call this
+// service for everything else (WorkService). The state is stored in the tables build_*.
+// Jobs in progress and unfinished logs are on the bus, in the streams BUILD_JOBS,
+// BUILD_EVENTS and BUILD_LOGS, which this service creates.
 package build
 
 import (
@@ -36,75 +36,78 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+// Migrations returns the service's schema changes for sqldb.DB.Migrate.
 func Migrations() fs.FS { return migrations.FS() }
 
-// Deps is what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
 	DB       *sqldb.DB
 	Bus      *nats.Conn
-	Platform platformv1.PlatformServiceClient
+	Platform platformv1.AccessServiceClient
 	Upstream *upstream.Client
 	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 
 	Settings
 }
 
-// Settings are the service's choices.
+// Settings are the service's settings.
 type Settings struct {
-	// LayerStore is how many bytes of build contexts are kept; 0 is no bound.
+	// LayerStore limits the stored build contexts in bytes; 0 means no limit.
 	LayerStore int64
-	// BuildsUser and BuildsAnonymous are how many builds one caller may start.
+	// BuildsUser and BuildsAnonymous limit how many builds one caller may start.
 	BuildsUser, BuildsAnonymous ratelimit.Limit
-	// OwnMachineFree leaves clients on this machine out of BuildsAnonymous: whoever tries
-	// the service out is locked out by nobody but themselves.
+	// OwnMachineFree exempts clients on this machine from BuildsAnonymous, so that a user
+	// who tries the service locally is not limited.
 	OwnMachineFree bool
-	// RunningUser and RunningAnonymous are how many builds of one kind one owner may
-	// have with the workers at a time; 0 is no limit beside the turns.
+	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
+	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int
-	// TimeUser and TimeAnonymous are how long one build may take.
+	// ReserveForUsers reserves slots of workers for builds of users. If all clients are on
+	// this machine, it would only leave slots unused.
+	ReserveForUsers bool
+	// TimeUser and TimeAnonymous limit the duration of a build.
 	TimeUser, TimeAnonymous time.Duration
-	// Retention is how long a build is remembered after it ended; 0 is for ever.
+	// Retention is how long an ended build is stored; 0 is forever.
 	Retention time.Duration
-	// Own is the service's own repository, "<host>/<repository>": nothing that is
-	// built may read from it.
+	// Own is the service's own repository, "<host>/<repository>". Builds must not read from
+	// it.
 	Own string
-	// LayerMemory is how long workers take layers of packages from each other.
+	// LayerMemory is how long workers reuse each other's layers of packages.
 	LayerMemory time.Duration
-	// BuildersOnDemand says that workers are started when builds wait: having none is
-	// no reason to refuse one.
+	// BuildersOnDemand states that workers are started when builds wait, so that builds are
+	// not rejected for a lack of workers.
 	BuildersOnDemand bool
 }
 
-// Service implements buildv1.BuildServiceServer and buildv1.WorkServiceServer.
-// Make it with New, then Run it.
+// Service implements buildv1.BuildServiceServer and buildv1.WorkServiceServer. Create it
+// with New, then call Run.
 type Service struct {
 	buildv1.UnimplementedBuildServiceServer
 	buildv1.UnimplementedWorkServiceServer
-	deps      Deps
-	store     store.Store
-	bus       jetstream.JetStream
-	space     *sqldb.Space
-	workers   *workers.Watch
-	logs      *logs.Logs
-	queue     *queue.Queue
-	estimates estimate.Estimator
-	ended     *endings
-	metrics   metrics
-	outbox    *metricsbus.Outbox
-	signs     signs
-	// queued wakes the dispatcher, admitted the outbox.
+	deps          Deps
+	store         store.Store
+	bus           jetstream.JetStream
+	space         *sqldb.Quota
+	workers       *workers.Watch
+	logs          *logs.Logs
+	queue         *queue.Queue
+	estimates     estimate.Estimator
+	ended         *endings
+	metrics       metrics
+	outbox        *metricsbus.Outbox
+	subscriptions subscriptions
+	// queued wakes the dispatcher, and admitted the outbox.
 	queued, admitted chan struct{}
 }
 
-// New makes the service, which does nothing until Run: what is published until then
-// waits. The tables must be there; NATS may come later.
+// New creates the service, which does nothing until Run. Messages that are published before
+// Run wait. The tables must exist; NATS may become available later.
 func New(d Deps) (*Service, error) {
 	js, err := jetstream.New(d.Bus)
 	if err != nil {
@@ -113,40 +116,44 @@ func New(d Deps) (*Service, error) {
 	rows, seen := store.New(d.DB), workers.New(d.Now, d.BuildersOnDemand)
 	s := &Service{
 		deps: d, store: rows, bus: js, workers: seen, logs: logs.New(js, rows),
-		space:     sqldb.NewSpace(d.DB, "build_contexts", d.LayerStore),
+		space:     sqldb.NewQuota(d.DB, "build_contexts", d.LayerStore),
 		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now},
 		ended:     newEndings(), metrics: newMetrics(d.Metrics),
 		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
 	}
 	s.queue = &queue.Queue{
 		Bus: js, Store: rows, Workers: seen, Logs: s.logs, Now: d.Now, RunningUser: d.RunningUser, RunningAnonymous: d.RunningAnonymous,
+		ReserveForUsers: d.ReserveForUsers,
 	}
 	if s.outbox, err = s.newOutbox(); err != nil {
 		return nil, err
 	}
-	// A worker that starts with us says at once what it can do.
-	if s.signs, err = subscribe(d.Bus); err != nil {
+	// A worker that starts at the same time reports its abilities immediately.
+	if s.subscriptions, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}
 	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log})
 	return s, nil
 }
 
-// wake makes whoever reads a channel of one place look now.
+// wake sends to a channel of capacity one, to wake its reader.
 func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // it will look anyway
+	default: // already awake
 	}
 }
 
-// Run takes results from the bus, hands out work and repairs what was lost,
-// until ctx ends. NATS may go and come.
+// Run handles results from the bus, dispatches work and repairs lost state until ctx ends,
+// also when NATS is temporarily unavailable.
 func (s *Service) Run(ctx context.Context) error {
+	if err := s.deps.Bus.Publish(buildbus.RollCall, nil); err != nil {
+		s.deps.Log.WarnContext(ctx, "Workers were not asked to report; they do within seconds", "err", err)
+	}
 	var all sync.WaitGroup
-	all.Go(func() { s.signs.workers.Run(ctx, s.observeWorker) })
-	all.Go(func() { s.signs.done.Run(ctx, s.observeDone) })
-	all.Go(func() { s.signs.givenUp.Run(ctx, s.observeGivenUp) })
+	all.Go(func() { s.subscriptions.workers.Run(ctx, s.observeWorker) })
+	all.Go(func() { s.subscriptions.done.Run(ctx, s.observeDone) })
+	all.Go(func() { s.subscriptions.givenUp.Run(ctx, s.observeGivenUp) })
 	for _, task := range []func(context.Context){s.consumeResults, s.outbox.Run, s.work} {
 		all.Go(func() { task(ctx) })
 	}
@@ -154,10 +161,10 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// signs are what the service hears of from elsewhere.
-type signs struct{ workers, done, givenUp *bus.Subscription }
+// subscriptions are the service's subscriptions.
+type subscriptions struct{ workers, done, givenUp *bus.Subscription }
 
-func subscribe(nc *nats.Conn) (s signs, err error) {
+func subscribe(nc *nats.Conn) (s subscriptions, err error) {
 	var errs [3]error
 	s.workers, errs[0] = bus.Subscribe(nc, buildbus.Workers, "")
 	s.done, errs[1] = bus.Subscribe(nc, buildbus.AnyDone, "")
@@ -176,7 +183,7 @@ func (s *Service) observeDone(_ context.Context, m *nats.Msg) {
 	wake(s.queued)
 }
 
-// work dispatches when there is reason to, and sweeps from time to time.
+// work dispatches builds when woken, and sweeps periodically.
 func (s *Service) work(ctx context.Context) {
 	sweep := time.NewTicker(15 * time.Second)
 	defer sweep.Stop()
@@ -192,7 +199,7 @@ func (s *Service) work(ctx context.Context) {
 	}
 }
 
-// metrics count builds.
+// metrics are the metrics of builds.
 type metrics struct {
 	admitted *prometheus.CounterVec
 	ended    *prometheus.CounterVec
@@ -202,13 +209,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) metrics {
 	m := metrics{
 		admitted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slipway_build_requests_total", Help: "Images asked for, by where they come from: new, joined or cached.",
+			Name: "slipway_build_requests_total", Help: "Requested images by origin: new, joined or cached.",
 		}, []string{"outcome"}),
 		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slipway_builds_total", Help: "Builds that ended, by reason; succeeded means that the image was made.",
+			Name: "slipway_builds_total", Help: "Ended builds by reason; succeeded means that the image was built.",
 		}, []string{"reason"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slipway_build_seconds", Help: "Time of builds, by phase: queued, then running.",
+			Name: "slipway_build_seconds", Help: "Duration of builds by phase: queued, then running.",
 			Buckets: []float64{.1, .5, 2, 10, 30, 60, 120, 300, 600, 1500},
 		}, []string{"phase"}),
 	}

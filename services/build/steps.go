@@ -15,35 +15,35 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// An image of Conda packages of which something has to be run is made in two parts, by
-// two engines, and maybe on two machines: the packages are put together, and the image
-// is pushed without a name; then BuildKit runs the rest on it, and gives it the name.
-// To everybody else it is one build.
+// An image of Conda packages on which something has to run is built in two parts, by two
+// engines and possibly on two machines: the packages are assembled and the image is pushed
+// without a tag; then BuildKit runs the remaining steps on it and pushes the tag. Clients
+// see one build.
 
-// hasSteps says whether it is known from the request that steps have to be run on the
-// image of its packages.
+// hasSteps reports whether the request already shows that steps have to run on the image of
+// its packages.
 func hasSteps(r *buildv1.Recipe) bool {
 	return r.GetEngine() == engine.Conda && (r.GetContainerFile() != "" || len(r.GetFiles()) > 0)
 }
 
-// inSteps is who makes the rest of a recipe for Conda packages.
+// inSteps returns what builds the remaining steps of a recipe for Conda packages.
 func inSteps(r *buildv1.Recipe) engine.Kind {
 	return engine.KindOf(&buildv1.Recipe{Engine: engine.BuildKit, Platform: r.GetPlatform()})
 }
 
-// can says whether somebody can make all of a recipe: fault.Unsupported, with the
-// reason, where nobody can.
-func (s *Service) can(r *buildv1.Recipe) error {
-	if err := s.workers.Able(engine.KindOf(r)); err != nil || !hasSteps(r) {
+// can checks whether workers can build a complete recipe. It returns fault.Unsupported with
+// the reason if they cannot.
+func (s *Service) can(ctx context.Context, r *buildv1.Recipe) error {
+	if err := s.workers.Await(ctx, engine.KindOf(r)); err != nil || !hasSteps(r) {
 		return err
 	}
-	return s.workers.Able(inSteps(r))
+	return s.workers.Await(ctx, inSteps(r))
 }
 
-// buildInSteps queues a build again whose engine found that something has to be run on
-// the image that it has pushed. Where nobody can run it it is false, and the result ends
-// the build and says why.
-func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1.Result) (goesOn bool, err error) {
+// buildInSteps queues a build again whose engine found that steps have to run on the pushed
+// image. It returns false if no worker can run them: then the result ends the build and has
+// the reason.
+func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1.Result) (continues bool, err error) {
 	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return true, nil
 	}
@@ -58,16 +58,17 @@ func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1
 		return false, nil
 	}
 	next := proto.CloneOf(rec.Request)
-	next.Recipe = rest(rec.Request, r)
+	next.Recipe, next.SubmittedRecipe = rest(rec.Request, r), recipe
 	if err := s.store.Reroute(ctx, rec.ID, next); err != nil {
 		return false, err
 	}
-	s.deps.Log.InfoContext(ctx, "A build goes on in steps", "build_id", rec.ID, "image", r.GetDigest(), "why", r.GetMessage())
+	s.deps.Log.InfoContext(ctx, "A build continues in steps", "build_id", rec.ID, "image", r.GetDigest(), "why", r.GetMessage())
 	wake(s.queued)
 	return true, nil
 }
 
-// rest is what is left to be made of a build, from what its first part has pushed.
+// rest returns the recipe of the remaining steps, which begins with the pushed image of the
+// first part.
 func rest(req *buildv1.SubmitBuildRequest, r *buildv1.Result) *buildv1.Recipe {
 	out, to := proto.CloneOf(req.GetRecipe()), req.GetTarget()
 	out.Engine, out.LockDigest = engine.BuildKit, ""
@@ -77,5 +78,5 @@ func rest(req *buildv1.SubmitBuildRequest, r *buildv1.Result) *buildv1.Recipe {
 	return out
 }
 
-// isRest says whether a recipe goes on from what the same build has pushed before.
+// isRest reports whether a recipe begins with an image that the same build has pushed.
 func isRest(r *buildv1.Recipe) bool { return r.GetEngine() == engine.BuildKit && r.GetSource() != nil }

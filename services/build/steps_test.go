@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// packages is a request for an image of locked packages.
+// packages returns a request for an image of locked packages.
 func (p *deployment) packages(text, records string, who *platformv1.Identity) *buildv1.SubmitBuildRequest {
 	r := p.request(text, "", who)
 	sum := sha256.Sum256([]byte(records))
@@ -33,7 +33,7 @@ func (p *deployment) packages(text, records string, who *platformv1.Identity) *b
 	return r
 }
 
-// needsSteps reports what a package's script means, on the image with a digest.
+// needsSteps reports that a package's script has to run on the image with a digest.
 func (j taken) needsSteps(t *testing.T, digest string) {
 	t.Helper()
 	j.publish(t, buildbus.Results, j.id+".steps", &buildv1.Result{
@@ -42,7 +42,7 @@ func (j taken) needsSteps(t *testing.T, digest string) {
 	})
 }
 
-// describe is the record of a build.
+// describe returns the record of a build.
 func (r replica) describe(t *testing.T, id string) *buildv1.Build {
 	t.Helper()
 	d, err := r.DescribeBuild(t.Context(), &buildv1.DescribeBuildRequest{BuildId: id})
@@ -52,17 +52,17 @@ func (r replica) describe(t *testing.T, id string) *buildv1.Build {
 	return d.GetBuild()
 }
 
-// assembled is the digest of an image that a worker has pushed without a name.
+// assembled is the digest of an image that a worker has pushed without a tag.
 const assembled = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
-// TestLockedPackages: a worker gets the lock with the job, for any architecture; and
-// where something has to be run the build goes on in steps, from the image that the
-// worker has pushed.
+// TestLockedPackages checks that a worker gets the lock with the job, for any architecture,
+// and that a build whose steps have to run continues from the image that the worker has
+// pushed.
 func TestLockedPackages(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	p.logins = caller.NewKeychain(map[string]upstream.Login{p.up.Host: {Username: "service", Password: "x"}}, nil).
-		WithOwn(caller.Own{Host: p.up.Host, Repository: "builds"})
+		WithBuildRepository(caller.BuildRepository{Host: p.up.Host, Repository: "builds"})
 	r := p.replica(t, 100)
 	w := newWorker(t, p, 4)
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
@@ -121,7 +121,8 @@ func TestLockedPackages(t *testing.T) {
 	}
 }
 
-// TestNobodyBuildsInSteps: the build ends, and says which package it is and why.
+// TestNobodyBuildsInSteps checks that without a worker for the steps the build ends, and
+// that its message names the package and the reason.
 func TestNobodyBuildsInSteps(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -132,7 +133,7 @@ func TestNobodyBuildsInSteps(t *testing.T) {
 	req.Recipe.Platform = "linux/riscv64"
 	r.submit(t, req)
 	job := w.take(t, r, 1)
-	p.sleep(20 * time.Second) // workers that are on their way would have been heard
+	p.sleep(20 * time.Second) // workers that were starting would have reported by now
 	w.appear(t, 4, &buildv1.Capability{Engine: "conda", Architecture: "any"})
 	job.needsSteps(t, assembled)
 	job.ended(t, r)
@@ -147,7 +148,7 @@ func TestNobodyBuildsInSteps(t *testing.T) {
 	}
 }
 
-// TestStepsWithoutAnImage: what is not there cannot be gone on from.
+// TestStepsWithoutAnImage checks that steps on a missing image are rejected.
 func TestStepsWithoutAnImage(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

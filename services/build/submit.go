@@ -22,17 +22,18 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// SubmitBuild finds the image, joins a build that makes it, or queues one.
+// SubmitBuild finds an existing image, joins an unfinished build of it, or queues a new
+// one.
 func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if err := check(req); err != nil {
 		return nil, err
 	}
-	// Whoever loses the race for the one pending build finds the winner's in the
-	// next round, or the image that it made meanwhile.
+	// A request that loses the race for the one pending build finds that build, or its
+	// image, in the next round.
 	for round := range 5 {
 		out, err := s.submitOnce(ctx, req)
 		if errors.Is(err, fault.Exhausted) && round < 2 {
-			// The last of the quota may have gone to this very image a moment ago.
+			// The last of the quota may have been used for this same image a moment ago.
 			if !retry.Sleep(ctx, 20*time.Millisecond) {
 				return nil, ctx.Err()
 			}
@@ -57,6 +58,8 @@ func check(req *buildv1.SubmitBuildRequest) error {
 		return store.CheckLock(req.GetLock())
 	case len(req.GetParts()) > 0:
 		return checkParts(req)
+	case req.GetUnsolved() != nil:
+		return checkUnsolved(req)
 	case req.GetRecipe().GetEngine() == engine.Conda && digest.FromString(lockRecords(req.GetLock())).Encoded() != req.GetRecipe().GetLockDigest():
 		return fault.Invalid.Newf("The build's lock is not the one that its recipe names")
 	case req.GetRecipe().GetEngine() == "" || engine.KindOf(req.GetRecipe()).Architecture == "":
@@ -65,7 +68,7 @@ func check(req *buildv1.SubmitBuildRequest) error {
 	return nil
 }
 
-// submitOnce returns nil when another request was faster.
+// submitOnce returns nil if another request was faster.
 func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	made, err := s.alreadyMade(ctx, req)
 	if made != nil || err != nil {
@@ -76,16 +79,33 @@ func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildReques
 	case err == nil:
 		return s.join(req, running)
 	case !errors.Is(err, fault.NotFound):
-		return nil, s.store.Fault("looking for a build under way", err)
+		return nil, s.store.Fault("looking for an unfinished build", err)
 	case req.GetDryRun():
-		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
+		return s.dryRun(ctx, req)
 	case len(req.GetParts()) > 0:
 		return s.admitParts(ctx, req)
 	}
 	return s.admit(ctx, req)
 }
 
+// dryRun returns the response to a dry run that would have started a build.
+func (s *Service) dryRun(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+	out := &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}
+	last, err := s.store.Newest(ctx, req.GetContentDigest())
+	switch {
+	case errors.Is(err, fault.NotFound):
+	case err != nil:
+		return nil, s.store.Fault("reading the newest build of an image", err)
+	case !last.IsPending() && !last.Succeeded:
+		out.LastFailure = last.Reason
+	}
+	return out, nil
+}
+
 func (s *Service) join(req *buildv1.SubmitBuildRequest, running store.Record) (*buildv1.SubmitBuildResponse, error) {
+	if isOutdated(running, req) {
+		return nil, fault.Unavailable.Newf("The channel no longer has a package of the lock, and another build of the image, with a newer lock, is running; try again when it has ended").After(time.Minute)
+	}
 	if running.Request.GetContentDigest() != req.GetContentDigest() {
 		return nil, anotherImage(req)
 	}
@@ -94,14 +114,14 @@ func (s *Service) join(req *buildv1.SubmitBuildRequest, running store.Record) (*
 }
 
 func anotherImage(req *buildv1.SubmitBuildRequest) error {
-	return fault.Conflict.Newf("The name %s is another image's already; change the recipe a little", store.Image(req.GetTarget()))
+	return fault.Conflict.Newf("The name %s already belongs to another image; change the recipe slightly", store.Image(req.GetTarget()))
 }
 
-// alreadyMade answers where the image is there; nil where it is not. A name in a
-// repository of the caller's that holds something else is built over.
+// alreadyMade returns the response for an existing image, or nil. If the name in a caller's
+// repository holds something else, it is overwritten by a new build.
 func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	t := req.GetTarget()
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(req.GetIdentity()), t.GetRegistry(), t.GetRepository())
+	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(req.GetIdentity()), t.GetRegistry(), t.GetRepository())
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +129,9 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 	known, err := s.store.Made(ctx, store.Image(t), req.GetScope())
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return nil, s.store.Fault("looking for a build that made the image", err)
+	}
+	if err == nil && isOutdated(known, req) {
+		return nil, nil // build the image again
 	}
 	if err == nil && known.Request.GetContentDigest() == req.GetContentDigest() {
 		d, err := s.deps.Upstream.Resolve(ctx, repo, t.GetTag(), access)
@@ -123,13 +146,13 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 	if err != nil {
 		return nil, s.missing(req, err)
 	}
-	if !s.deps.Keychain.Owns(t.GetRegistry(), t.GetRepository()) {
-		return nil, nil // somebody else may have written what is there: it is built anew
+	if !s.deps.Keychain.IsBuildRepository(t.GetRegistry(), t.GetRepository()) {
+		return nil, nil // another client may have written what exists, so the image is built again
 	}
 	return s.recognise(ctx, doc, req)
 }
 
-// missing is nil where the image is simply not there.
+// missing returns nil if err means that the image does not exist.
 func (s *Service) missing(req *buildv1.SubmitBuildRequest, err error) error {
 	e, ok := fault.As(err)
 	if !ok || errors.Is(e, fault.NotFound) {
@@ -137,11 +160,15 @@ func (s *Service) missing(req *buildv1.SubmitBuildRequest, err error) error {
 	}
 	name := store.Image(req.GetTarget())
 	if errors.Is(e, fault.Unauthenticated) || errors.Is(e, fault.Denied) {
-		// Some registries answer so for a repository that does not exist yet; the
-		// push will tell.
+		// Some registries respond like this for a repository that does not exist yet. If it
+		// is another problem, the push will fail.
 		return nil
 	}
-	return &fault.Error{Kind: e.Kind, Public: fmt.Sprintf("Looking for %s: %s", name, e.Public), Cause: e, RetryAfter: e.RetryAfter}
+	public := fmt.Sprintf("Looking for %s: %s", name, e.Public)
+	if upstream.IsRegistry(e) && !s.deps.Keychain.IsBuildRepository(req.GetTarget().GetRegistry(), req.GetTarget().GetRepository()) { // the request names it
+		return fault.Invalid.New(public, e)
+	}
+	return &fault.Error{Kind: e.Kind, Public: public, Cause: e, RetryAfter: e.RetryAfter}
 }
 
 func ignoreNotFound(err error) error {
@@ -156,10 +183,10 @@ func (s *Service) cached(id string) *buildv1.SubmitBuildResponse {
 	return &buildv1.SubmitBuildResponse{BuildId: id, Cached: true, Succeeded: true}
 }
 
-// admit charges the caller and queues a build; nil when another request was
+// admit charges the caller and queues a build. It returns nil if another request was
 // faster.
 func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
-	if err := s.can(req.GetRecipe()); err != nil {
+	if err := s.can(ctx, req.GetRecipe()); err != nil {
 		return nil, err
 	}
 	rec, err := s.newRecord(ctx, req)
@@ -181,9 +208,9 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
-// write writes a new build; false when another request was faster. Where its id is
-// taken by a build of something else it gets another: nobody can keep a content from
-// being built by taking its ids.
+// write stores a new build, and returns false if another request was faster. If its id
+// belongs to a build of other content, it gets another id, so that no client can block
+// content by taking its ids.
 func (s *Service) write(ctx context.Context, r *store.Record) (won bool, err error) {
 	for {
 		won, err = s.store.Insert(ctx, r)
@@ -204,7 +231,7 @@ func (s *Service) write(ctx context.Context, r *store.Record) (won bool, err err
 	}
 }
 
-// newRecord also stores the context's bytes.
+// newRecord returns a record, and stores the context's bytes.
 func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest) (*store.Record, error) {
 	now := s.deps.Now()
 	last, err := s.store.LastNumber(ctx, req.GetContentId())
@@ -223,7 +250,7 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	if len(data) == 0 {
 		return r, nil
 	}
-	if err := s.space.Take(ctx, int64(len(data))); err != nil {
+	if err := s.space.Reserve(ctx, int64(len(data))); err != nil {
 		return nil, err
 	}
 	err = s.store.PutContext(ctx, req.GetRecipe().GetContext().GetGzipDigest(), data, now.Add(7*24*time.Hour))
@@ -233,8 +260,8 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	return r, nil
 }
 
-// withoutData is what is kept of a Request: the context's bytes and the lock have
-// places of their own.
+// withoutData returns the stored form of a request, without the context's bytes and the
+// lock, which are stored separately.
 func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
 	if len(req.GetRecipe().GetContextData()) == 0 && req.GetLock() == nil {
 		return req
@@ -247,15 +274,12 @@ func withoutData(req *buildv1.SubmitBuildRequest) *buildv1.SubmitBuildRequest {
 	return kept
 }
 
-// owner is whose turn a build takes and whose quota: a user's or an address's.
+// owner returns the client that a build counts for in the queue and in quotas.
 func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {
-	if id := caller.Of(req.GetIdentity()); !id.IsAnonymous() {
-		return "user:" + id.User()
-	}
-	return rpc.CallFrom(ctx).Client()
+	return caller.Of(req.GetIdentity()).Client(ctx).String()
 }
 
-// charge counts a build; refund takes it back.
+// charge charges a build; refund reverses that.
 func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), err error) {
 	limit := s.deps.BuildsAnonymous
 	switch {

@@ -13,8 +13,8 @@ import (
 // grace is how long after a build's deadline its worker may still report.
 const grace = time.Minute
 
-// sweep repairs what was lost: builds past their deadline are ended, jobs that
-// the bus lost are published again, and what nobody needs any more is removed.
+// sweep repairs lost state. It ends builds past their deadline, publishes lost jobs again,
+// and deletes what is no longer needed.
 func (s *Service) sweep(ctx context.Context) {
 	out, err := s.store.Published(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (s *Service) sweep(ctx context.Context) {
 	for _, r := range out {
 		switch {
 		case !r.Started.IsZero() && now.After(r.Deadline().Add(grace)):
-			err = s.failAnyway(ctx, r, reasonTimeout, "The build ran out of time, and its worker is silent")
+			err = s.failAnyway(ctx, r, reasonTimeout, "The build reached its time limit, and its worker does not respond")
 		case now.Sub(r.Published) > time.Minute:
 			err = s.republish(ctx, r)
 		}
@@ -35,6 +35,8 @@ func (s *Service) sweep(ctx context.Context) {
 		}
 	}
 	s.giveUpWaiting(ctx, now)
+	s.requeueRevoked(ctx)
+	s.forgetRevoked(ctx)
 	s.clean(ctx, now)
 }
 
@@ -48,12 +50,12 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 		}
 	}
 	if err != nil {
-		s.troubled(ctx, "Builds that nobody can make were not ended", err)
+		s.troubled(ctx, "Builds without a suitable worker could not be ended", err)
 	}
 }
 
-// republish lets a build wait again when its job is gone from the bus, though
-// nobody has finished it: NATS was set up anew, say.
+// republish queues a build again whose job has disappeared from the bus without a result,
+// for example because NATS was set up again.
 func (s *Service) republish(ctx context.Context, r store.Record) error {
 	lost, err := s.queue.IsLost(ctx, r)
 	if err != nil || !lost {
@@ -67,11 +69,15 @@ func (s *Service) republish(ctx context.Context, r store.Record) error {
 	return nil
 }
 
-// clean removes contexts after a week, and builds after the retention.
+// clean deletes contexts after a week, builds after the retention, and keys of workers when
+// everything that they signed has expired.
 func (s *Service) clean(ctx context.Context, now time.Time) {
 	err := s.store.RemoveContexts(ctx, now)
 	if s.deps.Retention > 0 && err == nil {
 		err = s.store.RemoveEnded(ctx, now.Add(-s.deps.Retention))
+	}
+	if _, seenAfter := s.keyTimes(); !seenAfter.IsZero() && err == nil {
+		err = s.store.RemoveWorkerKeys(ctx, seenAfter)
 	}
 	if err != nil {
 		s.troubled(ctx, "Old builds were not removed", err)

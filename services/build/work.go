@@ -24,9 +24,12 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TakeJob gives a worker all about a job. The time limit runs from the first
-// take; every delivery has a ticket of its own, and ends the one before.
+// TakeJob returns a job's description to a worker. The time limit starts with the first
+// call. Every delivery has its own ticket, which invalidates the previous one.
 func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*buildv1.TakeJobResponse, error) {
+	if err := s.checkCertificate(ctx); err != nil {
+		return nil, err
+	}
 	ticket := rand.Text()
 	taken, err := s.store.Take(ctx, req.GetBuildId(), int64(req.GetDelivery()), req.GetWorker(), hash(ticket), s.deps.Now())
 	if err != nil {
@@ -65,15 +68,15 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	return out, nil
 }
 
-// hash is what is kept of a ticket.
+// hash returns the stored form of a ticket.
 func hash(ticket string) string { return digest.FromString(ticket).Encoded() }
 
-// holder is the build that a ticket belongs to; fault.NotFound once it is no
-// longer good.
+// holder returns the build that a ticket belongs to, or fault.NotFound if the ticket is no
+// longer valid.
 func (s *Service) holder(ctx context.Context, ticket string) (store.Record, error) {
 	rec, err := s.store.ByTicket(ctx, hash(ticket))
 	if errors.Is(err, fault.NotFound) || err == nil && s.deps.Now().After(rec.Deadline().Add(grace)) {
-		return rec, fault.NotFound.New("The ticket is not good any more", err)
+		return rec, fault.NotFound.New("The ticket is no longer valid", err)
 	}
 	if err != nil {
 		return rec, s.store.Fault("looking up a ticket", err)
@@ -102,9 +105,9 @@ func (s *Service) GetContext(req *buildv1.GetContextRequest, stream grpc.ServerS
 	return nil
 }
 
-// GetBuildCredentials returns the login for one repository that the build pushes to
-// or reads from, and none for any other: what a host knows of us is nobody's right
-// to all that lies there.
+// GetBuildCredentials returns the login for one repository that the build pushes to or
+// reads from, and none for any other: a login for a host does not give a build access to
+// everything on that host.
 func (s *Service) GetBuildCredentials(ctx context.Context, req *buildv1.GetBuildCredentialsRequest) (*buildv1.GetBuildCredentialsResponse, error) {
 	rec, err := s.holder(ctx, req.GetTicket())
 	if err != nil {
@@ -133,41 +136,41 @@ func (s *Service) noLogin(context.Context, store.Record, upstream.Repository) (u
 	return upstream.Login{}, nil
 }
 
-// pushLogin is for the repository that the build pushes to.
+// pushLogin returns the login for the repository that the build pushes to.
 func (s *Service) pushLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
 	t := rec.Request.GetTarget()
 	if repo.Host != t.GetRegistry() || repo.Name != t.GetRepository() {
 		return upstream.Login{}, nil
 	}
-	return s.deps.Keychain.Push(ctx, caller.Of(rec.Request.GetIdentity()), repo.Host, caller.Grant{
-		Repository: repo.Name, Tag: t.GetTag(), Reads: s.givenAt(rec, repo.Host), Build: rec.ID, Until: rec.Deadline().Add(grace),
+	return s.deps.Keychain.PushLogin(ctx, caller.Of(rec.Request.GetIdentity()), repo.Host, caller.Grant{
+		Repository: repo.Name, Tag: t.GetTag(), Reads: s.issuedAt(rec, repo.Host), Build: rec.ID, Until: rec.Deadline().Add(grace),
 	})
 }
 
-// givenAt are the service's own repositories at a host in which images lie that a build's
-// request was given.
-func (s *Service) givenAt(rec store.Record, host string) []string {
+// issuedAt returns the service's own repositories at a host whose images were issued to the
+// build's request.
+func (s *Service) issuedAt(rec store.Record, host string) []string {
 	var out []string
 	for _, image := range rec.Request.GetGivenImages() {
 		name := image.GetRepository()
-		if image.GetRegistry() == host && s.deps.Keychain.Owns(host, name) && !slices.Contains(out, name) {
+		if image.GetRegistry() == host && s.deps.Keychain.IsBuildRepository(host, name) && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// cacheLogin is for the repository that keeps layers: its user's own, or none.
+// cacheLogin returns the login for the cache repository: the user's own, or none.
 func (s *Service) cacheLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
 	host, path, err := oci.ParseRepository(rec.Request.GetTarget().GetCacheRepository())
 	if err != nil || repo.Host != host || repo.Name != path {
 		return upstream.Login{}, nil //nolint:nilerr // the build has no such repository
 	}
-	return s.deps.Keychain.Own(ctx, caller.Of(rec.Request.GetIdentity()), host, path)
+	return s.deps.Keychain.UserLogin(ctx, caller.Of(rec.Request.GetIdentity()), host, path)
 }
 
-// readLogin is for an image that the recipe names. One that only some base image
-// asks for is read without a login.
+// readLogin returns the login for an image that the recipe names. An image that only a base
+// image refers to is read without a login.
 func (s *Service) readLogin(ctx context.Context, rec store.Record, repo upstream.Repository) (upstream.Login, error) {
 	who, read := caller.Of(rec.Request.GetIdentity()), s.deps.Keychain.Access
 	recipe, err := s.recipe(ctx, rec)
@@ -175,13 +178,13 @@ func (s *Service) readLogin(ctx context.Context, rec store.Record, repo upstream
 		return upstream.Login{}, err
 	}
 	src, included := recipe.GetSource(), includes(recipe, repo)
-	// What the same build has pushed before is read with the login that it pushes with.
+	// An image that the same build has pushed is read with the login of the push.
 	switch isSource := !isRest(recipe) && repo.Host == src.GetRegistry() && repo.Name == src.GetRepository(); {
-	// Whoever asked may have these images: they are read by their digests.
-	case !isSource && (slices.Contains(s.givenAt(rec, repo.Host), repo.Name) || included && s.deps.Keychain.Owns(repo.Host, repo.Name)):
-		return s.deps.Keychain.Given(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.ID, Until: rec.Deadline().Add(grace)}), nil
-	case isSource && (len(rec.Request.GetPartIds()) > 0 || s.deps.Keychain.Owns(repo.Host, repo.Name)): // a build has pushed it
-		read = s.deps.Keychain.Target
+	// The request has access to these images, which are read by digest.
+	case !isSource && (slices.Contains(s.issuedAt(rec, repo.Host), repo.Name) || included && s.deps.Keychain.IsBuildRepository(repo.Host, repo.Name)):
+		return s.deps.Keychain.PullLogin(repo.Host, caller.Grant{Reads: []string{repo.Name}, Build: rec.ID, Until: rec.Deadline().Add(grace)}), nil
+	case isSource && (len(rec.Request.GetPartIds()) > 0 || s.deps.Keychain.IsBuildRepository(repo.Host, repo.Name)): // a build has pushed it
+		read = s.deps.Keychain.BuildAccess
 	case !isSource && !included && !slices.Contains(rec.Request.GetRepositories(), repo.Host+"/"+repo.Name):
 		return upstream.Login{}, nil
 	}
@@ -189,7 +192,7 @@ func (s *Service) readLogin(ctx context.Context, rec store.Record, repo upstream
 	return access.Login, err
 }
 
-// includes says whether the recipe has layers of an image in a repository.
+// includes reports whether the recipe includes layers of an image in a repository.
 func includes(recipe *buildv1.Recipe, repo upstream.Repository) bool {
 	return slices.ContainsFunc(recipe.GetConfig().GetLayers(), func(l *containerv1.Layer) bool {
 		from := l.GetIncludedFrom()
@@ -197,7 +200,7 @@ func includes(recipe *buildv1.Recipe, repo upstream.Repository) bool {
 	})
 }
 
-// channelLogin is for a channel of the build's lock that was read with a login.
+// channelLogin returns the login for a private channel of the build's lock.
 func (s *Service) channelLogin(ctx context.Context, rec store.Record, channel upstream.Repository) (upstream.Login, error) {
 	lock, err := s.store.Lock(ctx, rec.ID)
 	if err != nil {
@@ -212,5 +215,5 @@ func (s *Service) channelLogin(ctx context.Context, rec store.Record, channel up
 		return upstream.Login{}, nil
 	}
 	// As the channel was read when the packages were solved.
-	return s.deps.Keychain.Own(ctx, caller.Of(rec.Request.GetIdentity()), "conda", name)
+	return s.deps.Keychain.UserLogin(ctx, caller.Of(rec.Request.GetIdentity()), "conda", name)
 }

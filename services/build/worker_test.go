@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// worker speaks to the service as a worker does: over the bus.
+// worker communicates with the service over the bus, as a worker does.
 type worker struct {
 	p    *deployment
 	bus  *nats.Conn
@@ -36,8 +36,8 @@ func newWorker(t *testing.T, p *deployment, slots int32) *worker {
 	return w
 }
 
-// appear is a sign of life, with what it can do beside Dockerfiles, that every
-// replica has heard.
+// appear publishes a presence with additional capabilities, and waits until every replica
+// has received it.
 func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) {
 	t.Helper()
 	w.p.announce(t, &buildv1.Presence{
@@ -52,7 +52,7 @@ func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) 
 func (w *worker) setUp(t *testing.T) {
 	t.Helper()
 	poll(t, "the stream of jobs", func(ctx context.Context) error {
-		// What a worker's presence makes the service do.
+		// What a worker's presence causes in the service.
 		if err := w.bus.Publish(buildbus.Done("x"), nil); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (w *worker) setUp(t *testing.T) {
 	})
 }
 
-// poll repeats until it works.
+// poll repeats a call until it succeeds.
 func poll(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -72,7 +72,7 @@ func poll(t *testing.T, what string, try func(context.Context) error) {
 	testkit.Until(t, what, func() error { return try(ctx) })
 }
 
-// taken is a job that the worker has.
+// taken is a job that the worker has taken.
 type taken struct {
 	w        *worker
 	id       string
@@ -99,7 +99,7 @@ func (w *worker) take(t *testing.T, r replica, delivery int32) taken {
 	return j
 }
 
-// tell says to the service that the job was taken.
+// tell reports to the service that the job was taken.
 func (j *taken) tell(t *testing.T, r replica) {
 	t.Helper()
 	var err error
@@ -126,7 +126,7 @@ func (j taken) succeed(t *testing.T, digest string) {
 func (j taken) report(t *testing.T, r *buildv1.Result) {
 	t.Helper()
 	r.BuildId, r.Delivery, r.Ticket = j.id, j.delivery, j.job.GetTicket()
-	j.publish(t, buildbus.Results, fmt.Sprintf("%s.%d.done", j.id, j.delivery), r)
+	j.publish(t, buildbus.Results, fmt.Sprintf("%s.%d.done.%s", j.id, j.delivery, j.job.GetTicket()), r)
 }
 
 func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
@@ -140,7 +140,7 @@ func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
 	}
 }
 
-// ended waits until every result that was reported is taken.
+// ended waits until every report has been handled.
 func (j taken) ended(t *testing.T, r replica) {
 	t.Helper()
 	if _, err := r.AwaitBuild(t.Context(), &buildv1.AwaitBuildRequest{BuildId: j.id}); err != nil {

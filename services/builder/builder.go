@@ -1,17 +1,17 @@
-// Package builder makes images: it takes jobs from the bus, runs each on an
-// engine, and tells the build room how it went.
+// Package builder is the worker: it takes jobs from the bus, runs each on an engine, and
+// reports the result to the build service.
 //
-// It owns the durable consumers of the stream BUILD_JOBS (one for each engine
-// and architecture) and writes three subjects: build.workers (that it lives),
-// build.logs.<id> (what a build prints) and build.events (how it ended), and the
-// key-value bucket BUILD_LAYERS (which layers it makes for others, package claim). It
-// keeps nothing: what to make, where to push it and every login come from the
-// build room's WorkService, and the truth about a build is there. It never
-// touches SQL or Redis, and never writes a login to disk or to a log.
+// It owns the durable consumers of the stream BUILD_JOBS, one for each engine and
+// architecture. It writes three subjects: build.workers (the worker's presence),
+// build.logs.<id> (a build's output) and build.events (results). Through package claim it
+// writes the key-value bucket BUILD_LAYERS (which worker builds which layer). It stores
+// nothing: recipes, push targets and logins come from the build service's WorkService,
+// which also holds the state of every build. It never uses SQL or Redis, and never writes a
+// login to disk or to a log.
 //
-// From the top: the worker is here; package jobs is what it hands to the engines
-// (engine/…), which reach registries through package remote; what files, layers and
-// images are, the packages below know (artifact, layering, flatten, squashfs, sif).
+// The worker is in this package. Package jobs defines what the engines (engine/…) receive.
+// The engines reach registries through package remote. The packages artifact, layering,
+// flatten, squashfs and sif implement files, layers and images.
 package builder
 
 import (
@@ -26,37 +26,38 @@ import (
 	"slipway.dev/services/builder/jobs"
 )
 
-// Engine makes images of one kind. Safe for concurrent use.
+// Engine builds images of one kind. It is safe for concurrent use.
 type Engine interface {
-	// Name is what a job calls the engine, e.g. "buildkit".
+	// Name returns the engine's name in jobs, for example "buildkit".
 	Name() string
-	// Architectures lists what it can build for now, e.g. "amd64". It may change
-	// at any time; it is empty while the engine cannot work.
+	// Architectures lists the architectures that the engine can build for now, for example
+	// "amd64". The list may change at any time, and is empty while the engine cannot work.
 	Architectures() []string
-	// Problem says why it cannot work, in words for an operator; "" when it can, or
-	// is only starting.
+	// Problem returns the reason why the engine cannot work, for an operator. It returns ""
+	// if the engine works or is still starting.
 	Problem() string
-	// Run keeps the engine ready until ctx ends, or returns nil at once where there is
-	// nothing to keep ready. It is called once, and ends after every Build.
+	// Run keeps the engine ready until ctx ends. It returns nil immediately if nothing has
+	// to be kept ready. It is called once, and returns after every Build.
 	Run(ctx context.Context) error
-	// Build makes and pushes the image and returns the digest of what was pushed.
-	// It prints to out until it returns. A build that fails is a *Failure; any
-	// other error counts as Internal and its text is only logged.
+	// Build builds and pushes the image, and returns the digest of the pushed manifest. It
+	// prints to out until it returns. A failed build returns a *Failure. Any other error
+	// counts as Internal, and its text is only logged.
 	Build(ctx context.Context, job jobs.Job, out jobs.Output) (digest string, err error)
 }
 
-// Settings are a worker's own; the zero value of each works.
+// Settings are the settings of one worker. The zero value of each field is valid.
 type Settings struct {
-	// Name tells workers apart; "" is the machine's name.
+	// Name identifies the worker; "" is the host name.
 	Name string
-	// Concurrency is how many jobs of each engine run at a time; 0 is 1.
+	// Concurrency is the number of jobs that each engine runs at a time; 0 is 1.
 	Concurrency int
-	// DrainTimeout is how long running jobs may go on after the worker was told
-	// to stop; 0 hands them back at once.
+	// DrainTimeout is how long running jobs may continue after the worker was told to stop;
+	// 0 returns them to the queue immediately.
 	DrainTimeout time.Duration
 }
 
-// Deps are what a worker stands on. All are required but Settings.
+// Deps are the dependencies of a worker. All fields except Settings and
+// DiskFull are required.
 type Deps struct {
 	NATS     *nats.Conn
 	Work     buildv1.WorkServiceClient
@@ -65,4 +66,7 @@ type Deps struct {
 	Now      func() time.Time
 	Metrics  prometheus.Registerer
 	Settings Settings
+	// DiskFull returns an error while a disk of the worker is too full for new jobs; nil: it
+	// never is.
+	DiskFull func() error
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// deliver does one delivery of a job, from its message to its acknowledgement.
+// deliver handles one delivery of a job, from the message to its acknowledgement.
 func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	job, ok := w.readJob(msg)
 	if !ok {
@@ -45,7 +46,7 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	if err == nil {
 		defer func() { _ = sub.Unsubscribe() }()
 	}
-	// The build room answers only after it heard of the cancel subject's listener.
+	// The subscription to the cancel subject must exist before the build service responds.
 	until, err := w.takeJob(ctx, &job)
 	go cancelled(ctx, job.Ticket, proofs, cancel)
 	switch {
@@ -54,15 +55,15 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 	case err != nil && ctx.Err() != nil:
 		w.handBack(msg, job, err)
 	case err != nil:
-		w.logger(job).Error("the build room refused to say what to make", "err", err)
-		_ = msg.NakWithDelay(shortly) // three of these end the build
+		w.logger(job).Error("the build service refused to describe the build", "err", err)
+		_ = msg.NakWithDelay(busTimeout) // after three of these the build ends
 	default:
 		w.work(ctx, q, msg, job, until)
 	}
 }
 
-// cancelled ends a build when it is told to by who knows the hash of its ticket:
-// the build room does, and nobody else who can write on the bus.
+// cancelled cancels the build when it receives the ticket's hash. Only the build service
+// knows it; other clients that can write to the bus do not.
 func cancelled(ctx context.Context, ticket string, proofs <-chan string, cancel context.CancelCauseFunc) {
 	sum := sha256.Sum256([]byte(ticket))
 	for {
@@ -78,19 +79,19 @@ func cancelled(ctx context.Context, ticket string, proofs <-chan string, cancel 
 	}
 }
 
-// readJob reads which job a message is. One that cannot be read is dropped.
+// readJob parses a job's message. A malformed message is dropped.
 func (w *Worker) readJob(msg jetstream.Msg) (job jobs.Job, ok bool) {
 	var m buildv1.Job
 	meta, err := msg.Metadata()
 	if err != nil || proto.Unmarshal(msg.Data(), &m) != nil || m.GetBuildId() == "" {
-		w.Log.Error("A job that nobody can read was dropped", "subject", msg.Subject())
+		w.Log.Error("A malformed job was dropped", "subject", msg.Subject())
 		_ = msg.Term()
 		return jobs.Job{}, false
 	}
 	return jobs.Job{ID: m.GetBuildId(), Delivery: int32(meta.NumDelivered), Sequence: meta.Sequence.Stream}, true
 }
 
-// heartbeat tells JetStream that the job is in hand, until stop is called.
+// heartbeat tells JetStream that the job is in progress, until stop is called.
 func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
 	done := make(chan struct{})
 	go func() {
@@ -108,15 +109,15 @@ func (w *Worker) heartbeat(msg jetstream.Msg) (stop func()) {
 	return func() { close(done) }
 }
 
-// takeJob asks the build room about a job, for as long as it is away, and answers
-// the build's deadline. fault.NotFound when the build has ended.
+// takeJob requests a job's description and returns the build's deadline. It retries while
+// the build service is unavailable, and returns fault.NotFound if the build has ended.
 func (w *Worker) takeJob(ctx context.Context, job *jobs.Job) (time.Time, error) {
-	if err := briefly(ctx, w.NATS.FlushWithContext); err != nil {
+	if err := withBusTimeout(ctx, w.NATS.FlushWithContext); err != nil {
 		w.logger(*job).Debug("flushing the cancel subscription", "err", err)
 	}
 	for {
 		var r *buildv1.TakeJobResponse
-		err := briefly(ctx, func(ctx context.Context) (err error) {
+		err := withBusTimeout(ctx, func(ctx context.Context) (err error) {
 			r, err = w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: job.ID, Delivery: job.Delivery, Worker: w.Settings.Name})
 			return err
 		})
@@ -124,32 +125,32 @@ func (w *Worker) takeJob(ctx context.Context, job *jobs.Job) (time.Time, error) 
 			job.Recipe, job.Target, job.ContentDigest = r.GetRecipe(), r.GetTarget(), r.GetContentDigest()
 			job.CacheScope, job.Ticket, job.Forbidden = r.GetCacheScope(), r.GetTicket(), r.GetForbidden()
 			job.CacheDigest, job.Lock, job.PrivateChannels = r.GetCacheDigest(), r.GetLock(), r.GetPrivateChannels()
-			job.Given = r.GetGivenImages()
+			job.Allowed = r.GetGivenImages()
 			return deadline(r, w.Now()), nil
 		}
-		if !jobs.Away(err) || ctx.Err() != nil {
+		if !jobs.IsUnavailable(err) || ctx.Err() != nil {
 			return time.Time{}, err
 		}
-		w.logger(*job).Warn("the build room did not say what to make; trying again", "err", err)
+		w.logger(*job).Warn("the build service could not describe the build; trying again", "err", err)
 		retry.Sleep(ctx, w.timeouts.retry)
 	}
 }
 
-// longest is how long a build may take when nobody says.
-const longest = time.Hour
+// defaultLimit is the time limit of builds that have no limit of their own.
+const defaultLimit = time.Hour
 
 func deadline(r *buildv1.TakeJobResponse, now time.Time) time.Time {
 	if r.GetDeadline() == nil {
-		return now.Add(longest)
+		return now.Add(defaultLimit)
 	}
 	return r.GetDeadline().AsTime()
 }
 
-// work runs the engine and tells how it went.
+// work runs the engine and reports the result.
 func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.Job, until time.Time) {
-	engine := w.skills()[q]
-	if engine == nil { // its daemon ended while the job was on its way
-		w.handBack(msg, job, errEngineGone)
+	engine := w.capabilities()[q]
+	if engine == nil { // the engine stopped while the job was delivered
+		w.handBack(msg, job, errEngineStopped)
 		return
 	}
 	start, log := w.Now(), w.logger(job)
@@ -159,14 +160,18 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 	bctx, cancel := context.WithDeadlineCause(ctx, until, errOverTime)
 	seen := w.metrics.phases(bctx, q.engine, out)
 	var cache string
+	var keys []string
 	job.Exported = func(digest string) { cache = digest }
+	job.UsedKeys = func(ids []string) { // called more than once if a layer was lost
+		keys = slices.Compact(slices.Sorted(slices.Values(append(keys, ids...))))
+	}
 	digest, err := w.build(bctx, engine, job, seen)
 	seen.end()
 	drained := err != nil && errors.Is(context.Cause(bctx), errDrained)
-	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest, CacheDigest: cache}
+	result := &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, Succeeded: err == nil, Digest: digest, CacheDigest: cache, LayerKeys: keys}
 	if err != nil {
 		f := failureOf(bctx, err)
-		result.Reason, result.Message = string(f.Reason), f.Message
+		result.Reason, result.Message, result.LockOutdated = string(f.Reason), f.Message, f.Outdated
 		needs := new(jobs.StepsNeeded)
 		if result.NeedsSteps = bctx.Err() == nil && errors.As(err, &needs); result.NeedsSteps {
 			result.Digest, result.Steps = needs.Digest, needs.Steps
@@ -174,16 +179,16 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 	}
 	cancel()
 	reason := result.GetReason()
-	if result.GetNeedsSteps() { // the engine has done its part
+	if result.GetNeedsSteps() { // the engine has completed its part
 		reason = ""
 	}
 	ended(q.engine, reason, w.Now().Sub(start))
 	if drained {
-		_ = briefly(context.WithoutCancel(ctx), func(ctx context.Context) error { out.End(ctx); return nil })
+		_ = withBusTimeout(context.WithoutCancel(ctx), func(ctx context.Context) error { out.End(ctx); return nil })
 		w.handBack(msg, job, errDrained)
 		return
 	}
-	if err != nil && !result.GetNeedsSteps() { // else it may go on
+	if err != nil && !result.GetNeedsSteps() && !result.GetLockOutdated() { // otherwise the build may continue
 		first, _, _ := strings.Cut(result.GetMessage(), "\n")
 		out.Print("", fmt.Sprintf("The build failed (%s): %s", result.GetReason(), strings.TrimSuffix(first, ":")))
 	}
@@ -191,7 +196,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 	w.report(ctx, msg, job, out, result)
 }
 
-// build runs the engine; a panic of it is an error.
+// build runs the engine and converts a panic into an error.
 func (w *Worker) build(ctx context.Context, e Engine, job jobs.Job, out jobs.Output) (digest string, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// TestOnlyAProofCancels: whoever can write on the bus may guess as often as they like.
+// TestOnlyAProofCancels checks that a build is only cancelled by the ticket's hash, however
+// often other clients of the bus guess.
 func TestOnlyAProofCancels(t *testing.T) {
 	t.Parallel()
 	proof := func(ticket string) string {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Hurry is how a test's worker differs in time from others.
-type Hurry struct {
-	// AckWait and Heartbeat are as usual when they are 0.
+// Timing replaces the timeouts of a worker in tests.
+type Timing struct {
+	// AckWait and Heartbeat keep their defaults if they are 0.
 	AckWait, Heartbeat time.Duration
-	// Drained ends the time to drain; nil leaves it to the clock.
+	// Drained ends the drain timeout; nil leaves it to the clock.
 	Drained <-chan time.Time
 }
 
-// Hasten makes a worker look and retry sooner, and hurry.
-func (w *Worker) Hasten(h Hurry) {
+// SetTiming applies the test's timeouts, and polls and retries sooner.
+func (w *Worker) SetTiming(h Timing) {
 	usual := defaultTimeouts()
 	w.timeouts = timeouts{
 		ackWait: cmp.Or(h.AckWait, usual.ackWait), heartbeat: cmp.Or(h.Heartbeat, h.AckWait/4, usual.heartbeat),
-		presence: 100 * time.Millisecond, look: 20 * time.Millisecond, retry: 20 * time.Millisecond, logs: time.Minute,
+		presence: 100 * time.Millisecond, poll: 20 * time.Millisecond, retry: 20 * time.Millisecond, logs: time.Minute,
 	}
 	if h.Drained != nil {
 		w.after = func(time.Duration) <-chan time.Time { return h.Drained }

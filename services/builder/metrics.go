@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what a worker counts.
+// metrics are the worker's metrics.
 type metrics struct {
 	running atomic.Int64
 	seconds *prometheus.HistogramVec
@@ -17,22 +17,22 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{phase: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "slipway_builder_phase_seconds",
-		Help:    "Time that builds were in each of their phases, by engine.",
+		Help:    "Duration of the phases of builds, by engine.",
 		Buckets: []float64{.1, .5, 2, 10, 30, 60, 120, 300, 600, 1200},
 	}, []string{"engine", "phase"}), seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "slipway_builder_seconds",
-		Help:    "Time that deliveries of builds took, by engine and reason; ok means that the image was pushed.",
+		Help:    "Duration of deliveries of builds, by engine and reason; ok means that the image was pushed.",
 		Buckets: []float64{.5, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1200, 1800},
 	}, []string{"engine", "reason"})}
 	reg.MustRegister(m.seconds, m.phase, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "slipway_builder_running", Help: "Builds that run in this process now.",
+		Name: "slipway_builder_running", Help: "Builds that are running in this process.",
 	}, func() float64 { return float64(m.running.Load()) }))
 	return m
 }
 
 func (m *metrics) count() int64 { return m.running.Load() }
 
-// started counts a build as running until the answer is called.
+// started counts a build as running until ended is called.
 func (m *metrics) started() (ended func(engine, reason string, took time.Duration)) {
 	m.running.Add(1)
 	return func(engine, reason string, took time.Duration) {

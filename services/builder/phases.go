@@ -12,20 +12,20 @@ import (
 	"slipway.dev/services/builder/jobs"
 )
 
-// preparing is the phase that every build begins with, before it prints anything.
-const preparing = "prepare"
+// preparePhase is the first phase of every build, before it prints anything.
+const preparePhase = "prepare"
 
-// phases passes on what a build prints, measures how long the build is in each of
-// its phases, and shows them in its trace.
+// phases forwards a build's output, measures the duration of its phases, and adds them to
+// its trace.
 type phases struct {
 	jobs.Output
 	begin func(phase string) (end func())
 
 	mu  sync.Mutex
-	now func() // ends the phase that the build is in
+	now func() // ends the current phase
 }
 
-// phases begins with the first phase; the caller ends the last one.
+// phases starts the first phase; the caller ends the last one.
 func (m *metrics) phases(ctx context.Context, engine string, out jobs.Output) *phases {
 	p := &phases{Output: out, begin: func(phase string) func() {
 		start := time.Now()
@@ -35,7 +35,7 @@ func (m *metrics) phases(ctx context.Context, engine string, out jobs.Output) *p
 			m.phase.WithLabelValues(engine, phase).Observe(time.Since(start).Seconds())
 		}
 	}}
-	p.now = p.begin(preparing)
+	p.now = p.begin(preparePhase)
 	return p
 }
 

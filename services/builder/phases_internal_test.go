@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// printed is what reached the log.
+// printed records the output that reached the log.
 type printed struct {
 	mu    sync.Mutex
 	lines []string
@@ -44,7 +44,7 @@ func TestPhases(t *testing.T) {
 			}
 		}
 	}
-	if d := cmp.Diff(map[string]uint64{preparing: 1, "build": 2, "push": 1}, got); d != "" {
+	if d := cmp.Diff(map[string]uint64{preparePhase: 1, "build": 2, "push": 1}, got); d != "" {
 		t.Error(d)
 	}
 }

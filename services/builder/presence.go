@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// skills is what the engines can do now.
-func (w *Worker) skills() map[queue]Engine {
+// capabilities returns the engines that can work now, by queue.
+func (w *Worker) capabilities() map[queue]Engine {
 	out := map[queue]Engine{}
 	for _, e := range w.Engines {
 		for _, arch := range e.Architectures() {
@@ -23,16 +23,21 @@ func (w *Worker) skills() map[queue]Engine {
 	return out
 }
 
-func (w *Worker) presence(skills map[queue]Engine) *buildv1.Presence {
-	p := &buildv1.Presence{Worker: w.Settings.Name, Slots: int32(w.Settings.Concurrency)}
-	for q := range skills {
+// presence returns the message about a worker with these capabilities. If full is set, it takes no
+// jobs because its disk is full.
+func (w *Worker) presence(capabilities map[queue]Engine, full error) *buildv1.Presence {
+	p := &buildv1.Presence{Worker: w.Settings.Name, Slots: int32(w.Settings.Concurrency), DiskFull: full != nil}
+	for q := range capabilities {
 		p.Capabilities = append(p.Capabilities, &buildv1.Capability{Engine: q.engine, Architecture: q.arch})
 	}
 	slices.SortFunc(p.Capabilities, func(a, b *buildv1.Capability) int {
 		return cmp.Or(cmp.Compare(a.GetEngine(), b.GetEngine()), cmp.Compare(a.GetArchitecture(), b.GetArchitecture()))
 	})
-	if len(skills) == 0 {
+	if len(capabilities) == 0 {
 		p.Problem = w.problem()
+	}
+	if full != nil {
+		p.Problem = "its disk is almost full"
 	}
 	for _, e := range w.Engines {
 		if len(e.Architectures()) == 0 {
@@ -42,7 +47,7 @@ func (w *Worker) presence(skills map[queue]Engine) *buildv1.Presence {
 	return p
 }
 
-// problem is why nothing can be made; "" while an engine is only starting.
+// problem returns the reason why no engine can work, and "" while an engine is starting.
 func (w *Worker) problem() string {
 	var all []string
 	for _, e := range w.Engines {
@@ -55,17 +60,32 @@ func (w *Worker) problem() string {
 	return strings.Join(all, "; ")
 }
 
-// leaving is the last presence of a worker: it takes nothing more.
-func (w *Worker) leaving() *buildv1.Presence { return &buildv1.Presence{Worker: w.Settings.Name} }
+// diskFull returns the error of Deps.DiskFull, and logs when it differs from the one before.
+func (w *Worker) diskFull(before error) error {
+	if w.DiskFull == nil {
+		return nil
+	}
+	full := w.DiskFull()
+	switch {
+	case full != nil && before == nil:
+		w.Log.Warn("The worker takes no jobs, because its disk is almost full", "err", full)
+	case full == nil && before != nil:
+		w.Log.Info("The worker takes jobs again, because its disk has space")
+	}
+	return full
+}
 
-// fingerprint tells presences apart, but for their time.
+// finalPresence is the final presence of a worker, which takes no more jobs.
+func (w *Worker) finalPresence() *buildv1.Presence { return &buildv1.Presence{Worker: w.Settings.Name} }
+
+// fingerprint returns a presence without its time, for comparison.
 func fingerprint(p *buildv1.Presence) string {
 	b, _ := proto.MarshalOptions{Deterministic: true}.Marshal(p)
 	return string(b)
 }
 
-// announce publishes a presence. While the bus is away it says nothing: a heap of
-// old ones would be of no use.
+// announce publishes a presence. While the bus is unavailable it publishes nothing, since
+// stale presences are useless.
 func (w *Worker) announce(p *buildv1.Presence) {
 	if !w.NATS.IsConnected() {
 		return

@@ -7,17 +7,18 @@ import (
 	"slipway.dev/services/builder/jobs"
 )
 
-// What can end a build from outside: causes of its context.
+// Causes of a build context that was cancelled from outside.
 var (
 	errCancelled = errors.New("the build was cancelled")
 	errDrained   = errors.New("the worker stops")
 	errOverTime  = errors.New("the build's time is up")
-	// errEngineGone is why a job is handed back that this worker can build no more.
-	errEngineGone = errors.New("the engine is gone")
+	// errEngineStopped is returned when a job goes back to the queue because this worker no
+	// longer has its engine.
+	errEngineStopped = errors.New("the engine has stopped")
 )
 
-// failureOf is the failure that the user is told of. Why the context ended goes
-// first: the engine's own error is then only an echo of it.
+// failureOf returns the failure that the user sees. The cause of the context takes
+// precedence, since the engine's error then only follows from it.
 func failureOf(ctx context.Context, err error) *jobs.Failure {
 	var f *jobs.Failure
 	switch cause := context.Cause(ctx); {

@@ -18,19 +18,17 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// report sends the rest of the log, then the result, then acknowledges the job,
-// in this order: whoever sees a step sees those before it.
+// report sends the rest of the log, then the result, then acknowledges the job. The order
+// guarantees that a client which sees one of them also sees the previous ones.
 func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job jobs.Job, out *buildlog.Writer, result *buildv1.Result) {
-	// A cancelled build is reported all the same; only a drain cuts this short.
+	// A cancelled build is reported as well; only draining the worker interrupts this.
 	ctx, cancel := w.untilDrained(ctx)
 	defer cancel()
 	lctx, lcancel := context.WithTimeout(ctx, w.timeouts.logs)
 	out.End(lctx)
 	lcancel()
-	id := fmt.Sprintf("%s.%d.done", job.ID, job.Delivery)
-	if result.GetNeedsSteps() { // the build may go on, and deliveries are counted from 1 again
-		id = fmt.Sprintf("%s.%d.steps.%d", job.ID, job.Delivery, job.Sequence)
-	}
+	// The build may be queued again, and its deliveries are then counted from 1 again.
+	id := fmt.Sprintf("%s.%d.done.%d", job.ID, job.Delivery, job.Sequence)
 	if err := w.publish(ctx, buildbus.Results, id, result); err != nil {
 		w.handBack(msg, job, err)
 		return
@@ -38,28 +36,28 @@ func (w *Worker) report(ctx context.Context, msg jetstream.Msg, job jobs.Job, ou
 	w.ack(msg)
 }
 
-// untilDrained is a context that outlives its parent, but for a drain: then it
-// has a few seconds left.
+// untilDrained returns a context that outlives its parent. When the worker drains, the
+// context ends after a few seconds.
 func (w *Worker) untilDrained(ctx context.Context) (context.Context, context.CancelFunc) {
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(context.Cause(ctx), errDrained) {
-			retry.Sleep(out, shortly)
+			retry.Sleep(out, busTimeout)
 			cancel()
 		}
 	})
 	return out, func() { stop(); cancel() }
 }
 
-// publish puts a message on a stream, again and again until the stream has it or
-// ctx ends. The id makes a repeat harmless.
+// publish publishes a message on a stream, and retries until it succeeds or ctx ends. The
+// id makes repetitions harmless.
 func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Message) error {
 	b, err := proto.Marshal(m)
 	if err != nil {
 		return err
 	}
 	for said := false; ; said = true {
-		err := briefly(ctx, func(ctx context.Context) error {
+		err := withBusTimeout(ctx, func(ctx context.Context) error {
 			return bus.Publish(ctx, w.js, subject, b, jetstream.WithMsgID(id))
 		})
 		if err == nil {
@@ -74,22 +72,22 @@ func (w *Worker) publish(ctx context.Context, subject, id string, m proto.Messag
 	}
 }
 
-// ack ends the job. An acknowledgement that gets lost is harmless: the job comes
-// again, and the build room says that there is nothing to do.
+// ack acknowledges a job. A lost acknowledgement is harmless: the job is delivered again,
+// and the build service reports that the build has ended.
 func (w *Worker) ack(msg jetstream.Msg) {
-	if err := briefly(context.Background(), msg.DoubleAck); err != nil {
+	if err := withBusTimeout(context.Background(), msg.DoubleAck); err != nil {
 		w.Log.Warn("A job could not be acknowledged", "subject", msg.Subject(), "err", err)
 	}
 }
 
-// handBack has the build room queue the build again: what was done so far counts
-// as no delivery. Only who has a ticket may say so, so a worker that was stopped
-// before it had one asks for it. Where that cannot be said, JetStream gives the job
-// to another worker at once, and counts.
+// handBack asks the build service to queue the build again, so that this delivery does not
+// count. That requires a ticket, so a worker that was stopped before it had one requests it
+// first. If the build service cannot be reached, JetStream delivers the job to another
+// worker, and the delivery counts.
 func (w *Worker) handBack(msg jetstream.Msg, job jobs.Job, why error) {
 	w.logger(job).Info("a job was handed back", "err", why)
 	if job.Ticket == "" {
-		err := briefly(context.Background(), func(ctx context.Context) error {
+		err := withBusTimeout(context.Background(), func(ctx context.Context) error {
 			r, err := w.Work.TakeJob(ctx, &buildv1.TakeJobRequest{BuildId: job.ID, Delivery: job.Delivery, Worker: w.Settings.Name})
 			job.Ticket = r.GetTicket()
 			return err
@@ -102,7 +100,7 @@ func (w *Worker) handBack(msg jetstream.Msg, job jobs.Job, why error) {
 	id := fmt.Sprintf("%s.%d.back.%d", job.ID, job.Delivery, job.Sequence)
 	err := errNoTicket
 	if job.Ticket != "" {
-		err = briefly(context.Background(), func(ctx context.Context) error {
+		err = withBusTimeout(context.Background(), func(ctx context.Context) error {
 			return w.publish(ctx, buildbus.Results, id, &buildv1.Result{BuildId: job.ID, Delivery: job.Delivery, Ticket: job.Ticket, HandedBack: true})
 		})
 	}
@@ -114,18 +112,19 @@ func (w *Worker) handBack(msg jetstream.Msg, job jobs.Job, why error) {
 	if err := msg.Nak(); err != nil {
 		w.Log.Warn("A job could not be handed back; another worker gets it later", "subject", msg.Subject(), "err", err)
 	}
-	_ = w.NATS.FlushTimeout(shortly)
+	_ = w.NATS.FlushTimeout(busTimeout)
 }
 
-// errNoTicket is why a job cannot be handed back in words.
-var errNoTicket = errors.New("the build room gave no ticket")
+// errNoTicket is returned if the build service issued no ticket, so that the job cannot be
+// returned to the queue.
+var errNoTicket = errors.New("the build service issued no ticket")
 
-// shortly is how long one word with the bus may take.
-const shortly = 5 * time.Second
+// busTimeout is the timeout of one request on the bus.
+const busTimeout = 5 * time.Second
 
-// briefly gives f a context for one word with the bus.
-func briefly(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, shortly)
+// withBusTimeout calls f with a context for one request on the bus.
+func withBusTimeout(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, busTimeout)
 	defer cancel()
 	return f(ctx)
 }

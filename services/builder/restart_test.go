@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// restartable is a NATS that keeps its streams while it is away.
+// restartable is a NATS server that keeps its streams across restarts.
 type restartable struct {
 	t   *testing.T
 	dir string
@@ -30,7 +30,7 @@ type restartable struct {
 }
 
 func (r *restartable) start() {
-	s, err := embedded.StartNATS(r.dir)
+	s, err := embedded.StartNATS(r.dir, testkit.Log(r.t))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func (r *restartable) stop() {
 	r.now.WaitForShutdown()
 }
 
-// InProcessConn is how the bus connects.
+// InProcessConn implements nats.InProcessConnProvider.
 func (r *restartable) InProcessConn() (net.Conn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,15 +75,15 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 		}
 		return "sha256:5", nil
 	}
-	stop := y.work(nc, builder.Settings{}, builder.Hurry{})
+	stop := y.work(nc, builder.Settings{}, builder.Timing{})
 	t.Cleanup(stop)
 	for _, id := range []string{"during_1", "later_1"} {
-		y.room.Add(id, 10*time.Minute)
+		y.service.Add(id, 10*time.Minute)
 	}
 	y.submit("during_1")
 	<-started
 	r.stop()
-	close(finish) // the build ends while there is no bus
+	close(finish) // the build ends while the bus is stopped
 	<-finished
 	r.start()
 	jobstest.Eventually(t, "connected again", nc.IsConnected)
@@ -112,8 +112,8 @@ func TestWorkerSurvivesARestartOfTheBus(t *testing.T) {
 	}
 }
 
-// TestWorkerSendsLongLogs shows that a long log comes in order, with a gap that
-// is spoken of.
+// TestWorkerSendsLongLogs checks that a long log arrives in order, with a line in place of
+// the omitted part.
 func TestWorkerSendsLongLogs(t *testing.T) {
 	t.Parallel()
 	y := newYard(t, testkit.NATS(t))
@@ -126,8 +126,8 @@ func TestWorkerSendsLongLogs(t *testing.T) {
 		}
 		return "sha256:6", nil
 	}
-	y.work(y.nc, builder.Settings{}, builder.Hurry{})
-	y.room.Add("b_1", 10*time.Minute)
+	y.work(y.nc, builder.Settings{}, builder.Timing{})
+	y.service.Add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	if r := next(); !r.GetSucceeded() {
 		t.Fatalf("got %v", r)

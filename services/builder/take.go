@@ -12,11 +12,11 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// waitsBeforeWord is how often the bus may be asked in vain before somebody is told.
-const waitsBeforeWord = 6
+// triesBeforeWarning is how often the bus may fail to respond before a warning is logged.
+const triesBeforeWarning = 6
 
-// take takes jobs of one queue until ctx ends, one for each free slot. The jobs
-// run in work, which outlives ctx.
+// take runs the jobs of one queue until ctx ends, one in each free slot. The jobs use the
+// context work, which outlives ctx.
 func (w *Worker) take(ctx, work context.Context, q queue) {
 	var c jetstream.Consumer
 	tries := 0
@@ -24,8 +24,8 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 		var err error
 		if c == nil {
 			if c, err = w.consumer(ctx, q); err != nil {
-				// The streams come a moment after the first start of all roles.
-				if tries++; tries == waitsBeforeWord && ctx.Err() == nil {
+				// When all roles start together, the streams are created a moment later.
+				if tries++; tries == triesBeforeWarning && ctx.Err() == nil {
 					w.Log.Info("Builder waits for the bus", "consumer", q.consumer().Durable, "err", err)
 				}
 				retry.Sleep(ctx, w.timeouts.retry)
@@ -35,13 +35,13 @@ func (w *Worker) take(ctx, work context.Context, q queue) {
 			w.Log.Info("Builder takes jobs", "consumer", q.consumer().Durable)
 		}
 		if err = w.next(ctx, work, q, c); err != nil {
-			c = nil // it may be gone, with its stream
+			c = nil // the consumer may have been deleted with its stream
 			retry.Sleep(ctx, w.timeouts.retry)
 		}
 	}
 }
 
-// consumer makes the queue's consumer, or finds it: all workers share it.
+// consumer returns the queue's consumer, which all workers share, and creates it if needed.
 func (w *Worker) consumer(ctx context.Context, q queue) (jetstream.Consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -50,7 +50,7 @@ func (w *Worker) consumer(ctx context.Context, q queue) (jetstream.Consumer, err
 	return w.js.CreateOrUpdateConsumer(ctx, buildbus.JobStream, config)
 }
 
-// next waits for a free slot, then a while for a job, and starts it.
+// next waits for a free slot and for a job, and starts the job.
 func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) error {
 	slots := w.slots[q.engine]
 	select {
@@ -63,7 +63,7 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 		slots <- struct{}{}
 		return err
 	}
-	if ctx.Err() != nil { // it came while the worker stops
+	if ctx.Err() != nil { // the job arrived while the worker stops
 		slots <- struct{}{}
 		if job, ok := w.readJob(msg); ok {
 			w.handBack(msg, job, errDrained)
@@ -77,14 +77,14 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 	return nil
 }
 
-// fetch asks for one job; nil when there is none.
+// fetch fetches one job, or nil if there is none.
 func (w *Worker) fetch(ctx context.Context, q queue, c jetstream.Consumer) (jetstream.Msg, error) {
 	// Takers that share slots must not hold one for long.
-	patience := 5 * time.Second
+	timeout := 5 * time.Second
 	if w.shares(q) {
-		patience = 500 * time.Millisecond
+		timeout = 500 * time.Millisecond
 	}
-	fctx, cancel := context.WithTimeout(ctx, patience)
+	fctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	msg, err := c.Next(jetstream.FetchContext(fctx))
 	switch {
@@ -99,9 +99,9 @@ func (w *Worker) fetch(ctx context.Context, q queue, c jetstream.Consumer) (jets
 	}
 }
 
-// shares says whether another queue's jobs take the same slots.
+// shares reports whether jobs of another queue use the same slots.
 func (w *Worker) shares(q queue) bool {
-	for other := range w.skills() {
+	for other := range w.capabilities() {
 		if other != q && other.engine == q.engine {
 			return true
 		}

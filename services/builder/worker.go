@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -15,36 +16,36 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// timeouts are how long a worker waits for things, and between them.
+// timeouts are the worker's timeouts and intervals.
 type timeouts struct {
-	ackWait   time.Duration // JetStream gives a job to another after this silence
-	heartbeat time.Duration // a running job tells JetStream that it is alive
-	presence  time.Duration // the worker tells the build room that it is
-	look      time.Duration // engines are asked what they can do
-	retry     time.Duration // something that failed is tried again
-	logs      time.Duration // for the end of a log, after its build
+	ackWait   time.Duration // after this silence JetStream delivers a job again
+	heartbeat time.Duration // how often a running job is reported to JetStream
+	presence  time.Duration // how often the worker announces itself to the build service
+	poll      time.Duration // how often engines are polled
+	retry     time.Duration // pause before a retry
+	logs      time.Duration // timeout for the end of a log, after its build
 }
 
 func defaultTimeouts() timeouts {
 	return timeouts{
 		ackWait: buildbus.JobAckWait, heartbeat: 10 * time.Second, presence: 3 * time.Second,
-		look: 500 * time.Millisecond, retry: 500 * time.Millisecond, logs: time.Minute,
+		poll: 500 * time.Millisecond, retry: 500 * time.Millisecond, logs: time.Minute,
 	}
 }
 
-// Worker takes jobs from the bus and makes them.
+// Worker takes jobs from the bus and runs them.
 type Worker struct {
 	Deps
 	js       jetstream.JetStream
 	metrics  *metrics
 	timeouts timeouts
-	// after is time.After; a test decides when the time to drain is over.
+	// after is time.After; tests replace it to end the drain timeout.
 	after   func(time.Duration) <-chan time.Time
-	slots   map[string]chan struct{} // of each engine: one token for each job that may run
+	slots   map[string]chan struct{} // one token per job that may run, by engine
 	running sync.WaitGroup
 }
 
-// New makes a worker. It registers its metrics and does nothing until Run.
+// New creates a worker. It registers metrics and does nothing else until Run.
 func New(d Deps) (*Worker, error) {
 	js, err := jetstream.New(d.NATS)
 	if err != nil {
@@ -67,11 +68,11 @@ func New(d Deps) (*Worker, error) {
 	return w, nil
 }
 
-// Run works until ctx ends. Then it takes no more jobs, gives the running ones
-// Settings.DrainTimeout to end, hands back what is left, and returns. It waits
-// for a bus or streams that are not there yet. The error is an engine's.
+// Run works until ctx ends. Then it takes no more jobs, lets running jobs continue for
+// Settings.DrainTimeout, returns the remaining ones to the queue, and returns. It waits for
+// a bus or streams that do not exist yet. The returned error is an engine's.
 func (w *Worker) Run(ctx context.Context) error {
-	// Jobs outlive ctx by the time to drain, and engines outlive the jobs.
+	// Jobs outlive ctx by the drain timeout, and engines outlive the jobs.
 	ready, release := context.WithCancel(context.WithoutCancel(ctx))
 	defer release()
 	var engines errgroup.Group
@@ -81,7 +82,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	work, cut := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cut(nil)
 	var takers sync.WaitGroup
-	takers.Go(func() { w.attend(ctx, work) })
+	takers.Go(func() { w.manageTakers(ctx, work) })
 	<-ctx.Done()
 	w.Log.Info("Builder stops; running builds may end", "running", w.metrics.count())
 	done := make(chan struct{})
@@ -96,57 +97,72 @@ func (w *Worker) Run(ctx context.Context) error {
 	return engines.Wait()
 }
 
-// attend keeps a taker for each thing that the engines can do, and tells the
-// build room of every change.
-func (w *Worker) attend(ctx, work context.Context) {
+// manageTakers runs a taker for each queue that the engines can serve, and announces every change
+// to the build service.
+func (w *Worker) manageTakers(ctx, work context.Context) {
 	t := takers{stop: map[queue]context.CancelFunc{}}
 	defer t.all.Wait()
 	var announced string
 	var announcedAt time.Time
-	for more := true; more; more = retry.Sleep(ctx, w.timeouts.look) {
-		skills := w.skills()
-		t.match(skills, func(q queue) {
+	var full error
+	calls := make(chan *nats.Msg, 1)
+	if sub, err := w.NATS.ChanSubscribe(buildbus.RollCall, calls); err != nil {
+		w.Log.Warn("The worker does not report when a build service starts, but every few seconds", "err", err)
+	} else {
+		defer func() { _ = sub.Unsubscribe() }()
+	}
+	for more := true; more; more = retry.Sleep(ctx, w.timeouts.poll) {
+		select {
+		case <-calls:
+			announced = ""
+		default:
+		}
+		capabilities := w.capabilities()
+		if full = w.diskFull(full); full != nil {
+			capabilities = nil
+		}
+		t.match(capabilities, func(q queue) {
 			qctx, stop := context.WithCancel(ctx)
 			t.stop[q] = stop
 			t.all.Go(func() { w.take(qctx, work, q) })
 		})
-		p := w.presence(skills)
+		p := w.presence(capabilities, full)
 		if now := fingerprint(p); now != announced || w.Now().Sub(announcedAt) >= w.timeouts.presence {
 			announced, announcedAt = now, w.Now()
 			w.announce(p)
 		}
 	}
 	t.match(nil, nil)
-	w.announce(w.leaving())
+	w.announce(w.finalPresence())
 }
 
-// takers take the jobs of a queue each, until they are stopped.
+// takers take jobs, one for each queue, until they are stopped.
 type takers struct {
 	stop map[queue]context.CancelFunc
 	all  sync.WaitGroup
 }
 
-// match starts those that are missing, and stops those that nobody can work for.
-func (t *takers) match(skills map[queue]Engine, start func(queue)) {
-	for q := range skills {
+// match starts missing takers, and stops those whose queue no engine can serve.
+func (t *takers) match(capabilities map[queue]Engine, start func(queue)) {
+	for q := range capabilities {
 		if t.stop[q] == nil {
 			start(q)
 		}
 	}
 	for q, stop := range t.stop {
-		if skills[q] == nil {
+		if capabilities[q] == nil {
 			stop()
 			delete(t.stop, q)
 		}
 	}
 }
 
-// queue is what one consumer is for.
+// A queue holds the jobs of one engine and architecture, and has one consumer.
 type queue struct{ engine, arch string }
 
 func (q queue) consumer() jetstream.ConsumerConfig { return buildbus.JobConsumer(q.engine, q.arch) }
 
-// logger is the worker's log with the facts about a job.
+// logger returns the worker's log with the attributes of a job.
 func (w *Worker) logger(j jobs.Job) *slog.Logger {
 	return w.Log.With("build_id", j.ID, "delivery", j.Delivery)
 }

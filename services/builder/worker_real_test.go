@@ -16,16 +16,16 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestWorkerWithBuildKit is the whole path from a job on the bus to an image.
+// TestWorkerWithBuildKit runs a job from the bus until the image is pushed.
 func TestWorkerWithBuildKit(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
 	nc := testkit.NATS(t)
 	y := newYard(t, nc)
-	y.room = w.Room
+	y.service = w.BuildService
 	y.streams()
 	next, logs := y.results(), y.reader(buildbus.LogStream)
 	worker, err := builder.New(builder.Deps{
-		NATS: nc, Work: w.Room.Client, Engines: []builder.Engine{buildkit.New(w.EngineOptions)}, Log: testkit.Log(t),
+		NATS: nc, Work: w.BuildService.Client, Engines: []builder.Engine{buildkit.New(w.EngineOptions)}, Log: testkit.Log(t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: builder.Settings{Concurrency: 2},
 	})
 	if err != nil {
@@ -34,7 +34,7 @@ func TestWorkerWithBuildKit(t *testing.T) {
 	stop := testkit.Run(t, worker.Run)
 	for _, id := range []string{"w_1", "w_2", "w_3"} {
 		j := w.Job(id, "FROM BASE\nRUN echo hello "+id+"; sleep 1\n")
-		w.Room.Add(id, 10*time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
+		w.BuildService.Add(id, 10*time.Minute, func(r *buildv1.TakeJobResponse) { r.Recipe, r.Target = j.Recipe, j.Target })
 		b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
 		if _, err := y.js.Publish(t.Context(), buildbus.Job("buildkit", "amd64", id), b); err != nil {
 			t.Fatal(err)

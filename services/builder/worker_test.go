@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -26,7 +27,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// fake is an engine that does what the test wants.
+// fake is an engine that the test controls.
 type fake struct {
 	mu      sync.Mutex
 	archs   []string
@@ -60,49 +61,57 @@ func (f *fake) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string
 	return f.do(ctx, job, out)
 }
 
-// yard is a bus with the build room's streams, and workers.
-type yard struct {
-	t      *testing.T
-	nc     *nats.Conn
-	js     jetstream.JetStream
-	room   *jobstest.Room
-	engine *fake
+// cluster is a bus with the build service's streams, and workers.
+type cluster struct {
+	t       *testing.T
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	service *jobstest.BuildService
+	engine  *fake
+	// diskFull is whether the disk of a worker is too full.
+	diskFull *atomic.Bool
 }
 
-func newYard(t *testing.T, nc *nats.Conn) *yard {
+func newYard(t *testing.T, nc *nats.Conn) *cluster {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &yard{t: t, nc: nc, js: js, room: jobstest.NewRoom(t), engine: &fake{archs: []string{"amd64"}}}
+	return &cluster{t: t, nc: nc, js: js, service: jobstest.NewBuildService(t), engine: &fake{archs: []string{"amd64"}}, diskFull: &atomic.Bool{}}
 }
 
-func (y *yard) streams() {
+func (y *cluster) streams() {
 	y.t.Helper()
-	if err := bus.MakeStreams(y.t.Context(), y.js, buildbus.Streams()...); err != nil {
+	if err := bus.CreateStreams(y.t.Context(), y.js, buildbus.Streams()...); err != nil {
 		y.t.Fatal(err)
 	}
 }
 
-// work starts a worker; stop stops it and waits.
-func (y *yard) work(nc *nats.Conn, s builder.Settings, hurry builder.Hurry) (stop func()) {
+// work starts a worker. The returned function stops it and waits.
+func (y *cluster) work(nc *nats.Conn, s builder.Settings, timing builder.Timing) (stop func()) {
 	y.t.Helper()
 	w, err := builder.New(builder.Deps{
-		NATS: nc, Work: y.room.Client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
+		NATS: nc, Work: y.service.Client, Engines: []builder.Engine{y.engine}, Log: testkit.Log(y.t),
 		Now: time.Now, Metrics: prometheus.NewRegistry(), Settings: s,
+		DiskFull: func() error {
+			if y.diskFull.Load() {
+				return errors.New("the disk is full")
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		y.t.Fatal(err)
 	}
-	w.Hasten(hurry)
+	w.SetTiming(timing)
 	return testkit.Run(y.t, w.Run)
 }
 
-func (y *yard) submit(id string) { y.t.Helper(); y.publish(id, 0) }
+func (y *cluster) submit(id string) { y.t.Helper(); y.publish(id, 0) }
 
 // publish queues a build, for the first time or again.
-func (y *yard) publish(id string, publications int) {
+func (y *cluster) publish(id string, publications int) {
 	y.t.Helper()
 	b, _ := proto.Marshal(&buildv1.Job{BuildId: id})
 	if _, err := y.js.Publish(y.t.Context(), buildbus.Job("fake", "amd64", id), b, jetstream.WithMsgID(fmt.Sprintf("%s.%d", id, publications))); err != nil {
@@ -110,8 +119,8 @@ func (y *yard) publish(id string, publications int) {
 	}
 }
 
-// results reads what is told of builds.
-func (y *yard) results() func() *buildv1.Result {
+// results returns a function that reads the next result of a build.
+func (y *cluster) results() func() *buildv1.Result {
 	y.t.Helper()
 	next := y.reader(buildbus.ResultStream)
 	return func() *buildv1.Result {
@@ -123,10 +132,10 @@ func (y *yard) results() func() *buildv1.Result {
 	}
 }
 
-func (y *yard) reader(stream string) func() []byte {
+func (y *cluster) reader(stream string) func() []byte {
 	y.t.Helper()
 	var c jetstream.Consumer
-	testkit.Until(y.t, "a reader of "+stream, func() (err error) { // what a bus is asked that just came back may be lost
+	testkit.Until(y.t, "a reader of "+stream, func() (err error) { // requests to a bus that has just restarted may be lost
 		c, err = y.js.OrderedConsumer(y.t.Context(), stream, jetstream.OrderedConsumerConfig{})
 		return err
 	})
@@ -140,8 +149,8 @@ func (y *yard) reader(stream string) func() []byte {
 	}
 }
 
-// left is how many jobs are not done yet.
-func (y *yard) left(want uint64) {
+// left waits until the number of unfinished jobs is want.
+func (y *cluster) left(want uint64) {
 	y.t.Helper()
 	jobstest.Eventually(y.t, fmt.Sprintf("%d jobs left", want), func() bool {
 		s, err := y.js.Stream(y.t.Context(), buildbus.JobStream)
@@ -181,14 +190,14 @@ func TestWorkerBuilds(t *testing.T) {
 			}
 			return "sha256:1", nil
 		}
-		y.room.Down = 2
-		y.work(nc, builder.Settings{Name: "w"}, builder.Hurry{}) // before there are streams
+		y.service.Down = 2
+		y.work(nc, builder.Settings{Name: "w"}, builder.Timing{}) // before the streams exist
 		y.streams()
 		next, logs := y.results(), y.reader(buildbus.LogStream)
 		for _, id := range []string{"good_1", "bad_1", "panic_1"} {
-			y.room.Add(id, 10*time.Minute)
+			y.service.Add(id, 10*time.Minute)
 		}
-		y.submit("gone_1") // the room knows of no such build
+		y.submit("gone_1") // the build service does not know this build
 		want := map[string]*buildv1.Result{
 			"good_1":  {BuildId: "good_1", Delivery: 1, Ticket: "ticket-good_1", Succeeded: true, Digest: "sha256:1"},
 			"bad_1":   {BuildId: "bad_1", Delivery: 1, Ticket: "ticket-bad_1", Reason: "solve", Message: "they do not fit"},
@@ -215,7 +224,7 @@ func TestWorkerBuilds(t *testing.T) {
 			}
 		}
 		y.left(0)
-		if n := y.room.Deliveries("gone_1"); n != 1 {
+		if n := y.service.Deliveries("gone_1"); n != 1 {
 			t.Errorf("the build that is gone was asked for %d times", n)
 		}
 	})
@@ -234,11 +243,11 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 			ended <- job.ID
 			return "", ctx.Err()
 		}
-		y.work(nc, builder.Settings{}, builder.Hurry{})
-		y.room.Add("stop_1", 10*time.Minute)
+		y.work(nc, builder.Settings{}, builder.Timing{})
+		y.service.Add("stop_1", 10*time.Minute)
 		y.submit("stop_1")
 		<-started
-		for range 20 { // whoever can write on the bus, but does not know the ticket
+		for range 20 { // a client that can write to the bus but does not know the ticket
 			if err := nc.Publish(buildbus.Cancel("stop_1"), []byte("guessed")); err != nil {
 				t.Fatal(err)
 			}
@@ -253,7 +262,7 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 		if r := next(); r.GetReason() != "cancelled" || r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
-		y.room.Add("slow_1", 200*time.Millisecond)
+		y.service.Add("slow_1", 200*time.Millisecond)
 		y.submit("slow_1")
 		if r := next(); r.GetReason() != "timeout" {
 			t.Errorf("got %v", r)
@@ -262,10 +271,10 @@ func TestWorkerCancelAndDeadline(t *testing.T) {
 	})
 }
 
-// TestWorkerDies shows that a worker which falls silent loses its job to another.
+// TestWorkerDies checks that the job of a silent worker goes to another worker.
 func TestWorkerDies(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.StartNATS(t.TempDir())
+	server, err := embedded.StartNATS(t.TempDir(), testkit.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -292,12 +301,12 @@ func TestWorkerDies(t *testing.T) {
 		}
 		return "sha256:2", nil
 	}
-	y.work(dying, builder.Settings{Name: "dying"}, builder.Hurry{AckWait: time.Second})
-	y.room.Add("b_1", 10*time.Minute)
+	y.work(dying, builder.Settings{Name: "dying"}, builder.Timing{AckWait: time.Second})
+	y.service.Add("b_1", 10*time.Minute)
 	y.submit("b_1")
 	<-tries
-	dying.Close() // as after kill -9: no heartbeat, no word
-	y.work(connect(), builder.Settings{Name: "other"}, builder.Hurry{AckWait: time.Second})
+	dying.Close() // as after kill -9: no heartbeat and no result
+	y.work(connect(), builder.Settings{Name: "other"}, builder.Timing{AckWait: time.Second})
 	if r := next(); !r.GetSucceeded() || r.GetDelivery() != 2 {
 		t.Errorf("got %v", r)
 	}
@@ -305,8 +314,8 @@ func TestWorkerDies(t *testing.T) {
 	y.left(0)
 }
 
-// TestWorkerHeartbeat shows that a worker tells JetStream again and again that it has
-// a job, for as long as the build takes.
+// TestWorkerHeartbeat checks that a worker reports its job to JetStream for as long as the
+// build runs.
 func TestWorkerHeartbeat(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
@@ -325,20 +334,20 @@ func TestWorkerHeartbeat(t *testing.T) {
 			}
 			return "sha256:3", nil
 		}
-		y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Heartbeat: 20 * time.Millisecond})
-		y.room.Add("b_1", 10*time.Minute)
+		y.work(nc, builder.Settings{Concurrency: 2}, builder.Timing{Heartbeat: 20 * time.Millisecond})
+		y.service.Add("b_1", 10*time.Minute)
 		y.submit("b_1")
 		if r := next(); r.GetDelivery() != 1 || !r.GetSucceeded() {
 			t.Errorf("got %v", r)
 		}
-		if n := y.room.Deliveries("b_1"); n != 1 {
+		if n := y.service.Deliveries("b_1"); n != 1 {
 			t.Errorf("it was taken %d times", n)
 		}
 	})
 }
 
-// TestWorkerDrains also shows that a build which was handed back starts over, and
-// that its log holds what both tries have printed.
+// TestWorkerDrains also checks that a build which returned to the queue starts over, and
+// that its log contains the output of both attempts.
 func TestWorkerDrains(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
@@ -360,14 +369,14 @@ func TestWorkerDrains(t *testing.T) {
 			<-finish
 			return "sha256:4", nil
 		}
-		over := make(chan time.Time) // the time to drain
-		leaving, err := nc.SubscribeSync(buildbus.Workers)
+		over := make(chan time.Time) // the drain timeout
+		finalPresence, err := nc.SubscribeSync(buildbus.Workers)
 		if err != nil {
 			t.Fatal(err)
 		}
-		stop := y.work(nc, builder.Settings{Concurrency: 2}, builder.Hurry{Drained: over})
+		stop := y.work(nc, builder.Settings{Concurrency: 2}, builder.Timing{Drained: over})
 		for _, id := range []string{"short_1", "long_1", "later_1"} {
-			y.room.Add(id, 10*time.Minute)
+			y.service.Add(id, 10*time.Minute)
 			y.submit(id)
 		}
 		<-started
@@ -375,7 +384,7 @@ func TestWorkerDrains(t *testing.T) {
 		stopped := make(chan struct{})
 		go func() { stop(); close(stopped) }()
 		for p := (&buildv1.Presence{Slots: 1}); p.GetSlots() > 0; {
-			if m, err := leaving.NextMsg(time.Minute); err != nil || proto.Unmarshal(m.Data, p) != nil {
+			if m, err := finalPresence.NextMsg(time.Minute); err != nil || proto.Unmarshal(m.Data, p) != nil {
 				t.Fatal(err)
 			}
 		}
@@ -388,12 +397,12 @@ func TestWorkerDrains(t *testing.T) {
 		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "long_1", Delivery: 1, Ticket: "ticket-long_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
 		}
-		if n := y.room.Deliveries("later_1"); n != 0 {
+		if n := y.service.Deliveries("later_1"); n != 0 {
 			t.Error("a worker that stops took another job")
 		}
 		y.left(1)
-		y.publish("long_1", 1) // as the build room does
-		y.work(nc, builder.Settings{}, builder.Hurry{})
+		y.publish("long_1", 1) // as the build service does
+		y.work(nc, builder.Settings{}, builder.Timing{})
 		got := []string{next().GetBuildId(), next().GetBuildId()}
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"later_1", "long_1"}) {
@@ -409,21 +418,21 @@ func TestWorkerDrains(t *testing.T) {
 	})
 }
 
-// TestWorkerWhoseEngineGoes: a daemon that ends between the job and its start is no
-// reason for a build to fail.
+// TestWorkerWhoseEngineGoes checks that a build does not fail if the engine's daemon ends
+// between the job's delivery and its start.
 func TestWorkerWhoseEngineGoes(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
 		y.streams()
 		next := y.results()
-		y.room.OnTake = func() {
+		y.service.OnTake = func() {
 			y.engine.mu.Lock()
 			defer y.engine.mu.Unlock()
 			y.engine.archs = nil
 		}
-		y.work(nc, builder.Settings{}, builder.Hurry{})
-		y.room.Add("a_1", 10*time.Minute)
+		y.work(nc, builder.Settings{}, builder.Timing{})
+		y.service.Add("a_1", 10*time.Minute)
 		y.submit("a_1")
 		if r := next(); !proto.Equal(r, &buildv1.Result{BuildId: "a_1", Delivery: 1, Ticket: "ticket-a_1", HandedBack: true}) {
 			t.Errorf("got %v", r)
@@ -436,12 +445,12 @@ func TestWorkerPresence(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)
-		y.engine.set("") // it is only starting
+		y.engine.set("") // the engine is starting
 		got := make(chan *nats.Msg, 100)
 		if _, err := nc.ChanSubscribe(buildbus.Workers, got); err != nil {
 			t.Fatal(err)
 		}
-		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, builder.Hurry{})
+		stop := y.work(nc, builder.Settings{Name: "w", Concurrency: 3}, builder.Timing{})
 		wait := func(what string, is func(*buildv1.Presence) bool) {
 			t.Helper()
 			jobstest.Eventually(t, what, func() bool {
@@ -455,10 +464,17 @@ func TestWorkerPresence(t *testing.T) {
 			return p.GetProblem() == "fake: it is broken" && p.GetWorker() == "w" && p.GetSlots() == 3 && p.GetSentAt() != nil
 		})
 		y.engine.set("", "arm64", "amd64")
-		wait("capabilities", func(p *buildv1.Presence) bool {
+		capable := func(p *buildv1.Presence) bool {
 			c := p.GetCapabilities()
-			return p.GetProblem() == "" && len(c) == 2 && c[0].GetArchitecture() == "amd64" && c[1].GetEngine() == "fake"
+			return p.GetProblem() == "" && !p.GetDiskFull() && len(c) == 2 && c[0].GetArchitecture() == "amd64" && c[1].GetEngine() == "fake"
+		}
+		wait("capabilities", capable)
+		y.diskFull.Store(true)
+		wait("a full disk", func(p *buildv1.Presence) bool {
+			return p.GetDiskFull() && len(p.GetCapabilities()) == 0 && p.GetProblem() == "its disk is almost full"
 		})
+		y.diskFull.Store(false)
+		wait("space on the disk", capable)
 		stop()
 		wait("a farewell", func(p *buildv1.Presence) bool { return p.GetSlots() == 0 && p.GetProblem() == "" })
 	})

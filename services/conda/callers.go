@@ -6,12 +6,15 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls: people, through the gateway; and the
-// container room, for the callers that it knows.
+// Callers returns the callers of each method: users, through the gateway, and the
+// container service on behalf of its callers.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			condav1.CondaService_LockPackages_FullMethodName,
+			condav1.CondaService_CompareLocks_FullMethodName,
+			condav1.CondaService_ExplainPackage_FullMethodName,
+			condav1.CondaService_ListLicenses_FullMethodName,
 			condav1.CondaService_SearchPackages_FullMethodName,
 			condav1.CondaService_DescribePackage_FullMethodName,
 			condav1.CondaService_ListChannels_FullMethodName,
@@ -22,7 +25,7 @@ func Callers() rpc.Callers {
 	}
 }
 
-// Register offers the room on a server, to its callers.
+// Register registers the service on a server for its callers.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
 	condav1.RegisterCondaServiceServer(to, s)

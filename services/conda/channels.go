@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// ListChannels tells the administrator how old the lists are that this replica keeps. Of
-// what callers name, and of what is private, it tells no names.
+// ListChannels returns the age of the package lists of this replica, for administrators. It
+// does not disclose the names of channels that callers requested, nor of private channels.
 func (s *Service) ListChannels(ctx context.Context, _ *condav1.ListChannelsRequest) (*condav1.ListChannelsResponse, error) {
 	gate := caller.Gate{Platform: s.deps.Platform}
 	if err := gate.Administrator(ctx, "The channels are shown to the platform's administrator"); err != nil {

@@ -30,9 +30,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// platform knows one user, who has one login.
+// A platform is a platform service with one user, who has one login.
 type platform struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 	host string
 }
 
@@ -66,16 +66,16 @@ const library = `{"packages.conda":{
  "newer-1-0.conda":{"name":"newer","version":"1","build":"0","depends":["__glibc >=2.99"]}
 }}`
 
-// start serves a room before two channels: lab, and private, which needs a login.
+// start starts a service with two channels: lab, and private, which requires a login.
 func start(t *testing.T) (condav1.CondaServiceClient, string) {
 	t.Helper()
 	return startWith(t, nil)
 }
 
-// startWith does so beside a build room, which may be nil.
+// startWith is start with a build service, which may be nil.
 func startWith(t *testing.T, builds buildv1.BuildServiceClient) (condav1.CondaServiceClient, string) {
 	t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return serve(t, builds, func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case strings.HasPrefix(r.URL.Path, "/private/") && r.Header.Get("Authorization") != "Bearer s3cret":
 			w.WriteHeader(http.StatusForbidden)
@@ -88,7 +88,25 @@ func startWith(t *testing.T, builds buildv1.BuildServiceClient) (condav1.CondaSe
 		default:
 			http.NotFound(w, r)
 		}
-	}))
+	})
+}
+
+// serve serves the service with the channels of a handler.
+func serve(t *testing.T, builds buildv1.BuildServiceClient, handler http.HandlerFunc) (condav1.CondaServiceClient, string) {
+	t.Helper()
+	return serveWith(t, func(d *conda.Deps) { d.Build = builds }, handler)
+}
+
+// serveWith is serve with changed dependencies; change may be nil.
+func serveWith(t *testing.T, change func(*conda.Deps), handler http.HandlerFunc) (condav1.CondaServiceClient, string) {
+	t.Helper()
+	return serveStore(t, change, func(*channel.Options) {}, handler)
+}
+
+// serveStore is serveWith with changed options of the package lists.
+func serveStore(t *testing.T, change func(*conda.Deps), options func(*channel.Options), handler http.HandlerFunc) (condav1.CondaServiceClient, string) {
+	t.Helper()
+	web := httptest.NewServer(handler)
 	t.Cleanup(web.Close)
 	host := strings.TrimPrefix(web.URL, "http://")
 	egress, err := upstream.NewEgress([]string{host})
@@ -99,37 +117,43 @@ func startWith(t *testing.T, builds buildv1.BuildServiceClient) (condav1.CondaSe
 	if err != nil {
 		t.Fatal(err)
 	}
-	channels, err := channel.New(channel.Options{
+	o := channel.Options{
 		Dir: t.TempDir(), Refresh: time.Hour, Names: names, Client: channel.NewClient(upstream.NewTransport(egress)),
 		Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now,
-	})
+	}
+	options(&o)
+	channels, err := channel.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	people := platform{host: host}
-	s := conda.New(conda.Deps{
-		Platform: people, Build: builds, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
+	deps := conda.Deps{
+		Platform: people, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Channels: channels, Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
 		SearchesAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
-	})
+	}
+	if change != nil {
+		change(&deps)
+	}
+	s := conda.New(deps)
 	testkit.Run(t, s.Run)
 	conn, _ := testkit.Serve(t, s.Register, "gateway", "container")
 	return condav1.NewCondaServiceClient(conn), web.URL
 }
 
-func lockOf(t *testing.T, room condav1.CondaServiceClient, q *condav1.LockQuery) (*condav1.LockPackagesResponse, error) {
+func lockOf(t *testing.T, service condav1.CondaServiceClient, q *condav1.LockQuery) (*condav1.LockPackagesResponse, error) {
 	t.Helper()
 	if q.Packages != nil && q.Packages.Type == "" {
 		q.Packages.Type = "CONDA"
 	}
-	return room.LockPackages(t.Context(), &condav1.LockPackagesRequest{Lock: q})
+	return service.LockPackages(t.Context(), &condav1.LockPackagesRequest{Lock: q})
 }
 
 func entries(channel string, specs ...string) *condav1.CondaPackages {
 	return &condav1.CondaPackages{Entries: specs, Channels: []string{channel}}
 }
 
-// chosen are the names and versions of the first lock.
+// chosen returns the names and versions of the first lock.
 func chosen(r *condav1.LockPackagesResponse) string {
 	var out []string
 	for _, l := range r.GetLocks() {
@@ -142,8 +166,8 @@ func chosen(r *condav1.LockPackagesResponse) string {
 
 func TestLock(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
-	got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.20")})
+	service, at := start(t)
+	got, err := lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.20")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +192,7 @@ func TestLock(t *testing.T) {
 		"channel::name": {&condav1.LockQuery{Packages: entries("bioconda", "bwa", "lab::htslib=1.17")}, "bwa=1 htslib=1.17"},
 		"by URL":        {&condav1.LockQuery{Packages: entries(at+"/lab", "htslib=1.17")}, "htslib=1.17"},
 	} {
-		got, err := lockOf(t, room, c.q)
+		got, err := lockOf(t, service, c.q)
 		if err != nil || chosen(got) != c.want {
 			t.Errorf("%s: %s, %v: %s", name, chosen(got), err, got.GetMessage())
 		}
@@ -177,22 +201,23 @@ func TestLock(t *testing.T) {
 
 func TestLockAsText(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
+	service, at := start(t)
 	for format, want := range map[string]string{
 		"explicit": at + "/lab/linux-64/samtools-1.20-h1_0.conda#0123456789abcdef0123456789abcdef", "conda-lock": "samtools", "pixi": "samtools",
 	} {
-		got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.20"), Format: format})
+		got, err := lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.20"), Format: format})
 		if err != nil || !strings.Contains(got.GetText(), want) || got.GetLocks() != nil {
 			t.Errorf("%s: %v, %v", format, got, err)
 		}
 	}
 }
 
-// TestImpossible: why, in words and as data, and what would work; and that it does.
+// TestImpossible checks the explanation of an unsatisfiable request, as text and as data,
+// and that the suggestions are solvable.
 func TestImpossible(t *testing.T) {
 	t.Parallel()
-	room, _ := start(t)
-	got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.17")})
+	service, _ := start(t)
+	got, err := lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.17")})
 	if err != nil || got.GetLocks() != nil || len(got.GetConflict().GetReasons()) == 0 || len(got.GetSuggestions()) == 0 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -202,27 +227,27 @@ func TestImpossible(t *testing.T) {
 		}
 	}
 	for _, s := range got.GetSuggestions() {
-		again, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", s.GetPackages()...)})
+		again, err := lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", s.GetPackages()...)})
 		if err != nil || again.GetLocks() == nil {
-			t.Errorf("the suggestion %q does not work: %v, %v", s.GetChange(), again, err)
+			t.Errorf("the suggestion %q is not solvable: %v, %v", s.GetChange(), again, err)
 		}
 	}
-	got, err = lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtols")})
+	got, err = lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtols")})
 	if err != nil || len(got.GetConflict().GetMissing()) != 1 || !slices.Contains(got.GetConflict().GetMissing()[0].GetNearest(), "samtools") {
-		t.Errorf("of a name that is misspelt: %v, %v", got, err)
+		t.Errorf("for a misspelt name: %v, %v", got, err)
 	}
 }
 
-// TestForContainer: what every container gets is solved with the rest, and no suggestion
-// speaks of it.
+// TestForContainer checks that the base packages of containers are part of the solve, and
+// that no suggestion mentions them.
 func TestForContainer(t *testing.T) {
 	t.Parallel()
-	room, _ := start(t)
-	got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20"), ForContainer: true})
+	service, _ := start(t)
+	got, err := lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20"), ForContainer: true})
 	if err != nil || !strings.Contains(chosen(got), "procps-ng=4") || !strings.Contains(chosen(got), "samtools=1.20") {
 		t.Errorf("got %v, %v", got, err)
 	}
-	got, err = lockOf(t, room, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.17"), ForContainer: true})
+	got, err = lockOf(t, service, &condav1.LockQuery{Packages: entries("lab", "samtools=1.20", "htslib=1.17"), ForContainer: true})
 	if err != nil || len(got.GetSuggestions()) == 0 {
 		t.Fatalf("got %v, %v", got, err)
 	}
@@ -235,7 +260,7 @@ func TestForContainer(t *testing.T) {
 
 func TestRefuses(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
+	service, at := start(t)
 	many := make([]string, 1001)
 	for i := range many {
 		many[i] = "a"
@@ -245,24 +270,25 @@ func TestRefuses(t *testing.T) {
 		kind fault.Kind
 		text string
 	}{
-		"no packages":    {&condav1.LockQuery{}, fault.Invalid, "packages"},
-		"another type":   {&condav1.LockQuery{Packages: &condav1.CondaPackages{Type: "CRAN", Entries: []string{"a"}}}, fault.Invalid, "CONDA"},
-		"nothing":        {&condav1.LockQuery{Packages: &condav1.CondaPackages{}}, fault.Invalid, "entries"},
-		"a bad spec":     {&condav1.LockQuery{Packages: entries("lab", "a >=")}, fault.Invalid, "packages"},
-		"of pip":         {&condav1.LockQuery{Packages: entries("lab", "pip:numpy")}, fault.Invalid, "pip"},
-		"too many":       {&condav1.LockQuery{Packages: entries("lab", many...)}, fault.Invalid, "1000"},
-		"a platform":     {&condav1.LockQuery{Packages: entries("lab", "htslib"), Platforms: []string{"windows/amd64"}}, fault.Invalid, "platforms[0]"},
-		"a format":       {&condav1.LockQuery{Packages: entries("lab", "htslib"), Format: "xml"}, fault.Invalid, "format"},
-		"a time":         {&condav1.LockQuery{Packages: entries("lab", "htslib"), ExcludeNewer: "yesterday"}, fault.Invalid, "excludeNewer"},
-		"a machine":      {&condav1.LockQuery{Packages: entries("lab", "htslib"), VirtualPackages: map[string]string{"glibc": "2"}}, fault.Invalid, "virtualPackages"},
-		"a login":        {&condav1.LockQuery{Packages: entries("https://u:p@example.org/c", "htslib")}, fault.Invalid, "login"},
-		"plain http":     {&condav1.LockQuery{Packages: entries("http://example.org/c", "htslib")}, fault.Invalid, "https"},
-		"a private host": {&condav1.LockQuery{Packages: entries("https://127.0.0.2:1/c", "htslib")}, fault.Invalid, "not a public address"},
-		"no channel":     {&condav1.LockQuery{Packages: entries("nowhere", "htslib")}, fault.NotFound, "nowhere"},
-		"no access":      {&condav1.LockQuery{Packages: entries(at+"/private", "htslib")}, fault.Denied, "provider conda"},
-		"a bad token":    {&condav1.LockQuery{Packages: entries("lab", "htslib"), PlatformAccessToken: "x"}, fault.Unauthenticated, "token"},
+		"no packages":        {&condav1.LockQuery{}, fault.Invalid, "packages"},
+		"another type":       {&condav1.LockQuery{Packages: &condav1.CondaPackages{Type: "CRAN", Entries: []string{"a"}}}, fault.Invalid, "CONDA"},
+		"nothing":            {&condav1.LockQuery{Packages: &condav1.CondaPackages{}}, fault.Invalid, "entries"},
+		"a bad spec":         {&condav1.LockQuery{Packages: entries("lab", "a >=")}, fault.Invalid, "packages"},
+		"of pip":             {&condav1.LockQuery{Packages: entries("lab", "pip:numpy")}, fault.Invalid, "pip"},
+		"too many":           {&condav1.LockQuery{Packages: entries("lab", many...)}, fault.Invalid, "1000"},
+		"a platform":         {&condav1.LockQuery{Packages: entries("lab", "htslib"), Platforms: []string{"windows/amd64"}}, fault.Invalid, "platforms[0]"},
+		"a format":           {&condav1.LockQuery{Packages: entries("lab", "htslib"), Format: "xml"}, fault.Invalid, "format"},
+		"a time":             {&condav1.LockQuery{Packages: entries("lab", "htslib"), ExcludeNewer: "yesterday"}, fault.Invalid, "excludeNewer"},
+		"a machine":          {&condav1.LockQuery{Packages: entries("lab", "htslib"), VirtualPackages: map[string]string{"glibc": "2"}}, fault.Invalid, "virtualPackages"},
+		"a login":            {&condav1.LockQuery{Packages: entries("https://u:p@example.org/c", "htslib")}, fault.Invalid, "login"},
+		"plain http":         {&condav1.LockQuery{Packages: entries("http://example.org/c", "htslib")}, fault.Invalid, "https"},
+		"a private host":     {&condav1.LockQuery{Packages: entries("https://127.0.0.2:1/c", "htslib")}, fault.Invalid, "not a public address"},
+		"no channel":         {&condav1.LockQuery{Packages: entries("nowhere", "htslib")}, fault.Invalid, "There is no channel nowhere, or it has nothing for the platform"},
+		"a misspelt channel": {&condav1.LockQuery{Packages: entries("conda-forg", "htslib")}, fault.Invalid, "did you mean conda-forge?"},
+		"no access":          {&condav1.LockQuery{Packages: entries(at+"/private", "htslib")}, fault.Denied, "provider conda"},
+		"a bad token":        {&condav1.LockQuery{Packages: entries("lab", "htslib"), PlatformAccessToken: "x"}, fault.Unauthenticated, "token"},
 	} {
-		got, err := lockOf(t, room, c.q)
+		got, err := lockOf(t, service, c.q)
 		f, ok := fault.As(err)
 		if !ok || !errors.Is(err, c.kind) || !strings.Contains(f.Public, c.text) {
 			t.Errorf("%s: %v, %v; want %v with %q", name, got, err, c.kind, c.text)
@@ -270,45 +296,68 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestPrivateChannel: a user's own login opens a channel to them; it stands in no
-// answer.
+// TestDefaults checks that "nodefaults" is ignored, and that "defaults" resolves to the
+// operator's channels, or is ignored with a note.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	service, _ := start(t)
+	const note = `The channel "defaults" is ignored`
+	for _, c := range []struct {
+		channels    []string
+		spec, want  string
+		says, error string
+	}{
+		{channels: []string{"lab", "nodefaults"}, spec: "htslib=1.17", want: "htslib=1.17"},
+		{channels: []string{"nodefaults"}, spec: "bwa", want: "bwa=1"},
+		{channels: []string{"defaults"}, spec: "bwa", want: "bwa=1", says: note},
+		{channels: []string{"lab", "defaults"}, spec: "htslib=1.17", want: "htslib=1.17", says: note},
+	} {
+		got, err := lockOf(t, service, &condav1.LockQuery{Packages: &condav1.CondaPackages{Entries: []string{c.spec}, Channels: c.channels}})
+		if err != nil || chosen(got) != c.want || !strings.HasPrefix(strings.Join(got.GetNotes(), "|"), c.says) || c.says == "" && got.GetNotes() != nil {
+			t.Errorf("%q: %s, %q, %v", c.channels, chosen(got), got.GetNotes(), err)
+		}
+	}
+}
+
+// TestPrivateChannel checks that a user's own login gives access to a private channel, and
+// that no response contains it.
 func TestPrivateChannel(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
-	got, err := lockOf(t, room, &condav1.LockQuery{Packages: entries(at+"/private", "htslib=1.17"), PlatformAccessToken: "token"})
+	service, at := start(t)
+	got, err := lockOf(t, service, &condav1.LockQuery{Packages: entries(at+"/private", "htslib=1.17"), PlatformAccessToken: "token"})
 	if err != nil || chosen(got) != "htslib=1.17" {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	if strings.Contains(got.String(), "s3cret") {
-		t.Errorf("the login stands in %v", got)
+		t.Errorf("the response contains the login: %v", got)
 	}
-	if _, err := lockOf(t, room, &condav1.LockQuery{Packages: entries(at+"/private", "htslib=1.17")}); !errors.Is(err, fault.Denied) {
-		t.Errorf("somebody else got %v", err)
+	if _, err := lockOf(t, service, &condav1.LockQuery{Packages: entries(at+"/private", "htslib=1.17")}); !errors.Is(err, fault.Denied) {
+		t.Errorf("another user got %v", err)
 	}
 }
 
-// TestChannels: the administrator, and nobody else, is told how old the lists are, and of
-// what callers name, or is private, no names.
+// TestChannels checks that only administrators can list the age of the package lists,
+// without the names of callers' channels and private channels.
 func TestChannels(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
+	service, at := start(t)
 	for name, q := range map[string]*condav1.LockQuery{
 		"known":   {Packages: entries("bioconda", "bwa")},
 		"named":   {Packages: entries(at+"/lab", "htslib=1.17")},
 		"private": {Packages: entries(at+"/private", "htslib=1.17"), PlatformAccessToken: "token"},
 	} {
-		if got, err := lockOf(t, room, q); err != nil || got.GetLocks() == nil {
+		if got, err := lockOf(t, service, q); err != nil || got.GetLocks() == nil {
 			t.Fatalf("%s: %v, %v", name, got, err)
 		}
 	}
 	as := func(token string) (*condav1.ListChannelsResponse, error) {
-		return room.ListChannels(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), &condav1.ListChannelsRequest{})
+		return service.ListChannels(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), &condav1.ListChannelsRequest{})
 	}
 	if got, err := as("token"); !errors.Is(err, fault.Denied) {
-		t.Errorf("a user is told %v, %v", got, err)
+		t.Errorf("a user got %v, %v", got, err)
 	}
-	if got, err := room.ListChannels(t.Context(), &condav1.ListChannelsRequest{}); !errors.Is(err, fault.Unauthenticated) {
-		t.Errorf("somebody without a token is told %v, %v", got, err)
+	if got, err := service.ListChannels(t.Context(), &condav1.ListChannelsRequest{}); !errors.Is(err, fault.Unauthenticated) {
+		t.Errorf("an anonymous caller got %v, %v", got, err)
 	}
 	got, err := as("admin")
 	if err != nil {
@@ -319,21 +368,20 @@ func TestChannels(t *testing.T) {
 	}
 	c, others := got.GetChannels()[0], got.GetOthers()
 	if c.GetChannel() != "bioconda" || c.GetSubdir() != "linux-64" || c.GetSize() == 0 || c.Problem != nil || time.Since(c.GetCheckedTime().AsTime()) > time.Minute {
-		t.Errorf("bioconda stands so: %v", c)
+		t.Errorf("bioconda's state is %v", c)
 	}
 	if others.GetSize() == 0 || others.GetCheckedTime() == nil || others.Channel != nil {
-		t.Errorf("the others stand so: %v", others)
+		t.Errorf("the state of the others is %v", others)
 	}
 }
 
-// TestSearchInAWorkspace: a channel is read with the logins of the workspace that is asked
-// for.
+// TestSearchInAWorkspace checks that a search uses the logins of the requested workspace.
 func TestSearchInAWorkspace(t *testing.T) {
 	t.Parallel()
-	room, at := start(t)
+	service, at := start(t)
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer token")
 	for workspace, want := range map[int64]error{0: nil, 7: nil, other: fault.Denied} {
-		got, err := room.SearchPackages(ctx, &condav1.SearchPackagesRequest{Channel: at + "/private", WorkspaceId: workspace})
+		got, err := service.SearchPackages(ctx, &condav1.SearchPackagesRequest{Channel: at + "/private", WorkspaceId: workspace})
 		if !errors.Is(err, want) || want == nil && len(got.GetPackages()) == 0 {
 			t.Errorf("in the workspace %d: %v, %v", workspace, got, err)
 		}
@@ -342,15 +390,15 @@ func TestSearchInAWorkspace(t *testing.T) {
 
 func TestSolveForARoom(t *testing.T) {
 	t.Parallel()
-	room, _ := start(t)
+	service, _ := start(t)
 	packages := entries("lab", "htslib=1.20")
 	packages.Type = "CONDA"
-	got, err := room.SolvePackages(t.Context(), &condav1.SolvePackagesRequest{Lock: &condav1.LockQuery{Packages: packages, Platforms: []string{"linux/amd64", "amd64"}}})
+	got, err := service.SolvePackages(t.Context(), &condav1.SolvePackagesRequest{Lock: &condav1.LockQuery{Packages: packages, Platforms: []string{"linux/amd64", "amd64"}}})
 	if err != nil || len(got.GetRecords()) != 1 {
 		t.Fatalf("got %v, %v", got, err)
 	}
 	if got.GetPrivate() || !slices.Equal(got.GetSubdirs(), []string{"linux-64"}) || !slices.Equal(got.GetChannels(), []string{"lab"}) {
-		t.Errorf("it is of %v, %v, private: %v", got.GetSubdirs(), got.GetChannels(), got.GetPrivate())
+		t.Errorf("the package is from %v, %v, private: %v", got.GetSubdirs(), got.GetChannels(), got.GetPrivate())
 	}
 	var records []struct{ Name, Fn, URL string }
 	if err := json.Unmarshal([]byte(got.GetRecords()[0]), &records); err != nil || len(records) != 1 || records[0].Fn != "htslib-1.20-0.conda" {
@@ -360,28 +408,28 @@ func TestSolveForARoom(t *testing.T) {
 
 func TestSearchAndDescribe(t *testing.T) {
 	t.Parallel()
-	room, _ := start(t)
-	got, err := room.SearchPackages(t.Context(), &condav1.SearchPackagesRequest{Q: "samtols", Channel: "lab"})
+	service, _ := start(t)
+	got, err := service.SearchPackages(t.Context(), &condav1.SearchPackagesRequest{Q: "samtols", Channel: "lab"})
 	want := &condav1.SearchPackagesResponse{Total: proto.Int32(1), Packages: []*condav1.FoundPackage{
-		{Name: proto.String("samtools"), Version: proto.String("1.21"), Channel: proto.String("lab"), Platforms: []string{"linux-64"}},
+		{Name: proto.String("samtools"), Version: proto.String("1.21"), Channel: proto.String("lab"), Platforms: []string{"linux-64"}, Dependents: proto.Int32(0)},
 	}}
 	if err != nil || !proto.Equal(got, want) {
 		t.Errorf("got %v, %v", got, err)
 	}
-	all, err := room.SearchPackages(t.Context(), &condav1.SearchPackagesRequest{Channel: "lab", Max: 1, Offset: 1})
+	all, err := service.SearchPackages(t.Context(), &condav1.SearchPackagesRequest{Channel: "lab", Max: 1, Offset: 1})
 	if err != nil || all.GetTotal() != 3 || len(all.GetPackages()) != 1 || all.GetPackages()[0].GetName() != "newer" {
 		t.Errorf("the second page of all: %v, %v", all, err)
 	}
 	for _, bad := range []*condav1.SearchPackagesRequest{{Max: 101}, {Offset: -1}, {Platform: "x"}, {Channel: "a b"}, {Q: strings.Repeat("a", 1000)}} {
-		if got, err := room.SearchPackages(t.Context(), bad); !errors.Is(err, fault.Invalid) {
+		if got, err := service.SearchPackages(t.Context(), bad); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%v: %v, %v", bad, got, err)
 		}
 	}
-	one, err := room.DescribePackage(t.Context(), &condav1.DescribePackageRequest{Channel: "lab", Name: "SAMtools"})
+	one, err := service.DescribePackage(t.Context(), &condav1.DescribePackageRequest{Channel: "lab", Name: "SAMtools"})
 	if err != nil || len(one.GetVersions()) != 2 || one.GetVersions()[0].GetVersion() != "1.21" || one.GetVersions()[1].GetBuilds()[0].GetDate() != "2023-11-14T22:13:20Z" {
 		t.Errorf("got %v, %v", one, err)
 	}
-	if _, err := room.DescribePackage(t.Context(), &condav1.DescribePackageRequest{Channel: "lab", Name: "nothing"}); !errors.Is(err, fault.NotFound) {
-		t.Errorf("of a package that is not there: %v", err)
+	if _, err := service.DescribePackage(t.Context(), &condav1.DescribePackageRequest{Channel: "lab", Name: "nothing"}); !errors.Is(err, fault.NotFound) {
+		t.Errorf("for a package that does not exist: %v", err)
 	}
 }

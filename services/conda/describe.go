@@ -3,6 +3,7 @@ package conda
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +18,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// DescribePackage answers the versions of a package, newest first.
+// DescribePackage returns the versions of a package, newest first.
 func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePackageRequest) (*condav1.DescribePackageResponse, error) {
-	channels, err := s.resolve([]string{req.GetChannel()})
+	channels, _, err := s.resolve([]string{req.GetChannel()})
 	if err != nil {
 		return nil, err
 	}
@@ -28,15 +29,21 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 		return nil, err
 	}
 	lists, err := s.lists(ctx, who, channels, "linux-64", "linux-aarch64", "noarch")
+	if f, ok := fault.As(err); ok && errors.Is(err, errNoChannel) { // it is part of the path
+		return nil, fault.NotFound.New(f.Public, err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.atOnce.Enter(client(ctx, who))
+	memory, err := s.reserve(ctx, who, channels)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
+	defer memory.Release()
 	name := strings.ToLower(req.GetName())
+	if err := memory.hold(ctx, name, lists); err != nil {
+		return nil, err
+	}
 	var records []conda.Record
 	for _, l := range lists {
 		if l.Index == nil {
@@ -54,14 +61,14 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 	return &condav1.DescribePackageResponse{Name: proto.String(name), Channel: proto.String(channels[0].Name), Versions: versions(records)}, nil
 }
 
-// build is a record and its version, read.
+// A build is a record with its parsed version.
 type build struct {
 	conda.Record
 	version conda.Version
 }
 
-// versions groups records, newest first; those whose version cannot be read are left
-// out.
+// versions groups records by version, newest first. It omits records with an unparsable
+// version.
 func versions(records []conda.Record) []*condav1.PackageVersion {
 	var all []build
 	for _, r := range records {
@@ -84,12 +91,12 @@ func versions(records []conda.Record) []*condav1.PackageVersion {
 		if !slices.Contains(v.Platforms, b.Subdir) {
 			v.Platforms = append(v.Platforms, b.Subdir)
 		}
-		v.Builds = append(v.Builds, b.shown())
+		v.Builds = append(v.Builds, b.toProto())
 	}
 	return out
 }
 
-func (b build) shown() *condav1.PackageBuild {
+func (b build) toProto() *condav1.PackageBuild {
 	out := &condav1.PackageBuild{
 		Build: proto.String(b.Build), Subdir: proto.String(b.Subdir), FileName: proto.String(b.FileName), Size: bytesOf(b.Size), Sha256: present(b.SHA256), Depends: b.Depends,
 	}

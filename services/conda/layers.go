@@ -16,16 +16,16 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// patience is how long a lock waits for what is there of it.
-const patience = time.Second
+// layerTimeout is the timeout for looking up existing layers.
+const layerTimeout = time.Second
 
-// foresee says of locks how much of them the service has as layers. Where
-// that cannot be said the answer is without it.
+// foresee sets in each lock which packages already exist as layers. If the lookup fails,
+// the locks are returned without it.
 func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
 	if s.deps.Build == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, layerTimeout)
 	defer cancel()
 	for i, l := range locks {
 		there, err := s.layers(ctx, l)
@@ -45,8 +45,8 @@ func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.Plat
 	}
 }
 
-// layers says of each package of a lock whether its layer is there. Workers share none of
-// an environment that was read with a login.
+// layers returns, for each package of a lock, whether its layer exists. Layers of an
+// environment that was read with a login are not shared between workers.
 func (s *Service) layers(ctx context.Context, l lock) ([]bool, error) {
 	if slices.ContainsFunc(l.lists, func(from list) bool { return from.private }) {
 		return nil, errors.New("the layers are the caller's own")

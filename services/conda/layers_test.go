@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// layers is a build room that has some.
+// layers is a build service that has some layers.
 type layers struct {
 	buildv1.BuildServiceClient
 	there []conda.LayerKey
@@ -39,12 +39,12 @@ func (l *layers) FindLayers(ctx context.Context, in *buildv1.FindLayersRequest, 
 	return out, nil
 }
 
-// TestLayersThatAreThere: a lock says how much of it the service has as layers, where that
-// is known, and the layers are not the caller's own.
+// TestLayersThatAreThere checks that a lock reports which packages exist as layers, if that
+// is known, and that private layers are not counted.
 func TestLayersThatAreThere(t *testing.T) {
 	t.Parallel()
 	builds := &layers{}
-	room, at := startWith(t, builds)
+	service, at := startWith(t, builds)
 	rec := conda.Record{
 		Name: "htslib", Version: "1.20", Build: "0", Size: 4, SHA256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		Channel: "lab", Subdir: "linux-64", FileName: "htslib-1.20-0.conda", URL: at + "/lab/linux-64/htslib-1.20-0.conda",
@@ -58,34 +58,34 @@ func TestLayersThatAreThere(t *testing.T) {
 	}
 	lock := func(q *condav1.LockQuery) *condav1.PlatformLock {
 		t.Helper()
-		got, err := lockOf(t, room, q)
+		got, err := lockOf(t, service, q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return got.GetLocks()[0]
 	}
 	if got := lock(query("lab")); got.KnownLayers == nil || got.GetKnownLayers() != 0 || got.GetMissingBytes() != 14 {
-		t.Errorf("with no layer it is %v", got)
+		t.Errorf("with no existing layer: %v", got)
 	}
 	builds.there = []conda.LayerKey{key}
 	if got := lock(query("lab")); got.GetKnownLayers() != 1 || got.GetMissingBytes() != 10 {
-		t.Errorf("with one of them it is %v", got)
+		t.Errorf("with one existing layer: %v", got)
 	}
 	before := builds.asked
 	if got := lock(query("private")); got.KnownLayers != nil || got.MissingBytes != nil || builds.asked != before {
-		t.Errorf("of a private channel it is %v", got)
+		t.Errorf("from a private channel: %v", got)
 	}
 	file := query("lab")
 	file.Format = "explicit"
-	if got, err := lockOf(t, room, file); err != nil || got.Text == nil || builds.asked != before {
-		t.Errorf("as a file it is %v, %v", got, err)
+	if got, err := lockOf(t, service, file); err != nil || got.Text == nil || builds.asked != before {
+		t.Errorf("as a file: %v, %v", got, err)
 	}
 	builds.fails = true
 	if got := lock(query("lab")); got.KnownLayers != nil || got.MissingBytes != nil || len(got.GetPackages()) != 2 {
-		t.Errorf("while nobody can say it is %v", got)
+		t.Errorf("when the lookup fails: %v", got)
 	}
 	builds.hangs = true
 	if got := lock(query("lab")); got.KnownLayers != nil || len(got.GetPackages()) != 2 {
-		t.Errorf("while nobody answers it is %v", got)
+		t.Errorf("when the lookup does not respond: %v", got)
 	}
 }

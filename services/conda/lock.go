@@ -10,13 +10,15 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/conda/solver"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
 
-// LockPackages answers what a request stands for, or why there is no such environment.
+// LockPackages returns the packages that satisfy a request, or explains why no environment
+// exists.
 func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesRequest) (*condav1.LockPackagesResponse, error) {
 	q, err := s.read(req.GetLock())
 	if err != nil {
@@ -30,7 +32,7 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 	if err != nil {
 		return nil, err
 	}
-	locks, refusal, err := s.solve(ctx, who, q)
+	locks, refusal, err := s.solve(ctx, who, &q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -44,20 +46,25 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 	return out, err
 }
 
-// SolvePackages answers the same to a room, with the packages' whole records.
+// SolvePackages is LockPackages for other services, and returns the packages' complete
+// records.
 func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesRequest) (*condav1.SolvePackagesResponse, error) {
 	q, err := s.read(req.GetLock())
 	if err != nil {
 		return nil, err
 	}
-	locks, refusal, err := s.solve(ctx, caller.Of(req.GetIdentity()), q)
+	if req.GetListsAfter() != nil {
+		q.after = req.GetListsAfter().AsTime()
+	}
+	q.brief = req.GetBrief()
+	locks, refusal, err := s.solve(ctx, caller.Of(req.GetIdentity()), &q)
 	switch {
 	case err != nil:
 		return nil, err
 	case refusal != nil:
 		return &condav1.SolvePackagesResponse{Answer: refusal}, nil
 	}
-	out := &condav1.SolvePackagesResponse{Channels: q.channelNames()}
+	out := &condav1.SolvePackagesResponse{Channels: q.channelNames(), ChannelUrls: q.channelURLs()}
 	if out.Answer, err = q.answer(locks); err != nil {
 		return nil, err
 	}
@@ -76,55 +83,76 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 	return out, nil
 }
 
-// lock is a solved environment, and what it was made from.
+// A lock is a solved environment with its request.
 type lock struct {
 	platform platform
 	solution *solver.Solution
 	lists    []list
+	// from is the lock that was updated, or nil.
+	from *conda.PlatformLock
+	// asOf is the time of the lists, and newest the time after which packages were excluded;
+	// zero for none.
+	asOf, newest time.Time
 }
 
-// solve makes the environment for each platform. refusal says why there is none.
-func (s *Service) solve(ctx context.Context, who caller.ID, q query) (locks []lock, refusal *condav1.LockPackagesResponse, err error) {
+// solve solves the environment for each platform. refusal is set if there is no solution.
+func (s *Service) solve(ctx context.Context, who caller.ID, q *query) (locks []lock, refusal *condav1.LockPackagesResponse, err error) {
+	if q.lock != nil {
+		locks, err = s.useLock(ctx, who, q)
+		return locks, nil, err
+	}
+	if q.from != nil {
+		return s.update(ctx, who, q)
+	}
 	for _, p := range q.platforms {
-		lists, err := s.lists(ctx, who, q.channels, p.subdir, "noarch")
+		lists, err := s.listsOf(ctx, who, q, p.subdir)
 		if err != nil {
 			return nil, nil, err
 		}
-		problem := solver.Problem{
-			Specs: q.specs, Fixed: q.base, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newest,
-			Names: &names{service: s, lists: lists, subdirs: []string{p.subdir, "noarch"}},
-		}
-		solution, refusal, err := s.answer(ctx, who, problem)
+		solution, refusal, err := s.answer(ctx, who, q.channels, s.problem(q, p, lists), solver.SolveAnywhere)
 		if err != nil || refusal != nil {
 			return nil, refusal, err
 		}
-		locks = append(locks, lock{p, solution, lists})
+		q.noteUndated(solution.Records, lists)
+		locks = append(locks, lock{platform: p, solution: solution, lists: lists, asOf: q.asOf, newest: q.oldest(lists)})
 	}
 	return locks, nil, nil
 }
 
-// answer solves one problem, or says why it has no solution.
-func (s *Service) answer(ctx context.Context, who caller.ID, p solver.Problem) (*solver.Solution, *condav1.LockPackagesResponse, error) {
-	leave, err := s.atOnce.Enter(client(ctx, who))
+// problem returns the solver problem of a request for one platform.
+func (s *Service) problem(q *query, p platform, lists []list) solver.Problem {
+	return solver.Problem{
+		Specs: q.specs, Fixed: q.base, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newestFor(lists), ExcludeRecent: q.recent, Recent: q.recentNames,
+		Names: &names{service: s, lists: lists, subdirs: []string{p.subdir, "noarch"}}, Brief: q.brief,
+	}
+}
+
+// A solveFunc is solver.SolveAnywhere or a variant of it.
+type solveFunc func(context.Context, solver.Problem) (*solver.Solution, error)
+
+// answer solves one problem, or explains why it has no solution.
+func (s *Service) answer(ctx context.Context, who caller.ID, channels []channel.Channel, p solver.Problem, solve solveFunc) (*solver.Solution, *condav1.LockPackagesResponse, error) {
+	within, place, err := s.place(ctx, who, channels)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer leave()
+	defer place.release()
+	p.Memory = place.hold(within)
 	start := s.deps.Now()
-	solution, err := solver.SolveAnywhere(ctx, p)
+	solution, err := solve(within, p)
 	s.measure(err, s.deps.Now().Sub(start))
 	var conflict *solver.Conflict
 	switch {
 	case errors.As(err, &conflict):
-		refusal, err := refuse(ctx, p, conflict)
-		return nil, refusal, err
+		refusal, err := refuse(within, p, conflict)
+		return nil, refusal, errContended(within, err)
 	case err != nil:
-		return nil, nil, unsolved(ctx, err)
+		return nil, nil, unsolved(ctx, errContended(within, err))
 	}
 	return solution, nil, nil
 }
 
-// unsolved says what it means that there was no answer.
+// unsolved returns the fault for an error of the solver.
 func unsolved(ctx context.Context, err error) error {
 	if errors.As(err, new(*fault.Error)) || ctx.Err() != nil {
 		return err
@@ -143,8 +171,12 @@ func (s *Service) measure(err error, took time.Duration) {
 	s.solved.WithLabelValues(outcome).Observe(took.Seconds())
 }
 
-// refuse says why there is no environment, and what there would be.
+// refuse returns a response that explains why no environment exists and suggests
+// alternatives.
 func refuse(ctx context.Context, p solver.Problem, c *solver.Conflict) (*condav1.LockPackagesResponse, error) {
+	if p.Brief {
+		return refusalOf(c, nil), nil
+	}
 	suggestions, err := solver.Suggest(ctx, p, c)
 	if err != nil {
 		return nil, err
@@ -160,18 +192,29 @@ func (q *query) channelNames() []string {
 	return out
 }
 
-// answer writes locks as the request wants them.
+func (q *query) channelURLs() []string {
+	var out []string
+	for _, c := range q.channels {
+		out = append(out, c.URL)
+	}
+	return out
+}
+
+// answer returns locks in the format that the request selects.
 func (q *query) answer(locks []lock) (*condav1.LockPackagesResponse, error) {
 	if q.format == "" {
-		out := &condav1.LockPackagesResponse{}
+		out := &condav1.LockPackagesResponse{Notes: q.notes}
 		for _, l := range locks {
-			out.Locks = append(out.Locks, l.shown())
+			out.Locks = append(out.Locks, l.toProto())
 		}
 		return out, nil
 	}
-	file := conda.Lock{Channels: q.channelNames()}
+	file := conda.Lock{Channels: q.channelNames(), ChannelURLs: q.channelURLs()}
 	for _, l := range locks {
-		file.Platforms = append(file.Platforms, conda.PlatformLock{Platform: l.platform.subdir, Packages: l.solution.Records})
+		of := l.toProto()
+		file.Comments = append(file.Comments, conda.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
+		packages, wheels := conda.Split(l.solution.Records)
+		file.Platforms = append(file.Platforms, conda.PlatformLock{Platform: l.platform.subdir, Packages: packages, PyPI: wheels})
 	}
 	text, err := file.Text(q.format)
 	if err != nil {

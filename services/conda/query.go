@@ -17,30 +17,62 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// query is a request that was read.
+// A query is a parsed request.
 type query struct {
-	specs     []conda.MatchSpec
+	specs []conda.MatchSpec
+	// lock replaces specs; nil for none.
+	lock      *requestLock
 	channels  []channel.Channel
 	platforms []platform
 	virtual   map[string]string
-	newest    time.Time // zero is any
-	format    conda.LockFormat
-	flexible  bool
-	base      int // so many of specs, the last ones, the caller has not named
+	newest    time.Time // packages must not be newer; zero means no limit
+	// asOf is the time as of which the package lists are used; zero means the present ones.
+	asOf time.Time
+	// recent is like newest, but does not apply to recentNames.
+	recent      time.Time
+	recentNames []string
+	format      conda.LockFormat
+	// after is the earliest time at which the package lists must have been read; zero means no
+	// limit.
+	after    time.Time
+	flexible bool
+	brief    bool // whether to omit suggestions if the request has no solution
+	notes    []string
+	base     int // the number of base packages at the end of specs, which the request does not list
+	// from is the lock to update, or nil. named lists the packages to update. fromChannels and
+	// fromPlatforms report whether the channels and platforms of the lock are used, because
+	// the request has none. more lists channels to use in addition to those of the lock.
+	from                        *requestLock
+	named                       []string
+	fromChannels, fromPlatforms bool
+	more                        []string
+	// keep is set if the resources reserved for reading lock must be held until release is
+	// called. kept is that reservation.
+	keep bool
+	kept *place
 }
 
-// platform is one that environments are made for.
+// release releases the reservation in kept.
+func (q *query) release() {
+	if q.kept != nil {
+		q.kept.release()
+		q.kept = nil
+	}
+}
+
+// A platform is a platform that environments can be solved for.
 type platform struct {
-	// name is an image's, e.g. "linux/amd64"; subdir the channels', e.g. "linux-64".
+	// name is the OCI platform, e.g. "linux/amd64". subdir is the channels' folder, e.g.
+	// "linux-64".
 	name, subdir string
 }
 
-// platforms are those that environments are made for.
+// platforms lists the supported platforms.
 func platforms() []platform {
 	return []platform{{"linux/amd64", "linux-64"}, {"linux/arm64", "linux-aarch64"}}
 }
 
-// parsePlatform reads any spelling of one.
+// parsePlatform parses any spelling of a platform.
 func parsePlatform(text string) (platform, error) {
 	p, err := oci.ParsePlatform(text)
 	if err == nil {
@@ -53,7 +85,7 @@ func parsePlatform(text string) (platform, error) {
 	return platform{}, fault.Invalid.New("Environments are made for linux/amd64 and linux/arm64", err)
 }
 
-// read checks a request. fault.Invalid, naming the field.
+// read validates a request. It returns fault.Invalid with the name of the field.
 func (s *Service) read(in *condav1.LockQuery) (q query, err error) {
 	if in.GetPackages() == nil {
 		return q, fault.Invalid.Newf("packages is missing")
@@ -61,9 +93,40 @@ func (s *Service) read(in *condav1.LockQuery) (q query, err error) {
 	if t := in.GetPackages().GetType(); t != "CONDA" {
 		return q, fault.Invalid.Newf("packages.type must be CONDA")
 	}
-	texts, names, err := wanted(in.GetPackages())
+	file, err := environmentText(in.GetPackages())
 	if err != nil {
 		return q, err
+	}
+	if err := s.readOptions(&q, in); err != nil {
+		return q, err
+	}
+	if q.lock = givenLock(in.GetPackages(), file); q.lock != nil {
+		if in.GetFrom() != nil {
+			return q, fault.Invalid.Newf("packages is a lock, which cannot be updated: omit from, or list the packages to update")
+		}
+		return q, nil
+	}
+	if in.GetFrom() != nil {
+		if q.from, err = readLockFile("from", in.GetFrom()); err != nil {
+			return q, err
+		}
+		q.fromPlatforms = len(in.GetPlatforms()) == 0
+	}
+	err = s.readPackages(&q, in, file)
+	return q, err
+}
+
+// readPackages parses the packages and channels of a request. file is its environment file,
+// or "" if it lists entries.
+func (s *Service) readPackages(q *query, in *condav1.LockQuery, file string) error {
+	texts, names, err := wanted(in.GetPackages(), file, q.platforms)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		if q.fromChannels = q.from != nil; !q.fromChannels {
+			names = defaultChannels()
+		}
 	}
 	if in.GetForContainer() {
 		base := conda.BasePackages()
@@ -72,32 +135,36 @@ func (s *Service) read(in *condav1.LockQuery) (q query, err error) {
 	for _, text := range texts {
 		spec, err := conda.ParseMatchSpec(text)
 		if err != nil {
-			return q, fault.In("packages", err)
+			return fault.In("packages", err)
 		}
 		q.specs = append(q.specs, spec)
-		// channel::name asks for a channel beside the others.
+		// channel::name adds a channel to the others.
 		if spec.Channel != "" && !slices.Contains(names, spec.Channel) {
 			names = append(names, spec.Channel)
 		}
 	}
-	if q.channels, err = s.resolve(names); err != nil {
-		return q, err
+	if q.from != nil && file == "" {
+		for _, spec := range q.specs[:len(q.specs)-q.base] {
+			q.named = append(q.named, spec.Name)
+		}
 	}
-	if err := q.readOptions(in); err != nil {
-		return q, err
+	if q.fromChannels {
+		q.more = names
+		return nil
 	}
-	return q, nil
+	channels, notes, err := s.resolve(names)
+	q.channels, q.notes = channels, append(q.notes, notes...)
+	return err
 }
 
-// defaultChannels are those of a request that names none.
+// defaultChannels returns the channels of a request that names none.
 func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
 
-// wanted are the specifications and channels of a request.
-func wanted(p *condav1.CondaPackages) (specs, channels []string, err error) {
+// wanted returns the specifications and channels of a request for platforms. It returns no
+// channels if the request has none. file is its environment file, or "" if it lists entries.
+func wanted(p *condav1.CondaPackages, file string, of []platform) (specs, channels []string, err error) {
 	channels = p.GetChannels()
 	switch {
-	case p.GetEnvironment() != "" && len(p.GetEntries()) > 0:
-		return nil, nil, fault.Invalid.Newf("packages.environment and packages.entries exclude each other")
 	case p.GetEnvironment() == "" && len(p.GetEntries()) == 0:
 		return nil, nil, fault.Invalid.Newf("packages.entries is missing: list packages such as samtools=1.20")
 	case len(p.GetEntries()) > limits.CondaSpecs:
@@ -105,7 +172,7 @@ func wanted(p *condav1.CondaPackages) (specs, channels []string, err error) {
 	case p.GetEnvironment() == "":
 		specs = p.GetEntries()
 	default:
-		if specs, channels, err = fromFile(p); err != nil {
+		if specs, channels, err = fromFile(p, file, of); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -114,22 +181,53 @@ func wanted(p *condav1.CondaPackages) (specs, channels []string, err error) {
 			return nil, nil, fault.Invalid.Newf("packages.entries[%d] is one of pip's, which no Conda channel has: leave it out", i)
 		}
 	}
-	if len(channels) == 0 {
-		channels = defaultChannels()
-	}
 	return specs, channels, nil
 }
 
-// fromFile reads an environment file; channels of the request come before its own.
-func fromFile(p *condav1.CondaPackages) (specs, channels []string, err error) {
+// environmentText returns the decoded environment file or lock of a request; "" for none.
+func environmentText(p *condav1.CondaPackages) (string, error) {
 	const field = "packages.environment"
-	// As everywhere: of either alphabet, with padding or without, in lines or not.
-	text := strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "", " ", "", "=", "").Replace(p.GetEnvironment())
-	raw, err := base64.RawStdEncoding.DecodeString(text)
-	if err != nil || len(p.GetEnvironment()) > limits.EnvironmentFile {
-		return nil, nil, fault.Invalid.New(fmt.Sprintf("%s must be base64 of at most %d characters", field, limits.EnvironmentFile), err)
+	switch text := p.GetEnvironment(); {
+	case text == "":
+		return "", nil
+	case len(p.GetEntries()) > 0:
+		return "", fault.Invalid.Newf("packages.environment and packages.entries exclude each other")
+	default:
+		return decodeFile(field, text)
 	}
-	env, err := conda.ReadEnvironment(field, string(raw))
+}
+
+// decodeFile decodes a base64 file. Like the rest of the API, it accepts both alphabets, with
+// or without padding and line breaks.
+func decodeFile(field, text string) (string, error) {
+	if len(text) > limits.Encoded {
+		return "", fault.Invalid.Newf("%s is %d characters long; the maximum is %d", field, len(text), limits.Encoded)
+	}
+	text = strings.NewReplacer("-", "+", "_", "/", "\n", "", "\r", "", " ", "", "=", "").Replace(text)
+	raw, err := base64.RawStdEncoding.DecodeString(text)
+	if err != nil {
+		return "", fault.Invalid.New(field+" must be base64", err)
+	}
+	if len(raw) > limits.EnvironmentFile {
+		return "", fault.Invalid.Newf("%s holds %d bytes; the maximum is %d", field, len(raw), limits.EnvironmentFile)
+	}
+	return string(raw), nil
+}
+
+// fromFile reads an environment file or a pixi.toml. The channels of the request precede
+// those of the file.
+func fromFile(p *condav1.CondaPackages, text string, of []platform) (specs, channels []string, err error) {
+	const field = "packages.environment"
+	var env conda.Environment
+	if conda.IsPixi(text) {
+		var subdirs []string
+		for _, p := range of {
+			subdirs = append(subdirs, p.subdir)
+		}
+		env, err = conda.ReadPixi(field, text, p.GetEnvironmentName(), subdirs)
+	} else {
+		env, err = conda.ReadEnvironment(field, text)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,25 +241,40 @@ func fromFile(p *condav1.CondaPackages) (specs, channels []string, err error) {
 	return specs, slices.Concat(p.GetChannels(), env.Channels), nil
 }
 
-// resolve finds channels, each once.
-func (s *Service) resolve(names []string) ([]channel.Channel, error) {
+// resolve returns the channels without duplicates, or the default channels if the names
+// resolve to none. notes explains which names were ignored.
+func (s *Service) resolve(names []string) (out []channel.Channel, notes []string, err error) {
 	if len(names) > limits.ChannelsAsked {
-		return nil, fault.Invalid.Newf("A request may name %d channels, not %d", limits.ChannelsAsked, len(names))
+		return nil, nil, fault.Invalid.Newf("A request may name %d channels, not %d", limits.ChannelsAsked, len(names))
 	}
-	var out []channel.Channel
 	for _, name := range names {
+		found, note, err := s.deps.Channels.Expand(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if note != "" {
+			notes = append(notes, note)
+		}
+		for _, c := range found {
+			if !slices.ContainsFunc(out, func(o channel.Channel) bool { return o.URL == c.URL }) {
+				out = append(out, c)
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out, notes, nil
+	}
+	for _, name := range defaultChannels() {
 		c, err := s.deps.Channels.Resolve(name)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !slices.ContainsFunc(out, func(o channel.Channel) bool { return o.URL == c.URL }) {
-			out = append(out, c)
-		}
+		out = append(out, c)
 	}
-	return out, nil
+	return out, notes, nil
 }
 
-// checkVirtual checks what is said of the machine.
+// checkVirtual validates the virtual packages of a request.
 func checkVirtual(virtual map[string]string) error {
 	if len(virtual) > limits.CondaVirtual {
 		return fault.Invalid.Newf("virtualPackages may have %d members, not %d", limits.CondaVirtual, len(virtual))
@@ -177,7 +290,7 @@ func checkVirtual(virtual map[string]string) error {
 	return nil
 }
 
-// readPlatforms reads what environments are for, by default linux/amd64.
+// readPlatforms parses the platforms of a request; the default is linux/amd64.
 func (q *query) readPlatforms(names []string) error {
 	for i, name := range names {
 		p, err := parsePlatform(name)
@@ -194,33 +307,36 @@ func (q *query) readPlatforms(names []string) error {
 	return nil
 }
 
-// readOptions reads what a request says beside its packages.
-func (q *query) readOptions(in *condav1.LockQuery) error {
+// readOptions parses the options of a request.
+func (s *Service) readOptions(q *query, in *condav1.LockQuery) error {
 	q.flexible, q.virtual = in.GetFlexible(), in.GetVirtualPackages()
 	err := checkVirtual(q.virtual)
 	if err != nil {
 		return err
 	}
-	if text := in.GetExcludeNewer(); text != "" {
-		if q.newest, err = time.Parse(time.RFC3339, text); err != nil {
-			return fault.Invalid.New("excludeNewer must be a time such as 2026-01-31T00:00:00Z", err)
-		}
+	if err := q.readTimes(in, s.deps.Now(), s.deps.MinAge); err != nil {
+		return err
+	}
+	if in.GetRefresh() {
+		q.after = s.deps.Now().Add(-limits.CondaListsAge)
 	}
 	q.format = conda.LockFormat(in.GetFormat())
-	if !slices.Contains([]conda.LockFormat{"", conda.FormatExplicit, conda.FormatCondaLock, conda.FormatPixi}, q.format) {
-		return fault.Invalid.Newf("format must be explicit, conda-lock or pixi; without one the response is JSON")
+	if q.format != "" {
+		if err := q.format.Check(); err != nil {
+			return err
+		}
 	}
 	if err := q.readPlatforms(in.GetPlatforms()); err != nil {
 		return err
 	}
-	if q.format == conda.FormatExplicit && len(q.platforms) > 1 {
+	if q.format.ForOnePlatform() && len(q.platforms) > 1 {
 		return fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
 	}
 	return nil
 }
 
-// machine is what is known of a machine that runs the environment: the defaults, as
-// the request changes them.
+// machine returns the virtual packages of the target machine: the defaults with the
+// request's changes.
 func (q *query) machine(p platform) []conda.VirtualPackage {
 	known := map[string]string{"__glibc": "2.39", "__linux": "6.1", "__unix": "0", "__archspec": "1=x86_64_v3"}
 	if p.subdir == "linux-aarch64" {

@@ -1,10 +1,10 @@
 package conda
 
 import (
-	"cmp"
+	"bytes"
 	"context"
+	"errors"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -19,9 +19,9 @@ import (
 	"slipway.dev/services/internal/paging"
 )
 
-// SearchPackages answers packages whose names are like a text.
+// SearchPackages returns packages whose names are similar to a string.
 func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackagesRequest) (*condav1.SearchPackagesResponse, error) {
-	most, offset, err := paging.Strictly(req, 20, 100)
+	most, offset, err := paging.ReadStrict(req, 20, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	if req.GetChannel() != "" {
 		names = []string{req.GetChannel()}
 	}
-	channels, err := s.resolve(names)
+	channels, _, err := s.resolve(names)
 	if err != nil {
 		return nil, err
 	}
@@ -52,50 +52,18 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.atOnce.Enter(client(ctx, who))
+	memory, err := s.reserve(ctx, who, channels)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	return page(search(lists, req.GetQ()), offset, most)
-}
-
-// hit is a package that was found, and the lists that have it.
-type hit struct {
-	name    string
-	rank    index.Rank
-	channel channel.Channel
-	lists   []list
-}
-
-// search finds names in lists, nearest first; of one name, in the channels' order.
-func search(lists []list, text string) []*hit {
-	type key struct{ name, url string }
-	found := map[key]*hit{}
-	var out []*hit
-	for _, l := range lists {
-		if l.Index == nil {
-			continue
-		}
-		for _, m := range l.Index.Search(text) {
-			k := key{m.Name, l.channel.URL}
-			if found[k] == nil {
-				found[k] = &hit{name: m.Name, rank: m.Rank, channel: l.channel}
-				out = append(out, found[k])
-			}
-			found[k].lists = append(found[k].lists, l)
-		}
+	defer memory.Release()
+	total, hits, err := search(ctx, lists, req.GetQ(), offset, most)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(out, func(a, b *hit) int { return cmp.Or(cmp.Compare(a.rank, b.rank), strings.Compare(a.name, b.name)) })
-	return out
-}
-
-// page answers a part of what was found, and looks at the records of that alone.
-func page(found []*hit, offset, most int) (*condav1.SearchPackagesResponse, error) {
-	out := &condav1.SearchPackagesResponse{Total: proto.Int32(int32(len(found)))}
-	found = found[min(offset, len(found)):]
-	for _, h := range found[:min(most, len(found))] {
-		p, err := h.describe()
+	out := &condav1.SearchPackagesResponse{Total: proto.Int32(int32(total))}
+	for _, h := range hits {
+		p, err := h.describe(ctx, memory)
 		if err != nil {
 			return nil, err
 		}
@@ -104,9 +72,131 @@ func page(found []*hit, offset, most int) (*condav1.SearchPackagesResponse, erro
 	return out, nil
 }
 
-// describe reads the records of what was found: its newest version, and where it runs.
-func (h *hit) describe() (*condav1.FoundPackage, error) {
-	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name)}
+// A hit is a found package with the lists that have it.
+type hit struct {
+	name       string
+	channel    channel.Channel
+	lists      []list
+	dependents int
+}
+
+// A cursor is the search of one list.
+type cursor struct {
+	list
+	*index.Search
+	// ended is set when it has no more matches.
+	ended bool
+}
+
+func (c *cursor) next() error {
+	ok, err := c.Next()
+	c.ended = !ok
+	return err
+}
+
+// A match is a matching name, packed so that its numeric order is the order of results. From
+// the highest bit: 4 bits for the rank, 28 for the complement of the number of dependents,
+// and 32 for the position among all matches sorted by name.
+type match uint64
+
+func newMatch(rank index.Rank, dependents, at int) match {
+	return match(rank)<<60 | match(maxDependents-min(dependents, maxDependents))<<32 | match(uint32(at))
+}
+
+// at returns the position. dependents returns the number of dependents, up to maxDependents.
+func (m match) at() uint32      { return uint32(m) }
+func (m match) dependents() int { return maxDependents - int(m>>32&maxDependents) }
+
+const maxDependents = 1<<28 - 1
+
+// search finds names in lists, ordered by similarity and then by the number of dependents. It
+// returns the total and the hits at the positions from offset to offset+most. A name
+// in several channels is listed in the channels' order. All names of a list may match, so
+// only eight bytes of each are stored, and the last pass collects the hits.
+func search(ctx context.Context, lists []list, text string, offset, most int) (total int, hits []*hit, err error) {
+	n := 0
+	err = eachMatch(ctx, lists, text, func(*cursor, []*cursor) error {
+		n++
+		return nil
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	all := make([]match, 0, n)
+	err = eachMatch(ctx, lists, text, func(first *cursor, _ []*cursor) error {
+		dependents, err := first.Dependents()
+		all = append(all, newMatch(first.Rank(), dependents, len(all)))
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	slices.Sort(all)
+	total = len(all)
+	page := all[min(offset, total):min(offset+most, total)]
+	places := make(map[uint32]int, len(page))
+	for i, m := range page {
+		places[m.at()] = i
+	}
+	hits = make([]*hit, len(page))
+	var at uint32
+	err = eachMatch(ctx, lists, text, func(first *cursor, same []*cursor) error {
+		if i, ok := places[at]; ok {
+			hits[i] = &hit{name: string(first.Name()), channel: first.channel, dependents: page[i].dependents()}
+			for _, c := range same {
+				hits[i].lists = append(hits[i].lists, c.list)
+			}
+		}
+		at++
+		return nil
+	})
+	return total, hits, err
+}
+
+// eachMatch calls found for each matching name and each channel that has it, in order of
+// name, then of channels, with the cursors of the channel's lists.
+func eachMatch(ctx context.Context, lists []list, text string, found func(first *cursor, all []*cursor) error) error {
+	var open, same []*cursor
+	var among []*index.Index
+	for _, l := range lists {
+		if l.Index != nil {
+			among = append(among, l.Index)
+		}
+	}
+	for _, l := range lists {
+		if l.Index != nil {
+			open = append(open, &cursor{list: l, Search: l.Index.Search(text, among...)})
+		}
+	}
+	for next := open; ; next = same {
+		for _, c := range next {
+			if err := c.next(); err != nil {
+				return err
+			}
+		}
+		open = slices.DeleteFunc(open, func(c *cursor) bool { return c.ended })
+		if len(open) == 0 {
+			return nil
+		}
+		first := slices.MinFunc(open, func(a, b *cursor) int { return bytes.Compare(a.Name(), b.Name()) })
+		same = same[:0]
+		for _, c := range open {
+			if c.channel.URL == first.channel.URL && bytes.Equal(c.Name(), first.Name()) {
+				same = append(same, c)
+			}
+		}
+		if err := errors.Join(ctx.Err(), found(first, same)); err != nil {
+			return err
+		}
+	}
+}
+
+// describe reads the records of a hit and returns its newest version and its platforms.
+func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.FoundPackage, error) {
+	if err := memory.hold(ctx, h.name, h.lists); err != nil {
+		return nil, err
+	}
+	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name), Dependents: proto.Int32(int32(h.dependents))}
 	var newest conda.Version
 	for _, l := range h.lists {
 		records, err := l.Index.Records(h.name)
@@ -119,7 +209,7 @@ func (h *hit) describe() (*condav1.FoundPackage, error) {
 		for i := range records {
 			v, err := conda.ParseVersion(records[i].Version)
 			if err == nil && (p.Version == nil || v.Compare(newest) > 0) {
-				p.Version, newest = proto.String(records[i].Version), v
+				p.Version, newest, p.License = proto.String(records[i].Version), v, present(records[i].License)
 			}
 		}
 	}

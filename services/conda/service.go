@@ -1,8 +1,7 @@
-// Package conda knows what a request for Conda packages stands for: which artifacts,
-// or why there is no such environment, and what there would be
-// (gateway/contract/conda.md). It owns copies of channels' lists (package channel),
-// which can be lost, and solves against them (package solver). It builds nothing and
-// fetches no package. Several processes need no coordination.
+// Package conda solves requests for Conda packages: it returns the artifacts that satisfy a
+// request, or explains why none do and suggests alternatives (gateway/contract/conda.md).
+// It caches the package lists of channels (package channel) and solves with them (package
+// solver). It builds nothing and fetches no packages. Replicas need no coordination.
 package conda
 
 import (
@@ -17,73 +16,60 @@ import (
 
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
-	"slipway.dev/services/internal/rpc"
 )
 
-// Deps is what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
-	Platform platformv1.PlatformServiceClient
-	// Build says which packages are there as layers; nil where nothing is built.
+	Platform platformv1.AccessServiceClient
+	// Build reports which packages exist as layers; nil if builds are disabled.
 	Build    buildv1.BuildServiceClient
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	// Channels are the lists of packages. The service runs them.
+	// Channels holds the package lists. The service runs it.
 	Channels *channel.Store
-	Metrics  prometheus.Registerer
-	// Now is the clock.
+	// WheelHosts are the hosts of wheels that locks may have.
+	WheelHosts WheelHosts
+	Metrics    prometheus.Registerer
+	// MinAge is how old a package must be to be used (conda_min_age); 0 means any age.
+	MinAge time.Duration
+	// Now returns the current time.
 	Now func() time.Time
-	// AnonymousAccess says whether callers without an access token are served.
+	// AnonymousAccess allows callers without an access token.
 	AnonymousAccess bool
-	// SearchesUser and SearchesAnonymous limit the solves and searches of a user or a
-	// client's address, which no container request counts among.
+	// SearchesUser and SearchesAnonymous limit the solves and searches of a user or of a
+	// client address. Container requests do not count.
 	SearchesUser, SearchesAnonymous ratelimit.Limit
 }
 
-// Service implements condav1.CondaServiceServer. Make it with New, then Run it.
+// Service implements condav1.CondaServiceServer. Use New to create it, then Run it.
 type Service struct {
 	condav1.UnimplementedCondaServiceServer
 	deps   Deps
 	solved *prometheus.HistogramVec
-	// atOnce are the calls that look at records.
-	atOnce *ratelimit.AtOnce
+	shares shares
 }
 
-// New makes the service.
+// New returns a service.
 func New(d Deps) *Service {
 	s := &Service{deps: d, solved: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "slipway_conda_solve_seconds", Help: "Time to solve a request for one platform, by outcome: solved, unsatisfiable or failed.",
 		Buckets: []float64{.005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20},
-	}, []string{"outcome"}), atOnce: &ratelimit.AtOnce{
-		What: "requests for Conda packages", Each: limits.CondaCallsOfClient, All: limits.CondaCallsAtOnce,
-	}}
-	d.Metrics.MustRegister(s.solved)
+	}, []string{"outcome"}), shares: newShares()}
+	d.Metrics.MustRegister(s.solved, s.shares.solves, s.shares.memory, s.shares.reads)
 	return s
 }
 
-// Run keeps the channels until ctx ends.
+// Run refreshes the package lists until ctx ends.
 func (s *Service) Run(ctx context.Context) error { return s.deps.Channels.Run(ctx) }
 
-// identify lets a caller in, and counts the call.
+// identify authenticates a caller and counts the call.
 func (s *Service) identify(ctx context.Context, claim caller.Claim) (caller.ID, error) {
 	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
 	if err != nil {
 		return caller.ID{}, err
 	}
 	id := caller.Of(who)
-	limit := s.deps.SearchesAnonymous
-	if !id.IsAnonymous() {
-		limit = s.deps.SearchesUser
-	}
-	_, err = s.deps.Limiter.Charge(ctx, "searches", client(ctx, id), limit, 1)
+	_, err = s.deps.Limiter.ChargeClient(ctx, "searches", id.Client(ctx), s.deps.SearchesUser, s.deps.SearchesAnonymous, 1)
 	return id, err
-}
-
-// client is whose shares a call takes: a user's or an address's.
-func client(ctx context.Context, who caller.ID) string {
-	if who.IsAnonymous() {
-		return rpc.CallFrom(ctx).Client()
-	}
-	return "user:" + who.User()
 }

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// present is a text that is shown where there is one.
+// present returns nil for an empty string, otherwise a pointer to it.
 func present(s string) *string {
 	if s == "" {
 		return nil
@@ -27,8 +27,8 @@ func bytesOf(n int64) *float64 {
 	return proto.Float64(float64(n))
 }
 
-// shown is a lock as people see it.
-func (l lock) shown() *condav1.PlatformLock {
+// toProto returns a lock in the form of a response.
+func (l lock) toProto() *condav1.PlatformLock {
 	out := &condav1.PlatformLock{Platform: proto.String(l.platform.name), VirtualPackages: map[string]string{}, Snapshots: map[string]string{}}
 	var size int64
 	for i := range l.solution.Records {
@@ -40,11 +40,21 @@ func (l lock) shown() *condav1.PlatformLock {
 	for _, v := range l.solution.Virtual {
 		_, out.VirtualPackages[v.Name], _ = strings.Cut(v.String(), "=")
 	}
+	if l.from != nil {
+		out.Changes = differences(*l.from, conda.PlatformLock{Packages: l.solution.Records}).GetChanges()
+	}
+	if !l.newest.IsZero() {
+		out.ExcludeNewer = proto.String(timeText(l.newest))
+	}
+	if !l.asOf.IsZero() {
+		since, _ := historySince(l.lists)
+		out.AsOf, out.HistorySince = proto.String(timeText(l.asOf)), proto.String(timeText(since))
+	}
 	for _, from := range l.lists {
 		if from.Index == nil {
 			continue
 		}
-		at := from.channel.Name + "/" + from.subdir
+		at := from.at()
 		out.Snapshots[at] = from.Index.Meta().Snapshot
 		if from.Failure != "" {
 			if out.Outdated == nil {
@@ -63,11 +73,11 @@ func packageOf(r *conda.Record) *condav1.LockedPackage {
 	}
 }
 
-// refusalOf is a conflict as people see it.
+// refusalOf returns a conflict as a response.
 func refusalOf(c *solver.Conflict, suggestions []solver.Suggestion) *condav1.LockPackagesResponse {
 	out := &condav1.LockPackagesResponse{Conflict: &condav1.Conflict{Specs: c.Specs, Summary: present(c.Summary), Reasons: reasons(c.Reasons)}}
 	for _, m := range c.Missing {
-		out.Conflict.Missing = append(out.Conflict.Missing, &condav1.MissingPackage{Name: present(m.Name), Nearest: m.Nearest, Elsewhere: m.Elsewhere})
+		out.Conflict.Missing = append(out.Conflict.Missing, &condav1.MissingPackage{Name: present(m.Name), Nearest: m.Nearest, Elsewhere: m.Elsewhere, Platforms: m.Platforms})
 	}
 	message := c.Text()
 	for i, s := range suggestions {

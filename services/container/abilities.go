@@ -16,20 +16,19 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// checkAbilities refuses what this service, or this caller, would turn out to be unable
-// to do after a while.
-func (s *Service) checkAbilities(ctx context.Context, r request.Request, who caller.ID) error {
-	if err := s.switchedOff(r.Raw); err != nil {
+// checkAbilities rejects requests that this service or this caller could only fail later.
+func (s *Service) checkAbilities(ctx context.Context, p request.Parsed, who caller.ID) error {
+	if err := s.switchedOff(p.Raw); err != nil {
 		return err
 	}
-	if err := s.checkPusher(ctx, r, who); err != nil {
+	if err := s.checkPusher(ctx, p, who); err != nil {
 		return err
 	}
-	return s.checkCache(ctx, r, who)
+	return s.checkCache(ctx, p, who)
 }
 
-// switchedOff follows gateway/contract/container-service.md#capabilities, as far as
-// this room knows.
+// switchedOff follows gateway/contract/container-service.md#capabilities, as far as this
+// service can decide it.
 func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case request.IsRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
@@ -42,45 +41,44 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkPusher follows gateway/contract/container-service.md#singularity-images: to a
-// repository of the caller's a Singularity image is pushed with their own credentials,
-// which the platform has. Nobody waits for a build that cannot be pushed because the caller's role may
-// not use them.
-func (s *Service) checkPusher(ctx context.Context, r request.Request, who caller.ID) error {
-	if r.Raw.GetBuildRepository() == "" || who.IsAnonymous() && !r.IsSif() {
+// checkPusher follows gateway/contract/container-service.md#singularity-images: a
+// Singularity image is pushed to a user's repository with the user's own credentials from
+// the platform. It rejects callers whose role may not use them before the build.
+func (s *Service) checkPusher(ctx context.Context, p request.Parsed, who caller.ID) error {
+	if p.Raw.GetBuildRepository() == "" || who.IsAnonymous() && !p.IsSif() {
 		return nil
 	}
-	registry, repository, err := oci.ParseRepository(r.Raw.GetBuildRepository())
+	registry, repository, err := oci.ParseRepository(p.Raw.GetBuildRepository())
 	if err != nil {
 		return err
 	}
-	access, err := s.deps.Keychain.Target(ctx, who, registry, repository)
+	access, err := s.deps.Keychain.BuildAccess(ctx, who, registry, repository)
 	if err != nil {
 		return err
 	}
 	if access.Withheld != "" {
 		return fault.Invalid.Newf("buildRepository: nothing can be pushed to %s/%s: %s; ask for the role launch", registry, repository, access.Withheld)
 	}
-	if r.IsSif() && access.Login == (upstream.Login{}) {
+	if p.IsSif() && access.Login == (upstream.Login{}) {
 		return fault.Invalid.Newf("buildRepository: a Singularity image is pushed with your own credentials; add those for %s at the platform, and send an access token, "+
 			"or leave buildRepository and freeze out", registry)
 	}
 	return nil
 }
 
-// checkCache keeps layers out of the registry that the service itself pushes to,
-// unless it is the caller's own login that they are pushed with: for that registry a
-// build has one login, and it must not be ours.
-func (s *Service) checkCache(ctx context.Context, r request.Request, who caller.ID) error {
-	if r.Raw.GetCacheRepository() == "" {
+// checkCache rejects a cache in the registry that the service pushes its builds to, unless
+// the caller's own login can push there. A build has one login for that registry, which
+// must not be the service's.
+func (s *Service) checkCache(ctx context.Context, p request.Parsed, who caller.ID) error {
+	if p.Raw.GetCacheRepository() == "" {
 		return nil
 	}
-	registry, repository, err := oci.ParseRepository(r.Raw.GetCacheRepository())
+	registry, repository, err := oci.ParseRepository(p.Raw.GetCacheRepository())
 	if err != nil || s.deps.Builds.Registry == "" || !oci.SameHost(registry, s.deps.Builds.Registry) {
 		return err
 	}
-	if r.Raw.GetBuildRepository() != "" {
-		login, err := s.deps.Keychain.Own(ctx, who, registry, repository)
+	if p.Raw.GetBuildRepository() != "" {
+		login, err := s.deps.Keychain.UserLogin(ctx, who, registry, repository)
 		if err != nil || login != (upstream.Login{}) {
 			return err
 		}
@@ -89,20 +87,21 @@ func (s *Service) checkCache(ctx context.Context, r request.Request, who caller.
 		"or add your credentials for it at the platform and give buildRepository too", registry)
 }
 
-// contractVersion is the level of the REST contract that is spoken. Existing
-// clients warn when it is below what they know.
+// contractVersion is the version of the REST contract that is implemented. Existing clients
+// warn if it is older than they expect.
 const contractVersion = "1.31.0"
 
-// GetServiceInfo says what is running.
+// GetServiceInfo returns the version of the service.
 func (s *Service) GetServiceInfo(context.Context, *containerv1.GetServiceInfoRequest) (*containerv1.GetServiceInfoResponse, error) {
 	return &containerv1.GetServiceInfoResponse{ServiceInfo: &containerv1.ServiceInfo{
-		Version:  proto.String(contractVersion),
-		CommitId: proto.String(s.deps.Commit),
+		Version:        proto.String(contractVersion),
+		CommitId:       proto.String(s.deps.Commit),
+		ProductVersion: rpc.Optional(s.deps.Version),
 	}}, nil
 }
 
-// ListAbilities says what the service can do now. It is for people and scripts that ask
-// first; a request that cannot be done is refused with the same reason.
+// ListAbilities returns what the service can currently do. Requests that it cannot fulfil
+// are rejected with the same reasons.
 func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitiesRequest) (*containerv1.ListAbilitiesResponse, error) {
 	out := &containerv1.ListAbilitiesResponse{ProductVersion: rpc.Optional(s.deps.Version)}
 	const never = "it is not supported"
@@ -110,7 +109,7 @@ func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitie
 	return out, nil
 }
 
-// engines are the abilities that workers give.
+// engines returns the abilities that depend on workers.
 func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
 	names := map[string]string{"buildkit": "build", "freeze": "freeze", request.FormatSif: "sif", "conda": "conda"}
 	problem := "this service is run without builds"
@@ -145,8 +144,8 @@ func (s *Service) abilitiesOf(engines []*buildv1.Engine, names map[string]string
 	return out
 }
 
-// condaAbility is that Conda packages become images without steps; problem is what
-// keeps the workers from it.
+// condaAbility returns the ability to assemble images of Conda packages without build
+// steps. problem explains what prevents the workers from it.
 func (s *Service) condaAbility(problem string) *containerv1.Ability {
 	switch {
 	case s.deps.Conda == nil:
@@ -157,7 +156,7 @@ func (s *Service) condaAbility(problem string) *containerv1.Ability {
 	return ability("conda", problem)
 }
 
-// ability is one that there is, unless there is a problem.
+// ability returns an ability that is available unless problem is set.
 func ability(name, problem string) *containerv1.Ability {
 	return &containerv1.Ability{Name: proto.String(name), Available: proto.Bool(problem == ""), Problem: rpc.Optional(problem)}
 }

@@ -24,7 +24,7 @@ func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bui
 	}}, nil
 }
 
-// TestAbilities asks services what they can do.
+// TestAbilities checks the abilities of services with different settings.
 func TestAbilities(t *testing.T) {
 	t.Parallel()
 	no := func(name, why string) *containerv1.Ability {
@@ -37,8 +37,8 @@ func TestAbilities(t *testing.T) {
 	const off = "this service is run without builds"
 	db := testkit.SQLite(t)
 	for name, c := range map[string]struct {
-		room containerv1.ContainerServiceClient
-		want []*containerv1.Ability
+		harness containerv1.ContainerServiceClient
+		want    []*containerv1.Ability
 	}{
 		"with workers": {newSiteWith(t, db, func(d *container.Deps) { d.Version = "1.2.3" }),
 			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"), conda, mirror, scan}},
@@ -46,10 +46,10 @@ func TestAbilities(t *testing.T) {
 			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"),
 			no("conda", "packages are found and locked, but not put into images without steps: layers cannot be kept"), mirror, scan,
 		}},
-		"without builds": {newRoomWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),
+		"without builds": {newHarnessWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),
 			[]*containerv1.Ability{no("build", off), no("freeze", off), no("sif", off), conda, mirror, scan}},
 	} {
-		got, err := c.room.ListAbilities(t.Context(), &containerv1.ListAbilitiesRequest{})
+		got, err := c.harness.ListAbilities(t.Context(), &containerv1.ListAbilitiesRequest{})
 		if want := (&containerv1.ListAbilitiesResponse{ProductVersion: proto.String("1.2.3"), Abilities: c.want}); err != nil || !proto.Equal(got, want) {
 			t.Errorf("%s: got  %v, %v\nwant %v", name, got, err, want)
 		}

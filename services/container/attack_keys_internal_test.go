@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -20,32 +18,32 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// heardBus keeps what is said.
-type heardBus struct {
+// A recordingBus records published messages.
+type recordingBus struct {
 	mu    sync.Mutex
 	heard [][]byte
 }
 
-func (b *heardBus) Publish(_ string, data []byte) error {
+func (b *recordingBus) Publish(_ string, data []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.heard = append(b.heard, data)
 	return nil
 }
 
-func newKept(t *testing.T, db *sqldb.DB) (*Service, *heardBus) {
+func newKept(t *testing.T, db *sqldb.DB) (*Service, *recordingBus) {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
 		t.Fatal(err)
 	}
-	bus, client := &heardBus{}, testkit.Redis(t)
+	bus, client := &recordingBus{}, testkit.Redis(t)
 	return &Service{
 		deps:  Deps{DB: db, Redis: client, Bus: bus, Log: testkit.Log(t), Now: time.Now, Settings: Settings{TokenTTL: 36 * time.Hour}},
 		store: store.New(db), tokens: tokens.NewCache(client, testkit.Log(t), 0),
 	}, bus
 }
 
-// everything is what the tables and Redis hold of requests.
+// everything returns the content of the tables and Redis about requests.
 func (s *Service) everything(t *testing.T) []byte {
 	t.Helper()
 	var all bytes.Buffer
@@ -78,8 +76,8 @@ func (s *Service) everything(t *testing.T) []byte {
 	return all.Bytes()
 }
 
-// TestNoTokenIsKept: who reads the database, Redis or the bus learns no name that can
-// be pulled, and what they learn opens none.
+// TestNoTokenIsKept checks that the database, Redis and the bus contain no token, and that
+// what they contain cannot be used as one.
 func TestNoTokenIsKept(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -97,75 +95,22 @@ func TestNoTokenIsKept(t *testing.T) {
 			if err != nil || resp.GetPlan().GetToken() != token || len(resp.GetPlan().GetDigests()) != 1 {
 				t.Errorf("it resolves to %v, %v", resp, err)
 			}
-			_, err = s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: tokens.KeyOf(token), Fresh: fresh})
+			_, err = s.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: tokens.IDOf(token), Fresh: fresh})
 			if !errors.Is(err, fault.NotFound) {
 				t.Errorf("its key resolves: %v", err)
 			}
 		}
 		if bytes.Contains(s.everything(t), []byte(token)) {
-			t.Error("the token is kept")
+			t.Error("the token is stored")
 		}
 		if err := s.revoke(t.Context(), token); err != nil {
 			t.Fatal(err)
 		}
-		if len(bus.heard) != 1 || string(bus.heard[0]) != tokens.KeyOf(token) || bytes.Contains(s.everything(t), []byte(token)) {
+		if len(bus.heard) != 1 || string(bus.heard[0]) != tokens.IDOf(token) || bytes.Contains(s.everything(t), []byte(token)) {
 			t.Errorf("the bus heard %q", bus.heard)
 		}
 		if _, err := s.live(t.Context(), token); !errors.Is(err, fault.NotFound) {
 			t.Errorf("the revoked token: %v", err)
-		}
-	})
-}
-
-// TestTokensOfAnEarlierRelease work as before, and are kept no longer.
-func TestTokensOfAnEarlierRelease(t *testing.T) {
-	t.Parallel()
-	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		s, bus := newKept(t, db)
-		var made []string
-		for range 3 {
-			plan := &containerv1.Plan{Token: tokens.New(), Expiration: s.expiration(), Name: "lib/tool"}
-			if err := s.keep(t.Context(), &containerv1.ContainerRequest{}, plan); err != nil {
-				t.Fatal(err)
-			}
-			token := plan.GetToken()
-			raw, err := proto.Marshal(plan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.ExecContext(t.Context(), `UPDATE container_requests SET id = $2, plan = $3 WHERE id = $1`, tokens.KeyOf(token), token, raw); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.store.AddDigest(t.Context(), token, "sha256:x", time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			made = append(made, token)
-		}
-		s.deps.Redis.FlushAll(t.Context())
-		works := func(token string) {
-			t.Helper()
-			rec, err := s.live(t.Context(), token)
-			if err != nil || rec.Plan.GetToken() != token || len(rec.Plan.GetDigests()) != 1 {
-				t.Errorf("it is %v, %v", rec.Plan, err)
-			}
-		}
-		works(made[0])
-		if err := s.revoke(t.Context(), made[1]); err != nil {
-			t.Fatal(err)
-		}
-		if len(bus.heard) != 1 || string(bus.heard[0]) != tokens.KeyOf(made[1]) {
-			t.Errorf("the bus heard %q", bus.heard)
-		}
-		s.hashTokens(t.Context())
-		for _, token := range made {
-			if bytes.Contains(s.everything(t), []byte(token)) {
-				t.Error("the token is still kept")
-			}
-		}
-		works(made[0])
-		works(made[2])
-		if _, err := s.live(t.Context(), made[1]); !errors.Is(err, fault.NotFound) {
-			t.Errorf("the revoked one: %v", err)
 		}
 	})
 }

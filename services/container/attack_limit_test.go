@@ -20,10 +20,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// counted is a room that limits requests; user and anonymous as in the configuration.
-func counted(t *testing.T, user, anonymous string) *room {
+// counted returns a service that limits requests, with the settings user and anonymous.
+func counted(t *testing.T, user, anonymous string) *harness {
 	t.Helper()
-	return newRoomWith(t, testkit.SQLite(t), func(d *container.Deps, _ *testkit.Registry) {
+	return newHarnessWith(t, testkit.SQLite(t), func(d *container.Deps, _ *testkit.Registry) {
 		for text, into := range map[string]*ratelimit.Limit{user: &d.RequestsUser, anonymous: &d.RequestsAnonymous} {
 			if err := into.UnmarshalText([]byte(text)); err != nil {
 				t.Fatal(err)
@@ -35,8 +35,8 @@ func counted(t *testing.T, user, anonymous string) *room {
 	})
 }
 
-// request asks for the room's image, from an address and with an access token, if any.
-func (r *room) request(t *testing.T, ip, token string, layers ...*containerv1.Layer) error {
+// request requests the service's image from an address, with an optional access token.
+func (r *harness) request(t *testing.T, ip, token string, layers ...*containerv1.Layer) error {
 	t.Helper()
 	ctx := rpc.WithCall(context.WithoutCancel(t.Context()), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
 	req := &containerv1.ContainerRequest{ContainerImage: r.image, PlatformAccessToken: token}
@@ -47,8 +47,8 @@ func (r *room) request(t *testing.T, ip, token string, layers ...*containerv1.La
 	return err
 }
 
-// TestAttackManyRequests: one caller asks without end. They are held to their limit
-// and told when to come back; others do not feel it.
+// TestAttackManyRequests checks that a caller above the limit is rejected with the time to
+// retry, and that others are not affected.
 func TestAttackManyRequests(t *testing.T) {
 	t.Parallel()
 	const mine, near, far = "2001:db8::1", "2001:db8::2", "192.0.2.1"
@@ -79,7 +79,7 @@ func TestAttackManyRequests(t *testing.T) {
 				}
 			}
 			if tc.token != "" && strings.Contains(e.Public, "with an access token") {
-				t.Errorf("who has an access token is told %q", e.Public)
+				t.Errorf("a caller with an access token got %q", e.Public)
 			}
 			for who, err := range map[string]error{"another address": r.request(t, far, ""), "another user": r.request(t, mine, "bob")} {
 				if err != nil {
@@ -90,7 +90,7 @@ func TestAttackManyRequests(t *testing.T) {
 	}
 }
 
-// TestNoLimitOnRequests: 0 switches both limits off.
+// TestNoLimitOnRequests checks that 0 disables both limits.
 func TestNoLimitOnRequests(t *testing.T) {
 	t.Parallel()
 	r := counted(t, "0", "0")
@@ -103,12 +103,11 @@ func TestNoLimitOnRequests(t *testing.T) {
 	}
 }
 
-// TestAttackLayersFillTheDatabase: many small requests bring more layers than there is
-// space for. They are refused with the remedy, and everything that brings no new
-// content goes on.
+// TestAttackLayersFillTheDatabase checks that requests whose layers exceed the space are
+// rejected with advice, and that requests without new content still succeed.
 func TestAttackLayersFillTheDatabase(t *testing.T) {
 	t.Parallel()
-	r := newRoomWith(t, testkit.SQLite(t), func(d *container.Deps, _ *testkit.Registry) { d.LayerStore = 10_000 })
+	r := newHarnessWith(t, testkit.SQLite(t), func(d *container.Deps, _ *testkit.Registry) { d.LayerStore = 10_000 })
 	const ip = "192.0.2.1"
 	first, _ := dataLayer(t, strings.Repeat("first", 1000))
 	second, _ := dataLayer(t, strings.Repeat("second", 1000))
@@ -121,19 +120,19 @@ func TestAttackLayersFillTheDatabase(t *testing.T) {
 		err = r.request(t, ip, "", l)
 	}
 	e, ok := fault.As(err)
-	if !ok || !errors.Is(err, fault.Unavailable) || e.RetryAfter <= 0 || !strings.Contains(e.Public, "space for layers and build contexts is used up") || !strings.Contains(e.Public, "http(s) address") {
+	if !ok || !errors.Is(err, fault.Unavailable) || e.RetryAfter <= 0 || !strings.Contains(e.Public, "space for layers and build contexts is used up") || !strings.Contains(e.Public, "http(s) URL") {
 		t.Fatalf("beyond the space a layer is answered %v", err)
 	}
 	if err := r.request(t, ip, "", second); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("another layer is answered %v", err)
 	}
 	if err := r.request(t, ip, "", first); err != nil {
-		t.Errorf("a layer that is there is answered %v", err)
+		t.Errorf("for an existing layer: %v", err)
 	}
 	if err := r.request(t, ip, ""); err != nil {
 		t.Errorf("a request without layers is answered %v", err)
 	}
 }
 
-// textOf is a text of its own for each number.
+// textOf returns a different string for each number.
 func textOf(i int) string { return strings.Repeat(string(rune('a'+i%26)), 100+i) }

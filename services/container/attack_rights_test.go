@@ -9,8 +9,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestACacheIsNotKeptWithOurLogin names repositories at the registry that the
-// service pushes to: 127.0.0.1:9090, with its own login.
+// TestACacheIsNotKeptWithOurLogin requests caches at the registry that the service pushes
+// to with its own login: 127.0.0.1:9090.
 func TestACacheIsNotKeptWithOurLogin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -34,7 +34,8 @@ func TestACacheIsNotKeptWithOurLogin(t *testing.T) {
 	}
 }
 
-// TestOurRepositoryUnderEverySpelling reads it by FROM, and asks for it as an image.
+// TestOurRepositoryUnderEverySpelling requests images of the service's own repository, with
+// FROM and as an image.
 func TestOurRepositoryUnderEverySpelling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))

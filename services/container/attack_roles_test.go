@@ -11,8 +11,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRolesThatMayNotUseCredentials: who may not use a workspace's credentials neither
-// reads nor pushes with them, is told so, and has all that is public.
+// TestRolesThatMayNotUseCredentials checks that members who may not use a workspace's
+// credentials neither read nor push with them, get an explanation, and can use public
+// images.
 func TestRolesThatMayNotUseCredentials(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))

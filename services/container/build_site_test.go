@@ -24,8 +24,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// builds stands in for the build room: it writes down what it is asked, joins what
-// has the same target, and ends builds when the test says so.
+// builds is a fake build service. It records requests, joins those with the same target,
+// and ends builds when the test says so.
 type builds struct {
 	buildv1.UnimplementedBuildServiceServer
 
@@ -33,10 +33,12 @@ type builds struct {
 	asked     []*buildv1.SubmitBuildRequest
 	states    map[string]*buildv1.AwaitBuildResponse
 	cancelled []string
-	// parts are what a build is made from.
+	// parts maps builds to the builds that they are made from.
 	parts  map[string][]string
 	refuse error
-	// refuseEngine is one that no worker has; "" for none.
+	// failures maps the ID of a content to the reason why its newest build failed.
+	failures map[string]string
+	// refuseEngine is an engine that no worker has; "" for none.
 	refuseEngine string
 }
 
@@ -53,7 +55,7 @@ func (b *builds) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest)
 	id := req.GetContentId() + "_1"
 	state, known := b.states[id]
 	if !known && req.GetDryRun() {
-		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0"}, nil
+		return &buildv1.SubmitBuildResponse{BuildId: req.GetContentId() + "_0", LastFailure: b.failures[req.GetContentId()]}, nil
 	}
 	if !known {
 		state = &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_QUEUED, Position: 3}
@@ -86,7 +88,8 @@ func (b *builds) LocateBuild(_ context.Context, req *buildv1.LocateBuildRequest)
 			return &buildv1.LocateBuildResponse{
 				Target: asked.GetTarget(), Platform: asked.GetRecipe().GetPlatform(), Format: asked.GetRecipe().GetFormat(),
 				Frozen: !own && asked.GetRecipe().GetConfig() != nil, Added: own && asked.GetRecipe().GetConfig() != nil, Scope: asked.GetScope(), Identity: asked.GetIdentity(),
-				State: state.GetState(), Reason: state.GetReason(),
+				PrivateInputs: asked.GetRecipe().GetContext() != nil || len(asked.GetGivenImages()) > 0,
+				State:         state.GetState(), Reason: state.GetReason(),
 			}, nil
 		}
 	}
@@ -117,11 +120,30 @@ func (b *builds) set(id string, state *buildv1.AwaitBuildResponse) {
 	b.states[id] = state
 }
 
-// count is how often a build was asked for.
+// count returns the number of build requests.
 func (b *builds) count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.asked)
+}
+
+// forget removes a build as if it had not been requested or had failed.
+func (b *builds) forget(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.states, id)
+}
+
+// fail makes a build fail.
+func (b *builds) fail(id, reason string) {
+	b.forget(id)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failures == nil {
+		b.failures = map[string]string{}
+	}
+	content, _, _ := strings.Cut(id, "_")
+	b.failures[content] = reason
 }
 
 func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
@@ -129,15 +151,15 @@ func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.asked) == 0 {
-		t.Fatal("no build was asked for")
+		t.Fatal("no build was requested")
 	}
 	return b.asked[len(b.asked)-1]
 }
 
-// people stands in for the platform: the tokens "ada", "bob" and "eve", of whom Ada
-// alone has a login for the private registry; Eve's role may not use it.
+// people is a fake platform with the tokens "ada", "bob" and "eve". Only Ada has a login
+// for the private registry; Eve's role may not use it.
 type people struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 	private string
 }
 
@@ -159,11 +181,11 @@ func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentials
 	return &platformv1.GetCredentialsResponse{Credentials: &platformv1.Credentials{Username: testkit.User, Password: testkit.Password}}, nil
 }
 
-// site is a room that builds.
+// A site is a service with builds.
 type site struct {
-	*room
+	*harness
 	builds *builds
-	// secret is an image that Ada alone can read, at a registry of its own.
+	// secret is an image in a separate registry that only Ada can read.
 	secret  string
 	private *testkit.Registry
 }
@@ -173,8 +195,8 @@ func newSite(t *testing.T, db *sqldb.DB) *site {
 	return newSiteWith(t, db, func(*container.Deps) {})
 }
 
-// newSiteWith lets the test change what the service works with; plain are registries of
-// its own.
+// newSiteWith lets the test change the dependencies of the service. plain lists registries
+// to contact over HTTP.
 func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps), plain ...string) *site {
 	t.Helper()
 	s := &site{builds: &builds{states: map[string]*buildv1.AwaitBuildResponse{}}}
@@ -185,7 +207,7 @@ func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps), plain
 		buildv1.RegisterBuildServiceServer(to, s.builds)
 		testkit.LetIn(to, "gateway")
 	}))
-	s.room = newRoomWith(t, db, func(d *container.Deps, up *testkit.Registry) {
+	s.harness = newHarnessWith(t, db, func(d *container.Deps, up *testkit.Registry) {
 		egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 		if err != nil {
 			t.Fatal(err)

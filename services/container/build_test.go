@@ -1,6 +1,7 @@
 package container_test
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/http"
@@ -29,8 +30,8 @@ func TestARecipeIsBuiltOnce(t *testing.T) {
 		id := job.GetContentId()
 		image := "127.0.0.1:9090/store/builds:samtools-1.20--" + id
 		want := &containerv1.SubmitContainerResponse{
-			RequestId: first.RequestId, ContainerToken: first.RequestId, Expiration: first.GetExpiration(),
-			TargetImage:    proto.String("slipway.example.org/wt/" + first.GetRequestId() + "/store/builds:samtools-1.20--" + id),
+			RequestId: proto.String(fmt.Sprintf("%x", sha256.Sum256([]byte(first.GetContainerToken())))), ContainerToken: first.ContainerToken, Expiration: first.GetExpiration(),
+			TargetImage:    proto.String("slipway.example.org/wt/" + first.GetContainerToken() + "/store/builds:samtools-1.20--" + id),
 			ContainerImage: proto.String(image), BuildId: proto.String(id + "_1"),
 			Cached: proto.Bool(false), Freeze: proto.Bool(false), Mirror: proto.Bool(false),
 		}
@@ -38,7 +39,7 @@ func TestARecipeIsBuiltOnce(t *testing.T) {
 			t.Errorf("got  %v\nwant %v", first, want)
 		}
 		if job.GetScope() != "" || len(job.GetRepositories()) != 0 || job.GetRecipe().GetEngine() != "buildkit" || job.GetRecipe().GetPlatform() != "linux/amd64" {
-			t.Errorf("asked for %v", job)
+			t.Errorf("the build request is %v", job)
 		}
 		plan, err := s.resolve(t, first.GetContainerToken(), false)
 		if err != nil || plan.GetBuildId() != id+"_1" || plan.GetBuilt() || plan.GetFrozen() || plan.GetSource().GetRepository() != "store/builds" {
@@ -52,12 +53,12 @@ func TestARecipeIsBuiltOnce(t *testing.T) {
 		s.builds.set(id+"_1", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED})
 		third := s.must(t, s.conda("samtools=1.20"))
 		if !third.GetCached() || !third.GetSucceeded() || third.GetContainerToken() == first.GetContainerToken() {
-			t.Errorf("when it is there: %v", third)
+			t.Errorf("for an existing image: %v", third)
 		}
 		if plan, err := s.resolve(t, third.GetContainerToken(), true); err != nil || !plan.GetBuilt() {
-			t.Errorf("the plan of what is there is %v, %v", plan, err)
+			t.Errorf("the plan of an existing image is %v, %v", plan, err)
 		}
-		if d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: first.GetRequestId()}); err != nil || d.GetBuildId() != id+"_1" {
+		if d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: first.GetContainerToken()}); err != nil || d.GetBuildId() != id+"_1" {
 			t.Errorf("it is described as %v, %v", d, err)
 		}
 	})
@@ -92,6 +93,9 @@ func TestDeprecatedPathBuilds(t *testing.T) {
 	if err != nil || resp.GetBuildId() == "" || resp.GetContainerToken() == "" || resp.GetExpiration() == nil || !strings.HasPrefix(resp.GetTargetImage(), "q.example/mine:") {
 		t.Errorf("got %v, %v", resp, err)
 	}
+	if plan, err := s.resolve(t, resp.GetContainerToken(), false); err != nil || !plan.GetFrozen() || plan.GetConfig() != nil {
+		t.Errorf("the plan is %v, %v", plan, err)
+	}
 }
 
 func TestContextTravels(t *testing.T) {
@@ -124,7 +128,7 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 	at := func(d time.Duration) *timestamppb.Timestamp { return timestamppb.New(begin.Add(d)) }
 	base := &containerv1.GetContainerStatusResponse{
 		Id: &id, BuildId: &build, CreationTime: timestamppb.New(s.clock()),
-		DetailsUri: proto.String("http://slipway.example.org/view/builds/" + build), TargetImage: req.TargetImage,
+		DetailsUri: proto.String("http://slipway.example.org/view/builds/" + build),
 	}
 	for _, tc := range []struct {
 		name string
@@ -137,8 +141,8 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 			&containerv1.GetContainerStatusResponse{Status: proto.String("BUILDING")}},
 		{"succeeded", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED, CreatedAt: at(0), CompletedAt: at(time.Minute)},
 			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(true), Duration: proto.String("60000000000")}},
-		{"failed", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "solve", Message: "why\n  because", CreatedAt: at(0), CompletedAt: at(time.Second)},
-			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(false), Reason: proto.String("solve"), Message: proto.String("why\n  because"), Duration: proto.String("1000000000")}},
+		{"failed", &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "solve", Message: "why\n  because", Summary: "why because", CreatedAt: at(0), CompletedAt: at(time.Second)},
+			&containerv1.GetContainerStatusResponse{Status: proto.String("DONE"), Succeeded: proto.Bool(false), Reason: proto.String("why because"), ReasonCode: proto.String("solve"), Message: proto.String("why\n  because"), Duration: proto.String("1000000000")}},
 	} {
 		s.builds.set(build, tc.in)
 		want := proto.CloneOf(base)
@@ -163,34 +167,34 @@ func TestDeletingCancelsWhatNobodyWaitsFor(t *testing.T) {
 			}
 		}
 		first, second := s.must(t, from(s.image)), s.must(t, from(s.image))
-		remove(first.GetRequestId())
+		remove(first.GetContainerToken())
 		if len(s.builds.cancelled) != 0 {
 			t.Error("cancelled, though another request waits")
 		}
-		if _, err := s.resolve(t, first.GetRequestId(), true); !errors.Is(err, fault.NotFound) {
+		if _, err := s.resolve(t, first.GetContainerToken(), true); !errors.Is(err, fault.NotFound) {
 			t.Errorf("the revoked token resolves: %v", err)
 		}
-		remove(second.GetRequestId())
+		remove(second.GetContainerToken())
 		if diff := cmp.Diff([]string{second.GetBuildId()}, s.builds.cancelled); diff != "" {
 			t.Errorf("cancelled (-want +got):\n%s", diff)
 		}
 		s.builds.set(first.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED})
-		remove(s.must(t, from(s.image)).GetRequestId())
+		remove(s.must(t, from(s.image)).GetContainerToken())
 		if len(s.builds.cancelled) != 1 {
 			t.Error("what is built was cancelled")
 		}
 	})
 }
 
-// TestDeletingCancelsPartsThatNobodyWaitsFor deletes requests for what is made from
-// other builds: of those one is awaited.
+// TestDeletingCancelsPartsThatNobodyWaitsFor deletes requests whose results are made from
+// other builds, one of which another request awaits.
 func TestDeletingCancelsPartsThatNobodyWaitsFor(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	part := s.must(t, from(s.image))
 	whole := s.must(t, from(s.image+"\n# more"))
 	s.builds.parts = map[string][]string{whole.GetBuildId(): {part.GetBuildId(), "nobody_1"}}
-	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: whole.GetRequestId()}); err != nil {
+	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: whole.GetContainerToken()}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{whole.GetBuildId(), "nobody_1"}, s.builds.cancelled); diff != "" {
@@ -222,7 +226,7 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestBuildsOfTheDeprecatedPath: its response names a build that it has started.
+// TestBuildsOfTheDeprecatedPath checks that the response names a build that it has started.
 func TestBuildsOfTheDeprecatedPath(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -286,7 +290,7 @@ func TestRefusals(t *testing.T) {
 
 func TestWhereNothingBuilds(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, testkit.SQLite(t))
+	r := newHarness(t, testkit.SQLite(t))
 	r.up.Intercept(func(http.ResponseWriter, *http.Request) bool { t.Error("an image was looked up"); return false })
 	for says, req := range map[string]*containerv1.ContainerRequest{
 		"does not build images":  from(r.image),

@@ -6,9 +6,9 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls. People come through the gateway and
-// are authenticated here; ResolveToken says whose image a token opens, with the
-// identity that made it, and is for the roles that serve pulls and say what is in them.
+// Callers returns the callers of each method. Users call through the gateway and are
+// authenticated here. ResolveToken returns the plan of a token with the identity that
+// created it; it is for the roles that serve or inspect images.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
@@ -16,7 +16,6 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
 			containerv1.ContainerService_ListContainers_FullMethodName,
 			containerv1.ContainerService_DescribeContainer_FullMethodName,
-			containerv1.ContainerService_GetContainerStatus_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,
 			containerv1.ContainerService_RevokeBuild_FullMethodName,
 			containerv1.ContainerService_NameContainer_FullMethodName,
@@ -24,6 +23,9 @@ func Callers() rpc.Callers {
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
 			containerv1.ContainerService_ListAbilities_FullMethodName,
 			containerv1.ContainerService_StreamSif_FullMethodName,
+		}},
+		{Roles: []string{"gateway", "inspect"}, Calls: []string{
+			containerv1.ContainerService_GetContainerStatus_FullMethodName,
 		}},
 		{Roles: []string{"inspect", "registry"}, Calls: []string{
 			containerv1.ContainerService_ResolveToken_FullMethodName,
@@ -37,7 +39,7 @@ func Callers() rpc.Callers {
 	}
 }
 
-// Register offers the room on a server, to its callers.
+// Register registers the service on a server for its callers.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
 	containerv1.RegisterContainerServiceServer(to, s)

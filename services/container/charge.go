@@ -7,46 +7,41 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
 
-// charge counts a request, or what a large one costs beside it, against its caller's
-// limit. More than the limit allows at once counts as all of it.
+// charge counts a request, or the additional cost of a large one, against its caller's
+// limit. A cost above the whole limit counts as the whole limit.
 func (s *Service) charge(ctx context.Context, who *platformv1.Identity, n int64) error {
-	limit, owner := s.deps.RequestsAnonymous, rpc.CallFrom(ctx).Client()
-	if id := caller.Of(who); !id.IsAnonymous() {
-		limit, owner = s.deps.RequestsUser, "user:"+id.User()
-	}
+	return s.spend(ctx, "requests", who, s.deps.RequestsUser, s.deps.RequestsAnonymous, n)
+}
+
+// chargePull counts a download as a pull, which it replaces.
+func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
+	return s.spend(ctx, "pulls", who, s.deps.PullsUser, s.deps.PullsAnonymous, 1)
+}
+
+func (s *Service) spend(ctx context.Context, name string, who *platformv1.Identity, user, anonymous ratelimit.Limit, n int64) error {
 	if s.deps.Limiter == nil || n <= 0 {
 		return nil
 	}
+	client := caller.Of(who).Client(ctx)
+	limit := ratelimit.LimitOf(client, user, anonymous)
 	for _, r := range limit {
 		n = min(n, int64(r.Count))
 	}
-	_, err := s.deps.Limiter.Charge(ctx, "requests", owner, limit, int(n))
+	_, err := s.deps.Limiter.Charge(ctx, name, client.String(), limit, int(n))
 	return err
 }
 
-// chargePull counts a download as a pull, which it is instead of.
-func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
-	limit, owner := s.deps.PullsAnonymous, rpc.CallFrom(ctx).Client()
-	if id := caller.Of(who); !id.IsAnonymous() {
-		limit, owner = s.deps.PullsUser, "user:"+id.User()
-	}
-	if s.deps.Limiter == nil {
-		return nil
-	}
-	_, err := s.deps.Limiter.Charge(ctx, "pulls", owner, limit, 1)
-	return err
-}
-
-// unpackCost is what uncompressing so many bytes counts.
+// unpackCost returns the cost of uncompressing n bytes.
 func unpackCost(n int64) int64 { return n / limits.RequestUnpacked }
 
-// storeCost is what storing so many bytes of a layer counts.
+// storeCost returns the cost of storing n bytes of a layer.
 func storeCost(n int) int64 { return int64(n) / limits.RequestStored }
 
-// recordCost is what a long record counts.
+// recordCost returns the additional cost of a long record.
 func recordCost(n int) int64 { return int64(n) / limits.RequestRecord }
 
 func clientIP(ctx context.Context) string {

@@ -31,49 +31,51 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// room is the service behind its gRPC client, with a clock that the test moves.
-type room struct {
+// A harness is the service with its gRPC client and a manual clock.
+type harness struct {
 	containerv1.ContainerServiceClient
 	up    *testkit.Registry
 	redis redis.UniversalClient
 	image string
+	// service is the service that the client calls.
+	service *container.Service
 
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (r *room) clock() time.Time {
+func (r *harness) clock() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
 }
 
-func (r *room) sleep(d time.Duration) {
+func (r *harness) sleep(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.now = r.now.Add(d)
 }
 
-func newRoom(t *testing.T, db *sqldb.DB) *room {
+func newHarness(t *testing.T, db *sqldb.DB) *harness {
 	t.Helper()
-	return newRoomWith(t, db, func(*container.Deps, *testkit.Registry) {})
+	return newHarnessWith(t, db, func(*container.Deps, *testkit.Registry) {})
 }
 
-// newRoomWith lets the test change what the service works with.
-func newRoomWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testkit.Registry)) *room {
+// newHarnessWith lets the test change the dependencies of the service.
+func newHarnessWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testkit.Registry)) *harness {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "container", container.Migrations()); err != nil {
 		t.Fatal(err)
 	}
-	// The real time, since Redis has a clock of its own.
-	r := &room{up: testkit.NewRegistry(t, testkit.Open), redis: testkit.Redis(t), now: time.Now().Truncate(time.Microsecond)}
+	// Start at the real time, because Redis has its own clock.
+	r := &harness{up: testkit.NewRegistry(t, testkit.Open), redis: testkit.Redis(t), now: time.Now().Truncate(time.Microsecond)}
 	r.image = r.up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	deps := container.Deps{
-		DB: db, Redis: r.redis, Bus: testkit.NATS(t), Log: testkit.Log(t), Now: r.clock,
+		DB: db, Redis: r.redis, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: r.clock,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{r.up.Host}, Metrics: prometheus.NewRegistry()}),
 		Keychain: caller.NewKeychain(nil, nil),
 		Settings: container.Settings{
@@ -86,12 +88,13 @@ func newRoomWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *testk
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.service = s
 	r.ContainerServiceClient = containerv1.NewContainerServiceClient(
 		serve(t, s.Register))
 	return r
 }
 
-// serve puts a service behind a connection in memory.
+// serve serves a service over an in-memory connection.
 func serve(t *testing.T, register func(*rpc.Server)) grpc.ClientConnInterface {
 	t.Helper()
 	server := rpc.NewServer(rpc.ServerOptions{Log: testkit.Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
@@ -109,7 +112,7 @@ func serve(t *testing.T, register func(*rpc.Server)) grpc.ClientConnInterface {
 	return conn
 }
 
-func (r *room) submit(t *testing.T, config *containerv1.ContainerConfig) *containerv1.SubmitContainerResponse {
+func (r *harness) submit(t *testing.T, config *containerv1.ContainerConfig) *containerv1.SubmitContainerResponse {
 	t.Helper()
 	resp, err := r.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: &containerv1.ContainerRequest{
 		ContainerImage: r.image, ContainerConfig: config, PlatformRefreshToken: "refresh-secret",
@@ -129,7 +132,7 @@ func dataLayer(t *testing.T, content string) (*containerv1.Layer, []byte) {
 	}, gz
 }
 
-func (r *room) resolve(t *testing.T, token string, fresh bool) (*containerv1.Plan, error) {
+func (r *harness) resolve(t *testing.T, token string, fresh bool) (*containerv1.Plan, error) {
 	t.Helper()
 	resp, err := r.ResolveToken(t.Context(), &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	return resp.GetPlan(), err
@@ -138,7 +141,7 @@ func (r *room) resolve(t *testing.T, token string, fresh bool) (*containerv1.Pla
 func TestTokenLivesAsLongAsItSays(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRoom(t, db)
+		r := newHarness(t, db)
 		resp := r.submit(t, nil)
 		token := resp.GetContainerToken()
 		if want := r.clock().Add(36 * time.Hour); !resp.GetExpiration().AsTime().Equal(want) {
@@ -164,14 +167,14 @@ func TestTokenLivesAsLongAsItSays(t *testing.T) {
 	})
 }
 
-// keyInRedis is where a token is in Redis, which does not say what it is.
+// keyInRedis returns the key of a token in Redis, from which the token cannot be derived.
 func keyInRedis(token string) string {
 	return fmt.Sprintf("container:token:%x", sha256.Sum256([]byte(token)))
 }
 
 func TestTokensAreUnguessable(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, testkit.SQLite(t))
+	r := newHarness(t, testkit.SQLite(t))
 	seen := map[string]bool{}
 	for range 100 {
 		token := r.submit(t, nil).GetContainerToken()
@@ -185,7 +188,7 @@ func TestTokensAreUnguessable(t *testing.T) {
 func TestTokenLostFromRedisComesBack(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRoom(t, db)
+		r := newHarness(t, db)
 		token := r.submit(t, &containerv1.ContainerConfig{Env: []string{"A=b"}}).GetContainerToken()
 		want, err := r.resolve(t, token, false)
 		if err != nil {
@@ -206,7 +209,7 @@ func TestTokenLostFromRedisComesBack(t *testing.T) {
 
 func TestRevokedTokenNeverComesBack(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, testkit.SQLite(t))
+	r := newHarness(t, testkit.SQLite(t))
 	token := r.submit(t, nil).GetContainerToken()
 	copied := r.redis.HGet(t.Context(), keyInRedis(token), "plan").Val()
 	if _, err := r.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: token}); err != nil {
@@ -229,7 +232,7 @@ func TestRevokedTokenNeverComesBack(t *testing.T) {
 func TestDigestsNewestFirst(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRoom(t, db)
+		r := newHarness(t, db)
 		token := r.submit(t, nil).GetContainerToken()
 		first, err := r.resolve(t, token, false)
 		if err != nil || len(first.GetDigests()) != 1 {
@@ -259,7 +262,7 @@ func TestDigestsNewestFirst(t *testing.T) {
 func TestLayerIsKeptOnceAndStreamed(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		r := newRoom(t, db)
+		r := newHarness(t, db)
 		layer, gz := dataLayer(t, strings.Repeat("content ", 1000))
 		for range 3 {
 			r.submit(t, &containerv1.ContainerConfig{Layers: []*containerv1.Layer{layer}})
@@ -284,7 +287,7 @@ func TestLayerIsKeptOnceAndStreamed(t *testing.T) {
 	})
 }
 
-func (r *room) layer(t *testing.T, d string) ([]byte, error) {
+func (r *harness) layer(t *testing.T, d string) ([]byte, error) {
 	t.Helper()
 	stream, err := r.GetLayer(t.Context(), &containerv1.GetLayerRequest{GzipDigest: d})
 	if err != nil {
@@ -305,9 +308,9 @@ func (r *room) layer(t *testing.T, d string) ([]byte, error) {
 
 func TestDescriptionHidesSecrets(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, testkit.SQLite(t))
+	r := newHarness(t, testkit.SQLite(t))
 	layer, _ := dataLayer(t, "secret content")
-	token := r.submit(t, &containerv1.ContainerConfig{Env: []string{"KEY=secret"}, Layers: []*containerv1.Layer{layer}}).GetRequestId()
+	token := r.submit(t, &containerv1.ContainerConfig{Env: []string{"KEY=secret"}, Layers: []*containerv1.Layer{layer}}).GetContainerToken()
 	d, err := r.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: token})
 	if err != nil {
 		t.Fatal(err)
@@ -322,7 +325,7 @@ func TestDescriptionHidesSecrets(t *testing.T) {
 
 func TestNameTooLongToServe(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, testkit.SQLite(t))
+	r := newHarness(t, testkit.SQLite(t))
 	image := r.up.Push(t, strings.Repeat("long/", 42)+"name:v1", testkit.Image(t, "amd64", true))
 	_, err := r.SubmitContainer(t.Context(), &containerv1.SubmitContainerRequest{Request: &containerv1.ContainerRequest{ContainerImage: image}})
 	if !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "too long") {

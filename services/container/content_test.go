@@ -19,16 +19,36 @@ func plainRecipe() *buildv1.Recipe {
 	}
 }
 
-// TestContentStaysTheSame guards the names of images that people already have: a
-// change here builds everything anew, and wants a new templateVersion.
+// TestContentStaysTheSame checks that the digests of existing images do not change: a
+// change here rebuilds everything and requires a new templateVersion.
 func TestContentStaysTheSame(t *testing.T) {
 	t.Parallel()
 	const want = "49edc81514a4915e5f1628aa189905d93150013608b0f0fee22e2f810d884f9e"
-	if got := request.ContentDigest(plainRecipe(), "h", "r", ""); got != want {
+	if got := request.ContentDigest(plainRecipe(), repositoryOf("h", "r", "")); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if got := request.ScopeOf(caller.ID{Endpoint: "http://localhost:9091", UserID: 1}); got != "fda8a8fb0d2f1ccd" {
 		t.Errorf("the scope is %s", got)
+	}
+}
+
+// repositoryOf returns a user's repository.
+func repositoryOf(registry, repository, scope string) request.Destination {
+	return request.Destination{Registry: registry, Repository: repository, Scope: scope}
+}
+
+// TestContentDigestOfOwnRepository checks that the location of the service's own repository
+// does not affect the digest.
+func TestContentDigestOfOwnRepository(t *testing.T) {
+	t.Parallel()
+	here := request.Destination{Registry: "h", Repository: "r/s", Scope: "s", Own: true}
+	there := request.Destination{Registry: "h2", Repository: "r2/s", Scope: "s", Own: true}
+	if request.ContentDigest(plainRecipe(), here) != request.ContentDigest(plainRecipe(), there) {
+		t.Error("the digest depends on the place of the own repository")
+	}
+	there.Scope = ""
+	if request.ContentDigest(plainRecipe(), here) == request.ContentDigest(plainRecipe(), there) {
+		t.Error("the digest does not depend on the scope")
 	}
 }
 
@@ -40,7 +60,7 @@ func TestContentDigest(t *testing.T) {
 	config := func(c *containerv1.ContainerConfig) func(*buildv1.Recipe) {
 		return func(r *buildv1.Recipe) { r.Config = c }
 	}
-	seen := map[string]string{request.ContentDigest(plainRecipe(), "h", "r", ""): "plain"}
+	seen := map[string]string{request.ContentDigest(plainRecipe(), repositoryOf("h", "r", "")): "plain"}
 	differs := func(name, digest string) {
 		if other, ok := seen[digest]; ok {
 			t.Errorf("%s is the same as %s", name, other)
@@ -67,17 +87,18 @@ func TestContentDigest(t *testing.T) {
 	} {
 		r := plainRecipe()
 		change(r)
-		differs(name, request.ContentDigest(r, "h", "r", ""))
+		differs(name, request.ContentDigest(r, repositoryOf("h", "r", "")))
 	}
-	differs("registry", request.ContentDigest(plainRecipe(), "h2", "r", ""))
-	differs("repository", request.ContentDigest(plainRecipe(), "h", "r2", ""))
-	differs("another split of the name", request.ContentDigest(plainRecipe(), "hr", "", ""))
-	differs("scope", request.ContentDigest(plainRecipe(), "h", "r", "s"))
+	differs("registry", request.ContentDigest(plainRecipe(), repositoryOf("h2", "r", "")))
+	differs("repository", request.ContentDigest(plainRecipe(), repositoryOf("h", "r2", "")))
+	differs("another split of the name", request.ContentDigest(plainRecipe(), repositoryOf("hr", "", "")))
+	differs("the service's own repository", request.ContentDigest(plainRecipe(), request.Destination{Registry: "h", Repository: "r", Own: true}))
+	differs("scope", request.ContentDigest(plainRecipe(), repositoryOf("h", "r", "s")))
 }
 
 func TestContentDigestIgnoresWhatDecidesNothing(t *testing.T) {
 	t.Parallel()
-	want := request.ContentDigest(plainRecipe(), "h", "r", "")
+	want := request.ContentDigest(plainRecipe(), repositoryOf("h", "r", ""))
 	for name, change := range map[string]func(*buildv1.Recipe){
 		"order of files":      func(r *buildv1.Recipe) { r.Files[0], r.Files[1] = r.Files[1], r.Files[0] },
 		"bytes of a context":  func(r *buildv1.Recipe) { r.ContextData = []byte("x") },
@@ -86,7 +107,7 @@ func TestContentDigestIgnoresWhatDecidesNothing(t *testing.T) {
 	} {
 		r := plainRecipe()
 		change(r)
-		if got := request.ContentDigest(r, "h", "r", ""); got != want {
+		if got := request.ContentDigest(r, repositoryOf("h", "r", "")); got != want {
 			t.Errorf("%s changes the id", name)
 		}
 	}

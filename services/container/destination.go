@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"fmt"
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/sources"
@@ -11,59 +10,59 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// destination looks at every image that the recipe names
-// (gateway/contract/container-service.md#source-images). What is built from public
-// ones alone is shared; anything else belongs to its caller, and so does what is
-// pushed to a user's own repository. Packages of a channel that was read with a login
-// are not public either.
-func (s *Service) destination(ctx context.Context, r request.Request, who caller.ID) (request.Destination, error) {
-	public, err := s.allPublic(ctx, who, r)
+// destination checks every image of a plan
+// (gateway/contract/container-service.md#source-images) and returns where the result is
+// stored. A build from public images only is shared. Anything else belongs to its caller,
+// as does an image that is pushed to a user's own repository or has packages from a channel
+// that was read with a login.
+func (s *Service) destination(ctx context.Context, r request.Resolved, plan request.BuildPlan) (request.Destination, error) {
+	public, err := s.allPublic(ctx, r, plan)
 	if err != nil {
 		return request.Destination{}, err
 	}
 	if r.Raw.GetBuildRepository() != "" {
-		return r.GivenDestination(who)
+		return r.UserDestination()
 	}
 	to := s.ownDestination()
-	if !public || r.IsDirect() && r.Foreseen.Solved.GetPrivate() {
-		to = to.Of(who)
+	if !public || plan.MayBePrivate {
+		to = to.Of(caller.Of(r.Who))
 	}
 	return to, nil
 }
 
-// copyDestination is where a copy of an existing image goes. One in the service's own
-// repository is shared if everybody can read the image, and nothing is added to it.
-func (s *Service) copyDestination(ctx context.Context, r request.Request, who caller.ID) (request.Destination, error) {
+// copyDestination returns where a copy of an existing image is stored. A copy in the
+// service's own repository is shared if the image is public and nothing is added to it.
+func (s *Service) copyDestination(ctx context.Context, r request.Resolved) (request.Destination, error) {
 	if r.Raw.GetBuildRepository() != "" {
-		return r.GivenDestination(who)
+		return r.UserDestination()
 	}
 	to := s.ownDestination()
 	if s.deps.tokenIn(r.Image) != "" {
-		return to.Of(who), nil
+		return to.Of(caller.Of(r.Who)), nil
 	}
 	public, err := s.sources.IsPublic(ctx, "containerImage", r.Image)
 	if !public || r.AddsToSif() {
-		to = to.Of(who)
+		to = to.Of(caller.Of(r.Who))
 	}
 	return to, err
 }
 
-// ownDestination is the service's own repository, for everybody.
+// ownDestination returns the service's own repository, shared by all callers.
 func (s *Service) ownDestination() request.Destination {
 	return request.Destination{Registry: s.deps.Builds.Registry, Repository: s.deps.Builds.Repository, Own: true}
 }
 
-// allPublic says whether everybody can read all images of a recipe; fault.Invalid
-// when there is one that the caller cannot read.
-func (s *Service) allPublic(ctx context.Context, who caller.ID, r request.Request) (bool, error) {
+// allPublic reports whether all images of a plan are public. It returns fault.Invalid if
+// the caller cannot read one of them.
+func (s *Service) allPublic(ctx context.Context, r request.Resolved, plan request.BuildPlan) (bool, error) {
 	all := true
-	for _, p := range r.Recipe.Parts {
+	for _, p := range plan.Parts {
 		for _, image := range p.Images {
-			if scope, ok := r.Given[image]; ok {
+			if scope, ok := r.Issued[image]; ok {
 				all = all && scope == ""
 				continue
 			}
-			public, err := s.isPublic(ctx, who, r.Recipe.Field, image)
+			public, err := s.isPublic(ctx, caller.Of(r.Who), plan.Field, image)
 			if err != nil {
 				return false, err
 			}
@@ -73,11 +72,11 @@ func (s *Service) allPublic(ctx context.Context, who caller.ID, r request.Reques
 	return all, nil
 }
 
-// isPublic says whether everybody can read an image; fault.Invalid when not even the
-// caller can.
+// isPublic reports whether an image is public. It returns fault.Invalid if the caller
+// cannot read it.
 func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, image oci.Reference) (bool, error) {
 	if s.deps.tokenIn(image) != "" {
-		return false, errGiven(field, image)
+		return false, errAugmented(field, image)
 	}
 	if s.deps.owns(image.Registry, image.Repository) {
 		return false, sources.NotFound(field, image, nil)
@@ -89,8 +88,9 @@ func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, ima
 	return public, err
 }
 
-// errGiven says that a name that this service gave out is no base of anything built.
-func errGiven(field string, image oci.Reference) error {
-	return fault.Invalid.New(fmt.Sprintf("%s: %s stands for an image that a request added to: it can be pulled, added to and frozen, "+
-		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image), nil)
+// errAugmented returns the fault for an image name with additions that a build uses as its
+// base.
+func errAugmented(field string, image oci.Reference) error {
+	return fault.Invalid.Newf("%s: %s is an image with additions of a request: it can be pulled, added to and frozen, "+
+		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image)
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// solvedTo answers with one environment, whatever is asked for.
+// solvedTo returns a solver that always returns the same environment.
 func solvedTo(change ...func(*condav1.SolvePackagesResponse)) func(context.Context) (*condav1.SolvePackagesResponse, error) {
 	out := &condav1.SolvePackagesResponse{Answer: &condav1.LockPackagesResponse{}, Channels: []string{"lab"}}
 	for _, p := range []struct{ name, subdir string }{{"linux/amd64", "linux-64"}, {"linux/arm64", "linux-aarch64"}} {
@@ -32,22 +32,22 @@ func solvedTo(change ...func(*condav1.SolvePackagesResponse)) func(context.Conte
 	return func(context.Context) (*condav1.SolvePackagesResponse, error) { return out, nil }
 }
 
-// packages asks for packages on the site's own image.
+// packages requests packages on the site's own image.
 func (s *site) packages(entries ...string) *containerv1.ContainerRequest {
 	return &containerv1.ContainerRequest{Packages: &containerv1.Packages{
 		Type: "CONDA", Entries: entries, CondaOpts: &containerv1.CondaOptions{BaseImage: s.image, BasePackages: proto.String("")},
 	}}
 }
 
-// TestTheLockDecidesTheImage: however packages are written, the image of the same ones
-// is the same, and so is its name.
+// TestTheLockDecidesTheImage checks that different requests for the same packages result in
+// the same image and name.
 func TestTheLockDecidesTheImage(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	first := s.must(t, s.packages("samtools=1.20", "bwa"))
 	b := s.builds.last(t)
 	if r := b.GetRecipe(); r.GetEngine() != "conda" || len(r.GetLockDigest()) != 64 || !strings.HasPrefix(r.GetSource().GetReference(), "sha256:") || r.GetContainerFile() != "" || len(b.GetLock().GetRecords()) != 1 {
-		t.Errorf("the build room is asked for %v", b)
+		t.Errorf("the build request is %v", b)
 	}
 	if !proto.Equal(b.GetRecipe().GetCondaOptions(), s.packages().GetPackages().GetCondaOpts()) {
 		t.Errorf("the build was requested with %v", b.GetRecipe().GetCondaOptions())
@@ -70,7 +70,7 @@ func TestTheLockDecidesTheImage(t *testing.T) {
 	}
 }
 
-// TestALockIsRemembered: the same request is not solved again.
+// TestALockIsRemembered checks that the same request is not solved again.
 func TestALockIsRemembered(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
@@ -80,15 +80,15 @@ func TestALockIsRemembered(t *testing.T) {
 	conda.answer = conflict("needs") // the channel has changed
 	conda.mu.Unlock()
 	if again := s.must(t, s.packages("samtools", "bwa")); again.GetBuildId() != first.GetBuildId() || len(conda.asked) != 1 {
-		t.Errorf("asked %d times; it is %v", len(conda.asked), again)
+		t.Errorf("solved %d times; the response is %v", len(conda.asked), again)
 	}
 	if _, err := s.ask(t, s.packages("samtools")); err == nil {
-		t.Error("what was not asked for before is not solved")
+		t.Error("a new request is not solved")
 	}
 }
 
-// TestPrivatePackages: an image with packages that were read with a login is for its
-// caller alone, and so is what is remembered of them.
+// TestPrivatePackages checks that an image with packages that were read with a login, and
+// its stored lock, are for its caller only.
 func TestPrivatePackages(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo(func(r *condav1.SolvePackagesResponse) {
@@ -102,12 +102,12 @@ func TestPrivatePackages(t *testing.T) {
 	}
 	s.must(t, as("bob", s.packages("samtools", "bwa")))
 	if his := s.builds.last(t); his.GetScope() == hers.GetScope() || len(conda.asked) != 2 {
-		t.Errorf("asked %d times; for another it is %v", len(conda.asked), his)
+		t.Errorf("solved %d times; the response for another user is %v", len(conda.asked), his)
 	}
 }
 
-// TestFrozenPackages: what is to be baked into the image is in its recipe, and decides
-// it.
+// TestFrozenPackages checks that additions to a frozen image are part of its recipe and
+// content ID.
 func TestFrozenPackages(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
@@ -131,8 +131,8 @@ func TestFrozenPackages(t *testing.T) {
 	}
 }
 
-// TestWhatIsRunOnPackages: the packages are put together, and what the request wants run
-// goes with them, and decides the image, too.
+// TestWhatIsRunOnPackages checks that commands run on the image assembled from packages and
+// are part of its content ID.
 func TestWhatIsRunOnPackages(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
@@ -168,7 +168,7 @@ func TestWhatIsRunOnPackages(t *testing.T) {
 	}
 }
 
-// TestPipIsAskedFor: who has pip install something gets pip, whoever wrote it down.
+// TestPipIsAskedFor checks that environments with pip requirements get pip in all formats.
 func TestPipIsAskedFor(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
@@ -177,13 +177,13 @@ func TestPipIsAskedFor(t *testing.T) {
 	file.Packages.Entries, file.Packages.Environment = nil, encoded("dependencies: [bwa, pip: [six]]")
 	s.must(t, file)
 	if got := conda.asked[0].GetLock().GetPackages().GetEntries(); !slices.Equal(got, []string{"bwa", "pip"}) {
-		t.Errorf("asked for %q", got)
+		t.Errorf("the specifications are %q", got)
 	}
 }
 
-// TestWhatIsMadeInSteps: who chooses the installer has it, and so has everybody where no
-// worker puts packages together. Where nobody can run code, the answer says what needs
-// it.
+// TestWhatIsMadeInSteps checks that packages are installed in steps if the request chooses
+// the installer, or if no worker can assemble layers, and that the response explains what
+// needs steps if no worker can run them.
 func TestWhatIsMadeInSteps(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
@@ -209,7 +209,7 @@ func TestWhatIsMadeInSteps(t *testing.T) {
 	}
 }
 
-// refused is the answer for an engine that no worker has, and that a request needs.
+// refused returns the error for a build that needs an engine that no worker has.
 func refused(req *buildv1.SubmitBuildRequest, engine string) error {
 	r := req.GetRecipe()
 	steps := r.GetContainerFile() != "" || len(r.GetFiles()) > 0
@@ -219,8 +219,8 @@ func refused(req *buildv1.SubmitBuildRequest, engine string) error {
 	return nil
 }
 
-// TestPackagesCompressed: how their layers are compressed goes with the packages, and is
-// not what a request stands for.
+// TestPackagesCompressed checks that the compression of layers is passed to the build but
+// does not affect the solution.
 func TestPackagesCompressed(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
@@ -231,10 +231,10 @@ func TestPackagesCompressed(t *testing.T) {
 	asked.Compression = &containerv1.Compression{Mode: "zstd", Level: &level}
 	got := s.must(t, asked)
 	if r := s.builds.last(t).GetRecipe(); r.GetEngine() != "conda" || r.GetCompression().GetMode() != "zstd" || r.GetCompression().GetLevel() != 19 {
-		t.Errorf("the build room is asked for %v", r)
+		t.Errorf("the build request is %v", r)
 	}
 	if got.GetBuildId() == plain.GetBuildId() || len(conda.asked) != 1 {
-		t.Errorf("it is %v, without compression %v; solved %d times", got, plain, len(conda.asked))
+		t.Errorf("the response is %v, without compression %v; solved %d times", got, plain, len(conda.asked))
 	}
 	usual := s.packages("samtools")
 	usual.Compression = &containerv1.Compression{Mode: "gzip"}
@@ -243,8 +243,8 @@ func TestPackagesCompressed(t *testing.T) {
 	}
 }
 
-// TestRefresh: a request that is solved anew stands for something new from then on, for
-// who asked; where that is the same packages, it is the same image.
+// TestRefresh checks that a refreshed request resolves to the new packages from then on,
+// for its caller, and to the same image if the packages are unchanged.
 func TestRefresh(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
@@ -252,7 +252,7 @@ func TestRefresh(t *testing.T) {
 	refresh := func(r *containerv1.ContainerRequest) *containerv1.ContainerRequest { r.Refresh = true; return r }
 	first := s.must(t, s.packages("samtools", "bwa"))
 	if same := s.must(t, refresh(s.packages("samtools", "bwa"))); same.GetBuildId() != first.GetBuildId() || len(conda.asked) != 2 {
-		t.Errorf("asked %d times, with nothing new it is %v", len(conda.asked), same)
+		t.Errorf("solved %d times, the response without changes is %v", len(conda.asked), same)
 	}
 	conda.mu.Lock()
 	conda.answer = solvedTo(func(r *condav1.SolvePackagesResponse) { r.Records[0] = `[{"name":"samtools","version":"1.21"}]` })
@@ -268,7 +268,7 @@ func TestRefresh(t *testing.T) {
 		t.Errorf("afterwards it is %v, and was %v", hers, newer)
 	}
 	if others := s.must(t, s.packages("samtools", "bwa")); others.GetBuildId() != first.GetBuildId() || len(conda.asked) != 3 {
-		t.Errorf("asked %d times; for others it is %v", len(conda.asked), others)
+		t.Errorf("solved %d times; the response for others is %v", len(conda.asked), others)
 	}
 	conda.mu.Lock()
 	conda.answer = conflict("needs")
@@ -281,14 +281,14 @@ func TestRefresh(t *testing.T) {
 	}
 }
 
-// TestRefreshIsForPackages: it is refused where nothing is solved.
+// TestRefreshIsForPackages checks that a refresh is rejected if nothing is solved.
 func TestRefreshIsForPackages(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: fails(fault.Unavailable.Newf("no channel"))}, time.Minute)
 	own := s.packages("samtools")
 	own.Packages.CondaOpts.MambaImage = s.image
 	for name, r := range map[string]*containerv1.ContainerRequest{
-		"an image": {ContainerImage: s.image}, "a Dockerfile": from(s.image), "its own installer": own, "a lock": s.packages("https://locks.example.org/a"),
+		"an image": {ContainerImage: s.image}, "a Dockerfile": from(s.image), "its own installer": own,
 	} {
 		r.Refresh = true
 		if _, err := s.ask(t, r); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "refresh") {
@@ -300,17 +300,13 @@ func TestRefreshIsForPackages(t *testing.T) {
 	if _, err := s.ask(t, late); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("with a channel that does not answer: %v", err)
 	}
-	unsolved := newSolvedSite(t, &solver{answer: solvedTo()}, 0)
-	if r := unsolved.packages("samtools"); true {
-		r.Refresh = true
-		if _, err := unsolved.ask(t, r); !errors.Is(err, fault.Unsupported) {
-			t.Errorf("where nothing is solved: %v", err)
-		}
+	if n := s.builds.count(); n != 0 {
+		t.Errorf("%d builds were requested", n)
 	}
 }
 
-// TestBasePackagesThatAreMissing: who did not ask for a package is told where it comes
-// from, and how to go without.
+// TestBasePackagesThatAreMissing checks that an error about a base package explains where
+// it comes from and how to avoid it.
 func TestBasePackagesThatAreMissing(t *testing.T) {
 	t.Parallel()
 	const advice = "is a base package, which every environment gets: name others, or none, in packages.condaOpts.basePackages"
@@ -327,6 +323,19 @@ func TestBasePackagesThatAreMissing(t *testing.T) {
 		t.Errorf("a base package: %v", err)
 	}
 	if _, err := s.ask(t, s.packages("procps-ng")); err == nil || strings.Contains(err.Error(), advice) {
-		t.Errorf("the same package, asked for: %v", err)
+		t.Errorf("the same package, requested explicitly: %v", err)
+	}
+}
+
+// TestMessageOfTheResponse checks that a response lists the parts of its request without
+// effect.
+func TestMessageOfTheResponse(t *testing.T) {
+	t.Parallel()
+	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
+	plain := s.must(t, s.packages("samtools"))
+	with := s.packages("samtools")
+	with.Soci = true
+	if got := s.must(t, with); got.GetBuildId() != plain.GetBuildId() || !strings.Contains(got.GetMessage(), "SOCI") || plain.Message != nil {
+		t.Errorf("got %v, and without soci %v", got, plain)
 	}
 }

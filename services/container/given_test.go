@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestNamesThatWereGivenOut adds to images by the names that requests were given.
+// TestNamesThatWereGivenOut adds to images by issued names.
 func TestNamesThatWereGivenOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -28,7 +28,7 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		ContainerImage: first.GetTargetImage(), ContainerConfig: &containerv1.ContainerConfig{Env: []string{"B=2"}, Cmd: []string{"-c"}},
 		WorkflowId: "run1",
 	})
-	if !second.GetExpiration().AsTime().Equal(first.GetExpiration().AsTime()) || strings.Contains(second.GetContainerImage(), first.GetRequestId()) {
+	if !second.GetExpiration().AsTime().Equal(first.GetExpiration().AsTime()) || strings.Contains(second.GetContainerImage(), first.GetContainerToken()) {
 		t.Errorf("got %v", second)
 	}
 	plan, err := s.resolve(t, second.GetContainerToken(), true)
@@ -37,8 +37,8 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		!slices.Equal(c.GetCmd(), []string{"-c"}) || len(c.GetLayers()) != 1 || plan.GetSource().GetRepository() != "lib/tool" {
 		t.Errorf("the plan is %v, %v", plan, err)
 	}
-	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: second.GetRequestId()})
-	if err != nil || strings.Contains(d.String(), first.GetRequestId()) || d.WorkflowId != nil {
+	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: second.GetContainerToken()})
+	if err != nil || strings.Contains(d.String(), first.GetContainerToken()) || d.WorkflowId != nil {
 		t.Errorf("the description shows the other token, or a run: %v, %v", d, err)
 	}
 
@@ -53,7 +53,7 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	}
 	s.builds.set(built.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED})
 
-	never := strings.Replace(first.GetTargetImage(), first.GetRequestId(), strings.Repeat("a", 26), 1)
+	never := strings.Replace(first.GetTargetImage(), first.GetContainerToken(), strings.Repeat("a", 26), 1)
 	for name, c := range map[string]struct {
 		ask  *containerv1.ContainerRequest
 		want error
@@ -74,8 +74,8 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// TestBuildsFromNamesThatWereGivenOut read the images that these stand for; no token goes
-// into a recipe.
+// TestBuildsFromNamesThatWereGivenOut checks that builds read the images of issued names,
+// and that recipes contain no tokens.
 func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -93,20 +93,20 @@ func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
 	packages := s.conda("samtools")
 	packages.Packages.CondaOpts.BaseImage, packages.Packages.CondaOpts.MambaImage = given, given
 	s.must(t, packages)
-	if got := s.builds.last(t).GetRecipe().GetContainerFile(); strings.Contains(got, plain.GetRequestId()) || !strings.Contains(got, "FROM "+s.image) {
+	if got := s.builds.last(t).GetRecipe().GetContainerFile(); strings.Contains(got, plain.GetContainerToken()) || !strings.Contains(got, "FROM "+s.image) {
 		t.Errorf("the recipe is %s", got)
 	}
 
 	added := s.submit(t, &containerv1.ContainerConfig{Env: []string{"A=1"}})
 	if _, err := s.ask(t, from(added.GetTargetImage())); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "Freeze it") {
-		t.Errorf("of one with additions: %v", err)
+		t.Errorf("from an image with additions: %v", err)
 	}
 	hers := s.must(t, as("ada", &containerv1.ContainerRequest{ContainerImage: s.secret})).GetTargetImage()
 	s.must(t, as("ada", from(hers)))
 	if _, err := s.ask(t, as("bob", from(hers))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "may not be read") {
-		t.Errorf("of what somebody else may read: %v", err)
+		t.Errorf("from another user's image: %v", err)
 	}
-	for name, file := range map[string]string{"another tag": "FROM " + given + "x\n", "put together": "ARG T=" + plain.GetRequestId() + "\nFROM " + strings.Replace(given, plain.GetRequestId(), "${T}", 1) + "\n"} {
+	for name, file := range map[string]string{"another tag": "FROM " + given + "x\n", "put together": "ARG T=" + plain.GetContainerToken() + "\nFROM " + strings.Replace(given, plain.GetContainerToken(), "${T}", 1) + "\n"} {
 		if _, err := s.ask(t, &containerv1.ContainerRequest{ContainerFile: encoded(file)}); !errors.Is(err, fault.NotFound) && !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -117,8 +117,8 @@ func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// TestFreezingNamesThatWereGivenOut copies the images that these stand for, with what was
-// added to them, for whoever may read both.
+// TestFreezingNamesThatWereGivenOut checks that frozen copies of issued names include their
+// additions, for callers who may read both.
 func TestFreezingNamesThatWereGivenOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -134,21 +134,21 @@ func TestFreezingNamesThatWereGivenOut(t *testing.T) {
 		t.Errorf("the recipe is %v", got)
 	}
 	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetRequestId()})
-	if err != nil || strings.Contains(d.String(), added.GetRequestId()) || strings.Contains(resp.String(), added.GetRequestId()) {
+	if err != nil || strings.Contains(d.String(), added.GetContainerToken()) || strings.Contains(resp.String(), added.GetContainerToken()) {
 		t.Errorf("the other token is shown: %v, %v, %v", d, resp, err)
 	}
 
 	hers := s.must(t, as("ada", &containerv1.ContainerRequest{ContainerImage: s.secret})).GetTargetImage()
 	s.must(t, as("ada", frozen(hers)))
 	if _, err := s.ask(t, as("bob", frozen(hers))); !errors.Is(err, fault.Invalid) {
-		t.Errorf("of what somebody else may read: %v", err)
+		t.Errorf("from another user's image: %v", err)
 	}
 
 	own := from(s.image)
 	own.BuildRepository = s.private.Host + "/team/out"
 	built := s.must(t, as("ada", own))
 	to := s.builds.last(t).GetTarget()
-	if _, err := s.ask(t, as("ada", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "still being built") {
+	if _, err := s.ask(t, as("ada", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), built.GetBuildId()) {
 		t.Errorf("while it is built: %v", err)
 	}
 	s.private.Push(t, to.GetRepository()+":"+to.GetTag(), testkit.Image(t, "amd64", true))
@@ -158,7 +158,7 @@ func TestFreezingNamesThatWereGivenOut(t *testing.T) {
 		t.Errorf("a built image is copied from %v", src)
 	}
 	if _, err := s.ask(t, as("bob", frozen(built.GetTargetImage()))); !errors.Is(err, fault.Invalid) {
-		t.Errorf("of what was built for somebody else: %v", err)
+		t.Errorf("from another user's build: %v", err)
 	}
 	s.must(t, as("ada", from(built.GetTargetImage())))
 	if req := s.builds.last(t); !strings.HasPrefix(req.GetRecipe().GetContainerFile(), "FROM "+s.private.Host+"/"+to.GetRepository()+"@sha256:") ||
@@ -167,7 +167,7 @@ func TestFreezingNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// made builds for somebody, and puts the image where it was to go.
+// made builds an image as a user and pushes it to the build's target.
 func (s *site) made(t *testing.T, store *testkit.Registry, r *containerv1.ContainerRequest) (name string, source *containerv1.Source) {
 	t.Helper()
 	resp := s.must(t, r)
@@ -182,8 +182,8 @@ func (s *site) made(t *testing.T, store *testkit.Registry, r *containerv1.Contai
 	return resp.GetTargetImage(), &containerv1.Source{Registry: to.GetRegistry(), Repository: to.GetRepository(), Reference: d.String()}
 }
 
-// TestBuildsFromBuiltNames read what was built by its digest, and whoever could have had
-// the one build has the other; nothing else of the service's own is read.
+// TestBuildsFromBuiltNames checks that builds read built images by digest, that the same
+// callers may have both, and that no other image of the service's repository is read.
 func TestBuildsFromBuiltNames(t *testing.T) {
 	t.Parallel()
 	store := testkit.NewRegistry(t, testkit.Open)
@@ -198,7 +198,7 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 		t.Errorf("the recipe is %s, want %s", got, want)
 	}
 	if given := req.GetGivenImages(); req.GetScope() != "" || len(given) != 1 || !proto.Equal(given[0], source) {
-		t.Errorf("of what everybody may have: %v", req)
+		t.Errorf("from a shared build: %v", req)
 	}
 
 	packages := s.conda("samtools")
@@ -211,7 +211,7 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 	hers, secret := s.made(t, store, as("ada", from(s.secret)))
 	s.must(t, as("ada", from(hers)))
 	if req := s.builds.last(t); req.GetScope() == "" || len(req.GetGivenImages()) != 1 || !proto.Equal(req.GetGivenImages()[0], secret) {
-		t.Errorf("of what Ada alone may have: %v", req)
+		t.Errorf("from Ada's private build: %v", req)
 	}
 
 	baked := from(s.image)
@@ -219,7 +219,7 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 	added, _ := s.made(t, store, baked)
 	pending := s.must(t, from(s.image+"\n# slow")).GetTargetImage()
 	revoked := s.must(t, from(s.image))
-	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: revoked.GetRequestId()}); err != nil {
+	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: revoked.GetContainerToken()}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -232,7 +232,7 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 		{"another digest beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + secret.GetRepository() + "@" + secret.GetReference() + " / /", fault.Invalid},
 		{"a tag beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + source.GetRepository() + ":latest / /", fault.Invalid},
 		{"additions", "", "FROM " + added, fault.Invalid},
-		{"what is being built", "", "FROM " + pending, fault.Invalid},
+		{"what is being built", "", "FROM " + pending, fault.Conflict},
 		{"revoked", "", "FROM " + revoked.GetTargetImage(), fault.NotFound},
 	} {
 		before := s.builds.count()

@@ -3,6 +3,7 @@ package container
 import (
 	"encoding/base64"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -10,15 +11,14 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/container/conda"
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/caller"
 )
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// TestIDsStay pins content digests and names: they are the keys under which images
-// are found again, so that one that changes builds everybody's images anew.
+// TestIDsStay checks the content digests and names of existing images: changing them would
+// rebuild all images.
 func TestIDsStay(t *testing.T) {
 	t.Parallel()
 	layer := &containerv1.Layer{
@@ -79,26 +79,36 @@ func TestIDsStay(t *testing.T) {
 	}
 }
 
-// requestOf is what the build room is asked for.
+// requestOf returns the request to the build service. Packages are installed in steps.
 func requestOf(t *testing.T, r *containerv1.ContainerRequest) *buildv1.SubmitBuildRequest {
 	t.Helper()
-	c, err := request.Read(r, func(string, string) bool { return false })
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.ReadContent(false, conda.Images{}); err != nil {
-		t.Fatal(err)
-	}
+	c := resolved(t, r)
 	to := request.Destination{Registry: "r.example", Repository: "builds", Scope: "scope"}
-	req, err := (&Service{}).buildRequest(t.Context(), c, nil, to, nil)
-	if err != nil {
-		t.Fatal(err)
+	if c.File != nil {
+		return c.Build(c.DockerfilePlan(), to, "")
 	}
-	return req
+	return c.Build(c.StepsPlan(*c.Packages, c.Packages.Unsolved()), to, "")
 }
 
-// TestCompressionDecidesTheImage: each has an id of its own, however it is written, and
-// what is usual has the id of no compression.
+// resolved returns an anonymous request without contents, inclusions and issued names.
+func resolved(t *testing.T, r *containerv1.ContainerRequest) request.Resolved {
+	t.Helper()
+	p, err := request.Parse(r, func(string, string) bool { return false })
+	if err == nil {
+		err = p.CheckContent(false)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	recipe, err := (&Service{deps: Deps{Now: time.Now}}).readRecipe(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Resolved{Parsed: p, Recipe: recipe}
+}
+
+// TestCompressionDecidesTheImage checks that each compression has its own content ID in
+// every spelling, and that the default has the ID without compression.
 func TestCompressionDecidesTheImage(t *testing.T) {
 	t.Parallel()
 	id := func(change func(*containerv1.ContainerRequest), compression string) (string, *buildv1.Recipe) {

@@ -19,12 +19,12 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// including asks for an image with others.
+// including returns a request for an image with other images included.
 func including(image string, includes ...string) *containerv1.ContainerRequest {
 	return &containerv1.ContainerRequest{ContainerImage: image, ContainerIncludes: includes}
 }
 
-// layersOf are the digests of an image's layers, as they are stored.
+// layersOf returns the digests of an image's compressed layers.
 func layersOf(t *testing.T, img v1.Image) []string {
 	t.Helper()
 	layers, err := img.Layers()
@@ -42,7 +42,7 @@ func layersOf(t *testing.T, img v1.Image) []string {
 	return out
 }
 
-// digestsOf are those of a configuration's layers.
+// digestsOf returns the digests of a configuration's layers.
 func digestsOf(c *containerv1.ContainerConfig) []string {
 	var out []string
 	for _, l := range c.GetLayers() {
@@ -51,8 +51,8 @@ func digestsOf(c *containerv1.ContainerConfig) []string {
 	return out
 }
 
-// TestIncludes keeps with a name which layers are taken from where, above the request's
-// own, and whose login reads them.
+// TestIncludes checks that the sources of included layers and the login to read them are
+// stored with a name, above the request's own layers.
 func TestIncludes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -86,19 +86,19 @@ func TestIncludes(t *testing.T) {
 			t.Errorf("layer %d is from %v", i, from)
 		}
 	}
-	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetRequestId()})
+	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetContainerToken()})
 	if err != nil || len(d.GetContainerConfig().GetLayers()) != 1 || len(d.GetContainerIncludes()) != 2 ||
 		!strings.HasPrefix(d.GetContainerIncludes()[0], s.up.Host+"/lib/tool2@sha256:") || strings.Contains(d.String(), "included_from") {
 		t.Errorf("it is described as %v, %v", d, err)
 	}
-	for _, name := range []string{resp.GetRequestId(), s.must(t, as("ada", including(s.image, private))).GetRequestId()} {
+	for _, name := range []string{resp.GetContainerToken(), s.must(t, as("ada", including(s.image, private))).GetContainerToken()} {
 		if _, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: name}); !errors.Is(err, fault.Denied) {
-			t.Errorf("a fresh name for nobody: %v", err)
+			t.Errorf("a new name for an anonymous caller: %v", err)
 		}
 	}
 }
 
-// TestFreshNamesOfIncludes are for who may still read what is included.
+// TestFreshNamesOfIncludes checks that new names require access to the included images.
 func TestFreshNamesOfIncludes(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -111,21 +111,21 @@ func TestFreshNamesOfIncludes(t *testing.T) {
 		}
 		return false
 	})
-	fresh, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: kept.GetRequestId()})
+	fresh, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: kept.GetContainerToken()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	plan, err1 := s.resolve(t, fresh.GetContainerToken(), true)
-	d, err2 := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: fresh.GetRequestId()})
+	d, err2 := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: fresh.GetContainerToken()})
 	if err1 != nil || err2 != nil || len(plan.GetConfig().GetLayers()) != 2 || len(d.GetContainerIncludes()) != 1 {
 		t.Errorf("the plan is %v, %v; it is described as %v, %v", plan, err1, d, err2)
 	}
-	if got, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: lost.GetRequestId()}); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "containerIncludes: "+s.up.Host+"/lib/lost@sha256:") {
-		t.Errorf("what is gone gets a fresh name: %v, %v", got, err)
+	if got, err := s.NameContainer(t.Context(), &containerv1.NameContainerRequest{Id: lost.GetContainerToken()}); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "containerIncludes: "+s.up.Host+"/lib/lost@sha256:") {
+		t.Errorf("a deleted image gets a new name: %v, %v", got, err)
 	}
 }
 
-// TestIncludesThatAreRefused are said to be, by their place in the list.
+// TestIncludesThatAreRefused checks that errors name the position in the list.
 func TestIncludesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -150,7 +150,7 @@ func TestIncludesThatAreRefused(t *testing.T) {
 		"the service's own":  {including(s.image, "127.0.0.1:9090/store/builds/x:1"), fault.Invalid, "does not exist"},
 		"never given out":    {including(s.image, "slipway.example.org/wt/"+strings.Repeat("a", 26)+"/lib/tool:v1"), fault.NotFound, "containerIncludes[0]: "},
 		"another tag":        {including(s.image, given+"x"), fault.NotFound, "containerIncludes[0]: "},
-		"still being built":  {including(s.image, building), fault.Invalid, "still being built"},
+		"still being built":  {including(s.image, building), fault.Conflict, "has not made"},
 		"too many layers":    {including(s.image, s.manyLayers(t, 65), s.manyLayers(t, 65)), fault.Invalid, "have 130 layers together; the maximum is 128"},
 		"outside the egress": {including(s.image, "10.9.8.7:5000/lib/x:1"), nil, "10.9.8.7"},
 	} {
@@ -161,7 +161,7 @@ func TestIncludesThatAreRefused(t *testing.T) {
 	}
 }
 
-// manyLayers is an image of so many layers.
+// manyLayers pushes an image of n layers.
 func (s *site) manyLayers(t *testing.T, n int) string {
 	t.Helper()
 	img, err := random.Image(10, int64(n))
@@ -171,8 +171,8 @@ func (s *site) manyLayers(t *testing.T, n int) string {
 	return s.up.Push(t, fmt.Sprintf("lib/many:%d", n), img)
 }
 
-// TestIncludesOfNamesThatWereGivenOut are read by the token in the name, which nobody gets
-// to keep longer, and with what was added to it.
+// TestIncludesOfNamesThatWereGivenOut checks that issued names are read with their token
+// and additions, and that including them does not extend their life.
 func TestIncludesOfNamesThatWereGivenOut(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -193,8 +193,8 @@ func TestIncludesOfNamesThatWereGivenOut(t *testing.T) {
 		layers[2].GetGzipDigest() != layer.GetGzipDigest() || plan.GetIdentity().GetUserId() != 2 {
 		t.Errorf("the plan is %v, %v", plan, err)
 	}
-	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetRequestId()})
-	if err != nil || strings.Contains(d.String(), hers.GetRequestId()) || d.WorkflowId != nil {
+	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: resp.GetContainerToken()})
+	if err != nil || strings.Contains(d.String(), hers.GetContainerToken()) || d.WorkflowId != nil {
 		t.Errorf("the description shows the other token, or a run: %v, %v", d, err)
 	}
 
@@ -217,8 +217,8 @@ func TestIncludesOfNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// TestIncludesOfBuilds are put on what was built when it is served, and change no build
-// but one that is frozen.
+// TestIncludesOfBuilds checks that includes are added to a build when it is served, and
+// only change a frozen build.
 func TestIncludesOfBuilds(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -257,7 +257,7 @@ func TestIncludesOfBuilds(t *testing.T) {
 	}
 }
 
-// TestOriginsAreNobodysToClaim: where a layer is included from is the service's to say.
+// TestOriginsAreNobodysToClaim checks that requests cannot set the origin of a layer.
 func TestOriginsAreNobodysToClaim(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// brokenBus is a NATS that cannot be reached, until it is mended.
+// brokenBus is a NATS client that fails while broken is set.
 type brokenBus struct{ broken bool }
 
 func (b *brokenBus) Publish(string, []byte) error {
@@ -48,15 +48,15 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 		}
 		s.resendRevocations(t.Context())
 		if left, err := s.store.Unsent(t.Context(), time.Now()); err != nil || len(left) != 1 {
-			t.Errorf("while NATS is away %d wait, %v", len(left), err)
+			t.Errorf("while NATS is unavailable %d are unsent, %v", len(left), err)
 		}
 		bus.broken = false
 		s.resendRevocations(t.Context())
 		if left, err := s.store.Unsent(t.Context(), time.Now()); err != nil || len(left) != 0 {
-			t.Errorf("afterwards %d wait, %v", len(left), err)
+			t.Errorf("afterwards %d are unsent, %v", len(left), err)
 		}
 		if _, err := s.tokens.Get(t.Context(), token); !errors.Is(err, tokens.ErrRevoked) {
-			t.Errorf("Redis says %v", err)
+			t.Errorf("Redis returned %v", err)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		old, young := tokens.New(), tokens.New()
 		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {
 			rec := store.Record{Created: now, Expires: expires, Plan: &containerv1.Plan{Token: token}, Request: &containerv1.ContainerRequest{}}
-			if err := errors.Join(s.store.Insert(ctx, rec), s.store.AddDigest(ctx, tokens.KeyOf(token), "sha256:1", now)); err != nil {
+			if err := errors.Join(s.store.Insert(ctx, rec), s.store.AddDigest(ctx, tokens.IDOf(token), "sha256:1", now)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -96,7 +96,7 @@ func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
 		now = now.Add(48 * time.Hour)
 		s.sweep(ctx)
 		if _, err := s.store.Layer(ctx, "needed"); err != nil {
-			t.Errorf("a layer that was asked for again is gone: %v", err)
+			t.Errorf("a layer that was requested again was deleted: %v", err)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -14,41 +13,31 @@ import (
 
 	"slipway.dev/services/container/layers"
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// contents are the bytes that came with a request.
-type contents struct {
-	// layers are those of the image, by gzipDigest.
-	layers map[string][]byte
-	// context is the build context's; nil where it lies at an address, or is none.
-	context []byte
-	// who sent them.
-	who *platformv1.Identity
-}
-
-// checkLayers checks layers, the build context and a lock
-// (gateway/contract/container-service.md#layers). What was uncompressed for it counts,
-// whether or not it was right.
-func (s *Service) checkLayers(ctx context.Context, r request.Request, who *platformv1.Identity) (contents, error) {
-	u := layers.NewUnpacking(s.unpacking)
-	out, err := s.readLayers(ctx, u, r)
-	out.who = who
+// checkLayers verifies layers, the build context and a lock
+// (gateway/contract/container-service.md#layers). It charges for uncompressing them,
+// whether they are valid or not.
+func (s *Service) checkLayers(ctx context.Context, p request.Parsed, packages *request.Packages, who *platformv1.Identity) (request.Contents, error) {
+	u := layers.NewUnpacking(s.unpacking, caller.Of(who).Client(ctx))
+	out, err := s.readLayers(ctx, u, p, packages)
 	if charged := s.charge(ctx, who, unpackCost(u.Spent())); err == nil {
 		err = charged
 	}
 	return out, err
 }
 
-func (s *Service) readLayers(ctx context.Context, u *layers.Unpacking, r request.Request) (contents, error) {
-	out := contents{layers: map[string][]byte{}}
-	// Layers at addresses have this long in all.
+func (s *Service) readLayers(ctx context.Context, u *layers.Unpacking, p request.Parsed, packages *request.Packages) (request.Contents, error) {
+	out := request.Contents{Layers: map[string][]byte{}}
+	// This is the time limit for all layers at addresses.
 	fetching, cancel := context.WithTimeout(ctx, limits.LayerFetchTime)
 	defer cancel()
-	for i, l := range r.Raw.GetContainerConfig().GetLayers() {
+	for i, l := range p.Raw.GetContainerConfig().GetLayers() {
 		field := fmt.Sprintf("containerConfig.layers[%d]", i)
-		if !strings.HasPrefix(l.GetLocation(), request.DataPrefix) {
+		if !request.IsData(l.GetLocation()) {
 			if err := s.links.Verify(ctx, fetching, u, field, l); err != nil {
 				return out, err
 			}
@@ -58,26 +47,28 @@ func (s *Service) readLayers(ctx context.Context, u *layers.Unpacking, r request
 		if err != nil {
 			return out, err
 		}
-		out.layers[l.GetGzipDigest()] = raw
+		out.Layers[l.GetGzipDigest()] = raw
 	}
-	if r.Recipe != nil && r.Recipe.LockURL != "" {
-		if err := s.links.Check(ctx, "packages.entries[0]", r.Recipe.LockURL); err != nil {
+	if packages != nil && packages.LockURL() != "" && (packages.Query == nil || s.deps.Conda == nil) { // otherwise the conda service fetches it
+		if err := s.links.Check(ctx, "packages.entries[0]", packages.LockURL()); err != nil {
 			return out, err
 		}
 	}
 	var err error
-	switch l := r.Raw.GetBuildContext(); {
-	case strings.HasPrefix(l.GetLocation(), request.DataPrefix):
-		out.context, err = u.DecodeData(ctx, "buildContext", l)
+	switch l := p.Raw.GetBuildContext(); {
+	case request.IsData(l.GetLocation()):
+		if out.Context, err = u.DecodeData(ctx, "buildContext", l); err == nil {
+			err = u.CheckNames(ctx, "buildContext", out.Context)
+		}
 	case l.GetLocation() != "": // the build verifies it
 		err = s.links.Check(ctx, "buildContext.location", l.GetLocation())
 	}
 	return out, err
 }
 
-// keepLayers stores contents until then at least.
-func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time) error {
-	for d, raw := range data.layers {
+// keepLayers stores the layers in a request at least until a time.
+func (s *Service) keepLayers(ctx context.Context, r request.Resolved, until time.Time) error {
+	for d, raw := range r.Data.Layers {
 		there, err := s.store.ExtendLayer(ctx, d, until)
 		if err != nil {
 			return s.sqlFault("storing a layer", err)
@@ -85,10 +76,10 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 		if there {
 			continue
 		}
-		if err := s.charge(ctx, data.who, storeCost(len(raw))); err != nil {
+		if err := s.charge(ctx, r.Who, storeCost(len(raw))); err != nil {
 			return err
 		}
-		if err := s.space.Take(ctx, int64(len(raw))); err != nil {
+		if err := s.space.Reserve(ctx, int64(len(raw))); err != nil {
 			return err
 		}
 		if err := s.store.PutLayer(ctx, d, raw, until); err != nil {
@@ -98,7 +89,7 @@ func (s *Service) keepLayers(ctx context.Context, data contents, until time.Time
 	return nil
 }
 
-// chunk is how much of a layer goes into one message.
+// chunk is the size of a layer's part in one message.
 const chunk = 1 << 20
 
 // GetLayer streams the content of a `data:` layer.

@@ -18,22 +18,22 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// How many requests are listed at a time.
+// The default and maximum number of requests on a page.
 const (
 	usuallyListed = 20
 	mostListed    = 100
 )
 
-// ListContainers returns the requests of the user whom the Bearer token names.
+// ListContainers returns the requests of the user of the Bearer token.
 func (s *Service) ListContainers(ctx context.Context, req *containerv1.ListContainersRequest) (*containerv1.ListContainersResponse, error) {
+	who, err := s.signedIn(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if req.GetMax() < 0 || req.GetMax() > mostListed {
 		return nil, fault.Invalid.Newf("max must be 1 to %d", mostListed)
 	}
 	from, err := store.ReadPlace(req.GetPageToken())
-	if err != nil {
-		return nil, err
-	}
-	who, err := s.signedIn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -48,16 +48,17 @@ func (s *Service) ListContainers(ctx context.Context, req *containerv1.ListConta
 		out.NextPageToken = proto.String(store.PlaceOf(list[most-1]).String())
 	}
 	for _, r := range list {
-		out.Containers = append(out.Containers, listed(r))
+		out.Containers = append(out.Containers, s.listed(r))
 	}
 	return out, nil
 }
 
-func listed(r store.Record) *containerv1.Container {
+func (s *Service) listed(r store.Record) *containerv1.Container {
 	plan := r.Plan
 	out := &containerv1.Container{
-		RequestKey:        proto.String(tokens.KeyOf(r.Key)),
-		ContainerImage:    proto.String(containerImage(plan, r.Request)),
+		RequestId:         proto.String(tokens.IDOf(r.Key)),
+		RequestKey:        proto.String(tokens.IDOf(r.Key)),
+		ContainerImage:    proto.String(s.containerImage(plan, r.Request)),
 		ContainerPlatform: rpc.Optional(plan.GetPlatform()),
 		Format:            rpc.Optional(plan.GetFormat()),
 		BuildId:           rpc.Optional(plan.GetBuildId()),
@@ -75,21 +76,31 @@ func listed(r store.Record) *containerv1.Container {
 	return out
 }
 
-// DescribeContainer returns a stored request, also after its name stopped
-// working.
+// DescribeContainer returns a stored request, also after its name has expired. A caller who
+// only knows its ID gets a part of it.
 func (s *Service) DescribeContainer(ctx context.Context, req *containerv1.DescribeContainerRequest) (*containerv1.DescribeContainerResponse, error) {
-	rec, err := s.known(ctx, req.GetRequestId())
+	rec, err := s.find(ctx, req.GetRequestId())
 	if err != nil {
 		return nil, err
 	}
-	out := s.description(rec)
-	out.RequestId = proto.String(req.GetRequestId())
+	full := tokens.Is(req.GetRequestId())
+	if !full {
+		who, err := s.bearer(ctx)
+		if err != nil {
+			return nil, err
+		}
+		full = isOwner(rec, who)
+	}
+	out := s.publicDescription(rec)
+	if full {
+		s.addPrivate(out, rec)
+	}
 	s.addRecipe(ctx, out)
 	return out, nil
 }
 
-// addRecipe adds what was built, which is kept with the build. Without it the rest
-// is still worth having.
+// addRecipe adds the recipe, which is stored with the build. If that fails, the rest is
+// still returned.
 func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContainerResponse) {
 	if out.GetBuildId() == "" || s.deps.Build == nil {
 		return
@@ -103,24 +114,33 @@ func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContai
 	out.CondaOpts, out.ContextSize = b.GetBuild().GetCondaOpts(), b.GetBuild().ContextSize
 }
 
-func (s *Service) description(rec store.Record) *containerv1.DescribeContainerResponse {
+// publicDescription returns what any client that knows the id of a request may see. The
+// recipe is as public, by the id of the build.
+func (s *Service) publicDescription(rec store.Record) *containerv1.DescribeContainerResponse {
 	plan := rec.Plan
-	out := &containerv1.DescribeContainerResponse{
+	return &containerv1.DescribeContainerResponse{
+		RequestId:         proto.String(tokens.IDOf(rec.Key)),
 		TargetImage:       s.knownName(plan),
-		ContainerImage:    proto.String(containerImage(plan, rec.Request)),
+		ContainerImage:    proto.String(s.containerImage(plan, rec.Request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
-		ContainerConfig:   withoutValues(request.WithoutIncluded(plan.GetConfig())),
-		ContainerIncludes: rec.Request.GetContainerIncludes(),
-		Digests:           plan.GetDigests(),
-		Timestamp:         rpc.Optional(rec.Request.GetTimestamp()),
-		Fingerprint:       rpc.Optional(rec.Request.GetFingerprint()),
-		WorkflowId:        rpc.Optional(rec.Request.GetWorkflowId()),
 		Freeze:            proto.Bool(rec.Request.GetFreeze()),
 		CreationTime:      timestamppb.New(rec.Created),
 		Expiration:        timestamppb.New(rec.Expires),
 		RevocationTime:    instant(rec.Revoked),
 		BuildId:           rpc.Optional(plan.GetBuildId()),
 	}
+}
+
+// addPrivate adds the additions to the image, its digests, and the user who made the
+// request.
+func (s *Service) addPrivate(out *containerv1.DescribeContainerResponse, rec store.Record) {
+	plan := rec.Plan
+	out.ContainerConfig = withoutValues(request.WithoutIncluded(plan.GetConfig()))
+	out.ContainerIncludes = s.published(rec.Request.GetContainerIncludes())
+	out.Digests = plan.GetDigests()
+	out.Timestamp = rpc.Optional(rec.Request.GetTimestamp())
+	out.Fingerprint = rpc.Optional(rec.Request.GetFingerprint())
+	out.WorkflowId = rpc.Optional(rec.Request.GetWorkflowId())
 	if id := plan.GetIdentity(); id != nil {
 		out.UserId = proto.Float64(float64(id.GetUserId()))
 		out.PlatformEndpoint = proto.String(id.GetEndpoint())
@@ -128,10 +148,9 @@ func (s *Service) description(rec store.Record) *containerv1.DescribeContainerRe
 			out.WorkspaceId = proto.Float64(float64(w))
 		}
 	}
-	return out
 }
 
-// withoutValues shows of each variable its name alone.
+// withoutValues returns a configuration with the names of variables but not their values.
 func withoutValues(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
 	if c == nil {
 		return nil

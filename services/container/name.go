@@ -3,8 +3,6 @@ package container
 import (
 	"context"
 
-	"google.golang.org/protobuf/proto"
-
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -14,12 +12,11 @@ import (
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/rpc"
 )
 
-// NameContainer returns a fresh name for what an earlier request or a build has made
-// one for (gateway/contract/container-service.md#fresh-names). Nobody reads by it what
-// they could not have asked for anew.
+// NameContainer returns a new name for the result of an earlier request or build
+// (gateway/contract/container-service.md#fresh-names). It gives no access that a new
+// request would not give.
 func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContainerRequest) (*containerv1.NameContainerResponse, error) {
 	named, err := s.named(ctx, req.GetId())
 	if err != nil {
@@ -36,37 +33,31 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 	if err := s.keep(ctx, named.Request, plan); err != nil {
 		return nil, err
 	}
-	out := &containerv1.NameContainerResponse{
-		RequestId: proto.String(plan.GetToken()), TargetImage: proto.String(s.targetImage(plan)),
-		ContainerImage: proto.String(containerImage(plan, named.Request)),
-		BuildId:        rpc.Optional(plan.GetBuildId()), Freeze: proto.Bool(plan.GetFrozen()),
-	}
-	if !plan.GetFrozen() {
-		out.ContainerToken, out.Expiration = proto.String(plan.GetToken()), plan.GetExpiration()
-	}
-	if plan.GetBuildId() == "" || plan.GetBuilt() {
-		out.Succeeded = proto.Bool(true)
-	}
-	return out, nil
+	out := s.response(submissionOf(plan, named.Request))
+	return &containerv1.NameContainerResponse{
+		RequestId: out.RequestId, ContainerToken: out.ContainerToken, TargetImage: out.TargetImage, Expiration: out.Expiration,
+		ContainerImage: out.ContainerImage, BuildId: out.BuildId, Freeze: out.Freeze, Succeeded: out.Succeeded,
+	}, nil
 }
 
-// errAdditionGone: it may be secret, and the name was the password for it.
+// errAdditionGone is returned for an anonymous request with additions, because they may be
+// secret and the name was the only proof of access.
 var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
 
-// named is what an id stands for, as its caller may have it now.
+// named returns the request for an ID if its caller may have it now.
 func (s *Service) named(ctx context.Context, id string) (store.Record, error) {
-	if tokens.Is(id) || tokens.IsKey(id) {
+	if tokens.Is(id) || tokens.IsID(id) {
 		return s.requestedBefore(ctx, id)
 	}
 	plan, err := s.builtBefore(ctx, id)
 	return store.Record{Plan: plan, Request: &containerv1.ContainerRequest{}}, err
 }
 
-// requestedBefore is an earlier request, for whoever made it. One without a user is
-// for everybody who knows its id; but what it adds to its image may be secret, and
-// the name is a password with an end: once that has come nobody gets it again.
+// requestedBefore returns an earlier request for a caller who has the right to its image:
+// the user who made it or, if it is anonymous, any client that has its token. The additions
+// of an anonymous request may be secret, and so expire with the token.
 func (s *Service) requestedBefore(ctx context.Context, id string) (store.Record, error) {
-	rec, err := s.known(ctx, id)
+	rec, err := s.authorized(ctx, id)
 	switch {
 	case err != nil:
 		return rec, err
@@ -95,7 +86,8 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (store.Record,
 	return rec, err
 }
 
-// builtBefore is what a build has made, or is making, without anything added.
+// builtBefore returns the plan for a build that has succeeded or is running, without
+// additions.
 func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan, error) {
 	b, err := s.locate(ctx, id)
 	if err != nil {
@@ -109,11 +101,14 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	if err != nil {
 		return nil, err
 	}
-	if err := mayHave(b, who); err != nil {
+	if err := checkScope(b, who); err != nil {
 		return nil, err
 	}
 	if b.GetAdded() && who == nil {
-		return nil, fault.Denied.Newf("The image holds what a request without a user added: it is named by that request's id alone")
+		return nil, fault.Denied.Newf("The image holds what a request without a user added; send the token in the name of that request instead of the id of the build")
+	}
+	if err := s.mayHaveInputs(ctx, id, b, who); err != nil {
+		return nil, err
 	}
 	t := b.GetTarget()
 	plan := &containerv1.Plan{
@@ -124,5 +119,26 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	if b.GetFormat() == request.FormatSif {
 		plan.Format = request.FormatSif
 	}
-	return plan, s.stillThere(ctx, plan)
+	return plan, s.checkExists(ctx, plan)
+}
+
+// mayHaveInputs checks that a caller who knows the ID of a build may use its inputs. Any
+// client that sees the recipe of a shared build could request it again, unless it uses
+// files of a request, or an image named by its token: such an image is only for the users
+// who requested it.
+func (s *Service) mayHaveInputs(ctx context.Context, id string, b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
+	if !b.GetPrivateInputs() || b.GetScope() != "" && who != nil {
+		return nil
+	}
+	if who != nil {
+		requested, err := s.store.HasRequested(ctx, id, who)
+		if err != nil {
+			return s.sqlFault("looking for a user's requests of a build", err)
+		}
+		if requested {
+			return nil
+		}
+	}
+	return fault.Denied.Newf("The image holds files that were sent with a request, or an image that was named by its token; send the token in the name of " +
+		"that request instead of the id of the build, or the access token of a user who made it")
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// asked asks for a fresh name; who is a token, or "".
+// asked requests a new name as the user of a token, or anonymously for "".
 func (s *site) asked(t *testing.T, who, id string) (*containerv1.NameContainerResponse, error) {
 	t.Helper()
 	return s.NameContainer(signed(t.Context(), who), &containerv1.NameContainerRequest{Id: id})
@@ -30,24 +30,24 @@ func signed(ctx context.Context, who string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+who)
 }
 
-// TestFreshNames asks for names of what was requested and of what was built.
+// TestFreshNames requests names of earlier requests and builds.
 func TestFreshNames(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s := newSite(t, db)
 		image := s.submit(t, nil)
 		built := s.must(t, s.conda("samtools=1.20"))
-		s.sleep(100 * 24 * time.Hour) // the names have expired long since
-		for _, id := range []string{image.GetRequestId(), built.GetRequestId(), built.GetBuildId()} {
+		s.sleep(100 * 24 * time.Hour) // the names expired long ago
+		for _, id := range []string{image.GetContainerToken(), built.GetContainerToken(), built.GetBuildId()} {
 			got, err := s.asked(t, "", id)
 			if err != nil {
 				t.Fatalf("%s: %v", id, err)
 			}
 			want := image
-			if id != image.GetRequestId() {
+			if id != image.GetContainerToken() {
 				want = built
 			}
-			if fresh := strings.Replace(want.GetTargetImage(), want.GetRequestId(), got.GetRequestId(), 1); got.GetTargetImage() != fresh || got.GetRequestId() == want.GetRequestId() {
+			if fresh := strings.Replace(want.GetTargetImage(), want.GetContainerToken(), got.GetContainerToken(), 1); got.GetTargetImage() != fresh || got.GetContainerToken() == want.GetContainerToken() {
 				t.Errorf("%s: the name is %s, want %s", id, got.GetTargetImage(), fresh)
 			}
 			if got.GetBuildId() != want.GetBuildId() || got.GetSucceeded() != (want == image) {
@@ -60,7 +60,7 @@ func TestFreshNames(t *testing.T) {
 	})
 }
 
-// TestFreshNamesAreForWhoMayRead asks for names of what is not everybody's.
+// TestFreshNamesAreForWhoMayRead requests names of private images.
 func TestFreshNamesAreForWhoMayRead(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -68,7 +68,7 @@ func TestFreshNamesAreForWhoMayRead(t *testing.T) {
 	hers := s.must(t, as("ada", &containerv1.ContainerRequest{ContainerImage: s.secret}))
 	added := s.submit(t, &containerv1.ContainerConfig{Env: []string{"PASSWORD=x"}})
 	revoked := s.submit(t, nil)
-	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: revoked.GetRequestId()}); err != nil {
+	if _, err := s.RevokeContainer(t.Context(), &containerv1.RevokeContainerRequest{RequestId: revoked.GetContainerToken()}); err != nil {
 		t.Fatal(err)
 	}
 	failed := s.must(t, s.conda("bwa"))
@@ -81,26 +81,27 @@ func TestFreshNamesAreForWhoMayRead(t *testing.T) {
 		}
 	}
 	for _, when := range []string{"while it works", "when it has expired"} {
-		for _, id := range []string{private.GetRequestId(), private.GetBuildId(), hers.GetRequestId()} {
+		for _, id := range []string{private.GetContainerToken(), private.GetBuildId(), hers.GetContainerToken()} {
 			check(when, "ada", id, nil)
 			check(when, "bob", id, fault.Denied)
 			check(when, "", id, fault.Denied)
 		}
-		check(when, "", revoked.GetRequestId(), fault.NotFound)
-		check(when, "", failed.GetRequestId(), fault.NotFound)
+		check(when, "", revoked.GetContainerToken(), fault.NotFound)
+		check(when, "", failed.GetContainerToken(), fault.NotFound)
 		check(when, "", failed.GetBuildId(), fault.NotFound)
 		check(when, "", "00000000deadbeef_1", fault.NotFound)
 		check(when, "", "nothing/../of the kind", fault.NotFound)
 		if when == "while it works" {
-			check(when, "", added.GetRequestId(), nil)
+			check(when, "", added.GetContainerToken(), nil)
 			s.sleep(37 * time.Hour)
 			continue
 		}
-		check(when, "", added.GetRequestId(), fault.NotFound)
+		check(when, "", added.GetContainerToken(), fault.NotFound)
 	}
 }
 
-// TestRevokingByBuild ends the names of one user, and leaves the others'.
+// TestRevokingByBuild revokes the names of one user, and checks that those of others
+// remain.
 func TestRevokingByBuild(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -111,7 +112,7 @@ func TestRevokingByBuild(t *testing.T) {
 			return s.RevokeBuild(signed(t.Context(), who), &containerv1.RevokeBuildRequest{BuildId: first.GetBuildId()})
 		}
 		if _, err := revoke(""); !errors.Is(err, fault.Unauthenticated) {
-			t.Errorf("nobody: %v", err)
+			t.Errorf("anonymous: %v", err)
 		}
 		if _, err := revoke("eve"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("who has none: %v", err)
@@ -133,12 +134,12 @@ func TestRevokingByBuild(t *testing.T) {
 	})
 }
 
-// TestTheRecipeIsDescribed asks what a request was for.
+// TestTheRecipeIsDescribed checks the description of a request's recipe.
 func TestTheRecipeIsDescribed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	req := s.must(t, from(s.image))
-	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: req.GetRequestId()})
+	d, err := s.DescribeContainer(t.Context(), &containerv1.DescribeContainerRequest{RequestId: req.GetContainerToken()})
 	if want := "FROM " + s.image + "\nRUN true\n"; err != nil || d.GetContainerFile() != want {
 		t.Errorf("got %v, %v", d, err)
 	}

@@ -1,9 +1,10 @@
 package container
 
 import (
-	"fmt"
+	"slices"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -13,35 +14,40 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// expiration is when a name that is given now stops working.
+// expiration returns when a name that is issued now expires.
 func (s *Service) expiration() *timestamppb.Timestamp {
 	return timestamppb.New(s.deps.Now().Add(s.deps.TokenTTL).Truncate(time.Microsecond))
 }
 
-// expirationOf is when a name stops working that a request is given now: no later than
-// the names that it includes.
-func (s *Service) expirationOf(r request.Request) *timestamppb.Timestamp {
+// expirationOf returns when the name for a request expires: not later than the names of its
+// included images.
+func (s *Service) expirationOf(included request.Inclusions) *timestamppb.Timestamp {
 	until := s.expiration()
-	if end := r.Included.Until; !end.IsZero() && end.Before(until.AsTime()) {
+	if end := included.Until; !end.IsZero() && end.Before(until.AsTime()) {
 		return timestamppb.New(end)
 	}
 	return until
 }
 
-// excess is by how many characters a name is longer than engines take.
-func (s *Service) excess(p *containerv1.Plan) int {
-	return len(s.deps.Host+"/wt/"+p.GetToken()+"/"+p.GetName()) - 255
+// issuedName returns the repository of the name of a plan.
+func issuedName(p *containerv1.Plan) oci.IssuedName {
+	return oci.IssuedName{Token: p.GetToken(), Name: p.GetName()}
 }
 
-// targetImage is the name that can be pulled.
+// excess returns by how many characters a name is longer than engines accept.
+func (s *Service) excess(p *containerv1.Plan) int {
+	return len(s.deps.Host+"/"+issuedName(p).String()) - 255
+}
+
+// targetImage returns the name that can be pulled.
 func (s *Service) targetImage(p *containerv1.Plan) string {
 	if p.GetFrozen() {
 		return sourceImage(p)
 	}
-	return scheme(p) + fmt.Sprintf("%s/wt/%s/%s%s", s.deps.Host, p.GetToken(), p.GetName(), oci.Suffix(p.GetReference()))
+	return scheme(p) + s.deps.Host + "/" + issuedName(p).String() + oci.Suffix(p.GetReference())
 }
 
-// knownName is the same; nil where the token in it is not known.
+// knownName is targetImage, but returns nil if the token is unknown.
 func (s *Service) knownName(p *containerv1.Plan) *string {
 	if p.GetToken() == "" && !p.GetFrozen() {
 		return nil
@@ -49,7 +55,8 @@ func (s *Service) knownName(p *containerv1.Plan) *string {
 	return proto.String(s.targetImage(p))
 }
 
-// scheme begins the name of what only Singularity can pull; "" for an image.
+// scheme returns the prefix of the name of an image that only Singularity can pull; "" for
+// other images.
 func scheme(p *containerv1.Plan) string {
 	if p.GetFormat() == request.FormatSif {
 		return "oras://"
@@ -57,19 +64,31 @@ func scheme(p *containerv1.Plan) string {
 	return ""
 }
 
-// sourceImage is the fully qualified image behind the name.
-func sourceImage(p *containerv1.Plan) string {
-	src := p.GetSource()
-	return scheme(p) + src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference())
+// at returns the reference of an image by digest.
+func at(image oci.Reference, d digest.Digest) oci.Reference {
+	return oci.Reference{Registry: image.Registry, Repository: image.Repository, Digest: d}
 }
 
-// containerImage is what the name is made of: the image that was asked for, or that
-// was built.
-func containerImage(p *containerv1.Plan, r *containerv1.ContainerRequest) string {
+// sourceImage returns the fully qualified image behind the name.
+func sourceImage(p *containerv1.Plan) string {
+	return scheme(p) + oci.ReferenceOf(p.GetSource()).String()
+}
+
+// containerImage returns the image that a request named, or that was built for it.
+func (s *Service) containerImage(p *containerv1.Plan, r *containerv1.ContainerRequest) string {
 	if ref, err := oci.ParseReference(r.GetContainerImage()); err == nil {
 		return ref.String()
 	}
-	return sourceImage(p)
+	return s.deps.Keychain.Publish(sourceImage(p))
+}
+
+// published returns image names with the public host of the service's own registry.
+func (s *Service) published(names []string) []string {
+	out := slices.Clone(names)
+	for i, name := range out {
+		out[i] = s.deps.Keychain.Publish(name)
+	}
+	return out
 }
 
 func instant(t time.Time) *timestamppb.Timestamp {

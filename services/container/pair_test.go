@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestTwoPlatforms asks for a build for each, and an index over both.
+// TestTwoPlatforms requests both platforms: a build for each, and an index over both.
 func TestTwoPlatforms(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -21,12 +21,12 @@ func TestTwoPlatforms(t *testing.T) {
 	}
 	index := s.builds.last(t)
 	if len(index.GetParts()) != 2 || index.GetRecipe().GetEngine() != "index" || index.GetRecipe().GetPlatform() != "linux/amd64,linux/arm64" {
-		t.Fatalf("the build room is asked for %v", index)
+		t.Fatalf("the build request is %v", index)
 	}
 	if !strings.HasSuffix(resp.GetTargetImage(), ":"+index.GetContentId()) {
 		t.Errorf("the name is %s", resp.GetTargetImage())
 	}
-	// A part is the very build that a request for one platform asks for.
+	// Each part is the same build as that of a request for one platform.
 	for i, platform := range []string{"amd64", "arm64"} {
 		one := proto.CloneOf(both)
 		one.ContainerPlatform = platform
@@ -40,7 +40,7 @@ func TestTwoPlatforms(t *testing.T) {
 	same := proto.CloneOf(both)
 	same.ContainerPlatform = "linux/amd64,amd64"
 	if _, err := s.ask(t, same); err == nil {
-		t.Error("the same platform twice is taken")
+		t.Error("the same platform twice is accepted")
 	}
 	plan, err := s.resolve(t, resp.GetContainerToken(), false)
 	if err != nil || plan.GetPlatform() != "linux/amd64,linux/arm64" {

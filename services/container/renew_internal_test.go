@@ -22,9 +22,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// runs is a platform that knows which runs go on.
+// runs is a platform that knows which runs are active.
 type runs struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 	live  map[string]bool
 	asked int
 	err   error
@@ -35,8 +35,8 @@ func (r *runs) GetRunState(_ context.Context, req *platformv1.GetRunStateRequest
 	return &platformv1.GetRunStateResponse{Live: r.live[req.GetWorkflowId()] && req.GetIdentity().GetUserId() == 7}, r.err
 }
 
-// TestNamesLiveAsLongAsTheirRun: a name with a run is renewed while that goes on,
-// and lives out its life afterwards.
+// TestNamesLiveAsLongAsTheirRun checks that the name of a run is renewed while the run is
+// active, and expires normally afterwards.
 func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -84,7 +84,7 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 		s.renew(ctx)
 		works(first, start.Add(life))
 		if platform.asked > 0 {
-			t.Error("the platform was asked in the first half of a life")
+			t.Error("the platform was called in the first half of a name's life")
 		}
 		now = start.Add(life/2 + time.Minute)
 		platform.err = errors.New("away")
@@ -98,8 +98,8 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 		for _, token := range others {
 			works(token, start.Add(life))
 		}
-		if platform.asked != 3 { // long and short of one user, long of another
-			t.Errorf("the platform was asked %d times", platform.asked)
+		if platform.asked != 3 { // the runs long and short of one user, and long of another
+			t.Errorf("the platform was called %d times", platform.asked)
 		}
 		if _, err := s.live(ctx, revoked); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked name: %v", err)
@@ -111,10 +111,10 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := s.store.Layer(ctx, layer); err != nil {
-			t.Errorf("its layer is gone: %v", err)
+			t.Errorf("its layer was deleted: %v", err)
 		}
 
-		// Long after, and then the run ends.
+		// A long time later the run ends.
 		for range 10 {
 			now = now.Add(life/2 + time.Minute)
 			s.renew(ctx)
@@ -138,9 +138,9 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 	})
 }
 
-// TestRenewingUsesTheImage: an image that was built here is looked at with each life
-// that its name is given, or the image store would remove it under a living name; a
-// name whose run has ended keeps nothing.
+// TestRenewingUsesTheImage checks that a renewal marks a built image as used, so that the
+// image store does not delete it before its name expires, and that names of ended runs do
+// not.
 func TestRenewingUsesTheImage(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -154,7 +154,7 @@ func TestRenewingUsesTheImage(t *testing.T) {
 	s.deps.Now, s.deps.Platform = func() time.Time { return now }, platform
 	s.deps.Builds = Builds{Registry: images.Host, Repository: "builds"}
 	login := upstream.Login{Username: testkit.User, Password: testkit.Password}
-	s.deps.Keychain = caller.NewKeychain(nil, nil).WithOwn(caller.Own{Host: images.Host, Repository: "builds", Login: login})
+	s.deps.Keychain = caller.NewKeychain(nil, nil).WithBuildRepository(caller.BuildRepository{Host: images.Host, Repository: "builds", Login: login})
 	s.deps.Upstream = upstream.New(upstream.Options{Egress: egress, Plain: []string{images.Host}, Metrics: prometheus.NewRegistry()})
 	images.Push(t, "builds:made", testkit.Image(t, "amd64", true))
 	plan := &containerv1.Plan{
@@ -185,6 +185,6 @@ func TestRenewingUsesTheImage(t *testing.T) {
 	}
 	platform.live["run"] = false
 	if looks() != 0 {
-		t.Error("after its run the image is still kept")
+		t.Error("the image is kept after its run has ended")
 	}
 }

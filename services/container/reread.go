@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -20,74 +19,96 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// reread makes sure that the caller of a plan may have its image now. The build is nil
-// where nothing was built.
+// reread checks that the caller of a plan may currently read its image. It returns the
+// build, or nil if the image was not built.
 func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.LocateBuildResponse, error) {
 	if plan.GetBuildId() != "" {
 		b, err := s.locate(ctx, plan.GetBuildId())
 		if err == nil {
-			err = mayHave(b, plan.GetIdentity())
+			err = checkScope(b, plan.GetIdentity())
 		}
 		if err != nil {
 			return nil, err
 		}
 		plan.Built = b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED
-		return b, s.stillThere(ctx, plan)
+		return b, s.checkExists(ctx, plan)
 	}
-	src := plan.GetSource()
-	image, err := oci.ParseReference(src.GetRegistry() + "/" + src.GetRepository() + oci.Suffix(src.GetReference()))
-	if err != nil {
-		return nil, fmt.Errorf("reading the image of a stored request: %w", err)
-	}
+	image := oci.ReferenceOf(plan.GetSource())
 	resolved, _, err := s.sources.Resolve(ctx, caller.Of(plan.GetIdentity()), "containerImage", image)
 	plan.Digests = []string{resolved.String()}
 	return nil, err
 }
 
-// locate finds a build; fault.NotFound for one that has failed, too.
+// errNoBuilds is returned for a build that was made before builds were disabled.
+func errNoBuilds() error {
+	return fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
+}
+
+// stateOf returns the current state of a build.
+func (s *Service) stateOf(ctx context.Context, id string) (*buildv1.AwaitBuildResponse, error) {
+	if s.deps.Build == nil {
+		return nil, errNoBuilds()
+	}
+	return s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: id, NoWait: true})
+}
+
+// locate returns a build. It returns fault.NotFound also for a failed build.
 func (s *Service) locate(ctx context.Context, id string) (*buildv1.LocateBuildResponse, error) {
 	if s.deps.Build == nil {
-		return nil, fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
+		return nil, errNoBuilds()
 	}
 	b, err := s.deps.Build.LocateBuild(ctx, &buildv1.LocateBuildRequest{BuildId: id})
 	if err != nil {
 		return nil, err
 	}
 	if b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED {
-		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to build it anew", id, b.GetReason())
+		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to rebuild it", id, b.GetReason())
 	}
 	return b, nil
 }
 
-// mayHave says whether the image of a build is for somebody.
-func mayHave(b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
+// checkScope returns fault.Denied unless a caller may have the image of a build.
+func checkScope(b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
 	if b.GetScope() == "" || b.GetScope() == request.ScopeOf(caller.Of(who)) {
 		return nil
 	}
-	return fault.Denied.Newf("The image of this build is for those alone who may read what it was built from, or push to its repository: " +
+	return fault.Denied.Newf("The image of this build is only for users who may read what it was built from, or push to its repository: " +
 		"make the request again as yourself")
 }
 
-// stillThere looks at an image that was built: stores do not keep all of them for
-// ever.
-func (s *Service) stillThere(ctx context.Context, plan *containerv1.Plan) error {
+// checkExists checks that a built image exists, since stores delete old images.
+func (s *Service) checkExists(ctx context.Context, plan *containerv1.Plan) error {
 	if !plan.GetBuilt() {
 		return nil
 	}
-	src := plan.GetSource()
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
-	if err != nil {
-		return err
-	}
-	d, err := s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
+	d, err := s.builtDigest(ctx, plan)
 	if errors.Is(err, fault.NotFound) {
-		return fault.NotFound.New("The image is no longer kept; make the request again to build it anew", err)
+		return fault.NotFound.New("The image is no longer kept; make the request again to rebuild it", err)
 	}
 	plan.Digests = []string{d.String()}
 	return err
 }
 
-// extendLayers keeps the layers of a plan for as long as its name works.
+// builtDigest looks up the current digest of a built image, which marks it as used.
+func (s *Service) builtDigest(ctx context.Context, plan *containerv1.Plan) (digest.Digest, error) {
+	src := plan.GetSource()
+	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
+	if err != nil {
+		return "", err
+	}
+	return s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
+}
+
+// currentDigest returns the current digest of an image for a caller, and the access to it. It
+// returns fault.Invalid for an image of the service itself.
+func (s *Service) currentDigest(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
+	if s.deps.owns(image.Registry, image.Repository) {
+		return "", upstream.Access{}, sources.NotFound(field, image, nil)
+	}
+	return s.sources.Resolve(ctx, caller.Of(who), field, image)
+}
+
+// extendLayers stores the layers of a plan until its name expires.
 func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) error {
 	for _, l := range plan.GetConfig().GetLayers() {
 		if l.GetLocation() != request.DataPrefix {
@@ -104,17 +125,18 @@ func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) erro
 	return nil
 }
 
-// accessTo is how somebody reads an image: what a build has made as it is served, any
-// other with their own login.
+// accessTo returns the access to read an image: that of the service for a built image,
+// otherwise the caller's login.
 func (s *Service) accessTo(ctx context.Context, who *platformv1.Identity, buildID string, image oci.Reference) (upstream.Access, error) {
 	find := s.deps.Keychain.Access
 	if buildID != "" {
-		find = s.deps.Keychain.Target
+		find = s.deps.Keychain.BuildAccess
 	}
 	return find(ctx, caller.Of(who), image.Registry, image.Repository)
 }
 
-// loginOf is what it takes of an identity to find a login: it is kept with each layer.
+// loginOf returns the part of an identity that is needed to find a login. It is stored with
+// each layer.
 func loginOf(who *platformv1.Identity) *platformv1.Identity {
 	if who == nil {
 		return nil
@@ -122,8 +144,8 @@ func loginOf(who *platformv1.Identity) *platformv1.Identity {
 	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId()}
 }
 
-// rereadIncluded makes sure that somebody may read the images that layers were included
-// from, and has them read with that login from now on. fault.Invalid where they may not.
+// rereadIncluded checks that a user may read the images that layers were included from, and
+// stores the user's login for them. It returns fault.Invalid otherwise.
 func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*containerv1.Layer, who *platformv1.Identity) error {
 	seen := map[string]bool{}
 	for _, l := range layers {
@@ -149,7 +171,7 @@ func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Refe
 	if id := from.GetBuildId(); id != "" {
 		b, err := s.locate(ctx, id)
 		if err == nil {
-			err = mayHave(b, from.GetIdentity())
+			err = checkScope(b, from.GetIdentity())
 		}
 		if err != nil {
 			return fault.In(field, err)
@@ -163,8 +185,8 @@ func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Refe
 	return sources.Unreadable(field, image, access, err)
 }
 
-// notForCaller makes of an image that its caller may not read what it is in any request
-// that names one: fault.Invalid (gateway/contract/container-service.md#source-images).
+// notForCaller converts an error about an unreadable image to the fault for an image in a
+// request: fault.Invalid (gateway/contract/container-service.md#source-images).
 func notForCaller(field string, err error) error {
 	if e, ok := fault.As(err); ok && errors.Is(e, fault.Denied) {
 		return fault.Invalid.New(field+": "+e.Public, e)

@@ -12,36 +12,31 @@ import (
 
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 )
 
-// Revoked is the subject on which the key of a revoked request is published: the
-// SHA-256 of its token, in hex.
+// Revoked is the subject on which the id of a revoked request is published.
 const Revoked = "container.revoked"
 
-// RevokeContainer ends a request. Whoever knows its id may: the id is the
-// capability. By its key the user who made it may.
+// RevokeContainer revokes a request for a client that has its token, or for the user who
+// made it.
 func (s *Service) RevokeContainer(ctx context.Context, req *containerv1.RevokeContainerRequest) (*containerv1.RevokeContainerResponse, error) {
-	id := req.GetRequestId()
-	if !tokens.Is(id) {
-		if _, err := s.known(ctx, id); err != nil {
-			return nil, err
-		}
+	if _, err := s.authorized(ctx, req.GetRequestId()); err != nil {
+		return nil, err
 	}
-	if err := s.revoke(ctx, id); err != nil {
+	if err := s.revoke(ctx, req.GetRequestId()); err != nil {
 		return nil, err
 	}
 	return &containerv1.RevokeContainerResponse{}, nil
 }
 
-// RevokeToken does the same for operators.
+// RevokeToken revokes a request for operators, who know its ID from lists and logs.
 func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenRequest) (*containerv1.RevokeTokenResponse, error) {
 	if _, err := s.operators.Check(ctx, rpc.CallFrom(ctx).Client(), rpc.CallFrom(ctx).Authorization); err != nil {
 		return nil, err
 	}
-	if !tokens.Is(req.GetToken()) {
+	if !tokens.Is(req.GetToken()) && !tokens.IsID(req.GetToken()) {
 		return nil, store.Unknown(nil)
 	}
 	if err := s.revoke(ctx, req.GetToken()); err != nil {
@@ -50,10 +45,11 @@ func (s *Service) RevokeToken(ctx context.Context, req *containerv1.RevokeTokenR
 	return &containerv1.RevokeTokenResponse{}, nil
 }
 
-// RevokeBuild ends the names that its caller has of a build. A build has no owner: who
-// asked for the same thing keeps their names, and the build if one of them waits.
+// RevokeBuild revokes the names that its caller has for a build. A build has no owner:
+// other users who requested it keep their names, and the build continues if one of them
+// waits for it.
 func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildRequest) (*containerv1.RevokeBuildResponse, error) {
-	who, err := caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
+	who, err := s.signedIn(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +59,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 		return nil, s.sqlFault("looking for the names of a build", err)
 	}
 	if len(keys) == 0 {
-		return nil, fault.NotFound.Newf("You have no names of the build %s that work: a request without a login is revoked by its name, or its id", fault.Quote(req.GetBuildId()))
+		return nil, fault.NotFound.Newf("You have no names of the build %s that work: a request without a login is revoked by its name", fault.Quote(req.GetBuildId()))
 	}
 	for _, key := range keys {
 		if err := s.store.Revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
@@ -78,9 +74,9 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 	return out, s.cancelUnawaited(ctx, req.GetBuildId(), now)
 }
 
-// revoke is final once SQL has it; a message that does not get through is
-// repeated by Run. Then nobody may be left who waits for the build. id is a token, or
-// the key of one.
+// revoke revokes a request in SQL, after which it is final, and publishes the revocation;
+// Run repeats failed messages. It then cancels the build if no request waits for it. id is
+// the ID of a request, or its token.
 func (s *Service) revoke(ctx context.Context, id string) error {
 	now := s.deps.Now()
 	if err := s.store.Revoke(ctx, id, now); err != nil {
@@ -93,8 +89,8 @@ func (s *Service) revoke(ctx context.Context, id string) error {
 	return s.cancelBuild(ctx, id, now)
 }
 
-// cancelBuild ends the build of a revoked request, unless another one waits for
-// it. Repeating it does no harm.
+// cancelBuild cancels the build of a revoked request, unless another request waits for it.
+// Repeating it has no effect.
 func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) error {
 	rec, err := s.store.Get(ctx, id)
 	if err != nil {
@@ -107,8 +103,8 @@ func (s *Service) cancelBuild(ctx context.Context, id string, now time.Time) err
 	return s.cancelUnawaited(ctx, build, now)
 }
 
-// cancelUnawaited ends a build and those that it was to be made from, as far as no
-// request waits for them.
+// cancelUnawaited cancels a build and the builds that it is made from, unless a request
+// waits for them.
 func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Time) error {
 	awaited, err := s.store.IsAwaited(ctx, build, now)
 	if err != nil {
@@ -129,12 +125,12 @@ func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Ti
 	return nil
 }
 
-// spreadRevocation tells Redis, and every registry that listens. id is a token, or
-// the key of one.
+// spreadRevocation writes a revocation to Redis and publishes it to the registries. id is
+// the ID of a request, or its token.
 func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.Time) {
 	err := errors.Join(
 		s.tokens.PutRevoked(ctx, id, expires),
-		s.deps.Bus.Publish(Revoked, []byte(tokens.KeyOf(id))),
+		s.deps.Bus.Publish(Revoked, []byte(tokens.IDOf(id))),
 	)
 	if err == nil {
 		err = s.store.MarkSent(ctx, id)

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -12,18 +13,17 @@ import (
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/upstream"
 )
 
-// renewEvery is how often names are looked through that live as long as a run:
-// often enough that none ends between two looks (see due).
+// renewEvery returns the interval for renewing the names of runs, short enough that none
+// expires between two checks (see due).
 func (s *Service) renewEvery() time.Duration {
 	return max(time.Second, min(10*time.Minute, s.deps.TokenTTL/8))
 }
 
-// renew gives another life to names whose run goes on. A name is renewed in the
-// second half of its life; once its run has ended it lives out the one it has
-// (gateway/contract/container-service.md#token-life). Replicas may do it at once.
+// renew extends the names of active runs. A name is renewed in the second half of its life,
+// and expires normally once its run has ended
+// (gateway/contract/container-service.md#token-life). Replicas may run it concurrently.
 func (s *Service) renew(ctx context.Context) {
 	now := s.deps.Now()
 	live := map[string]bool{}
@@ -45,7 +45,8 @@ func (s *Service) renew(ctx context.Context) {
 	}
 }
 
-// renewOne asks the platform once for each run.
+// renewOne renews one name. It queries the platform once for each run, using live as a
+// cache.
 func (s *Service) renewOne(ctx context.Context, rec store.Record, live map[string]bool) error {
 	who, run := rec.Plan.GetIdentity(), rec.Request.GetWorkflowId()
 	key := caller.Of(who).String() + " " + run
@@ -72,37 +73,34 @@ func (s *Service) renewOne(ctx context.Context, rec store.Record, live map[strin
 	return s.prolong(ctx, rec, until)
 }
 
-// use looks at an image that was built here: the image store keeps what was used
-// within the life of a name.
+// use marks a built image as used, so that the image store keeps it for the life of its
+// name.
 func (s *Service) use(ctx context.Context, rec store.Record) error {
 	src := rec.Plan.GetSource()
 	if rec.Plan.GetBuildId() == "" || !s.deps.owns(src.GetRegistry(), src.GetRepository()) {
 		return nil
 	}
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.Plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
-	if err == nil {
-		_, err = s.deps.Upstream.Resolve(ctx, upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}, src.GetReference(), access)
-	}
+	_, err := s.builtDigest(ctx, rec.Plan)
 	if errors.Is(err, fault.NotFound) {
-		return nil // its build goes on, or has failed
+		return nil // its build is running, or has failed
 	}
 	return err
 }
 
-// prolong moves the end of a name, in SQL and then in Redis.
+// prolong extends the life of a name, in SQL and then in Redis.
 func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestamppb.Timestamp) error {
 	was := rec.Expires
 	rec.Plan.Expiration, rec.Expires = until, until.AsTime()
 	done, err := s.store.Prolong(ctx, rec, was)
 	if err != nil || !done {
-		return err // not done: it was revoked, or another replica did it
+		return err // unchanged: it was revoked, or another replica renewed it
 	}
 	return s.tokens.Put(ctx, rec.Key, rec.Plan)
 }
 
-// Run does what is due from time to time, until ctx ends: it repeats revocations
-// that did not get through, renews names whose run goes on, and removes what
-// nobody needs any more.
+// Run performs periodic work until ctx ends: it repeats failed publications of revocations,
+// renews the names of active runs, deletes expired data, and solves the packages of builds
+// that were queued unsolved.
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
@@ -110,7 +108,9 @@ func (s *Service) Run(ctx context.Context) error {
 	defer sweep.Stop()
 	renew := time.NewTicker(s.renewEvery())
 	defer renew.Stop()
-	s.hashTokens(ctx)
+	var solving sync.WaitGroup
+	solving.Go(func() { s.solveBuilds(ctx) })
+	defer solving.Wait()
 	for {
 		select {
 		case <-ctx.Done():
@@ -127,7 +127,6 @@ func (s *Service) Run(ctx context.Context) error {
 
 func (s *Service) sweep(ctx context.Context) {
 	now := s.deps.Now()
-	s.hashTokens(ctx)
 	if err := s.store.DeleteLayers(ctx, now); err != nil {
 		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
 	}
@@ -139,19 +138,5 @@ func (s *Service) sweep(ctx context.Context) {
 	}
 	if err := s.store.DeleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
 		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
-	}
-}
-
-// hashTokens puts requests that are kept under their token under its key instead:
-// those of a release that kept tokens, which may go on while this one starts.
-func (s *Service) hashTokens(ctx context.Context) {
-	for {
-		n, err := s.store.HashSome(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.deps.Log.WarnContext(ctx, "Tokens in the database were not hashed; it is tried again", "err", err)
-		}
-		if err != nil || n == 0 {
-			return
-		}
 	}
 }

@@ -1,19 +1,19 @@
-// Package container owns container requests: it checks them, gives each a name
-// that can be pulled, and tells the registry what stands behind a name. It never
-// serves a pull, and builds nothing itself: it reads recipes (container/dockerfile,
-// container/conda), and has the build room make what they describe. The truth is the
-// tables container_*; Redis holds a copy of every live token (prefix
-// `container:token:`), which is made again from SQL when it is lost. Both keep hashes
-// of tokens alone. A revocation is published on the subject `container.revoked`.
+// Package container owns container requests: it validates them, issues a pullable name for
+// each, and resolves names for the registry. It serves no pulls and builds nothing: it
+// reads recipes (internal/dockerfile, container/conda), and submits them to the build
+// service. The tables container_* are authoritative; Redis caches the plans of all
+// unexpired tokens (prefix `container:token:`), and is refilled from SQL if it is lost.
+// Both only store hashes of tokens. Revocations are published on the subject
+// `container.revoked`.
 package container
 
 import (
 	"io/fs"
 	"log/slog"
-	"runtime"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -28,6 +28,7 @@ import (
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
@@ -35,86 +36,87 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+// Migrations returns the schema migrations of this service for sqldb.DB.Migrate.
 func Migrations() fs.FS { return migrations.FS() }
 
-// Publisher sends a message to whoever listens, without waiting for them.
+// A Publisher sends messages to subscribers without waiting for them.
 type Publisher interface {
 	Publish(subject string, data []byte) error
 }
 
-// Deps is what the service works with.
+// Deps are the dependencies of the service.
 type Deps struct {
 	DB       *sqldb.DB
 	Redis    redis.UniversalClient
 	Bus      Publisher
-	Platform platformv1.PlatformServiceClient
-	// Build makes images; nil where nothing does.
+	Platform platformv1.AccessServiceClient
+	// Build builds images; nil if builds are disabled.
 	Build buildv1.BuildServiceClient
-	// Conda knows which packages a request stands for; nil where nothing does.
+	// Conda solves requests for Conda packages; nil if solving is disabled.
 	Conda    condav1.CondaServiceClient
 	Upstream *upstream.Client
 	Keychain *caller.Keychain
-	// Limiter counts requests; nil counts none.
+	// Limiter counts requests; nil for no limits.
 	Limiter *ratelimit.Limiter
+	Metrics prometheus.Registerer
 	Log     *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 
 	Settings
 }
 
-// Settings are the service's choices.
+// Settings configure the service.
 type Settings struct {
-	// Host goes into the names that requests are given, e.g. "slipway.example.org".
+	// Host is the host in issued names, e.g. "slipway.example.org".
 	Host string
-	// PublicURL is the base of addresses in responses, without a slash at the
-	// end; "" is https and Host.
+	// PublicURL is the base of URLs in responses without a trailing slash; "" is https and
+	// Host.
 	PublicURL string
-	// Builds is where built images go that have no repository of their user's. The
-	// zero value switches building off.
+	// Builds is the repository for built images whose request names none. The zero value
+	// disables builds.
 	Builds Builds
-	// OwnRepositories are further "<registry>/<path>" that belong to the service,
-	// such as its build cache: no request may name them, nor what is below them.
+	// OwnRepositories lists further "<registry>/<path>" that belong to the service, such as
+	// its build cache. Requests may not name them or repositories below them.
 	OwnRepositories []string
-	// AnonymousAccess says whether requests without an access token are served.
+	// AnonymousAccess allows requests without an access token.
 	AnonymousAccess bool
-	// TokenTTL is how long a name works.
+	// TokenTTL is how long a name is valid.
 	TokenTTL time.Duration
-	// Retention is how long a request is kept after that; 0 is for ever.
+	// Retention is how long a request is stored after its name expires; 0 is forever.
 	Retention time.Duration
-	// RequestsUser and RequestsAnonymous limit what one caller may ask for.
+	// RequestsUser and RequestsAnonymous limit the requests of one caller.
 	RequestsUser, RequestsAnonymous ratelimit.Limit
-	// PullsUser and PullsAnonymous limit downloads of Singularity images, which are
-	// charged as pulls are.
+	// PullsUser and PullsAnonymous limit downloads of Singularity images, which count as
+	// pulls.
 	PullsUser, PullsAnonymous ratelimit.Limit
-	// CondaSolveWait is how long a request for Conda packages waits for its solution;
-	// 0 is not at all.
+	// CondaSolveWait is how long a request for Conda packages waits for its solution before
+	// it is queued unsolved; 0 disables waiting.
 	CondaSolveWait time.Duration
-	// CondaLockTTL is for how long the same request stands for the same Conda packages;
-	// 0 is not at all.
+	// CondaLockTTL is how long the same request resolves to the same Conda packages; 0
+	// disables it.
 	CondaLockTTL time.Duration
-	// CondaImages are those of requests for Conda packages that name none.
-	CondaImages conda.Images
-	// LayerStore is how many bytes of layers are kept; 0 is no bound.
+	// CondaDefaults are the default images of requests for Conda packages.
+	CondaDefaults conda.Defaults
+	// LayerStore is the maximum size of stored layers in bytes; 0 means no limit.
 	LayerStore int64
-	// TokenMemory is how many bytes of tokens Redis is given; 0 is no bound.
+	// TokenMemory is the maximum size of tokens in Redis in bytes; 0 means no limit.
 	TokenMemory int64
-	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
+	// OperatorAccounts is an htpasswd file; "" disables operator calls.
 	OperatorAccounts string
-	// Version is the program's, and Commit what it was built from.
+	// Version is the version of the program, and Commit the commit that it was built from.
 	Version, Commit string
 }
 
-// Builds names the service's own build repository.
+// Builds is the service's own build repository.
 type Builds struct {
 	// Registry is its host, e.g. "127.0.0.1:9090".
 	Registry string
-	// Repository is the path, e.g. "builds".
+	// Repository is its path, e.g. "builds".
 	Repository string
 }
 
-// Service implements containerv1.ContainerServiceServer. Make it with New.
+// Service implements containerv1.ContainerServiceServer. Use New to create it.
 type Service struct {
 	containerv1.UnimplementedContainerServiceServer
 	deps      Deps
@@ -123,12 +125,13 @@ type Service struct {
 	sources   *sources.Sources
 	links     *layers.Links
 	operators *htpasswd.Accounts
-	// unpacking are the turns at uncompressing layers.
-	unpacking chan struct{}
-	space     *sqldb.Space
+	// unpacking limits the concurrent decompression of layers.
+	unpacking *fairshare.Pool
+	space     *sqldb.Quota
+	solver    solver
 }
 
-// New makes the service. The tables must be there.
+// New returns a service. The tables must exist.
 func New(d Deps) (*Service, error) {
 	ops, err := htpasswd.Read(htpasswd.File{Path: d.OperatorAccounts, Calls: "Operator calls", Account: "an operator"})
 	if err != nil {
@@ -139,15 +142,16 @@ func New(d Deps) (*Service, error) {
 		store:     store.New(d.DB),
 		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
 		sources:   sources.New(d.Upstream, d.Keychain),
-		links:     layers.NewLinks(d.Upstream, d.Log),
+		links:     layers.NewLinks(d.Upstream, d.Metrics, d.Log),
 		operators: ops,
-		unpacking: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		space:     sqldb.NewSpace(d.DB, "container_layers", d.LayerStore),
+		unpacking: layers.NewTurns(d.Metrics),
+		space:     sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),
+		solver:    newSolver(d.Metrics),
 	}, nil
 }
 
-// owns says whether a repository is one of the service's own, or below it. What
-// is in there is reached through token names alone.
+// owns reports whether a repository is one of the service's own, or below it. Its content
+// is only accessible by issued names.
 func (s Settings) owns(registry, repository string) bool {
 	own := s.OwnRepositories
 	if s.Builds != (Builds{}) {
@@ -162,12 +166,11 @@ func (s Settings) owns(registry, repository string) bool {
 	return false
 }
 
-// tokenIn is the token in a name that this service gave out; "" for any other image.
+// tokenIn returns the token in an issued name; "" for any other image.
 func (s Settings) tokenIn(image oci.Reference) string {
-	rest, ok := strings.CutPrefix(image.Repository, "wt/")
-	token, _, _ := strings.Cut(rest, "/")
-	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(token) {
+	name, ok := oci.ParseIssued(image.Repository)
+	if !ok || s.Host == "" || !oci.SameHost(image.Registry, s.Host) || !tokens.Is(name.Token) {
 		return ""
 	}
-	return token
+	return name.Token
 }

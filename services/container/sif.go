@@ -25,11 +25,15 @@ import (
 // typeSif is the media type of a Singularity image in a registry.
 const typeSif = "application/vnd.sylabs.sif.layer.v1.sif"
 
-// StreamSif streams a Singularity image that a request has made, from where it was
-// pushed, with the credentials of whoever asked for it.
+// StreamSif streams a Singularity image that a request has built from its repository, with
+// the credentials of the user who made the request. So the caller must have the token of
+// the request, or be that user.
 func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
 	ctx := stream.Context()
-	rec, err := s.live(ctx, req.GetRequestId())
+	rec, err := s.authorized(ctx, req.GetRequestId())
+	if err == nil {
+		err = rec.Works(s.deps.Now())
+	}
 	if err != nil {
 		return err
 	}
@@ -44,7 +48,7 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	}
 	src := rec.Plan.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
-	access, err := s.deps.Keychain.Target(ctx, caller.Of(rec.Plan.GetIdentity()), repo.Host, repo.Name)
+	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(rec.Plan.GetIdentity()), repo.Host, repo.Name)
 	if err != nil {
 		return err
 	}
@@ -65,14 +69,14 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	return sendSif(stream, first, io.LimitReader(body, length), length)
 }
 
-// sifName is what the file is called where it is saved: what is in it, and its tag.
+// sifName returns a file name for saving the image: its content and tag.
 func (s *Service) sifName(p *containerv1.Plan) string {
 	src := p.GetSource()
 	name := path.Base(src.GetRepository()) + "-"
 	if s.deps.owns(src.GetRegistry(), src.GetRepository()) {
 		in := strings.TrimPrefix(src.GetRepository()+"/", s.deps.Builds.Repository+"/")
 		in = strings.TrimPrefix(in, request.ScopeOf(caller.Of(p.GetIdentity()))+"/")
-		name = strings.ReplaceAll(in, "/", "-") // that it is ours says nothing of what is in it
+		name = strings.ReplaceAll(in, "/", "-") // the service's repository does not describe the content
 	}
 	return name + src.GetReference() + ".sif"
 }
@@ -82,10 +86,7 @@ func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, 
 	if plan.GetFormat() != request.FormatSif {
 		return "", fault.NotFound.Newf("This request made no Singularity image: its format is not sif")
 	}
-	if s.deps.Build == nil {
-		return "", fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
-	}
-	b, err := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: plan.GetBuildId(), NoWait: true})
+	b, err := s.stateOf(ctx, plan.GetBuildId())
 	switch {
 	case err != nil:
 		return "", err
@@ -97,7 +98,7 @@ func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, 
 	return b.GetDigest(), nil
 }
 
-// sifFile finds the file in its manifest.
+// sifFile returns the file in its manifest.
 func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifest string, a upstream.Access) (ocispec.Descriptor, error) {
 	doc, err := s.deps.Upstream.Manifest(ctx, repo, manifest, a)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// sif asks for a Singularity image that is not frozen.
+// sif returns a request for a Singularity image that is not frozen.
 func sif(r *containerv1.ContainerRequest, env ...string) *containerv1.ContainerRequest {
 	r.Format = "sif"
 	if len(env) > 0 {
@@ -33,15 +33,15 @@ func sif(r *containerv1.ContainerRequest, env ...string) *containerv1.ContainerR
 	return r
 }
 
-// TestSifIsServedByToken: without freeze a Singularity image goes where builds go, has a
-// name with a token, and holds what its request adds.
+// TestSifIsServedByToken checks that without freeze a Singularity image is stored in the
+// service's repository, has a name with a token, and contains its request's additions.
 func TestSifIsServedByToken(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	got := s.must(t, sif(from(s.image)))
 	b := s.builds.last(t)
 	if r := b.GetRecipe(); r.GetEngine() != "sif" || b.GetTarget().GetRepository() != "store/builds" || b.GetScope() != "" || len(b.GetParts()) != 1 {
-		t.Errorf("the build room is asked for %v", b)
+		t.Errorf("the build request is %v", b)
 	}
 	want := "oras://slipway.example.org/wt/" + got.GetContainerToken() + "/store/builds:" + b.GetContentId()
 	if got.GetTargetImage() != want || got.GetFreeze() || got.GetExpiration() == nil {
@@ -51,12 +51,12 @@ func TestSifIsServedByToken(t *testing.T) {
 	if err != nil || plan.GetFormat() != "sif" || plan.GetConfig() != nil || plan.GetFrozen() {
 		t.Errorf("the plan is %v, %v", plan, err)
 	}
-	if status := s.status(t, got.GetRequestId()); status.GetTargetImage() != want {
+	if status := s.status(t, got.GetContainerToken()); status.GetTargetImage() != want {
 		t.Errorf("its status is %v", status)
 	}
 	image := s.must(t, sif(&containerv1.ContainerRequest{ContainerImage: s.image}))
 	if of := s.builds.last(t); of.GetRecipe().GetEngine() != "sif" || of.GetRecipe().GetSource() == nil || of.GetScope() != "" || image.GetBuildId() == "" {
-		t.Errorf("of an image the build room is asked for %v", of)
+		t.Errorf("the build request for the image is %v", of)
 	}
 	given := strings.TrimPrefix(got.GetTargetImage(), "oras://")
 	if _, err := s.ask(t, &containerv1.ContainerRequest{ContainerImage: given}); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "is a Singularity image") {
@@ -64,8 +64,8 @@ func TestSifIsServedByToken(t *testing.T) {
 	}
 }
 
-// TestSifHoldsWhatIsAdded: it is for its caller alone, while the image that it is made of
-// is shared.
+// TestSifHoldsWhatIsAdded checks that a Singularity image with additions is for its caller
+// only, while its source image is shared.
 func TestSifHoldsWhatIsAdded(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
@@ -78,7 +78,7 @@ func TestSifHoldsWhatIsAdded(t *testing.T) {
 		b := s.builds.last(t)
 		if env0 := b.GetRecipe().GetConfig().GetEnv(); len(env0) != 1 || env0[0] != env || b.GetScope() == "" ||
 			b.GetTarget().GetRepository() != "store/builds/"+b.GetScope() || b.GetParts()[0].GetContentDigest() != plain.GetContentDigest() {
-			t.Errorf("%s: the build room is asked for %v", who, b)
+			t.Errorf("%s: the build request is %v", who, b)
 		}
 		if other, ok := seen[b.GetContentDigest()]; ok {
 			t.Errorf("%q and %q have the same", who, other)
@@ -95,15 +95,15 @@ func TestSifHoldsWhatIsAdded(t *testing.T) {
 	}
 }
 
-// TestWhoGetsASifAgain: what a request without a user has added is no longer given out
-// when its name has ended, nor to who knows the build alone.
+// TestWhoGetsASifAgain checks that the additions of an anonymous request are not available
+// after its name expires, nor to callers who only know the build.
 func TestWhoGetsASifAgain(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	plain := s.must(t, sif(from(s.image)))
 	nobodys := s.must(t, sif(from(s.image), "PASSWORD=x"))
 	hers := s.must(t, as("ada", sif(from(s.image), "PASSWORD=x")))
-	for _, id := range []string{plain.GetRequestId(), plain.GetBuildId(), nobodys.GetRequestId()} {
+	for _, id := range []string{plain.GetContainerToken(), plain.GetBuildId(), nobodys.GetContainerToken()} {
 		if got, err := s.asked(t, "", id); err != nil || !strings.HasPrefix(got.GetTargetImage(), "oras://slipway.example.org/wt/") {
 			t.Errorf("a fresh name is %v, %v", got, err)
 		}
@@ -117,10 +117,10 @@ func TestWhoGetsASifAgain(t *testing.T) {
 		}
 	}
 	s.sleep(37 * time.Hour)
-	if _, err := s.asked(t, "", nobodys.GetRequestId()); !errors.Is(err, fault.NotFound) {
+	if _, err := s.asked(t, "", nobodys.GetContainerToken()); !errors.Is(err, fault.NotFound) {
 		t.Errorf("when it has ended: %v", err)
 	}
-	if _, err := s.asked(t, "", plain.GetRequestId()); err != nil {
+	if _, err := s.asked(t, "", plain.GetContainerToken()); err != nil {
 		t.Errorf("what holds no secret, when its name has ended: %v", err)
 	}
 }
@@ -128,31 +128,37 @@ func TestWhoGetsASifAgain(t *testing.T) {
 // download reads the first message of a Singularity image.
 func (s *site) download(t *testing.T, id string, begins bool) (*containerv1.StreamSifResponse, error) {
 	t.Helper()
-	stream, err := s.StreamSif(t.Context(), &containerv1.StreamSifRequest{RequestId: id, Begins: begins})
+	return s.downloadAs(t, "", id, begins)
+}
+
+// downloadAs is download as a user.
+func (s *site) downloadAs(t *testing.T, who, id string, begins bool) (*containerv1.StreamSifResponse, error) {
+	t.Helper()
+	stream, err := s.StreamSif(signed(t.Context(), who), &containerv1.StreamSifRequest{RequestId: id, Begins: begins})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return stream.Recv()
 }
 
-// TestNoSifToDownload says why there is none.
+// TestNoSifToDownload checks the errors if there is no Singularity image.
 func TestNoSifToDownload(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	image, running := s.must(t, from(s.image)), s.must(t, sif(from(s.image)))
-	if _, err := s.download(t, image.GetRequestId(), true); !errors.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no Singularity image") {
+	if _, err := s.download(t, image.GetContainerToken(), true); !errors.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no Singularity image") {
 		t.Errorf("of an image: %v", err)
 	}
-	if _, err := s.download(t, running.GetRequestId(), true); !errors.Is(err, fault.Unavailable) {
+	if _, err := s.download(t, running.GetContainerToken(), true); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("while it is made: %v", err)
 	}
 	s.builds.set(running.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_FAILED, Reason: "build", Message: "no such file"})
-	if _, err := s.download(t, running.GetRequestId(), true); !errors.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no such file") {
+	if _, err := s.download(t, running.GetContainerToken(), true); !errors.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("when it has failed: %v", err)
 	}
 }
 
-// pushSif puts a Singularity image where a build would have, and returns its digest.
+// pushSif pushes a Singularity image as a build would, and returns its digest.
 func pushSif(t *testing.T, to *buildv1.Target, content string) string {
 	t.Helper()
 	img, err := mutate.Append(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mutate.Addendum{
@@ -175,8 +181,8 @@ func pushSif(t *testing.T, to *buildv1.Target, content string) string {
 	return d.String()
 }
 
-// TestADownloadIsAPull: whoever has used up their pulls begins no other download, and
-// goes on with the one that has begun.
+// TestADownloadIsAPull checks that callers who reached their pull limit cannot start a
+// download, but can continue one.
 func TestADownloadIsAPull(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
@@ -190,7 +196,7 @@ func TestADownloadIsAPull(t *testing.T) {
 	b := s.builds.last(t)
 	s.builds.set(got.GetBuildId(), &buildv1.AwaitBuildResponse{State: buildv1.BuildState_BUILD_STATE_SUCCEEDED, Digest: pushSif(t, b.GetTarget(), "sif")})
 	for i, begins := range []bool{false, true, false, true} {
-		m, err := s.download(t, got.GetRequestId(), begins)
+		m, err := s.download(t, got.GetContainerToken(), begins)
 		if last := i == 3; last != errors.Is(err, fault.Exhausted) || !last && (err != nil || m.GetSize() != 3 || m.GetFileName() != "sifs-"+b.GetTarget().GetTag()+".sif") {
 			t.Errorf("download %d is answered as %v, %v", i, m, err)
 		}

@@ -2,113 +2,88 @@ package container
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
-	"github.com/containerd/platforms"
-	"google.golang.org/protobuf/proto"
-
-	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
-	"slipway.dev/services/container/store"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/internal/limits"
 )
 
-// Images of Conda packages that were solved are put together of the packages themselves;
-// what the request wants run is run on that. Which packages, and the base image's digest,
-// decide such an image; how they were asked for does not. The same request stands for
-// the same packages until its lock is forgotten (conda_lock_ttl): pipelines that are
-// run again want the image that they had.
-
-// foresee asks which packages a request stands for, before anything is queued, for as
-// long as patience says. Where that is not known in time the build finds out
-// (gateway/contract/container-service.md#solvable-packages).
-func (s *Service) foresee(ctx context.Context, r request.Request, who *platformv1.Identity, patience time.Duration) request.Foreseen {
-	if s.deps.Conda == nil || s.deps.CondaSolveWait == 0 || r.Recipe.Packages == nil {
-		return request.Foreseen{}
+// solve returns what is known of the packages of a request before the build. R packages whose
+// Conda packages are in a conflict are built from source if the request allows it.
+func (s *Service) solve(ctx context.Context, r request.Resolved) (solved, error) {
+	ctx, cancel := context.WithTimeout(ctx, limits.CondaPatience+time.Second)
+	defer cancel()
+	for of := *r.Packages; ; {
+		known := s.solutionOf(ctx, r, of)
+		if _, pending := known.solution.(request.Pending); pending && needsSolution(r, of) {
+			return known, request.NotSolved(known.solution, "")
+		}
+		conflict, ok := known.solution.(request.Conflict)
+		if !ok || !of.HasFallback() {
+			return known, nil
+		}
+		next, ok, err := r.FromSource(of, conflict)
+		if err != nil {
+			return known, err
+		}
+		if !ok {
+			return solved{packages: of, solution: s.solveWithin(ctx, r, of, limits.CondaPatience, false)}, nil
+		}
+		of = next
 	}
-	if r.CanBeDirect() && !r.Raw.GetRefresh() {
-		if known, ok := s.recall(ctx, r, caller.Of(who)); ok {
-			return request.Foreseen{Solved: known.Lock, Base: known.Base}
+}
+
+// needsSolution reports whether the build of packages depends on their solution.
+func needsSolution(r request.Resolved, of request.Packages) bool {
+	return r.Raw.GetRefresh() || of.HasFallback()
+}
+
+// solutionOf returns the stored solution of packages, or a new one. Packages that cannot be
+// solved in time are pending: a busy solver does not change what is built.
+func (s *Service) solutionOf(ctx context.Context, r request.Resolved, of request.Packages) solved {
+	if s.deps.Conda == nil || of.Query == nil {
+		return solved{packages: of, solution: of.Unsolved()}
+	}
+	if !r.Raw.GetRefresh() {
+		if known, ok := s.storedSolution(ctx, r, of); ok {
+			return known
 		}
 	}
-	query := &condav1.LockQuery{Packages: r.Recipe.Packages}
-	for _, p := range r.Platforms {
-		query.Platforms = append(query.Platforms, platforms.Format(p))
+	wait := s.deps.CondaSolveWait
+	if needsSolution(r, of) {
+		wait = max(wait, limits.CondaPatience)
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	return solved{packages: of, solution: s.solveWithin(ctx, r, of, wait, of.HasFallback())}
+}
+
+// solveWithin solves packages. They are pending if that takes longer than wait. If brief is
+// set, a conflict has no suggestions, which take long to find.
+func (s *Service) solveWithin(ctx context.Context, r request.Resolved, of request.Packages, wait time.Duration, brief bool) request.Solution {
+	if wait == 0 {
+		return request.Pending{}
+	}
+	place, err := s.solver.awaited.TryAcquire(fairshare.Request{Client: caller.Of(r.Who).Client(ctx)})
+	if err != nil { // it is queued instead
+		return request.Pending{}
+	}
+	defer place.Release()
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: who})
+	query := of.LockQuery(r.Platforms...)
+	query.Refresh = r.Raw.GetRefresh()
+	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: r.Who, Brief: brief})
 	if err == nil {
-		return request.Foresee(out, r.Recipe.IsBase)
+		return request.SolutionOf(out, r.Platforms, of.IsBase)
 	}
-	if errors.Is(err, fault.Invalid) { // that is for who installs: it may read more than we do
-		why, _ := fault.As(err)
-		return request.Foreseen{Refused: why, Unknown: "Conda: the packages could not be resolved before the build; it resolves them itself, without a lock"}
+	if why, ok := fault.As(err); ok && (errors.Is(why, fault.NotFound) || errors.Is(why, fault.Denied) || errors.Is(why, fault.Invalid)) { // caused by a channel or the packages
+		return request.Conflict{Err: fault.Invalid.New(why.Public, err)}
 	}
-	s.deps.Log.WarnContext(ctx, "A request for Conda packages was not solved before its build", "err", err)
-	if ctx.Err() != nil || errors.Is(err, fault.Timeout) {
-		return request.Foreseen{Late: true, Unknown: fmt.Sprintf("Conda: the packages were not resolved within %s; the build resolves them itself, without a lock", patience)}
-	}
-	return request.Foreseen{Late: true, Unknown: "Conda: a channel could not be read before the build, which resolves the packages itself, without a lock"}
-}
-
-// isMade says whether an image is there, or being built: it stays, whatever became of
-// its packages.
-func (s *Service) isMade(ctx context.Context, b *buildv1.SubmitBuildRequest) bool {
-	ask := proto.CloneOf(b)
-	ask.DryRun = true
-	made, err := s.deps.Build.SubmitBuild(ctx, ask)
-	return err == nil && made.GetCached()
-}
-
-// putsPackages says whether a worker is there that puts packages together.
-func (s *Service) putsPackages(ctx context.Context) bool {
-	resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})
-	return err == nil && slices.ContainsFunc(resp.GetEngines(), func(e *buildv1.Engine) bool {
-		return e.GetName() == "conda" && len(e.GetArchitectures()) > 0
-	})
-}
-
-// recall looks for what the request stood for before.
-func (s *Service) recall(ctx context.Context, r request.Request, who caller.ID) (store.Remembered, bool) {
-	shared, own := r.LockIDs(who)
-	known, err := s.store.LockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		s.deps.Log.WarnContext(ctx, "A remembered lock cannot be read; the packages are solved again", "err", err)
-	}
-	return known, err == nil
-}
-
-// remember keeps what a request stands for, now that an image is made of it. Where it
-// cannot be kept, the next one is solved again.
-func (s *Service) remember(ctx context.Context, r request.Request, who *platformv1.Identity) error {
-	packed, err := sqldb.Pack(r.Foreseen.Solved)
-	if err != nil {
-		return err
-	}
-	if err := s.charge(ctx, who, storeCost(len(packed))); err != nil {
-		return err
-	}
-	id, own := r.LockIDs(caller.Of(who))
-	now := s.deps.Now()
-	since := now.Add(-s.deps.CondaLockTTL)
-	if r.Raw.GetRefresh() { // what the request stands for for others stays
-		id, since = own, now
-	}
-	if r.Foreseen.Solved.GetPrivate() {
-		id = own
-	}
-	if err := s.store.PutLock(ctx, id, packed, r.Recipe.BaseDigest, now, since); err != nil {
-		s.deps.Log.WarnContext(ctx, "A lock was not remembered", "err", err)
-	}
-	return nil
+	s.deps.Log.InfoContext(ctx, "A request for Conda packages is solved after it was queued", "err", err)
+	return request.Pending{}
 }

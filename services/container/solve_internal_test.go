@@ -2,12 +2,13 @@ package container
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
@@ -20,7 +21,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// known answers dry runs alone.
+// known is a build service that only responds to dry runs.
 type known struct {
 	buildv1.BuildServiceClient
 	cached bool
@@ -34,8 +35,8 @@ func (k known) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest, _
 	return &buildv1.SubmitBuildResponse{Cached: k.cached}, k.err
 }
 
-// TestWhatIsThereIsFound: an image that was built, or is being built, is served though
-// its packages could not be solved today.
+// TestWhatIsThereIsFound checks that an image that exists or is being built is served
+// although its packages cannot be solved now.
 func TestWhatIsThereIsFound(t *testing.T) {
 	t.Parallel()
 	for want, in := range map[bool][]known{true: {{cached: true}}, false: {{}, {err: fault.Unavailable.Newf("x")}}} {
@@ -48,7 +49,7 @@ func TestWhatIsThereIsFound(t *testing.T) {
 	}
 }
 
-// solvedFor is the solver's answer for platforms.
+// solvedFor returns the solver's response for platforms.
 func solvedFor(names ...string) *condav1.SolvePackagesResponse {
 	out := &condav1.SolvePackagesResponse{Answer: &condav1.LockPackagesResponse{}, Channels: []string{"bioconda"}}
 	for _, name := range names {
@@ -60,27 +61,16 @@ func solvedFor(names ...string) *condav1.SolvePackagesResponse {
 	return out
 }
 
-// TestALockTravelsWithItsBuild, that of its platform alone, and decides nothing of what
-// is built.
+// TestALockTravelsWithItsBuild checks that a build gets the lock of its platform, which
+// does not affect its content ID.
 func TestALockTravelsWithItsBuild(t *testing.T) {
 	t.Parallel()
-	amd, arm := ocispec.Platform{OS: "linux", Architecture: "amd64"}, ocispec.Platform{OS: "linux", Architecture: "arm64"}
-	r := request.Request{
-		Raw: &containerv1.ContainerRequest{}, Platforms: []ocispec.Platform{amd, arm},
-		Recipe: &request.Recipe{ContainerFile: "FROM scratch", Parts: []request.Part{{Platform: amd}, {Platform: arm}}},
+	r := resolved(t, &containerv1.ContainerRequest{ContainerPlatform: "amd64,arm64", Packages: &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}}})
+	ask := func(known request.Solution) *buildv1.SubmitBuildRequest {
+		return r.Build(r.StepsPlan(*r.Packages, known), request.Destination{Registry: "q.example", Repository: "r", Own: true}, "")
 	}
-	s := &Service{}
-	to := request.Destination{Registry: "q.example", Repository: "r", Own: true}
-	ask := func() *buildv1.SubmitBuildRequest {
-		b, err := s.buildRequest(t.Context(), r, nil, to, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	plain := ask()
-	r.Foreseen = request.Foresee(solvedFor("linux/amd64", "linux/arm64"), nil)
-	got := ask()
+	plain := ask(request.Unlocked{})
+	got := ask(request.SolutionOf(solvedFor("linux/amd64", "linux/arm64"), r.Platforms, nil))
 	if got.GetContentDigest() != plain.GetContentDigest() || got.GetLock() != nil || got.GetPreface() != "" {
 		t.Errorf("the index is %v", got)
 	}
@@ -95,8 +85,8 @@ func TestALockTravelsWithItsBuild(t *testing.T) {
 	}
 }
 
-// TestWithoutALockTheLogSaysWhy: what is for one caller alone is not kept where others
-// read it.
+// TestWithoutALockTheLogSaysWhy checks that private locks are not stored with a build that
+// others can read, and that its log says so.
 func TestWithoutALockTheLogSaysWhy(t *testing.T) {
 	t.Parallel()
 	private := solvedFor("linux/amd64")
@@ -106,16 +96,17 @@ func TestWithoutALockTheLogSaysWhy(t *testing.T) {
 	machine := &condav1.SolvePackagesResponse{Answer: &condav1.LockPackagesResponse{
 		Conflict: &condav1.Conflict{Reasons: []*condav1.Reason{{Kind: proto.String("machine")}}},
 	}}
+	r := resolved(t, &containerv1.ContainerRequest{Packages: &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}}})
 	for want, in := range map[string]*condav1.SolvePackagesResponse{"a login": private, "too large": large, "the machine": machine} {
-		f := request.Foresee(in, nil)
-		lock, preface := f.Of(ocispec.Platform{OS: "linux", Architecture: "amd64"}, false)
-		if lock != nil || f.Conflict != nil || !strings.Contains(preface, want) {
-			t.Errorf("%s: %v, %q", want, lock, preface)
+		known := request.SolutionOf(in, r.Platforms, nil)
+		b := r.Build(r.StepsPlan(*r.Packages, known), request.Destination{}, "")
+		if _, conflict := known.(request.Conflict); conflict || b.GetLock() != nil || !strings.Contains(b.GetPreface(), want) {
+			t.Errorf("%s: %v", want, b)
 		}
 	}
 }
 
-// unanswering is a solver that gives no answer.
+// unanswering is a solver that does not respond.
 type unanswering struct {
 	condav1.CondaServiceClient
 	err error
@@ -129,18 +120,31 @@ func (u unanswering) SolvePackages(ctx context.Context, _ *condav1.SolvePackages
 	return nil, u.err
 }
 
-// TestTheLogSaysThatNothingWasSolved, in words of ours: an error may name what only the
-// caller may know.
-func TestTheLogSaysThatNothingWasSolved(t *testing.T) {
+// TestFailuresOfTheSolver checks how each failure of the solver affects the request. Its log
+// never repeats an error, which may contain private names.
+func TestFailuresOfTheSolver(t *testing.T) {
 	t.Parallel()
-	for want, err := range map[string]error{
-		"within 1ms": nil, "a channel could not be read": fault.Unavailable.Newf("secret"), "could not be resolved": fault.Invalid.Newf("secret"),
+	for name, tc := range map[string]struct {
+		err      error
+		conflict bool
+	}{
+		"too slow":            {nil, false},
+		"no channel":          {fault.Unavailable.Newf("secret"), false},
+		"too many solves":     {fault.Exhausted.Newf("secret"), false},
+		"internal":            {errors.New("secret"), false},
+		"an unknown channel":  {fault.NotFound.Newf("There is no channel x"), true},
+		"a private channel":   {fault.Denied.Newf("h does not let us read the channel"), true},
+		"an odd package name": {fault.Invalid.Newf("secret"), true},
 	} {
-		s := &Service{deps: Deps{Conda: unanswering{err: err}, Log: slog.New(slog.DiscardHandler)}}
+		s := &Service{deps: Deps{Conda: unanswering{err: tc.err}, Log: slog.New(slog.DiscardHandler)}, solver: newSolver(prometheus.NewRegistry())}
 		s.deps.CondaSolveWait = time.Millisecond
-		f := s.foresee(t.Context(), request.Request{Raw: &containerv1.ContainerRequest{Refresh: true}, Recipe: &request.Recipe{Packages: &condav1.CondaPackages{}}}, nil, time.Millisecond)
-		if f.Solved != nil || f.Conflict != nil || !strings.Contains(f.Unknown, want) || strings.Contains(f.Unknown, "secret") {
-			t.Errorf("%v: %+v", err, f)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		r := request.Resolved{Parsed: request.Parsed{Raw: &containerv1.ContainerRequest{Refresh: true}}}
+		known := s.solutionOf(ctx, r, request.Packages{Query: &condav1.CondaPackages{}}).solution
+		cancel()
+		_, pending := known.(request.Pending)
+		if _, conflict := known.(request.Conflict); conflict != tc.conflict || pending == tc.conflict {
+			t.Errorf("%s: %+v", name, known)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,21 +10,22 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/container/tokens"
 	"slipway.dev/services/internal/rpc"
 )
 
-// The states of gateway/contract/container-service.md#status that this service has.
+// The states of gateway/contract/container-service.md#status that this service uses.
 const (
 	statusPending  = "PENDING"
 	statusBuilding = "BUILDING"
 	statusDone     = "DONE"
 )
 
-// GetContainerStatus says whether a container can be pulled by now. A served
-// image always can; a built one when its build has succeeded.
+// GetContainerStatus reports whether a container can be pulled now. An existing image
+// always can, a built image once its build has succeeded. The call needs no login, because
+// clients poll it with only the ID.
 func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetContainerStatusRequest) (*containerv1.GetContainerStatusResponse, error) {
-	rec, err := s.known(ctx, req.GetRequestId())
+	rec, err := s.find(ctx, req.GetRequestId())
 	if err == nil {
 		err = rec.Works(s.deps.Now())
 	}
@@ -33,7 +33,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 		return nil, err
 	}
 	out := &containerv1.GetContainerStatusResponse{
-		Id:           proto.String(req.GetRequestId()),
+		Id:           proto.String(tokens.IDOf(rec.Key)),
 		CreationTime: timestamppb.New(rec.Created),
 		TargetImage:  s.knownName(rec.Plan),
 	}
@@ -42,10 +42,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 		out.Status, out.Succeeded = proto.String(statusDone), proto.Bool(true)
 		return out, nil
 	}
-	if s.deps.Build == nil {
-		return nil, fault.Unavailable.Newf("Builds cannot be looked up right now; try again").After(time.Second)
-	}
-	b, err := s.deps.Build.AwaitBuild(ctx, &buildv1.AwaitBuildRequest{BuildId: id, NoWait: true})
+	b, err := s.stateOf(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +51,14 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 	return out, nil
 }
 
-// describeBuild fills in how the build stands.
+// describeBuild sets the state of the build.
 func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.AwaitBuildResponse) {
 	out.ExpectedStart, out.ExpectedEnd = b.ExpectedStart, b.ExpectedEnd
 	switch b.GetState() {
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED, buildv1.BuildState_BUILD_STATE_FAILED:
 		out.Status = proto.String(statusDone)
 		out.Succeeded = proto.Bool(b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED)
-		out.Reason, out.Message = rpc.Optional(b.GetReason()), rpc.Optional(b.GetMessage())
+		out.Reason, out.ReasonCode, out.Message = rpc.Optional(b.GetSummary()), rpc.Optional(b.GetReason()), rpc.Optional(b.GetMessage())
 		if b.GetCompletedAt() != nil && b.GetCreatedAt() != nil {
 			took := b.GetCompletedAt().AsTime().Sub(b.GetCreatedAt().AsTime())
 			out.Duration = proto.String(strconv.FormatInt(took.Nanoseconds(), 10))
@@ -76,7 +73,7 @@ func describeBuild(out *containerv1.GetContainerStatusResponse, b *buildv1.Await
 	}
 }
 
-// publicURL is the base of the addresses in responses.
+// publicURL returns the base of URLs in responses.
 func (s *Service) publicURL() string {
 	if s.deps.PublicURL != "" {
 		return s.deps.PublicURL

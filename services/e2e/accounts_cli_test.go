@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// person is somebody with a home, who types commands.
+// A person is a user with a home directory and a shell.
 type person struct {
 	t    testing.TB
 	home string
@@ -29,14 +29,14 @@ type person struct {
 
 func newPerson(t testing.TB) *person { return &person{t, t.TempDir()} }
 
-// command is a command line with nothing in its environment but a home.
+// command returns a command line whose environment has only the home directory.
 func (u *person) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(binaries, "slipway"), args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + u.home, "TERM=dumb"}
 	return cmd
 }
 
-// try runs a command and answers what it prints.
+// try runs a command and returns its output.
 func (u *person) try(stdin string, args ...string) (stdout, stderr string, err error) {
 	cmd := u.command(args...)
 	var out, errs bytes.Buffer
@@ -45,17 +45,17 @@ func (u *person) try(stdin string, args ...string) (stdout, stderr string, err e
 	return strings.TrimSpace(out.String()), errs.String(), err
 }
 
-// do runs a command that has to work; args are split at spaces.
+// do runs a command that must succeed; args are split at spaces.
 func (u *person) do(args string) string {
 	u.t.Helper()
 	return u.give("", args)
 }
 
-// give is do, with something on standard input.
+// give is do with standard input.
 func (u *person) give(stdin, args string) string {
 	u.t.Helper()
 	list := strings.Fields(args)
-	if strings.HasSuffix(args, " ") { // a shell completes the next one
+	if strings.HasSuffix(args, " ") { // a shell completes the next argument
 		list = append(list, "")
 	}
 	out, errs, err := u.try(stdin, list...)
@@ -65,7 +65,7 @@ func (u *person) give(stdin, args string) string {
 	return out
 }
 
-// refused runs a command that must not work, and looks for what it says.
+// refused runs a command that must fail with want in its output.
 func (u *person) refused(args, want string) {
 	u.t.Helper()
 	if out, errs, err := u.try("", strings.Fields(args)...); err == nil || !strings.Contains(errs, want) {
@@ -73,7 +73,7 @@ func (u *person) refused(args, want string) {
 	}
 }
 
-// shows fails unless a command prints all of want.
+// shows fails the test unless the output of a command contains all of want.
 func (u *person) shows(args string, want ...string) {
 	u.t.Helper()
 	out := u.do(args)
@@ -84,7 +84,7 @@ func (u *person) shows(args string, want ...string) {
 	}
 }
 
-// TestCommandLineAccounts signs in, and does everything that an account is for.
+// TestCommandLineAccounts signs in, and uses all account commands.
 func TestCommandLineAccounts(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
@@ -108,14 +108,14 @@ func TestCommandLineAccounts(t *testing.T) {
 		u.shows("whoami", "admin@localhost")
 		raw, err := os.ReadFile(filepath.Join(u.home, ".config", "slipway", "logins.json"))
 		if info, statErr := os.Stat(filepath.Join(u.home, ".config", "slipway", "logins.json")); err != nil || statErr != nil || info.Mode().Perm() != 0o600 || bytes.Contains(raw, []byte(p.token)) {
-			t.Errorf("the logins are %s, %v", raw, err)
+			t.Errorf("the stored logins are %s, %v", raw, err)
 		}
 		u.do("logout")
 		u.refused("whoami --server "+p.url, "sign in with `slipway login`")
 	})
 }
 
-// signInAtTerminal answers the questions, of which the token is not shown.
+// signInAtTerminal signs in with a token at the terminal, which must not display it.
 func (u *person) signInAtTerminal(p *program) {
 	u.t.Helper()
 	term := inTerminal(u.t, u.command("login"))
@@ -132,8 +132,8 @@ func (u *person) signInAtTerminal(p *program) {
 	}
 }
 
-// signInOnTheWeb opens the page that is printed; what the browser shows at last is
-// the program's own.
+// signInOnTheWeb signs in with the printed page. The browser must end on the program's own
+// page.
 func (u *person) signInOnTheWeb(p *program, browse func(page string) (*http.Response, error)) string {
 	u.t.Helper()
 	return u.signInWith(p, "--web", "signed in", func(lines *bufio.Scanner) (*http.Response, error) {
@@ -148,8 +148,8 @@ func (u *person) signInOnTheWeb(p *program, browse func(page string) (*http.Resp
 	})
 }
 
-// signInWith has a browser do what `slipway login` says, and returns what that prints
-// then; the browser shows the text at last.
+// signInWith runs `slipway login` and completes it with a browser, whose last page must contain
+// shows. It returns the remaining output of the command.
 func (u *person) signInWith(p *program, flag, shows string, browse func(says *bufio.Scanner) (*http.Response, error)) string {
 	u.t.Helper()
 	cmd := u.command("login", flag, "--server", p.url)
@@ -177,7 +177,7 @@ func (u *person) signInWith(p *program, flag, shows string, browse func(says *bu
 	return out.String()
 }
 
-// fillIn shows the page a token, and follows to the program.
+// fillIn submits a token on the page, and follows the redirect to the program.
 func (p *program) fillIn(page string) (*http.Response, error) {
 	to, err := url.Parse(page)
 	if err != nil {
@@ -188,19 +188,19 @@ func (p *program) fillIn(page string) (*http.Response, error) {
 	return http.PostForm(page, form)
 }
 
-// makeWorkspace makes an organisation with a workspace, and answers its id.
+// makeWorkspace creates an organisation with a workspace, and returns the workspace's id.
 func (p *program) makeWorkspace(org, name string) string {
 	p.t.Helper()
 	user := []string{"Authorization", "Bearer " + p.token}
 	made := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": org}}, user...)
 	var o struct{ Organization struct{ OrgID json.Number } }
 	if err := json.Unmarshal(made.body, &o); err != nil || made.status != http.StatusOK {
-		p.t.Fatalf("making an organisation: %d %s", made.status, made.body)
+		p.t.Fatalf("creating an organisation: %d %s", made.status, made.body)
 	}
 	made = p.call(http.MethodPost, "/api/orgs/"+o.Organization.OrgID.String()+"/workspaces", map[string]any{"workspace": map[string]any{"name": name}}, user...)
 	var w struct{ Workspace struct{ ID json.Number } }
 	if err := json.Unmarshal(made.body, &w); err != nil || made.status != http.StatusOK {
-		p.t.Fatalf("making a workspace: %d %s", made.status, made.body)
+		p.t.Fatalf("creating a workspace: %d %s", made.status, made.body)
 	}
 	return w.Workspace.ID.String()
 }
@@ -218,17 +218,17 @@ func (u *person) manageTokens(p *program) {
 	other.refused("whoami", "token")
 	other.refused("login --server "+p.url, "--token-stdin")
 	if out := u.do("tokens list"); strings.Contains(out, "ci ") {
-		u.t.Errorf("the token is still there:\n%s", out)
+		u.t.Errorf("the token is not deleted:\n%s", out)
 	}
 }
 
-// manageCredentials keeps a login in a workspace, and pulls with it.
+// manageCredentials stores a login in a workspace, and pulls with it.
 func (u *person) manageCredentials(p *program, up *testkit.Registry, image string) {
 	t := u.t
 	t.Helper()
 	add := "credentials add up --registry " + up.Host + " -u " + testkit.User + " --password-stdin --workspace lab/rnaseq"
 	if _, errs, err := u.try("wrong", strings.Fields(add)...); err == nil || !strings.Contains(errs, "refuses the user name or the password") {
-		t.Errorf("a wrong password is kept: %v %s", err, errs)
+		t.Errorf("a wrong password was stored: %v %s", err, errs)
 	}
 	id := u.give("wrong", add+" --no-verify")
 	u.refused("credentials add up --workspace lab/rnaseq -u x --no-verify --password-file "+writeFile(t, "p", "x"), "already")
@@ -241,7 +241,7 @@ func (u *person) manageCredentials(p *program, up *testkit.Registry, image strin
 	u.shows("credentials show up --workspace lab/rnaseq -o json", `"userName"`, up.Host)
 	u.shows("__complete credentials show --workspace lab/rnaseq ", id+"\tup")
 	if out := u.do("credentials list -o json") + u.do("credentials show up --workspace lab/rnaseq -o json"); strings.Contains(out, testkit.Password) {
-		t.Errorf("the secret comes out: %s", out)
+		t.Errorf("the secret is printed: %s", out)
 	}
 	target := u.do("image " + image + " --workspace lab/rnaseq --env A=b")
 	pull(t, target, "amd64")
@@ -259,7 +259,7 @@ func (u *person) manageRuns(p *program) {
 	report := func(method, path, body string) reply {
 		t.Helper()
 		r := p.call(method, "/api/trace/"+path, body, user...)
-		for r.status == http.StatusTooManyRequests { // the commands before it were quick
+		for r.status == http.StatusTooManyRequests { // the rate limit may be used up by the previous commands
 			time.Sleep(time.Second)
 			r = p.call(method, "/api/trace/"+path, body, user...)
 		}
@@ -306,6 +306,6 @@ func (u *person) manageRuns(p *program) {
 	u.shows("runs list --search status:CANCELLED", second)
 	u.do(fmt.Sprintf("runs delete %s %s", id, second))
 	if out := u.do("runs list"); strings.Contains(out, id) || strings.Contains(out, second) {
-		t.Errorf("still there:\n%s", out)
+		t.Errorf("not deleted:\n%s", out)
 	}
 }

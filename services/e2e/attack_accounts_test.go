@@ -20,8 +20,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// team is an organisation with a workspace, which has a login for a registry, and a
-// user of each role.
+// A team is an organisation with a workspace that has a registry login, and a user for each
+// role.
 type team struct {
 	*program
 	workspace     int64
@@ -50,7 +50,7 @@ func newTeam(p *program, registry string) *team {
 	made := p.platformCall(http.MethodPost, w.org, p.token, map[string]any{"workspace": map[string]any{"name": "bench"}})["workspace"].(map[string]any)
 	w.workspace = int64(made["id"].(float64))
 	for _, role := range []string{"owner", "admin", "maintain", "launch", "connect", "view"} {
-		w.tokens[role] = p.newUser("one-" + role) // the first user's name is a role's, too
+		w.tokens[role] = p.newUser("one-" + role) // "one-", since the first user is already called like a role
 		joined := p.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/add", w.org, w.workspace), p.token, map[string]any{"userNameOrEmail": "one-" + role})
 		w.participantID[role] = fmt.Sprintf("%.0f", joined["participant"].(map[string]any)["participantId"])
 		w.become(role, role)
@@ -61,20 +61,20 @@ func newTeam(p *program, registry string) *team {
 	return w
 }
 
-// become gives somebody another role.
+// become changes the role of a user.
 func (w *team) become(who, role string) {
 	w.t.Helper()
 	w.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/%s/role", w.org, w.workspace, w.participantID[who]), w.token, map[string]any{"role": role})
 }
 
-// in is a request body of somebody in the workspace.
+// in returns a request body with a user's token and the workspace.
 func (w *team) in(who string, body map[string]any) map[string]any {
 	body["platformAccessToken"], body["platformWorkspaceId"] = w.tokens[who], w.workspace
 	return body
 }
 
-// TestRolesThatMayNotUseCredentials is the table role × what is done with a
-// workspace's credentials, and what becomes of a name when its owner's role falls.
+// TestRolesThatMayNotUseCredentials tests every role with every use of a workspace's
+// credentials, and pulls by an issued name after its owner's role was reduced.
 func TestRolesThatMayNotUseCredentials(t *testing.T) {
 	t.Parallel()
 	up, open := testkit.NewRegistry(t, testkit.Bearer), testkit.NewRegistry(t, testkit.Open)
@@ -108,15 +108,15 @@ func TestRolesThatMayNotUseCredentials(t *testing.T) {
 		target := text(p.call(http.MethodPost, "/v1alpha2/container", w.in("launch", map[string]any{"containerImage": image})).json(t), "targetImage")
 		pull(t, target, "amd64")
 		w.become("launch", "view")
-		// Whoever remembers the login hears of it at once.
+		// Caches of the login must be invalidated immediately.
 		err := within(20*time.Second, func() error {
 			for range 4 {
 				r := request(t, http.MethodGet, v2(target)+"/manifests/1", nil)
 				if r.status == http.StatusOK {
-					return fmt.Errorf("it is still served")
+					return fmt.Errorf("the image is still served")
 				}
 				if !strings.Contains(string(r.body), reason) {
-					return fmt.Errorf("it is refused with %d %s", r.status, r.body)
+					return fmt.Errorf("the pull got %d %s", r.status, r.body)
 				}
 			}
 			return nil
@@ -127,7 +127,7 @@ func TestRolesThatMayNotUseCredentials(t *testing.T) {
 	})
 }
 
-// session lets a program in with a token, as its user would in a browser.
+// session signs a program in with a token, like a user in a browser.
 func (p *program) session(token string) (access, refresh string) {
 	p.t.Helper()
 	verifier := strings.Repeat("v", 50)
@@ -159,8 +159,8 @@ func (p *program) session(token string) (access, refresh string) {
 	return text(pair, "access_token"), text(pair, "refresh_token")
 }
 
-// TestSessionsEndWithTheirToken: a program that was let in with a token is out once
-// the token is deleted.
+// TestSessionsEndWithTheirToken checks that deleting a token also ends the sessions that began
+// with it.
 func TestSessionsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
 	eachShape(t, nil, settings{"limit_platform": "0", "master_key_file": newMasterKey(t)}, func(t *testing.T, p *program) {
@@ -172,7 +172,7 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 		}
 		p.platformCall(http.MethodDelete, fmt.Sprintf("/tokens/%.0f", made["token"].(map[string]any)["id"]), p.token, nil)
 		if r := request(t, http.MethodGet, p.platform+"/user-info", nil, "Authorization", "Bearer "+access); r.status != http.StatusForbidden {
-			t.Errorf("its session still works: %d %s", r.status, r.body)
+			t.Errorf("the session still works: %d %s", r.status, r.body)
 		}
 		r, err := http.PostForm(p.platform+"/oauth/access_token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {refresh}})
 		if err != nil {
@@ -180,16 +180,16 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 		}
 		defer r.Body.Close()
 		if r.StatusCode == http.StatusOK {
-			t.Error("its session was refreshed")
+			t.Error("the session was refreshed")
 		}
 		if r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": "quay.io/x/y:1", "platformAccessToken": access}); r.status != http.StatusUnauthorized {
-			t.Errorf("a request with its session: %d %s", r.status, r.body)
+			t.Errorf("a request with the session: %d %s", r.status, r.body)
 		}
 	})
 }
 
-// TestNothingThatIsKeptOpensAnything looks for everything that is live and secret in
-// all files, and in Redis; and nobody else can read the files.
+// TestNothingThatIsKeptOpensAnything searches all stored files and Redis for valid secrets, and
+// checks that other users cannot read the files.
 func TestNothingThatIsKeptOpensAnything(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
@@ -217,7 +217,7 @@ func TestNothingThatIsKeptOpensAnything(t *testing.T) {
 		holds := func(where string, content []byte) {
 			for what, secret := range secrets {
 				if bytes.Contains(content, []byte(secret)) {
-					t.Errorf("%s holds %s", where, what)
+					t.Errorf("%s contains %s", where, what)
 				}
 			}
 		}
@@ -246,7 +246,7 @@ func TestNothingThatIsKeptOpensAnything(t *testing.T) {
 	})
 }
 
-// redisDump is everything that a Redis holds.
+// redisDump returns the whole content of a Redis server.
 func redisDump(t *testing.T, address string) []byte {
 	t.Helper()
 	o, err := redis.ParseURL(address)
@@ -259,7 +259,7 @@ func redisDump(t *testing.T, address string) []byte {
 	for _, key := range client.Keys(context.Background(), "*").Val() {
 		all.WriteString(key)
 		all.WriteString(client.Dump(context.Background(), key).Val())
-		for field, value := range client.HGetAll(context.Background(), key).Val() { // a dump is compressed
+		for field, value := range client.HGetAll(context.Background(), key).Val() { // hashes are added uncompressed, since a dump is compressed
 			all.WriteString(field + value)
 		}
 	}

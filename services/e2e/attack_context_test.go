@@ -9,8 +9,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestImageOfTheFolderWhereItRuns packs the folder in which slipwayd keeps its
-// ./data, while it runs: the keys must not get into the image.
+// TestImageOfTheFolderWhereItRuns packs the folder in which slipwayd stores its ./data while it
+// runs. The keys must not get into the image.
 func TestImageOfTheFolderWhereItRuns(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -20,11 +20,11 @@ func TestImageOfTheFolderWhereItRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := common(t, []string{up.Host}, settings{"data_dir": filepath.Join(dir, "data")})
-	delete(s, "admin_token_file") // it makes one, in its data folder
+	delete(s, "admin_token_file") // slipwayd creates it in its data folder
 	p := oneProcess(t, s)
 	for _, secret := range []string{"admin-token", "master-key", "slipway.db"} {
 		if _, err := os.Stat(filepath.Join(dir, "data", secret)); err != nil {
-			t.Errorf("there is nothing to steal: %v", err)
+			t.Errorf("the key does not exist: %v", err)
 		}
 	}
 	token, err := os.ReadFile(filepath.Join(dir, "data", "admin-token"))
@@ -38,7 +38,7 @@ func TestImageOfTheFolderWhereItRuns(t *testing.T) {
 	}
 	packed := files(t, pull(t, target, "amd64"))
 	if packed["app.py"] != "print()" {
-		t.Error("the rest is not in the image")
+		t.Error("the other files are not in the image")
 	}
 	for name := range packed {
 		if strings.HasPrefix(name, "data/") {

@@ -16,9 +16,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// growingImage is busybox with triggers that make buildkitd expand a variable to ten
-// times its length, and again, up to 10²³ bytes. A Dockerfile with it as its base
-// shows nothing of that.
+// growingImage returns busybox with ONBUILD triggers that let buildkitd expand a variable to
+// ten times its length repeatedly, up to 10²³ bytes. A Dockerfile with this base image does not
+// show the expansion.
 func growingImage(t *testing.T, up *testkit.Registry) string {
 	t.Helper()
 	img := busybox(t, true)
@@ -37,8 +37,8 @@ func growingImage(t *testing.T, up *testkit.Registry) string {
 	return up.Push(t, "base/growing:1", img)
 }
 
-// TestAttackGrowthInDaemon has buildkitd grow beyond its memory while it makes
-// somebody else's image: it dies and comes back, and only the build that ends it fails.
+// TestAttackGrowthInDaemon builds on an image that would let buildkitd exceed its memory. The
+// build must fail before the daemon expands the variable, and a concurrent build must succeed.
 func TestAttackGrowthInDaemon(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -49,32 +49,28 @@ func TestAttackGrowthInDaemon(t *testing.T) {
 	user := []string{"Authorization", "Bearer " + p.token}
 	mine := p.order(recipe("FROM "+base, "RUN echo it began; busybox sleep 4; echo made > /mine.txt"), user...)
 	p.awaits(t, mine, "it began")
-	began := time.Now()
 	hostile := p.order(recipe("FROM "+growing, "RUN echo never"))
-	if s := p.finished(t, hostile); s["succeeded"] != false {
-		t.Errorf("the build that grows ends as %v", s)
-	}
-	t.Logf("it ended after %s", time.Since(began))
-	if took := time.Since(began); took > time.Minute { // each try ends soon, however the system deals with it
-		t.Errorf("the build that grows ended after %s", took)
-	}
-	if !strings.Contains(p.procs[0].log(), "The build daemon ended; it is started again") {
-		t.Error("the daemon has not died")
+	s := p.finished(t, hostile)
+	if message, _ := s["message"].(string); s["succeeded"] != false || s["reasonCode"] != "build" || !strings.Contains(message, "ONBUILD") {
+		t.Errorf("the build that grows ended as %v", s)
 	}
 	if s := p.finished(t, mine); s["succeeded"] != true {
-		t.Errorf("the build beside it ends as %v: %s", s, p.buildLog(mine))
+		t.Errorf("the concurrent build ended as %v: %s", s, p.buildLog(mine))
 	}
 	if s := p.finished(t, p.order(recipe("FROM "+base, "RUN echo afterwards"), user...)); s["succeeded"] != true {
-		t.Errorf("the build after it ends as %v", s)
+		t.Errorf("the following build ended as %v", s)
 	}
-	if peak := p.procs[0].peak(); peak > max(budgetPeak, p.procs[0].memoryBound()) {
-		t.Errorf("the program has taken %d MiB", peak>>20)
+	if strings.Contains(p.procs[0].log(), "The build daemon ended") {
+		t.Error("the daemon has exited")
+	}
+	if peak := p.procs[0].peak(); peak > max(640<<20, p.procs[0].memoryBound()) {
+		t.Errorf("the program has used %d MiB", peak>>20)
 	}
 	t.Logf("the program's peak is %d MiB", p.procs[0].peak()>>20)
 }
 
-// TestAttackEndlessLog has a step print as fast as it can until its time is over:
-// neither memory nor disk fills, and the build ends in time.
+// TestAttackEndlessLog has a build step that prints as fast as possible until its timeout.
+// Neither memory nor disk must fill up, and the build must end in time.
 func TestAttackEndlessLog(t *testing.T) {
 	needBuilds(t)
 	const timeout, memory, disk = 15 * time.Second, 512 << 20, 256 << 20
@@ -96,8 +92,8 @@ func TestAttackEndlessLog(t *testing.T) {
 		t.Fatalf("after %s: %v", time.Since(began), err)
 	}
 	took := time.Since(began)
-	if status["succeeded"] != false || !strings.Contains(text(status, "reason"), "timeout") {
-		t.Errorf("it ends as %v", status)
+	if status["succeeded"] != false || !strings.Contains(text(status, "reasonCode"), "timeout") {
+		t.Errorf("the build ended as %v", status)
 	}
 	if most > disk {
 		t.Errorf("%d MiB were written to disk", most>>20)
@@ -105,15 +101,15 @@ func TestAttackEndlessLog(t *testing.T) {
 	peak := p.procs[0].peak()
 	daemon := peakOf(t, daemonOf(t, p.procs[0]).pid)
 	if peak > max(memory, p.procs[0].memoryBound()) || daemon > memory {
-		t.Errorf("the program has taken %d MiB, the daemon %d MiB", peak>>20, daemon>>20)
+		t.Errorf("the program has used %d MiB, the daemon %d MiB", peak>>20, daemon>>20)
 	}
 	if log := p.buildLog(answer); !strings.Contains(log, "left out: the log is too long") || len(log) > 16<<20 {
-		t.Errorf("its log has %d bytes and ends with %s", len(log), tail(log, 500))
+		t.Errorf("the log has %d bytes and ends with %s", len(log), tail(log, 500))
 	}
 	t.Logf("it took %s, %d MiB on disk; the program's peak is %d MiB, the daemon's %d MiB", took, most>>20, peak>>20, daemon>>20)
 }
 
-// awaits waits until a build has printed a line that ends with words.
+// awaits waits until a build has printed a line with the given ending.
 func (p *program) awaits(t testing.TB, answer map[string]any, words string) {
 	t.Helper()
 	if err := within(time.Minute, func() error {
@@ -130,7 +126,7 @@ func (p *program) buildLog(answer map[string]any) string {
 	return string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
 }
 
-// daemonOf is the buildkitd that a process runs.
+// daemonOf returns the buildkitd that a process has started.
 func daemonOf(t testing.TB, p *process) born {
 	t.Helper()
 	for _, child := range descendants(p.cmd.Process.Pid) {
@@ -142,11 +138,11 @@ func daemonOf(t testing.TB, p *process) born {
 	return born{}
 }
 
-// occupied is the space that the files below a folder take.
+// occupied returns the disk usage of the files below a folder.
 func occupied(dir string) (sum int64) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
-			return nil //nolint:nilerr // files come and go
+			return nil //nolint:nilerr // files may be deleted during the walk
 		}
 		if info, err := e.Info(); err == nil {
 			if st, ok := info.Sys().(*syscall.Stat_t); ok {

@@ -21,14 +21,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// firstID is the first of 65536 users of this machine that a daemon without root may
-// be: as newuidmap gives them.
+// firstID is the first of the 65536 user ids that a rootless daemon gets from newuidmap.
 const firstID = 100000
 
-// rootless is `slipwayd buildkitd` without root.
+// rootless is a rootless `slipwayd buildkitd`.
 type rootless struct {
 	address string
-	port    string // of the loopback, where it listens too
+	port    string // the port on loopback
 	cmd     *exec.Cmd
 	ended   chan struct{}
 	mu      sync.Mutex
@@ -41,11 +40,11 @@ func (r *rootless) log() string {
 	return r.said.String()
 }
 
-// startRootless starts one. Where /proc is covered in part, as container engines
-// do, steps can have none of their own.
+// startRootless starts a rootless daemon. If /proc is masked, as in container engines, steps
+// cannot mount their own.
 func startRootless(t *testing.T, covered bool, s settings) *rootless {
 	t.Helper()
-	home, err := os.MkdirTemp("", "sw") // paths of sockets must be short
+	home, err := os.MkdirTemp("", "sw") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,13 +55,13 @@ func startRootless(t *testing.T, covered bool, s settings) *rootless {
 			t.Fatal(err)
 		}
 	}
-	// Where those users may look.
+	// The mapped users need access to these files.
 	for _, name := range []string{"slipwayd", "slipway-runc", "buildkitd", "runc"} {
 		program, err := os.ReadFile(filepath.Join(binaries, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(home, name), program, 0o755)
 		}
-		if err != nil && name != "runc" { // the machine's may do
+		if err != nil && name != "runc" { // runc of the machine may be used instead
 			t.Fatal(err)
 		}
 	}
@@ -79,7 +78,7 @@ func startRootless(t *testing.T, covered bool, s settings) *rootless {
 	}
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its mounts
+		runtime.LockOSThread() // never unlocked: the thread ends together with its mounts
 		defer close(r.ended)
 		err := unix.Unshare(unix.CLONE_NEWNS)
 		if err == nil {
@@ -109,9 +108,9 @@ func startRootless(t *testing.T, covered bool, s settings) *rootless {
 	return r
 }
 
-// TestStepsElsewhereReachNothing lets steps of a daemon that builders share listen to
-// others, look around, and ask their proxy for what is not theirs, though its
-// egress_allow names all of it.
+// TestStepsElsewhereReachNothing runs hostile steps on a daemon that several builders share.
+// They try to receive other connections, to inspect other processes, and to reach other
+// addresses through their proxy, although egress_allow contains all of them.
 func TestStepsElsewhereReachNothing(t *testing.T) {
 	needBuilds(t)
 	for name, covered := range map[string]bool{"own proc": false, "covered proc": true} {
@@ -128,7 +127,7 @@ func TestStepsElsewhereReachNothing(t *testing.T) {
 			victim := p.order(recipe("FROM "+base, "RUN echo it runs && busybox sleep 10"))
 			if err := within(time.Minute, func() error {
 				if !strings.Contains(log(victim), "it runs") {
-					return fmt.Errorf("the other build does not begin: %s", log(victim))
+					return fmt.Errorf("the other build does not start: %s", log(victim))
 				}
 				return nil
 			}); err != nil {
@@ -146,7 +145,7 @@ func TestStepsElsewhereReachNothing(t *testing.T) {
 			}
 			answer := p.order(recipe(lines...))
 			if s := p.finished(t, answer); s["succeeded"] != true {
-				t.Errorf("it ends as %v", s)
+				t.Errorf("the build ended as %v", s)
 			}
 			got := log(answer)
 			for _, want := range []string{
@@ -157,20 +156,20 @@ func TestStepsElsewhereReachNothing(t *testing.T) {
 				}
 			}
 			for _, a := range asked {
-				if !strings.Contains(got, "asked for "+a+" HTTP/1.1 403 Forbidden") {
-					t.Errorf("%s is reached: %s", a, tail(got, 3000))
+				if !strings.Contains(got, "asked for "+p.shown(a, store)+" HTTP/1.1 403 Forbidden") {
+					t.Errorf("%s was reached: %s", a, tail(got, 3000))
 				}
 			}
 			if s := p.finished(t, victim); s["succeeded"] != true {
-				t.Errorf("the other build ends as %v", s)
+				t.Errorf("the other build ended as %v", s)
 			}
 			again := p.order(recipe(append(lines, "LABEL again=yes")...))
 			p.finished(t, again)
 			if got := strings.Count(log(again), "CACHED"); got < 5 {
-				t.Errorf("%d steps are found again: %s", got, log(again))
+				t.Errorf("%d steps are cached: %s", got, log(again))
 			}
 			if said := p.procs[0].log(); strings.Contains(said, "share one network") {
-				t.Errorf("the daemon counts as one whose steps share a network: %s", tail(said, 3000))
+				t.Errorf("the daemon is classified as one whose steps share a network: %s", tail(said, 3000))
 			}
 			if want := map[bool]string{true: `"own_proc":false`, false: `"own_proc":true`}[covered]; !strings.Contains(elsewhere.log(), want) {
 				t.Errorf("%s is missing in %s", want, tail(elsewhere.log(), 3000))
@@ -180,14 +179,14 @@ func TestStepsElsewhereReachNothing(t *testing.T) {
 	}
 }
 
-// stopDuringBuild tells the daemon to stop, as Kubernetes does, while a build runs.
+// stopDuringBuild stops the daemon during a build, as Kubernetes does.
 func stopDuringBuild(t *testing.T, p *program, elsewhere *rootless, base string) {
 	t.Helper()
 	answer := p.order(recipe("FROM "+base, "RUN echo it began && busybox sleep 4 && echo it is done"))
 	logs := "/v1alpha1/builds/" + text(answer, "buildId") + "/logs"
 	if err := within(time.Minute, func() error {
 		if body := p.call(http.MethodGet, logs, nil).body; !strings.Contains(string(body), "it began") {
-			return fmt.Errorf("the build does not begin: %s", body)
+			return fmt.Errorf("the build does not start: %s", body)
 		}
 		return nil
 	}); err != nil {
@@ -197,14 +196,14 @@ func stopDuringBuild(t *testing.T, p *program, elsewhere *rootless, base string)
 		t.Fatal(err)
 	}
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Errorf("the build that ran ends as %v", s)
+		t.Errorf("the build that ran ended as %v", s)
 	}
 	select {
 	case <-elsewhere.ended:
 		if state := elsewhere.cmd.ProcessState; !state.Success() {
-			t.Errorf("the daemon ends with %v", state)
+			t.Errorf("the daemon exited with %v", state)
 		}
 	case <-time.After(time.Minute):
-		t.Error("the daemon does not end")
+		t.Error("the daemon does not exit")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestAttackSleepingBuildsHoldSlots: an address without a user starts builds that
-// only sleep, more than there are slots. A user's build is made all the same.
+// TestAttackSleepingBuildsHoldSlots starts more anonymous builds that only sleep than there are
+// slots. A signed-in user's build must run nevertheless.
 func TestAttackSleepingBuildsHoldSlots(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -22,15 +22,15 @@ func TestAttackSleepingBuildsHoldSlots(t *testing.T) {
 	g.reached(t)
 	mine := p.order(recipe("FROM scratch", "LABEL awake=yes"), "Authorization", "Bearer "+p.token)
 	if s := p.finished(t, mine); s["succeeded"] != true {
-		t.Errorf("beside the sleepers a user's build ends as %v", s)
+		t.Errorf("the user's build ended as %v", s)
 	}
 	if n := g.begun.Load(); n != 1 {
-		t.Errorf("%d of the sleepers run, want 1 of 2 slots", n)
+		t.Errorf("%d sleeping builds run, want 1 in 2 slots", n)
 	}
 	g.passed(t, text(sleepers[0], "targetImage"))
 	for _, s := range sleepers {
 		if how := p.finished(t, s); how["succeeded"] != true {
-			t.Errorf("a sleeper that woke ends as %v", how)
+			t.Errorf("a sleeping build ended as %v", how)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// hostile is a registry that answers, in any repository, documents which take as
-// much memory as they can. The tag names the kind.
+// hostile is a registry that returns documents that require as much memory as possible. The tag
+// selects the kind of document.
 type hostile struct {
 	tags  map[string][]byte
 	blobs map[string][]byte
@@ -73,8 +73,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(raw)
 }
 
-// TestAttackHostileRegistry has one client ask for what a registry made to take
-// memory: inspected, and pulled with an addition, twenty at once.
+// TestAttackHostileRegistry inspects and augments images of a registry whose documents require
+// much memory, twenty times concurrently.
 func TestAttackHostileRegistry(t *testing.T) {
 	leaveToServers(t)
 	up := httptest.NewServer(newHostile())
@@ -93,7 +93,7 @@ func TestAttackHostileRegistry(t *testing.T) {
 					image := fmt.Sprintf("%s/team/app%d:%s", host, i, tag)
 					r := p.call(http.MethodPost, "/v1alpha1/inspect", map[string]any{"containerImage": image, "platform": "linux/amd64"})
 					if tag != "heavy" && (r.status == http.StatusOK) != (tag == "large") {
-						t.Errorf("inspecting %s answered %d, %d bytes", image, r.status, len(r.body))
+						t.Errorf("inspecting %s returned %d, %d bytes", image, r.status, len(r.body))
 					}
 					pullHostile(t, p, image, tag == "large")
 				})
@@ -110,11 +110,11 @@ func TestAttackHostileRegistry(t *testing.T) {
 	})
 }
 
-// hostileGrowth is what twenty answers of 3.5 MB at once may take a process, in bytes:
-// each is held as it came, as a message, and as JSON, before it is sent.
+// hostileGrowth is the allowed growth of a process in bytes, for twenty concurrent responses of
+// 3.5 MB: each exists as received bytes, as a message, and as JSON.
 const hostileGrowth = 768 << 20
 
-// pullHostile asks for an image with something added to it.
+// pullHostile requests an image with an addition.
 func pullHostile(t testing.TB, p *program, image string, good bool) {
 	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=1"}}})
 	if r.status == http.StatusOK {
@@ -122,6 +122,6 @@ func pullHostile(t testing.TB, p *program, image string, good bool) {
 		r = request(t, http.MethodGet, v2(target)+"/manifests/"+target[strings.LastIndexByte(target, ':')+1:], nil)
 	}
 	if (r.status == http.StatusOK) != good {
-		t.Errorf("pulling %s answered %d, %d bytes", image, r.status, len(r.body))
+		t.Errorf("pulling %s returned %d, %d bytes", image, r.status, len(r.body))
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestOurLoginIsForOurImagesAlone has strangers and users try to read and write, by
-// way of a build, what the service's own login opens beside its build repository.
+// TestOurLoginIsForOurImagesAlone lets anonymous callers and users try to read and write
+// repositories in builds to which only the service's own login has access.
 func TestOurLoginIsForOurImagesAlone(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -24,7 +24,7 @@ func TestOurLoginIsForOurImagesAlone(t *testing.T) {
 			callers := map[string][]string{"a stranger": nil, "a user": {"Authorization", "Bearer " + p.user(t, "eve")}}
 			for who, header := range callers {
 				if got := p.finished(t, p.order(recipe("FROM "+base, "RUN echo "+strings.ReplaceAll(who, " ", "")+" > /who"), header...)); got["succeeded"] != true {
-					t.Fatalf("%s cannot build at all: %v", who, got)
+					t.Fatalf("%s cannot build: %v", who, got)
 				}
 				for what, instruction := range map[string]string{
 					"ONBUILD COPY":  "COPY --from=" + secret + " /bin/busybox /stolen",
@@ -33,7 +33,7 @@ func TestOurLoginIsForOurImagesAlone(t *testing.T) {
 				} {
 					trap := open.Push(t, "base/trap:1", onBuild(t, busybox(t, true), instruction))
 					if got := p.finished(t, p.order(recipe("FROM "+trap), header...)); got["succeeded"] != false {
-						t.Errorf("%s, %s: the build ends as %v", who, what, got)
+						t.Errorf("%s, %s: the build ended as %v", who, what, got)
 					}
 				}
 				for what, body := range map[string]map[string]any{
@@ -42,27 +42,27 @@ func TestOurLoginIsForOurImagesAlone(t *testing.T) {
 					"an image":    {"containerImage": secret},
 				} {
 					if r := p.call(http.MethodPost, "/v1alpha2/container", body, header...); r.status != http.StatusBadRequest {
-						t.Errorf("%s, %s is answered %d %s", who, what, r.status, r.body)
+						t.Errorf("%s, %s got %d %s", who, what, r.status, r.body)
 					}
 				}
 				for _, host := range spellings(own.Host) {
 					body := recipe("FROM " + base)
 					body["cacheRepository"] = host + "/prod/app"
 					if r := p.call(http.MethodPost, "/v1alpha2/container", body, header...); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "cacheRepository") {
-						t.Errorf("%s, a cache at %s is answered %d %s", who, host, r.status, r.body)
+						t.Errorf("%s, a cache at %s got %d %s", who, host, r.status, r.body)
 					}
 				}
 			}
 			for _, request := range own.Requests() {
 				if strings.Contains(request, "/prod/app/") {
-					t.Errorf("asked for %s", request)
+					t.Errorf("the registry got %s", request)
 				}
 			}
 		})
 	}
 }
 
-// spellings are names of one registry on this machine.
+// spellings returns equivalent names of one registry on this machine.
 func spellings(host string) []string {
 	_, port, _ := strings.Cut(host, ":")
 	var out []string
@@ -74,7 +74,8 @@ func spellings(host string) []string {
 	return append(out, "127.0.0.1:0"+port)
 }
 
-// TestTheStoreIsNotForBuilds names the embedded image store, where a build may.
+// TestTheStoreIsNotForBuilds uses the embedded image store in all places where a build can name
+// a registry.
 func TestTheStoreIsNotForBuilds(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -84,10 +85,10 @@ func TestTheStoreIsNotForBuilds(t *testing.T) {
 	base := open.Push(t, "base/busybox:1", busybox(t, true))
 	victim := p.order(recipe("FROM "+base, "RUN echo victim > /victim"))
 	if got := p.finished(t, victim); got["succeeded"] != true {
-		t.Fatalf("it ends as %v", got)
+		t.Fatalf("the build ended as %v", got)
 	}
 	record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(victim, "buildId"), nil).json(t)
-	image := text(record, "targetImage")
+	image := p.stored(text(record, "targetImage"))
 	if !strings.HasPrefix(image, store+"/builds:") {
 		t.Fatalf("the image is %s", image)
 	}
@@ -95,20 +96,20 @@ func TestTheStoreIsNotForBuilds(t *testing.T) {
 		named := strings.Replace(image, store, host, 1)
 		trap := open.Push(t, "base/trap:1", onBuild(t, busybox(t, true), "COPY --from="+named+" /victim /stolen"))
 		if got := p.finished(t, p.order(recipe("FROM "+trap, "# "+host))); got["succeeded"] != false {
-			t.Errorf("ONBUILD COPY --from=%s ends as %v", named, got)
+			t.Errorf("ONBUILD COPY --from=%s ended as %v", named, got)
 		}
 		body := recipe("FROM "+base, "# "+host)
 		body["cacheRepository"] = host + "/elsewhere"
 		for what, ask := range map[string]map[string]any{"FROM": recipe("FROM " + named), "a cache": body, "an image": {"containerImage": named}} {
 			if r := p.call(http.MethodPost, "/v1alpha2/container", ask); r.status != http.StatusBadRequest {
-				t.Errorf("%s, %s is answered %d %s", host, what, r.status, r.body)
+				t.Errorf("%s, %s got %d %s", host, what, r.status, r.body)
 			}
 		}
 	}
 }
 
-// TestALoginIsForItsPathAlone keeps a login for a path of a registry, and builds from
-// there, and from beside it.
+// TestALoginIsForItsPathAlone stores a login for a path of a registry, and builds from this
+// path and from another one.
 func TestALoginIsForItsPathAlone(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -118,15 +119,15 @@ func TestALoginIsForItsPathAlone(t *testing.T) {
 	user := []string{"Authorization", "Bearer " + p.token}
 	mine, theirs := private.Push(t, "team/base:1", busybox(t, true)), private.Push(t, "other/base:1", busybox(t, true))
 	if got := p.finished(t, p.order(recipe("FROM "+mine, "RUN true"), user...)); got["succeeded"] != true {
-		t.Errorf("from its own path it ends as %v", got)
+		t.Errorf("from its own path the build ended as %v", got)
 	}
 	if r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM "+theirs), user...); r.status != http.StatusBadRequest {
-		t.Errorf("FROM another path is answered %d %s", r.status, r.body)
+		t.Errorf("FROM another path got %d %s", r.status, r.body)
 	}
 	for what, image := range map[string]string{"another path": theirs, "a path that only the base names": private.Push(t, "team/more:1", busybox(t, true))} {
 		trap := open.Push(t, "base/trap:1", onBuild(t, busybox(t, true), "COPY --from="+image+" /bin/busybox /stolen"))
 		if got := p.finished(t, p.order(recipe("FROM "+trap, "COPY --from="+mine+" /bin/busybox /mine"), user...)); got["succeeded"] != false {
-			t.Errorf("ONBUILD COPY --from %s ends as %v", what, got)
+			t.Errorf("ONBUILD COPY --from %s ended as %v", what, got)
 		}
 	}
 }

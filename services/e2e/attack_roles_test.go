@@ -19,15 +19,14 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRoleThatWasTakenOver calls, with the certificate of one role, what is for
-// others: above all, builders must not submit builds as other people and then ask
-// for their logins.
+// TestRoleThatWasTakenOver calls all services with the certificate of one role. In particular,
+// builders must not be able to submit builds as other users and then request their logins.
 func TestRoleThatWasTakenOver(t *testing.T) {
 	if !testkit.Real() {
 		t.Skip("needs real servers")
 	}
 	p := processPerRole(t, common(t, nil, settings{"build_repository": "127.0.0.1:1/builds"}))
-	build, container, platform := p.rooms["build-1"], p.rooms["container-1"], p.rooms["platform"]
+	build, container, platform := p.addresses["build-1"], p.addresses["container-1"], p.addresses["platform"]
 	for _, c := range []struct {
 		certificate, room, call string
 		may                     bool
@@ -38,16 +37,16 @@ func TestRoleThatWasTakenOver(t *testing.T) {
 		{"builder", build, "slipway.build.v1.BuildService/ListBuilds", false},
 		{"builder", container, "slipway.container.v1.ContainerService/ResolveToken", false},
 		{"builder", container, "slipway.container.v1.ContainerService/SubmitContainerToken", false},
-		{"builder", platform, "slipway.platform.v1.PlatformService/Authorize", false},
-		{"builder", platform, "slipway.platform.v1.PlatformService/GetCredentials", false},
-		{"builder", platform, "slipway.platform.v1.PlatformService/CreateToken", false},
+		{"builder", platform, "slipway.platform.v1.AccessService/Authorize", false},
+		{"builder", platform, "slipway.platform.v1.AccessService/GetCredentials", false},
+		{"builder", platform, "slipway.platform.v1.IdentityService/CreateToken", false},
 		{"registry", container, "slipway.container.v1.ContainerService/ResolveToken", true},
 		{"registry", build, "slipway.build.v1.BuildService/SubmitBuild", false},
 		{"registry", build, "slipway.build.v1.WorkService/TakeJob", false},
-		{"gateway", platform, "slipway.platform.v1.PlatformService/GetServiceInfo", true},
-		{"gateway", platform, "slipway.platform.v1.PlatformService/GetCredentials", false},
+		{"gateway", platform, "slipway.platform.v1.IdentityService/GetServiceInfo", true},
+		{"gateway", platform, "slipway.platform.v1.AccessService/GetCredentials", false},
 		{"gateway", build, "slipway.build.v1.WorkService/GetBuildCredentials", false},
-		{"metrics", platform, "slipway.platform.v1.PlatformService/GetCredentials", false},
+		{"metrics", platform, "slipway.platform.v1.AccessService/GetCredentials", false},
 		{"container", build, "slipway.build.v1.BuildService/SubmitBuild", true},
 		{"", build, "slipway.build.v1.BuildService/SubmitBuild", false},
 		{"builder", build, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo", false},
@@ -60,8 +59,8 @@ func TestRoleThatWasTakenOver(t *testing.T) {
 	}
 }
 
-// invokeAs makes a call with an empty request, with the certificate of one role
-// and the claim to play all of them.
+// invokeAs makes a call with an empty request and the certificate of one role, claiming all
+// roles.
 func (p *program) invokeAs(t *testing.T, role, addr, call string) error {
 	t.Helper()
 	files := p.authority.certificate(t, role)

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// hostileStep is what a hostile step runs: see its cases.
+// hostileStep is the program of a hostile step; see its cases.
 const hostileStep = `package main
 
 import (
@@ -64,7 +64,7 @@ func main() {
 			_ = c.Close()
 		}
 	case "look":
-		// Which processes of others can be looked into, and which told to end?
+		// Which processes of other builds can be inspected or signalled?
 		var reached []string
 		mine, _ := os.Readlink("/proc/self/ns/pid")
 		all, _ := filepath.Glob("/proc/[0-9]*")
@@ -93,7 +93,7 @@ func main() {
 }
 `
 
-// hostileImage is busybox with the hostile program.
+// hostileImage returns busybox with the hostile program.
 func hostileImage(t *testing.T, up *testkit.Registry) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -130,8 +130,9 @@ func hostileImage(t *testing.T, up *testkit.Registry) string {
 	return up.Push(t, "base/hostile:1", img)
 }
 
-// TestStepsReachNothing lets steps listen to others, look around, and ask their
-// proxy for what the service listens on, though egress_allow names all of it.
+// TestStepsReachNothing runs hostile steps. They try to receive other connections, to inspect
+// other processes, and to reach the service through their proxy, although egress_allow contains
+// its addresses.
 func TestStepsReachNothing(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -149,7 +150,7 @@ func TestStepsReachNothing(t *testing.T) {
 		t.Helper()
 		answer := p.order(recipe(append([]string{"FROM " + base}, lines...)...))
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Errorf("it ends as %v", s)
+			t.Errorf("the build ended as %v", s)
 		}
 		return string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
 	}
@@ -160,33 +161,33 @@ func TestStepsReachNothing(t *testing.T) {
 		}
 	}
 	for _, a := range asked {
-		if !strings.Contains(got, "asked for "+a+" HTTP/1.1 403 Forbidden") {
-			t.Errorf("%s is reached: %s", a, tail(got, 3000))
+		if !strings.Contains(got, "asked for "+p.shown(a, p.procs[0].env["store_addr"])+" HTTP/1.1 403 Forbidden") {
+			t.Errorf("%s was reached: %s", a, tail(got, 3000))
 		}
 	}
-	// Two steps that run at once listen on one port, and each hears itself alone.
+	// Two concurrent steps listen on the same port. Each must only receive its own connection.
 	got = log(listens("one"), "FROM "+base, listens("two"), "COPY --from=0 /heard /also")
 	if !strings.Contains(got, "one heard one.") || !strings.Contains(got, "two heard two.") {
 		t.Errorf("steps that listen on one port: %s", tail(got, 3000))
 	}
-	// While one step holds thousands of connections, others are built and pushed.
+	// While a step holds thousands of connections, other builds must succeed.
 	flood := p.order(recipe("FROM "+base, "RUN /hostile flood"))
 	if got := log("RUN echo meanwhile", "RUN --network=none busybox wget -q -O - http://127.0.0.1:3128/ || echo nothing there"); !strings.Contains(got, "nothing there") {
-		t.Errorf("it prints %s", got)
+		t.Errorf("the step printed %s", got)
 	}
 	if s := p.finished(t, flood); s["succeeded"] != true {
-		t.Errorf("the flood ends as %v", s)
+		t.Errorf("the build of the flood ended as %v", s)
 	}
 }
 
-// listens is a step that says its name to whoever connects to a port, and connects to
-// it when another step had time to do the same.
+// listens returns a step that sends its name to clients of a port. It connects to the port
+// after a delay in which another step could have done the same.
 func listens(name string) string {
 	return "RUN (while :; do echo " + name + " | busybox nc -l -p 5000; done) & busybox sleep 3; " +
 		"busybox nc 127.0.0.1 5000 </dev/null >/heard; echo " + name + " heard $(busybox cat /heard)."
 }
 
-// TestStepsAreCachedFromEverySlot makes two images at once, and their steps again.
+// TestStepsAreCachedFromEverySlot builds two images concurrently, then repeats their steps.
 func TestStepsAreCachedFromEverySlot(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -197,14 +198,14 @@ func TestStepsAreCachedFromEverySlot(t *testing.T) {
 	two := p.order(recipe("FROM "+base, "RUN echo two > /two && busybox sleep 3"))
 	for _, answer := range []map[string]any{one, two} {
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ends as %v", s)
+			t.Fatalf("the build ended as %v", s)
 		}
 	}
 	for _, line := range []string{"RUN echo one > /one && busybox sleep 3", "RUN echo two > /two && busybox sleep 3"} {
 		answer := p.order(recipe("FROM "+base, line, "LABEL again=yes"))
 		p.finished(t, answer)
 		if log := string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body); !strings.Contains(log, "CACHED") {
-			t.Errorf("%s is run again: %s", line, log)
+			t.Errorf("%s was not cached: %s", line, log)
 		}
 	}
 }

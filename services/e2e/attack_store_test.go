@@ -12,11 +12,11 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestAttackStoreNeverShrinks: images are built, their names end, and the space comes
-// back, also across a kill -9; asked for again they are built again. An image whose
-// name works stays.
+// TestAttackStoreNeverShrinks checks that the space of built images is released after their
+// names have expired, also across a kill -9, and that they are built again when requested. An
+// image with a valid name must stay.
 func TestAttackStoreNeverShrinks(t *testing.T) {
-	t.Parallel() // it waits for names to end
+	t.Parallel() // it waits for names to expire
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
 	base := up.Push(t, "base/busybox:1", busybox(t, true))
@@ -24,7 +24,7 @@ func TestAttackStoreNeverShrinks(t *testing.T) {
 	body := recipe("FROM "+base, "RUN busybox dd if=/dev/urandom of=/big bs=1M count=20")
 	first := p.order(body)
 	if s := p.finished(t, first); s["succeeded"] != true {
-		t.Fatalf("the build ends as %v", s)
+		t.Fatalf("the build ended as %v", s)
 	}
 	images := func(args ...string) string {
 		cmd := exec.Command(filepath.Join(binaries, "slipwayd"), append([]string{"images"}, args...)...)
@@ -39,10 +39,10 @@ func TestAttackStoreNeverShrinks(t *testing.T) {
 		t.Fatalf("the store lists %s", held)
 	}
 	if got := images("prune", "--unused-for", "1ms"); strings.Contains(got, "sha256:") || !strings.Contains(got, "0 images removed") {
-		t.Errorf("while its name works, an image is removed: %s", got)
+		t.Errorf("an image with a valid name was removed: %s", got)
 	}
 	if r := request(t, http.MethodGet, manifest(text(first, "targetImage")), nil); r.status != http.StatusOK {
-		t.Errorf("it is answered %d", r.status)
+		t.Errorf("the manifest got %d", r.status)
 	}
 	p.procs[0].kill()
 	p.procs[0].start()
@@ -57,9 +57,9 @@ func TestAttackStoreNeverShrinks(t *testing.T) {
 	}
 	again := p.order(body)
 	if s := p.finished(t, again); s["succeeded"] != true || again["cached"] == true {
-		t.Errorf("asked for again it is %v: %v", again, s)
+		t.Errorf("the repeated request returned %v: %v", again, s)
 	}
 	if r := request(t, http.MethodGet, manifest(text(again, "targetImage")), nil); r.status != http.StatusOK {
-		t.Errorf("built again it is answered %d", r.status)
+		t.Errorf("the rebuilt image got %d", r.status)
 	}
 }

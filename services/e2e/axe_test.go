@@ -12,11 +12,10 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// axeSum is the SHA-256 of axe.min.js of axe-core 4.14.1, as npm has it.
+// axeSum is the SHA-256 of axe.min.js of axe-core 4.14.1 at npm.
 const axeSum = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
 
-// axeScript is axe-core, which finds what people who cannot see a page, or not well,
-// cannot use.
+// axeScript returns axe-core, which checks the accessibility of pages.
 func axeScript(t *testing.T) string {
 	t.Helper()
 	zipped, err := os.ReadFile("testdata/axe/axe.min.js.gz")
@@ -32,13 +31,13 @@ func axeScript(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != axeSum {
-		t.Fatalf("testdata/axe/axe.min.js.gz holds %x, which is not what was published", sum)
+		t.Fatalf("testdata/axe/axe.min.js.gz has the SHA-256 %x, which differs from the published one", sum)
 	}
 	return string(raw)
 }
 
-// axe fails the test for each thing that it finds. It runs by the browser's own hand: the
-// page's security policy is for the page.
+// axe fails the test for each violation that axe-core finds. The script bypasses the page's
+// content security policy.
 func (b *tab) axe(state string) {
 	b.t.Helper()
 	if b.text("typeof axe") == "undefined" {
@@ -51,6 +50,6 @@ func (b *tab) axe(state string) {
 	found, err := chromedp.Run(b.ctx(), chromedp.Evaluate[string](`window.axeFound`))
 	b.must(err)
 	if found != "" {
-		b.t.Errorf("%s: axe finds\n%s", state, found)
+		b.t.Errorf("%s: axe-core found\n%s", state, found)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBlobsInABucket pulls an image through a bucket: first into it, then out of it, where
-// clients are sent; a login that lost its right is not sent there; and when the bucket goes
-// away in the middle of a pull, the pull does not notice.
+// TestBlobsInABucket pulls an image through a bucket. The first pull fills the bucket; later
+// pulls are redirected to it. A login that has lost its permission must not be redirected. If
+// the bucket fails during a pull, the pull must succeed.
 func TestBlobsInABucket(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
@@ -45,9 +45,9 @@ func TestBlobsInABucket(t *testing.T) {
 
 	layers := largeLayers(t, pull(t, target, "amd64"))
 	if len(layers) == 0 {
-		t.Fatal("no layer is worth a bucket")
+		t.Fatal("no layer is large enough for the bucket")
 	}
-	for d := range layers { // how much there is in the bucket is learnt beside pulls
+	for d := range layers { // uploads to the bucket run in the background
 		testkit.Until(t, "the bucket", func() error { return p.sentOn(target, d) })
 	}
 	for object, size := range s3.Objects(t) {
@@ -68,17 +68,17 @@ func TestBlobsInABucket(t *testing.T) {
 		method, path, _ := strings.Cut(request, " ")
 		for d := range layers {
 			if strings.HasSuffix(path, d) && method != http.MethodHead {
-				t.Errorf("the registry is asked for %s", request)
+				t.Errorf("the registry got %s", request)
 			}
 		}
 	}
 	if got := startDocker(t).docker(t, target); got != "it runs\n" {
-		t.Errorf("docker has it print %q", got)
+		t.Errorf("the container printed %q", got)
 	}
 	p.bucketHits(t)
 	for _, secret := range []string{testkit.S3Secret, "X-Amz-Signature"} {
 		if strings.Contains(p.procs[0].log(), secret) {
-			t.Errorf("the log has %s", secret)
+			t.Errorf("the log contains %s", secret)
 		}
 	}
 
@@ -88,12 +88,12 @@ func TestBlobsInABucket(t *testing.T) {
 	})
 	for d := range layers {
 		if resp, _ := p.blob(t, target, d); resp.StatusCode != http.StatusForbidden || resp.Header.Get("Location") != "" {
-			t.Errorf("a login without the right is answered %d", resp.StatusCode)
+			t.Errorf("a login without the right got %d", resp.StatusCode)
 		}
 	}
 	up.Intercept(nil)
 
-	// Another image, while the bucket goes away under its layer.
+	// The bucket fails during the pull of a layer of another image.
 	cold := p.submit(map[string]any{"containerImage": up.Push(t, "lib/other:1", more64(busybox(t, true), 40<<20))})
 	for d, size := range largeLayers(t, unread(t, cold)) {
 		resp, err := http.Get(v2(cold) + "/blobs/" + d)
@@ -106,13 +106,13 @@ func TestBlobsInABucket(t *testing.T) {
 		}
 		s3.Kill()
 		if _, err := io.Copy(verify, resp.Body); err != nil || !verify.Verified() {
-			t.Errorf("a pull under which the bucket goes away has something else, %v", err)
+			t.Errorf("the pull during which the bucket failed has other content, %v", err)
 		}
 		_ = resp.Body.Close()
 	}
 	for d, size := range layers {
 		if resp, n := p.blob(t, target, d); resp.StatusCode != http.StatusOK || n != size {
-			t.Errorf("without the bucket it is answered %d, %d bytes", resp.StatusCode, n)
+			t.Errorf("without the bucket the blob got %d, %d bytes", resp.StatusCode, n)
 		}
 	}
 	if err := s3.Start(); err != nil {
@@ -128,7 +128,7 @@ func TestBlobsInABucket(t *testing.T) {
 	}
 }
 
-// unread is an image of which no blob was read.
+// unread returns an image without fetching its blobs.
 func unread(t testing.TB, target string) v1.Image {
 	t.Helper()
 	ref, err := name.ParseReference(target, name.Insecure)
@@ -142,7 +142,7 @@ func unread(t testing.TB, target string) v1.Image {
 	return img
 }
 
-// largeLayers are the layers of an image that are worth a bucket, with their sizes.
+// largeLayers returns the sizes of the layers that are large enough for a bucket.
 func largeLayers(t testing.TB, img v1.Image) map[string]int64 {
 	t.Helper()
 	m, err := img.Manifest()
@@ -158,7 +158,7 @@ func largeLayers(t testing.TB, img v1.Image) map[string]int64 {
 	return out
 }
 
-// blob asks for one without following where it is sent, and reads it.
+// blob requests a blob without following redirects, and reads it.
 func (p *program) blob(t testing.TB, target, d string) (*http.Response, int64) {
 	t.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -171,7 +171,7 @@ func (p *program) blob(t testing.TB, target, d string) (*http.Response, int64) {
 	return resp, n
 }
 
-// sentOn says whether a client is sent to a bucket, and has the blob there.
+// sentOn reports an error unless a client is redirected to a bucket that has the blob.
 func (p *program) sentOn(target, d string) error {
 	sent := false
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { sent = true; return nil }}
@@ -185,12 +185,12 @@ func (p *program) sentOn(target, d string) error {
 		return err
 	}
 	if !sent || !verify.Verified() {
-		return fmt.Errorf("it is answered %d: sent on %v, verified %v", resp.StatusCode, sent, verify.Verified())
+		return fmt.Errorf("the blob got %d: redirected %v, verified %v", resp.StatusCode, sent, verify.Verified())
 	}
 	return nil
 }
 
-// bucketHits wants hits of the cache in the metrics, and no failures.
+// bucketHits checks that the metrics have hits of the bucket, and no failures.
 func (p *program) bucketHits(t testing.TB) {
 	t.Helper()
 	resp, err := http.Get(p.procs[0].admin + "/metrics")

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestCommandLineBuilds makes images from the command line and pulls them.
+// TestCommandLineBuilds builds images with the command line and pulls them.
 func TestCommandLineBuilds(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -37,7 +37,7 @@ func TestCommandLineBuilds(t *testing.T) {
 		img := pull(t, target, "amd64")
 		in := files(t, img)
 		if in["in/hello.txt"] != "of the context\n" || in["in/secret.txt"] != "" {
-			t.Errorf("the context became %q", in)
+			t.Errorf("the context is %q", in)
 		}
 		if cf, err := img.ConfigFile(); err != nil || !strings.Contains(strings.Join(cf.Config.Env, " "), "A=b") {
 			t.Errorf("variables %v, %v", cf.Config.Env, err)
@@ -55,7 +55,7 @@ func TestCommandLineBuilds(t *testing.T) {
 	})
 }
 
-// listsBuilds makes a build that fails, finds it in the list, and reads its log.
+// listsBuilds runs a build that fails, finds it in the list, and reads its log.
 func (p *program) listsBuilds(t *testing.T, broken string) {
 	t.Helper()
 	target, log, err := p.slipway("build", "-f", broken, "--await")
@@ -65,7 +65,7 @@ func (p *program) listsBuilds(t *testing.T, broken string) {
 	}
 	last := log[strings.LastIndex(log, "slipway: ")+1:]
 	if !strings.Contains(last, "failed (build)") || !strings.Contains(last, "exit code 3") {
-		t.Errorf("a build that fails says\n%s", log)
+		t.Errorf("a build that fails prints\n%s", log)
 	}
 	list, _, err := p.slipway("builds")
 	lines := strings.Split(list, "\n")

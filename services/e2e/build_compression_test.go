@@ -17,8 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// packed is an image whose layers need not be gzip. Each must hold what its configuration
-// says.
+// packed pulls an image with layers in any compression, and checks their digests.
 func packed(t testing.TB, target string) (v1.Image, []v1.Descriptor) {
 	t.Helper()
 	ref, err := name.ParseReference(target, name.Insecure)
@@ -47,13 +46,13 @@ func packed(t testing.TB, target string) (v1.Image, []v1.Descriptor) {
 			t.Fatal(err)
 		}
 		if id, _, err := v1.SHA256(content); err != nil || id != cf.RootFS.DiffIDs[i] {
-			t.Errorf("layer %d is %s, %v, instead of %s", i, id, err, cf.RootFS.DiffIDs[i])
+			t.Errorf("layer %d is %s, %v, want %s", i, id, err, cf.RootFS.DiffIDs[i])
 		}
 	}
 	return img, m.Layers
 }
 
-// count is how many layers have a media type that ends so.
+// count returns the number of layers whose media type has the suffix.
 func count(layers []v1.Descriptor, suffix string) (n int) {
 	for _, l := range layers {
 		if strings.HasSuffix(string(l.MediaType), suffix) {
@@ -63,7 +62,7 @@ func count(layers []v1.Descriptor, suffix string) (n int) {
 	return n
 }
 
-// compressed is a request with a compression.
+// compressed returns a request with a compression.
 func compressed(body map[string]any, mode string, more ...any) map[string]any {
 	out, c := maps.Clone(body), map[string]any{"mode": mode}
 	for i := 0; i < len(more); i += 2 {
@@ -73,8 +72,8 @@ func compressed(body map[string]any, mode string, more ...any) map[string]any {
 	return out
 }
 
-// TestCondaCompression: packages as layers of zstd, where nothing runs a container; with
-// what is added when they are pulled, and as skopeo has them.
+// TestCondaCompression builds Conda images with zstd layers without running containers, pulls
+// them with additions, and reads them with skopeo.
 func TestCondaCompression(t *testing.T) {
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
@@ -83,7 +82,7 @@ func TestCondaCompression(t *testing.T) {
 		body["containerConfig"] = map[string]any{"layers": []any{dataLayer(t, "added.txt", "of the request")}}
 		answer := p.order(compressed(body, "zstd", "level", 19))
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+			t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 		}
 		img, layers := packed(t, text(answer, "targetImage"))
 		content := files(t, img)
@@ -92,21 +91,21 @@ func TestCondaCompression(t *testing.T) {
 		}
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
 		if c, _ := record["buildCompression"].(map[string]any); text(c, "mode") != "zstd" || c["level"] != 19.0 {
-			t.Errorf("its record is %v", record)
+			t.Errorf("the build record is %v", record)
 		}
 		if again := p.order(compressed(body, "zstd", "level", 19)); text(again, "buildId") != text(answer, "buildId") || again["cached"] != true {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 		plain := p.order(body)
 		if p.finished(t, plain); text(plain, "buildId") == text(answer, "buildId") {
-			t.Error("without compression it is the same build")
+			t.Error("without compression the build id is the same")
 		}
 		if _, layers := packed(t, text(plain, "targetImage")); count(layers, "+zstd") != 0 {
 			t.Errorf("without compression the layers are %v", layers)
 		}
 		r := p.call(http.MethodPost, "/v1alpha2/container", compressed(body, "estargz"))
 		if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "must be gzip or zstd for Conda packages") {
-			t.Errorf("estargz is answered %d %s", r.status, r.body)
+			t.Errorf("estargz got %d %s", r.status, r.body)
 		}
 		if skopeo, err := exec.LookPath("skopeo"); err == nil && testkit.Real() {
 			dir := filepath.Join(t.TempDir(), "image")
@@ -117,8 +116,8 @@ func TestCondaCompression(t *testing.T) {
 	})
 }
 
-// TestBuildCompression: what is built is compressed as it is asked for, also on layers of
-// packages; and a Singularity image is made of any.
+// TestBuildCompression checks the requested compression of builds, also on base images with
+// layers of packages, and converts such an image to a Singularity image.
 func TestBuildCompression(t *testing.T) {
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
@@ -159,7 +158,7 @@ func TestBuildCompression(t *testing.T) {
 		dir := unpackSif(t, path)
 		sameTree(t, dir, mutate.Extract(img))
 		if raw, err := os.ReadFile(filepath.Join(dir, "hello.txt")); string(raw) != "built\n" || count(layers, "+zstd") != 3 {
-			t.Errorf("it holds %q, %v; the image has %v", raw, err, layers)
+			t.Errorf("the image contains %q, %v; the image has %v", raw, err, layers)
 		}
 	})
 }

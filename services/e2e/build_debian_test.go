@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// aptSource serves one package, "greeting", as a mirror of Debian does.
+// aptSource serves a package "greeting" like a Debian mirror.
 func aptSource(t testing.TB) (url string) {
 	t.Helper()
 	dir, mirror := t.TempDir(), t.TempDir()
@@ -41,7 +41,7 @@ func aptSource(t testing.TB) (url string) {
 	if err := os.WriteFile(filepath.Join(mirror, "Packages"), []byte(list), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	// Not 127.0.0.1, which a step asks without the proxy.
+	// Not 127.0.0.1, which steps reach without the proxy.
 	l, err := net.Listen("tcp", "127.0.0.2:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,8 +54,8 @@ func aptSource(t testing.TB) (url string) {
 	return server.URL
 }
 
-// TestBuildOnDebian installs a package by way of the builds' proxy in one stage,
-// takes it over into another, and runs what was made.
+// TestBuildOnDebian installs a package through the builds' proxy in one stage, copies it to
+// another stage, and runs the result.
 func TestBuildOnDebian(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -71,7 +71,7 @@ func TestBuildOnDebian(t *testing.T) {
 		`CMD ["/usr/bin/greeting"]`,
 	))
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ends as %v", s)
+		t.Fatalf("the build ended as %v", s)
 	}
 	if got := podman(t, text(answer, "targetImage")); got != "hello of the package\n" {
 		t.Errorf("the container printed %q", got)

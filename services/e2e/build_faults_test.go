@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// faulty is a program whose parts are ended while it builds.
+// faulty is a program whose processes are killed during builds.
 type faulty struct {
 	*program
 	base   string
@@ -24,9 +24,9 @@ type faulty struct {
 	steps  int
 }
 
-// TestBuildFaults ends one part after the other with kill -9 while an image is
-// built. No build is lost, none is made twice, and what cannot go on says so and
-// recovers by itself.
+// TestBuildFaults kills one process after the other with kill -9 during a build. No build may
+// be lost or run twice, and all parts must report and recover from the failure without
+// intervention.
 func TestBuildFaults(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -55,8 +55,8 @@ func TestBuildFaults(t *testing.T) {
 	f.t = t
 }
 
-// slow is a request for an image unlike all others. Its step stands still after
-// the second and the fourth of six lines, until it may go on.
+// slow returns a request for a new image. Its step prints six lines, and blocks after the
+// second and the fourth line until it is released.
 func (f *faulty) slow() map[string]any {
 	f.steps++
 	n := strconv.Itoa(f.steps)
@@ -65,7 +65,7 @@ func (f *faulty) slow() map[string]any {
 		n, f.gate.wait(n+"-two"), f.gate.wait(n+"-four")))
 }
 
-// begun orders a build and waits until it stands still.
+// begun starts a build and waits until it blocks.
 func (f *faulty) begun(t *testing.T) map[string]any {
 	t.Helper()
 	answer := f.order(f.slow())
@@ -73,7 +73,7 @@ func (f *faulty) begun(t *testing.T) map[string]any {
 	return answer
 }
 
-// goOn lets all builds go on that were asked for so far.
+// goOn releases all builds that were started so far.
 func (f *faulty) goOn() {
 	for n := range f.steps {
 		f.gate.release(strconv.Itoa(n+1)+"-two", strconv.Itoa(n+1)+"-four")
@@ -96,16 +96,15 @@ func (f *faulty) log(answer map[string]any) string {
 	return string(f.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
 }
 
-// succeeds waits for the end of a build, looks into the image, and at who made
-// it.
+// succeeds waits for the end of a build, and checks the image and its log.
 func (f *faulty) succeeds(t *testing.T, answer map[string]any) {
 	t.Helper()
 	status := f.finished(t, answer)
 	if status["succeeded"] != true {
-		t.Fatalf("it ends as %v", status)
+		t.Fatalf("the build ended as %v", status)
 	}
 	if got := files(t, pull(t, text(answer, "targetImage"), "amd64"))["mark.txt"]; got == "" {
-		t.Error("the image is not the one that was asked for")
+		t.Error("the image differs from the request")
 	}
 	log := f.log(answer)
 	if !strings.Contains(log, "tick 1 of") || !strings.Contains(log, "exporting to image") {
@@ -114,7 +113,7 @@ func (f *faulty) succeeds(t *testing.T, answer map[string]any) {
 	f.madeOnce(t, answer)
 }
 
-// madeOnce counts how often an image was pushed by its name.
+// madeOnce checks that an image was pushed once by its name.
 func (f *faulty) madeOnce(t *testing.T, answer map[string]any) {
 	t.Helper()
 	target := text(answer, "targetImage")
@@ -130,7 +129,7 @@ func (f *faulty) madeOnce(t *testing.T, answer map[string]any) {
 	}
 }
 
-// worker is the builder that took a build last.
+// worker returns the builder that last took a build.
 func (f *faulty) worker(t *testing.T, answer map[string]any) *process {
 	t.Helper()
 	for _, name := range []string{"builder-1", "builder-2"} {
@@ -155,7 +154,7 @@ func (f *faulty) worker(t *testing.T, answer map[string]any) *process {
 	return nil
 }
 
-// twins sends the same request at the same time through two of everything.
+// twins sends the same request concurrently through two replicas.
 func (f *faulty) twins(t *testing.T) {
 	urls := []string{f.url, f.another()}
 	for range 5 {
@@ -175,7 +174,7 @@ func (f *faulty) twins(t *testing.T) {
 		first := 0
 		for _, a := range answers {
 			if text(a, "buildId") == "" || a["buildId"] != answers[0]["buildId"] {
-				t.Errorf("the requests are answered as %v", answers)
+				t.Errorf("the requests got %v", answers)
 			}
 			if a["cached"] == false {
 				first++
@@ -195,7 +194,7 @@ func (f *faulty) waitingPulls(t *testing.T) {
 		all.Go(func() {
 			url := strings.Replace(manifest(text(answer, "targetImage")), f.host, replica, 1)
 			if r := request(t, http.MethodGet, url, nil); r.status != http.StatusOK {
-				t.Errorf("%s answers %d %s", replica, r.status, r.body)
+				t.Errorf("%s returned %d %s", replica, r.status, r.body)
 			}
 		})
 	}
@@ -210,22 +209,22 @@ func (f *faulty) deleteCancels(t *testing.T) {
 	f.prints(t, one, "tick 2 of")
 	revoke := func(answer map[string]any) {
 		t.Helper()
-		if r := f.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "requestId"), nil); r.status != http.StatusNoContent {
-			t.Fatalf("DELETE is answered %d %s", r.status, r.body)
+		if r := f.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "containerToken"), nil); r.status != http.StatusNoContent {
+			t.Fatalf("DELETE got %d %s", r.status, r.body)
 		}
 	}
 	path := "/v1alpha1/builds/" + text(one, "buildId")
 	worker := f.worker(t, one)
 	revoke(one)
 	f.gate.release(strconv.Itoa(f.steps) + "-two")
-	f.prints(t, two, "tick 4 of") // it goes on
+	f.prints(t, two, "tick 4 of") // the build continues
 	if b := f.call(http.MethodGet, path, nil).json(t); b["status"] != "PENDING" {
-		t.Errorf("another request waits for it, yet it is %v", b)
+		t.Errorf("another request waits for the build, but its status is %v", b)
 	}
 	revoke(two)
 	if err := within(time.Minute, func() error {
-		if b := f.call(http.MethodGet, path, nil).json(t); b["succeeded"] != false || b["reason"] != "cancelled" {
-			return fmt.Errorf("nobody waits for it, yet it is %v", b)
+		if b := f.call(http.MethodGet, path, nil).json(t); b["succeeded"] != false || b["reasonCode"] != "cancelled" {
+			return fmt.Errorf("no request waits for the build, but its status is %v", b)
 		}
 		for line := range strings.Lines(worker.log()) {
 			if strings.Contains(line, `"Worker ended a build"`) && strings.Contains(line, text(one, "buildId")) {
@@ -238,12 +237,12 @@ func (f *faulty) deleteCancels(t *testing.T) {
 	}
 	again := f.order(body)
 	if again["buildId"] == one["buildId"] {
-		t.Errorf("a build that was cancelled is answered: %v", again)
+		t.Errorf("repeating a cancelled request returned: %v", again)
 	}
 	revoke(again)
 }
 
-// daemonDies ends buildkitd while a step runs.
+// daemonDies kills buildkitd during a step.
 func (f *faulty) daemonDies(t *testing.T) {
 	answer := f.begun(t)
 	worker := f.worker(t, answer)
@@ -267,7 +266,7 @@ func (f *faulty) daemonDies(t *testing.T) {
 	}
 }
 
-// builderDies ends the worker that has the build; the other one finishes it.
+// builderDies kills the worker of a build; another worker must finish the build.
 func (f *faulty) builderDies(t *testing.T) {
 	answer := f.begun(t)
 	id := text(answer, "buildId")
@@ -277,22 +276,22 @@ func (f *faulty) builderDies(t *testing.T) {
 	worker.kill()
 	f.allEnd(t, tree)
 	f.goOn()
-	f.succeeds(t, answer) // the bus waits half a minute for a sign of life
-	// Who saw a part of the first try's log goes on where that was.
+	f.succeeds(t, answer) // the bus redelivers after half a minute without a heartbeat
+	// A client that has read a part of the first delivery's log continues at the same line.
 	rest, whole := f.events(t, f.host, id, seen[len(seen)-1].id, 100000), f.events(t, f.host, id, "", 100000)
 	if got := append(seen, rest...); fmt.Sprint(got) != fmt.Sprint(whole) {
-		t.Errorf("in two parts:\n%v\nat once:\n%v", got, whole)
+		t.Errorf("in two parts:\n%v\nin one part:\n%v", got, whole)
 	}
 	worker.start()
 }
 
-// builderStops ends it in order: the other one gets the build at once.
+// builderStops stops the worker gracefully; another worker must take the build immediately.
 func (f *faulty) builderStops(t *testing.T) {
 	answer := f.begun(t)
 	worker := f.worker(t, answer)
 	begin := time.Now()
 	if err := worker.stop(); err != nil {
-		t.Errorf("the builder ends with %v", err)
+		t.Errorf("the builder exited with %v", err)
 	}
 	t.Logf("it took %s to stop", time.Since(begin))
 	f.goOn()
@@ -300,15 +299,15 @@ func (f *faulty) builderStops(t *testing.T) {
 	worker.start()
 }
 
-// buildServicesDie ends them while a step runs, and they come back some time after
-// the step was over.
+// buildServicesDie kills the build services during a step, and restarts them some time after
+// its end.
 func (f *faulty) buildServicesDie(t *testing.T) {
 	answer := f.begun(t)
 	for _, name := range []string{"build-1", "build-2"} {
 		f.process(name).kill()
 	}
 	f.goOn()
-	time.Sleep(5 * time.Second) // the worker is to want a login meanwhile
+	time.Sleep(5 * time.Second) // the worker requests a login meanwhile
 	for _, name := range []string{"build-1", "build-2"} {
 		f.process(name).start()
 	}
@@ -327,7 +326,7 @@ func (f *faulty) natsDies(t *testing.T) {
 	log := f.log(answer)
 	for i := range 6 {
 		if n := strings.Count(log, fmt.Sprintf("tick %d of", i+1)); n != 1 {
-			t.Errorf("tick %d is %d times in the log: %s", i+1, n, log)
+			t.Errorf("the log has tick %d %d times: %s", i+1, n, log)
 		}
 	}
 }
@@ -344,7 +343,7 @@ func (f *faulty) redisDies(t *testing.T) {
 	f.fromStart(t)
 }
 
-// fromStart makes one image more.
+// fromStart builds one more image.
 func (f *faulty) fromStart(t *testing.T) {
 	t.Helper()
 	answer := f.begun(t)
@@ -357,12 +356,12 @@ func (f *faulty) postgresDies(t *testing.T) {
 	f.postgres.Kill()
 	r := f.call(http.MethodPost, "/v1alpha2/container", f.slow())
 	if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || strings.Contains(string(r.body), "dial") {
-		t.Errorf("a request is answered %d %v %s", r.status, r.header, r.body)
+		t.Errorf("a request got %d %v %s", r.status, r.header, r.body)
 	}
 	f.goOn()
 	time.Sleep(5 * time.Second) // the build ends meanwhile
 	if r := f.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/status", nil); r.status != http.StatusServiceUnavailable {
-		t.Errorf("the build's status is answered %d %s", r.status, r.body)
+		t.Errorf("the build's status got %d %s", r.status, r.body)
 	}
 	if err := f.postgres.Start(); err != nil {
 		t.Fatal(err)
@@ -379,12 +378,12 @@ func (f *faulty) postgresDies(t *testing.T) {
 	f.fromStart(t)
 }
 
-// allEnd waits until processes are gone.
+// allEnd waits until all processes have ended.
 func (f *faulty) allEnd(t *testing.T, tree []born) {
 	t.Helper()
 	if err := within(time.Minute, func() error {
 		if left := slices.DeleteFunc(slices.Clone(tree), func(p born) bool { return !p.lives() }); len(left) > 0 {
-			return fmt.Errorf("left behind: %v of %v", left, tree)
+			return fmt.Errorf("still running: %v of %v", left, tree)
 		}
 		return nil
 	}); err != nil {

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBuildFrozen pushes an image, with what its request adds, to a user's own
-// repository, and pulls it from there without us.
+// TestBuildFrozen builds an image, freezes it with the request's additions in a user's
+// repository, and pulls it from there directly.
 func TestBuildFrozen(t *testing.T) {
 	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
@@ -30,16 +30,16 @@ func TestBuildFrozen(t *testing.T) {
 		body["containerIncludes"] = []string{up.Push(t, "lib/more:1", holding(t, true, "included.txt", "of another image"))}
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if target := text(answer, "targetImage"); !strings.HasPrefix(target, own.Host+"/team/tools:") {
-			t.Errorf("its name is %s", target)
+			t.Errorf("the image name is %s", target)
 		}
 		if s := p.finished(t, answer); s["succeeded"] != true {
 			log := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil)
 			record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil)
-			t.Fatalf("it ends as %v\n%s\n%s", s, record.body, log.body)
+			t.Fatalf("the build ended as %v\n%s\n%s", s, record.body, log.body)
 		}
 		img := ownImage(t, text(answer, "targetImage"))
 		if in := files(t, img); in["hello.txt"] != "built\n" || in["added.txt"] != "of the request" || in["included.txt"] != "of another image" {
-			t.Errorf("it holds %q, %q and %q", in["hello.txt"], in["added.txt"], in["included.txt"])
+			t.Errorf("the image contains %q, %q and %q", in["hello.txt"], in["added.txt"], in["included.txt"])
 		}
 		cf, err := img.ConfigFile()
 		if err != nil {
@@ -49,7 +49,7 @@ func TestBuildFrozen(t *testing.T) {
 			t.Errorf("variables %s", env)
 		}
 		if again := p.order(body, "Authorization", "Bearer "+p.token); again["cached"] != true || again["succeeded"] != true {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBuiltImageIsKept ends the process that has everything embedded, in order
-// and with kill -9: what was built stays, under its name and its digest.
+// TestBuiltImageIsKept stops the process that embeds all services, gracefully and with kill -9.
+// Built images must keep their names and digests.
 func TestBuiltImageIsKept(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -29,7 +29,7 @@ func TestBuiltImageIsKept(t *testing.T) {
 	}{
 		{"stopped", func(proc *process) {
 			if err := proc.stop(); err != nil {
-				t.Errorf("it ends with %v", err)
+				t.Errorf("the process exited with %v", err)
 			}
 		}},
 		{"killed", (*process).kill},
@@ -45,30 +45,31 @@ func TestBuiltImageIsKept(t *testing.T) {
 				}
 			}
 			if again := p.order(body); again["buildId"] != first["buildId"] || again["cached"] != true || again["succeeded"] != true {
-				t.Errorf("asked again, %v is answered as %v", first, again)
+				t.Errorf("the request returned %v, and repeated %v", first, again)
 			}
 			if now := p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/logs", nil); string(now.body) != string(log.body) {
-				t.Errorf("its log was\n%s\nand is\n%s", log.body, now.body)
+				t.Errorf("the log was\n%s\nand is now\n%s", log.body, now.body)
 			}
 		})
 	}
 }
 
-// TestNothingCanBeBuilt takes buildkitd and its runtime away: recipes are refused
-// with the reason, and all else works.
+// TestNothingCanBeBuilt removes buildkitd and its runtime. Recipes must be rejected with the
+// reason, and all other features must work.
 func TestNothingCanBeBuilt(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
-	p := oneProcess(t, common(t, []string{up.Host}, settings{"PATH": t.TempDir(), "runc_path": filepath.Join(t.TempDir(), "runc"), "limit_requests_anonymous": "0"}))
-	// The worker says so in the moment when it starts, which may be after the first
-	// request; what was asked for until then is queued, and asked for again joins it.
+	dir := t.TempDir()
+	p := oneProcess(t, common(t, []string{up.Host}, settings{"PATH": t.TempDir(), "runc_path": filepath.Join(dir, "runc"), "limit_requests_anonymous": "0"}))
+	// The worker reports its engines shortly after its start. Until then requests are queued,
+	// and repeated requests join them.
 	asked := 0
 	if err := within(time.Minute, func() error {
 		asked++
 		r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM scratch", fmt.Sprintf("LABEL asked=%d", asked)))
-		if r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "cannot build images: ") {
-			return fmt.Errorf("a recipe is answered %d %s", r.status, r.body)
+		if r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "cannot build images: ") || !strings.Contains(string(r.body), "slipwayd doctor") || strings.Contains(string(r.body), dir) {
+			return fmt.Errorf("a recipe got %d %s", r.status, r.body)
 		}
 		return nil
 	}); err != nil {

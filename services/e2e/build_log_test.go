@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBuildLogOf200MB follows a log that is much longer than what is kept of it,
-// and watches the memory of those who pass it on.
+// TestBuildLogOf200MB follows a log that is much longer than the stored part, and limits the
+// memory of the processes that forward it.
 func TestBuildLogOf200MB(t *testing.T) {
 	const width, lines = 1000, 200_000
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -22,31 +22,31 @@ func TestBuildLogOf200MB(t *testing.T) {
 		path := p.url + "/v1alpha1/builds/" + text(answer, "buildId") + "/logs"
 		live := readLog(t, path+"?follow=true")
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ends as %v", s)
+			t.Fatalf("the build ended as %v", s)
 		}
 		if stored := readLog(t, path); stored != live {
 			t.Errorf("followed: %+v, stored: %+v", live, stored)
 		}
 		if live.first != 1 || live.last != lines || live.gaps != 1 || !live.spoken || live.head < 7<<20 || live.head > 8<<20 || live.tail < 1<<20 || live.tail > 2<<20 {
-			t.Errorf("of %d lines these are kept: %+v", lines, live)
+			t.Errorf("of %d lines these are stored: %+v", lines, live)
 		}
 		for _, proc := range p.procs {
 			used := proc.peak()
 			t.Logf("%s: %d MB at most", proc.name, used>>20)
 			if used > proc.memoryBound() {
-				t.Errorf("%s took %d MB", proc.name, used>>20)
+				t.Errorf("%s used %d MB", proc.name, used>>20)
 			}
 		}
 	})
 }
 
-// kept is what is left of a log of numbered lines.
-type kept struct {
+// A logSummary summarizes a log of numbered lines.
+type logSummary struct {
 	first, last, gaps, head, tail int
-	spoken                        bool // a line says that others are missing
+	spoken                        bool // a line reports that lines were left out
 }
 
-func readLog(t testing.TB, url string) (k kept) {
+func readLog(t testing.TB, url string) (k logSummary) {
 	t.Helper()
 	resp, err := http.Get(url)
 	if err != nil {

@@ -13,12 +13,11 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// buildkitd starts a daemon that says of itself that it builds for arm64 too, and
-// answers its address. It stands for workers of both kinds: steps that run nothing
-// need no processor of their kind.
+// buildkitd starts a daemon that claims to build for arm64 too, and returns its address. Steps
+// that execute no program need no arm64 processor.
 func buildkitd(t testing.TB, plain string) (address string) {
 	t.Helper()
-	home, err := os.MkdirTemp("", "sw") // the address must be short
+	home, err := os.MkdirTemp("", "sw") // socket paths must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +37,8 @@ func buildkitd(t testing.TB, plain string) (address string) {
 	return address
 }
 
-// TestBuildForTwoPlatforms wants two builds, one index and one name of a request,
-// from a daemon that runs elsewhere.
+// TestBuildForTwoPlatforms requests one image for two platforms, which needs two builds and an
+// index, from an external daemon.
 func TestBuildForTwoPlatforms(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -47,7 +46,7 @@ func TestBuildForTwoPlatforms(t *testing.T) {
 	p := oneProcess(t, common(t, nil, settings{"store_addr": store, "buildkit_addr": buildkitd(t, store)}))
 	if err := within(time.Minute, func() error {
 		if !strings.Contains(p.procs[0].log(), "share one network with this BuildKit daemon") {
-			return errors.New("nobody is warned of a daemon that does not keep steps apart")
+			return errors.New("there is no warning about a daemon that does not isolate steps")
 		}
 		return nil
 	}); err != nil {
@@ -60,7 +59,7 @@ func TestBuildForTwoPlatforms(t *testing.T) {
 	answer := p.order(body, user...)
 	target := text(answer, "targetImage")
 	for _, arch := range []string{"amd64", "arm64"} {
-		img := pull(t, target, arch) // waits
+		img := pull(t, target, arch) // waits for the build
 		cf, err := img.ConfigFile()
 		if err != nil || cf.Architecture != arch || !slices.Contains(cf.Config.Env, "ARCH="+arch) || files(t, img)["hello.txt"] != "of the context" {
 			t.Errorf("for %s the image is %+v, %v", arch, cf, err)
@@ -74,7 +73,7 @@ func TestBuildForTwoPlatforms(t *testing.T) {
 	mustJSON(t, request(t, http.MethodGet, manifest(target), nil).body, &index)
 	var archs []string
 	for _, m := range index.Manifests {
-		if m.Platform.OS == "linux" { // the rest is provenance
+		if m.Platform.OS == "linux" { // other entries are provenance
 			archs = append(archs, m.Platform.Architecture)
 		}
 	}
@@ -82,13 +81,13 @@ func TestBuildForTwoPlatforms(t *testing.T) {
 		t.Errorf("the index lists %q", archs)
 	}
 	if s := p.finished(t, answer); s["succeeded"] != true || s["buildId"] != answer["buildId"] {
-		t.Errorf("its status is %v", s)
+		t.Errorf("the status is %v", s)
 	}
 	if again := p.order(body, user...); again["cached"] != true || again["succeeded"] != true || again["buildId"] != answer["buildId"] {
-		t.Errorf("asked again it is %v", again)
+		t.Errorf("the repeated request returned %v", again)
 	}
 	body["containerPlatform"] = "linux/arm64"
 	if one := p.order(body, user...); one["cached"] != true || one["succeeded"] != true || one["buildId"] == answer["buildId"] {
-		t.Errorf("one of the two alone is answered as %v", one)
+		t.Errorf("the request for one of the platforms returned %v", one)
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// leaveToServers skips what takes long and shows as much on real servers: `make test` is to
-// be quick.
+// leaveToServers skips slow tests without real servers, so that `make test` is fast.
 func leaveToServers(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
@@ -26,8 +25,8 @@ func leaveToServers(t testing.TB) {
 	}
 }
 
-// needBuilds skips where no build may be started, and puts what `make builder` has
-// made next to our own binaries.
+// needBuilds skips the test if builds cannot run, and links the programs of `make builder` to
+// the test's programs.
 func needBuilds(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
@@ -53,28 +52,28 @@ var linkDaemon = sync.OnceValue(func() error {
 				return err
 			}
 		case name == "buildkitd":
-			return fmt.Errorf("`make builder` has to make it first: %w", err)
+			return fmt.Errorf("run `make builder` first: %w", err)
 		}
 	}
-	return nil // without bin/runc the machine's is used
+	return nil // without bin/runc, the runc of the machine is used
 })
 
-// eachBuildShape is eachShape with somewhere to push to: the embedded store, or a
-// registry with a login.
+// eachBuildShape is eachShape with a place to push to: the embedded store, or a registry with a
+// login.
 func eachBuildShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
 	needBuilds(t)
 	eachCopyShape(t, plain, more, scenario)
 }
 
-// buildersPerRole is processPerRole with two builders, and where they push to.
+// buildersPerRole is processPerRole with two builders, and the registry they push to.
 func buildersPerRole(t testing.TB, s settings) (*program, *testkit.Registry) {
 	t.Helper()
 	images := testkit.NewRegistry(t, testkit.Basic)
 	return processPerRole(t, pushingTo(t, images, s)), images
 }
 
-// pushingTo are the settings of workers that push to a registry of their own.
+// pushingTo returns the settings of workers that push to a registry.
 func pushingTo(t testing.TB, images *testkit.Registry, s settings) settings {
 	t.Helper()
 	out := maps.Clone(s)
@@ -84,12 +83,12 @@ func pushingTo(t testing.TB, images *testkit.Registry, s settings) settings {
 	return out
 }
 
-// recipe is a request for what a Dockerfile makes.
+// recipe returns a request with a Dockerfile.
 func recipe(lines ...string) map[string]any {
 	return map[string]any{"containerFile": base64.StdEncoding.EncodeToString([]byte(strings.Join(lines, "\n") + "\n"))}
 }
 
-// order asks for a build; it must be admitted.
+// order submits a request, which must be accepted.
 func (p *program) order(body map[string]any, header ...string) map[string]any {
 	p.t.Helper()
 	r := p.call(http.MethodPost, "/v1alpha2/container", body, header...)
@@ -99,19 +98,33 @@ func (p *program) order(body map[string]any, header ...string) map[string]any {
 	return r.json(p.t)
 }
 
+// stored returns the location of an image in the embedded store. Responses contain its public
+// name instead.
+func (p *program) stored(image string) string {
+	store := p.procs[0].env["store_addr"]
+	if store == "" {
+		return image
+	}
+	return strings.Replace(image, p.host+"/", store+"/", 1)
+}
+
+// shown returns text as in logs and responses, which contain the public host instead of the
+// embedded store.
+func (p *program) shown(text, store string) string { return strings.ReplaceAll(text, store, p.host) }
+
 func text(m map[string]any, key string) string {
 	s, _ := m[key].(string)
 	return s
 }
 
-// finished waits for the end of a request's build, and answers its status.
+// finished waits for the end of a request's build, and returns the status.
 func (p *program) finished(t testing.TB, answer map[string]any) map[string]any {
 	t.Helper()
 	var last map[string]any
 	err := within(5*time.Minute, func() error {
 		last = p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "requestId")+"/status", nil).json(t)
 		if text(last, "status") != "DONE" {
-			return fmt.Errorf("it is %v", last)
+			return fmt.Errorf("the status is %v", last)
 		}
 		return nil
 	})
@@ -132,22 +145,22 @@ func TestBuildDockerfile(t *testing.T) {
 		body["containerConfig"] = map[string]any{"env": []string{"GREETING=hello"}}
 		first := p.order(body)
 		if !buildID.MatchString(text(first, "buildId")) || first["cached"] != false || first["succeeded"] != nil {
-			t.Errorf("a new build is answered as %v", first)
+			t.Errorf("a new build got %v", first)
 		}
-		img := pull(t, text(first, "targetImage"), "amd64") // waits
+		img := pull(t, text(first, "targetImage"), "amd64") // waits for the build
 		cf, err := img.ConfigFile()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if env := strings.Join(cf.Config.Env, " "); !strings.Contains(env, "BAKED=yes") || !strings.Contains(env, "GREETING=hello") {
-			t.Errorf("variables %s", env)
+			t.Errorf("the variables are %s", env)
 		}
 		if got := files(t, img)["hello.txt"]; got != "built\n" {
-			t.Errorf("hello.txt holds %q", got)
+			t.Errorf("hello.txt contains %q", got)
 		}
 		status := p.finished(t, first)
 		if status["succeeded"] != true || text(status, "buildId") != text(first, "buildId") || text(status, "duration") == "" {
-			t.Errorf("its status is %v", status)
+			t.Errorf("the status is %v", status)
 		}
 		path := "/v1alpha1/builds/" + text(first, "buildId")
 		if b := p.call(http.MethodGet, path+"/status", nil).json(t); b["status"] != "COMPLETED" || b["succeeded"] != true || b["duration"] == nil {
@@ -157,11 +170,11 @@ func TestBuildDockerfile(t *testing.T) {
 			t.Errorf("the build's record is %v", b)
 		}
 		if log := p.call(http.MethodGet, path+"/logs", nil); !strings.Contains(string(log.body), "printed by the step") || !strings.HasPrefix(log.header.Get("Content-Type"), "text/plain") {
-			t.Errorf("its log is %s (%s)", log.body, log.header)
+			t.Errorf("the log is %s (%s)", log.body, log.header)
 		}
 		again := p.order(body)
 		if again["cached"] != true || again["succeeded"] != true || again["buildId"] != first["buildId"] {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 		pull(t, text(again, "targetImage"), "amd64")
 	})
@@ -180,34 +193,34 @@ func TestBuildThatFails(t *testing.T) {
 			t.Run(tc.name, func(t *testing.T) {
 				answer := p.order(recipe("FROM "+base, tc.step))
 				status := p.finished(t, answer)
-				if status["succeeded"] != false || !strings.Contains(text(status, "reason"), tc.reason) {
-					t.Errorf("its status is %v", status)
+				if status["succeeded"] != false || !strings.Contains(text(status, "reasonCode"), tc.reason) {
+					t.Errorf("the status is %v", status)
 				}
 				id := text(answer, "buildId")
 				if !strings.Contains(text(status, "detailsUri"), id) {
-					t.Errorf("details are at %v", status["detailsUri"])
+					t.Errorf("detailsUri is %v", status["detailsUri"])
 				}
 				r := request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil)
 				if r.status != http.StatusNotFound || !strings.Contains(string(r.body), id) || !strings.Contains(string(r.body), tc.reason) {
-					t.Errorf("a pull is answered %d %s", r.status, r.body)
+					t.Errorf("a pull got %d %s", r.status, r.body)
 				}
 				if log := p.call(http.MethodGet, "/v1alpha1/builds/"+id+"/logs", nil); !strings.Contains(string(log.body), tc.says) {
-					t.Errorf("its log is %s", log.body)
+					t.Errorf("the log is %s", log.body)
 				}
 				again := p.order(recipe("FROM "+base, tc.step))
 				if again["cached"] == true || text(again, "buildId") == id {
 					t.Errorf("a failed build is reused: %v", again)
 				}
-				p.call(http.MethodDelete, "/v1alpha2/container/"+text(again, "requestId"), nil)
+				p.call(http.MethodDelete, "/v1alpha2/container/"+text(again, "containerToken"), nil)
 			})
 		}
 	})
 }
 
-// event is one of a stream of Server-Sent Events.
+// event is a Server-Sent Event.
 type event struct{ id, kind, data string }
 
-// events reads a build's events from after an id on, at most n of them.
+// events reads at most n of a build's events, starting after an id.
 func (p *program) events(t testing.TB, host, id, after string, n int) []event {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://"+host+"/v1alpha1/builds/"+id+"/events", nil)
@@ -257,7 +270,7 @@ func TestBuildEventsResume(t *testing.T) {
 			steps = append(steps, fmt.Sprintf("RUN echo line %d && busybox sleep 0.3", i))
 		}
 		id := text(p.order(recipe(steps...)), "buildId")
-		part := p.events(t, p.host, id, "", 5) // and hang up
+		part := p.events(t, p.host, id, "", 5) // closes the connection then
 		host := p.host
 		if p.another != nil {
 			host = strings.TrimPrefix(p.another(), "http://")
@@ -265,7 +278,7 @@ func TestBuildEventsResume(t *testing.T) {
 		rest := p.events(t, host, id, part[len(part)-1].id, 100000)
 		whole := p.events(t, p.host, id, "", 100000)
 		if got := append(part, rest...); fmt.Sprint(got) != fmt.Sprint(whole) {
-			t.Errorf("in two parts:\n%v\nat once, when it was stored:\n%v", got, whole)
+			t.Errorf("in two parts:\n%v\nin one part, after the end:\n%v", got, whole)
 		}
 		if last := whole[len(whole)-1]; last.kind != "done" || !strings.Contains(last.data, `"succeeded":true`) {
 			t.Errorf("the last event is %v", last)

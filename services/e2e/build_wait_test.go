@@ -20,10 +20,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// gate holds builds where their steps are, until the test lets them go on.
+// gate blocks the steps of builds until the test releases them.
 type gate struct {
 	url   string
-	begun atomic.Int64 // how often a step began
+	begun atomic.Int64 // number of started steps
 	mu    sync.Mutex
 	open  map[string]bool
 }
@@ -46,8 +46,8 @@ func newGate(t testing.TB) *gate {
 	return g
 }
 
-// wait is a command that ends when the gate of a name is open; it asks through the
-// proxy of builds.
+// wait returns a command that blocks until the gate of a name is open. It sends its request
+// through the proxy of builds.
 func (g *gate) wait(name string) string {
 	return "until " + g.ask(name) + " 2>/dev/null; do busybox sleep 0.2; done"
 }
@@ -62,7 +62,7 @@ func (g *gate) release(names ...string) {
 	}
 }
 
-// step is an instruction that waits.
+// step returns an instruction that blocks.
 func (g *gate) step() string {
 	return "RUN " + g.ask("begin") + " && echo waiting at the gate && " + g.wait("gate") + "; echo passed > /mark.txt"
 }
@@ -80,25 +80,25 @@ func (g *gate) reached(t testing.TB) {
 	}
 }
 
-// passed wants the image that lies behind the gate, made by one run of the step.
+// passed checks that the step ran once and that the image has its result.
 func (g *gate) passed(t *testing.T, target string) {
 	t.Helper()
 	g.release("gate")
 	if got := files(t, pull(t, target, "amd64"))["mark.txt"]; got != "passed\n" {
-		t.Errorf("the image holds %q", got)
+		t.Errorf("the image contains %q", got)
 	}
 	if n := g.begun.Load(); n != 1 {
 		t.Errorf("the step ran %d times", n)
 	}
 }
 
-// manifest is the address of a target's manifest.
+// manifest returns the URL of a target's manifest.
 func manifest(target string) string {
 	return v2(target) + "/manifests/" + target[strings.LastIndexByte(target, ':')+1:]
 }
 
-// TestPullThatIsCut lets a pull end while it waits, as a proxy ends connections
-// that are silent: the build goes on, and the next pull goes on waiting.
+// TestPullThatIsCut cuts a pull that waits for a build, as a proxy does with idle connections.
+// The build must continue, and the next pull must wait for it.
 func TestPullThatIsCut(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -123,32 +123,32 @@ func TestPullThatIsCut(t *testing.T) {
 			t.Errorf("after the cut the build is %v", b)
 		}
 		if again := p.order(body); again["buildId"] != first["buildId"] || again["cached"] != true || again["succeeded"] != nil {
-			t.Errorf("asked again, %v is answered as %v", first, again)
+			t.Errorf("the request returned %v, and repeated %v", first, again)
 		}
 		g.passed(t, target)
 	})
 }
 
-// said is what a program prints while it runs.
-type said struct {
+// An outputBuffer records the output of a running program.
+type outputBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (s *said) Write(p []byte) (int, error) {
+func (s *outputBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *said) String() string {
+func (s *outputBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
-// awaits waits for a text.
-func (s *said) awaits(t testing.TB, text string) {
+// awaits waits until the output contains a text.
+func (s *outputBuffer) awaits(t testing.TB, text string) {
 	t.Helper()
 	if err := within(2*time.Minute, func() error {
 		if !strings.Contains(s.String(), text) {
@@ -160,10 +160,10 @@ func (s *said) awaits(t testing.TB, text string) {
 	}
 }
 
-// background starts the command line.
-func (p *program) background(t testing.TB, args ...string) (cmd *exec.Cmd, out, errs *said) {
+// background starts the command line in the background.
+func (p *program) background(t testing.TB, args ...string) (cmd *exec.Cmd, out, errs *outputBuffer) {
 	t.Helper()
-	out, errs = &said{}, &said{}
+	out, errs = &outputBuffer{}, &outputBuffer{}
 	cmd = exec.CommandContext(t.Context(), filepath.Join(binaries, "slipway"), args...)
 	cmd.Env = append(os.Environ(), "SLIPWAY_SERVER="+p.url, "SLIPWAY_TOKEN="+p.token)
 	cmd.Stdout, cmd.Stderr = out, errs
@@ -173,8 +173,8 @@ func (p *program) background(t testing.TB, args ...string) (cmd *exec.Cmd, out, 
 	return cmd, out, errs
 }
 
-// TestCommandLineIsInterrupted sends Ctrl-C to who waits for a build, and comes
-// back to it with what was printed.
+// TestCommandLineIsInterrupted sends Ctrl-C to a command that waits for a build, and resumes it
+// with the printed command.
 func TestCommandLineIsInterrupted(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -188,11 +188,11 @@ func TestCommandLineIsInterrupted(t *testing.T) {
 		}
 		var exit *exec.ExitError
 		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 || out.String() != "" {
-			t.Errorf("interrupted, it ends with %v and printed %q", err, out)
+			t.Errorf("interrupted, the process exited with %v and printed %q", err, out)
 		}
-		hint := regexp.MustCompile(`interrupted; the build goes on[^\n]*\n  slipway (logs \S+ -f)\n  slipway (status \S+)\nThe image will be (\S+)\n$`).FindStringSubmatch(errs.String())
+		hint := regexp.MustCompile(`interrupted; the build continues[^\n]*\n  slipway (logs \S+ -f)\n  slipway (status \S+)\nThe image will be (\S+)\n$`).FindStringSubmatch(errs.String())
 		if hint == nil {
-			t.Fatalf("interrupted, it says %s", errs)
+			t.Fatalf("interrupted, it printed %s", errs)
 		}
 		if now, _, err := p.slipway(strings.Fields(hint[2])...); err != nil || !strings.Contains(now, "BUILDING") {
 			t.Errorf("slipway %s: %v\n%s", hint[2], err, now)

@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// newChromium starts a browser, which ends with the test; skips where there is none.
-func newChromium(t *testing.T) context.Context {
+// newChromium starts a browser that ends with the test. Without real servers it skips the test.
+func newChromium(t *testing.T, more ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	if !testkit.Real() {
 		t.Skip("needs Chromium (SLIPWAY_TEST_REAL)")
@@ -31,20 +31,20 @@ func newChromium(t *testing.T) context.Context {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
 		chromedp.WSURLReadTimeout(2*time.Minute), chromedp.Flag("disable-dev-shm-usage", true))
+	options = append(options, more...)
 	browser, quit := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(quit)
 	return browser
 }
 
-// tab is a page in a browser, which hears what the browser complains of and what it asks
-// for.
+// A tab is a browser tab that records the browser's errors and the requested URLs.
 type tab struct {
 	t   *testing.T
-	ctx func() context.Context // of the tab, as chromedp has it
+	ctx func() context.Context // the tab's context in chromedp
 	complaints
 
-	mu    sync.Mutex
-	asked []string
+	mu        sync.Mutex
+	requested []string
 }
 
 func openTab(t *testing.T, browser context.Context, url string) *tab {
@@ -59,7 +59,7 @@ func openTab(t *testing.T, browser context.Context, url string) *tab {
 		if e, ok := event.(*network.EventRequestWillBeSent); ok {
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			b.asked = append(b.asked, e.Request.URL)
+			b.requested = append(b.requested, e.Request.URL)
 		}
 	}))
 	b.must(chromedp.Do(ctx, chromedp.EmulateViewport(1000, 900), chromedp.Navigate(url)))
@@ -69,7 +69,7 @@ func openTab(t *testing.T, browser context.Context, url string) *tab {
 func (b *tab) must(err error) {
 	b.t.Helper()
 	if err != nil {
-		b.t.Fatalf("%v; the browser says %q", err, b.all())
+		b.t.Fatalf("%v; the browser reports %q", err, b.all())
 	}
 }
 
@@ -82,11 +82,11 @@ func (b *tab) await(js string) {
 		}
 		return nil
 	}); err != nil {
-		b.t.Fatalf("%v; the page says:\n%s\nthe browser says %q", err, b.text("document.body.innerText"), b.all())
+		b.t.Fatalf("%v; the page shows:\n%s\nthe browser reports %q", err, b.text("document.body.innerText"), b.all())
 	}
 }
 
-// text is what an expression is.
+// text returns the value of an expression.
 func (b *tab) text(js string) string {
 	b.t.Helper()
 	s, err := chromedp.Run(b.ctx(), chromedp.Evaluate[string]("String("+js+")"))
@@ -94,7 +94,7 @@ func (b *tab) text(js string) string {
 	return s
 }
 
-// press types as a person does, into what has the focus.
+// press types keys into the focused element.
 func (b *tab) press(keys string) {
 	b.t.Helper()
 	b.must(chromedp.Do(b.ctx(), chromedp.KeyEvent(keys)))
@@ -105,9 +105,8 @@ func (b *tab) eval(js string) {
 	b.must(chromedp.Do(b.ctx(), chromedp.Evaluate[chromedp.Void](js)))
 }
 
-// good checks what holds for every state of the page: nothing is refused or broken,
-// nothing comes from elsewhere, it fits a telephone, and people who cannot see it, or
-// not well, can use it, in the light and in the dark.
+// good checks properties of every page: no errors, no requests to other origins, a layout that
+// fits a phone, and accessibility in light and dark mode.
 func (b *tab) good(state, origin string) {
 	b.t.Helper()
 	for _, theme := range []string{"light", "dark"} {
@@ -125,21 +124,21 @@ func (b *tab) good(state, origin string) {
 	}
 	b.must(chromedp.Do(b.ctx(), chromedp.EmulateViewport(1000, 900)))
 	for _, said := range b.all() {
-		if !strings.HasPrefix(said, "Failed to load resource") || !strings.Contains(said, "/v1alpha") && !strings.Contains(said, "/api/") { // an answer of the API, which the page shows
-			b.t.Errorf("%s: the browser says %q", state, said)
+		if !strings.HasPrefix(said, "Failed to load resource") || !strings.Contains(said, "/v1alpha") && !strings.Contains(said, "/api/") { // an API error that the page shows
+			b.t.Errorf("%s: the browser reports %q", state, said)
 		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, url := range b.asked {
+	for _, url := range b.requested {
 		if !strings.HasPrefix(url, origin+"/") && !strings.HasPrefix(url, "data:") {
-			b.t.Errorf("%s asks for %s", state, url)
+			b.t.Errorf("%s requests %s", state, url)
 		}
 	}
 }
 
-// shoot writes a picture of the whole page to the folder that SLIPWAY_TEST_ARTIFACTS
-// names, for people to look at; nothing where it names none.
+// shoot writes a screenshot of the whole page to the folder SLIPWAY_TEST_ARTIFACTS, for manual
+// review; it does nothing if the variable is not set.
 func (b *tab) shoot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("SLIPWAY_TEST_ARTIFACTS")

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// slipway runs the command line and answers what it prints.
+// slipway runs the command line and returns its output.
 func (p *program) slipway(args ...string) (stdout, stderr string, err error) {
 	cmd := exec.Command(filepath.Join(binaries, "slipway"), args...)
 	cmd.Env = append(os.Environ(), "SLIPWAY_SERVER="+p.url, "SLIPWAY_TOKEN="+p.token)
@@ -44,7 +44,7 @@ func TestCommandLine(t *testing.T) {
 			return out
 		}
 		first := ok("image", image, "--layer", dir, "--env", "A=b", "--entrypoint", "/bin/new", "--platform", "linux/arm64")
-		target := ok("get", first) // another name of the same image
+		target := ok("get", first) // returns another name of the same image
 		if target == first {
 			t.Errorf("slipway get printed the old name")
 		}

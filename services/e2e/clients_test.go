@@ -33,15 +33,15 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// entryScript is the entrypoint that a request adds. What it prints shows that it
-// ran, and what it found.
+// entryScript is the entrypoint that a request adds. Its output shows that it ran, and its
+// environment.
 const (
 	entryScript = "#!/bin/sh\necho \"entrypoint: GREETING=$GREETING, added.txt=$(cat /added.txt)\"\nexec \"$@\"\n"
 	printed     = "entrypoint: GREETING=hello, added.txt=of the request\ncommand\n"
 )
 
-// TestClients pulls augmented images with every client there is, and runs them
-// with those that can.
+// TestClients pulls augmented images with all supported clients, and runs them with the
+// container engines among them.
 func TestClients(t *testing.T) {
 	needClients(t)
 	basic, bearer := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Bearer)
@@ -69,7 +69,7 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// needClients skips where no client may be started, and fails where they cannot.
+// needClients skips the test without real servers, and fails it if the engines cannot run.
 func needClients(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
@@ -100,7 +100,7 @@ func pullWithEach(t *testing.T, running []engine, target string) {
 	}
 }
 
-// checkLayout looks for what was added in an image that a client wrote.
+// checkLayout checks the additions in an image that a client has written.
 func checkLayout(t testing.TB, dir string) {
 	t.Helper()
 	index, err := layout.ImageIndexFromPath(dir)
@@ -125,7 +125,7 @@ func checkLayout(t testing.TB, dir string) {
 	for _, l := range layers {
 		raw, path := content(t, l)
 		if !strings.HasSuffix(path, sha(raw)) {
-			t.Errorf("%s has the content of %s", path, sha(raw))
+			t.Errorf("the content of %s has the digest %s", path, sha(raw))
 		}
 	}
 	added, err := layers[1].Uncompressed()
@@ -133,12 +133,12 @@ func checkLayout(t testing.TB, dir string) {
 		t.Fatal(err)
 	}
 	if got := readTar(t, added); got["added.txt"] != "of the request" {
-		t.Errorf("the added layer holds %q", got)
+		t.Errorf("the added layer contains %q", got)
 	}
 }
 
-// forAMD64 finds an image in an index, or in the indexes in it; skopeo names no
-// platforms there.
+// forAMD64 finds the amd64 image in an index or its nested indexes. skopeo omits platforms in
+// nested indexes.
 func forAMD64(t testing.TB, index v1.ImageIndex) v1.Image {
 	t.Helper()
 	children, err := partial.Manifests(index)
@@ -164,8 +164,8 @@ func forAMD64(t testing.TB, index v1.ImageIndex) v1.Image {
 	return nil
 }
 
-// debian is a minimal Debian. Making it takes a while and a mirror, so its tar
-// is kept in the user's cache.
+// debian returns a minimal Debian. Its tar is stored in the user's cache, since creating it is
+// slow and needs a mirror.
 func debian(t testing.TB) v1.Image {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -188,7 +188,7 @@ func bootstrap(t testing.TB, path string) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	part := path + ".part.tar" // a run that is interrupted leaves no half a Debian
+	part := path + ".part.tar" // an interrupted run leaves no incomplete file
 	if out, err := exec.Command("mmdebstrap", "--variant=minbase", "--mode=root", "bookworm", part).CombinedOutput(); err != nil {
 		t.Fatalf("mmdebstrap: %v\n%s", err, tail(string(out), 4000))
 	}
@@ -197,7 +197,7 @@ func bootstrap(t testing.TB, path string) {
 	}
 }
 
-// busybox is a shell and what the entrypoint calls.
+// busybox returns an image with a shell and the commands that the entrypoint uses.
 func busybox(t testing.TB, oci bool) v1.Image {
 	t.Helper()
 	program, err := os.ReadFile("/bin/busybox")
@@ -222,7 +222,7 @@ func busybox(t testing.TB, oci bool) v1.Image {
 	return base(t, l, oci)
 }
 
-// base is an image of one layer for linux/amd64.
+// base returns an image with one layer for linux/amd64.
 func base(t testing.TB, l v1.Layer, oci bool) v1.Image {
 	t.Helper()
 	manifest, document, content := types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer
@@ -247,7 +247,7 @@ func base(t testing.TB, l v1.Layer, oci bool) v1.Image {
 	return img
 }
 
-// TestClientsPullOneGigabyte watches the memory of those who pass it on.
+// TestClientsPullOneGigabyte limits the memory of the processes that forward a large blob.
 func TestClientsPullOneGigabyte(t *testing.T) {
 	needClients(t)
 	big := newVast(t, 1<<30)
@@ -274,20 +274,20 @@ func TestClientsPullOneGigabyte(t *testing.T) {
 		}
 		defer blob.Close()
 		if got, n, err := v1.SHA256(blob); err != nil || got != big.digest || n != big.size {
-			t.Errorf("the blob became %s of %d bytes, %v; want %s", got, n, err, big.digest)
+			t.Errorf("the blob has the digest %s and %d bytes, %v; want %s", got, n, err, big.digest)
 		}
 		for _, proc := range p.procs {
 			used := proc.peak()
 			t.Logf("%s: %d MB at most", proc.name, used>>20)
 			if used > proc.memoryBound() {
-				t.Errorf("%s took %d MB", proc.name, used>>20)
+				t.Errorf("%s used %d MB", proc.name, used>>20)
 			}
 		}
 	})
 }
 
-// memoryBound is how much memory the process may take at most, in bytes; the race
-// detector takes several times as much.
+// memoryBound returns the memory limit of the process in bytes; the race detector needs several
+// times as much.
 func (p *process) memoryBound() int64 {
 	if p.program() == instrumented() {
 		return 1 << 30
@@ -295,7 +295,7 @@ func (p *process) memoryBound() int64 {
 	return 256 << 20
 }
 
-// peak is the most memory that the process ever had, in bytes.
+// peak returns the peak memory use of the process in bytes.
 func (p *process) peak() int64 {
 	p.t.Helper()
 	p.mu.Lock()
@@ -303,7 +303,7 @@ func (p *process) peak() int64 {
 	return peakOf(p.t, p.cmd.Process.Pid)
 }
 
-// processor is the time of processors that the process ever took.
+// processor returns the processor time of the process so far.
 func (p *process) processor() time.Duration {
 	p.t.Helper()
 	p.mu.Lock()
@@ -312,7 +312,7 @@ func (p *process) processor() time.Duration {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(stat), ") ") // its name may hold blanks
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name may contain blanks
 	var user, system int64                        // proc(5): utime and stime, in hundredths of a second
 	fields := strings.Fields(rest)
 	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &user, &system); err != nil {
@@ -323,23 +323,30 @@ func (p *process) processor() time.Duration {
 
 func peakOf(t testing.TB, pid int) int64 {
 	t.Helper()
+	return memoryOf(t, pid, "VmHWM:")
+}
+
+// memoryOf returns a field of a process's status in bytes.
+func memoryOf(t testing.TB, pid int, field string) int64 {
+	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, rest, _ := strings.Cut(string(status), field)
 	var kB int64
 	if _, err := fmt.Sscan(rest, &kB); err != nil {
-		t.Fatalf("no VmHWM in %s", status)
+		t.Fatalf("no %s in %s", field, status)
 	}
 	return kB << 10
 }
 
-// registryOnDisk is a registry for what memory is too small for.
+// registryOnDisk is a registry for images that do not fit in memory.
 func registryOnDisk(t testing.TB) (host string) {
 	t.Helper()
 	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreDir, RootDir: t.TempDir()}})
-	// The library looks for a repository while it makes it: writers go alone.
+	// The library is not safe for creating repositories concurrently, so writers are
+	// serialized.
 	var writing sync.RWMutex
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead {
@@ -358,7 +365,7 @@ func registryOnDisk(t testing.TB) (host string) {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// vast is a layer that exists only while it is read: random bytes of one seed.
+// vast is a layer of pseudo-random bytes that are generated while it is read.
 type vast struct {
 	size   int64
 	digest v1.Hash

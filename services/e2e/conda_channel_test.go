@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// labPackages is a channel of three packages.
+// labPackages is the package list of a channel.
 const labPackages = `{"packages.conda":{
  "samtools-1.20-h1_0.conda":{"name":"samtools","version":"1.20","build":"h1_0","depends":["htslib >=1.20"],"size":10},
  "htslib-1.17-0.conda":{"name":"htslib","version":"1.17","build":"0","size":3},
  "htslib-1.20-0.conda":{"name":"htslib","version":"1.20","build":"0","size":4,"sha256":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
 }}`
 
-// lab is a channel's server, whose manners a test sets.
+// lab is a channel server whose responses a test can replace.
 type lab struct {
 	*httptest.Server
 	mu     sync.Mutex
 	answer http.HandlerFunc
-	// begun tells of each list that is sent.
+	// begun receives a value when a list is being sent.
 	begun chan struct{}
 }
 
@@ -59,8 +59,8 @@ func lockOf(channel string, format string, entries ...string) map[string]any {
 	return map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{channel}}, "format": format}
 }
 
-// TestCondaChannel finds, describes and locks packages of a channel, and is told what
-// cannot be.
+// TestCondaChannel searches, describes and locks packages of a channel, including requests
+// without a solution.
 func TestCondaChannel(t *testing.T) {
 	t.Parallel()
 	channel := newLab(t)
@@ -89,9 +89,9 @@ func TestCondaChannel(t *testing.T) {
 	})
 }
 
-// TestCondaChannelIsCutOff: a process that is killed while it reads a list starts anew
-// with nothing left of it; and with the list it has read, without the channel, though it
-// was killed while it read a newer one.
+// TestCondaChannelIsCutOff kills a process while it reads a package list. After the restart no
+// part of the list may be used. With a complete list, it must work without the channel, even if
+// it was killed while it read a newer list.
 func TestCondaChannelIsCutOff(t *testing.T) {
 	t.Parallel()
 	channel := newLab(t)
@@ -119,7 +119,7 @@ func TestCondaChannelIsCutOff(t *testing.T) {
 
 	release = channel.stops()
 	indexes := filepath.Join(one.env["data_dir"], "conda")
-	age(t, indexes)
+	age(t, indexes, 24*time.Hour)
 	one.start()
 	locks("while a newer list is read")
 	channel.awaits(t)
@@ -139,7 +139,7 @@ func TestCondaChannelIsCutOff(t *testing.T) {
 	locks("after a kill in the middle of a newer list, with a channel that is broken now")
 }
 
-// stops makes the channel send half a list and then nothing, until it is released.
+// stops makes the channel send half a list and then block until it is released.
 func (l *lab) stops() (release func()) {
 	hold := make(chan struct{})
 	l.answers(func(w http.ResponseWriter, _ *http.Request) {
@@ -160,19 +160,19 @@ func (l *lab) awaits(t *testing.T) {
 	select {
 	case <-l.begun:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody asked the channel")
+		t.Fatal("the channel got no request")
 	}
 }
 
-// age makes indexes so old that their channels are asked again.
-func age(t *testing.T, dir string) {
+// age makes indexes older.
+func age(t *testing.T, dir string, by time.Duration) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.idx"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no indexes in %s: %v", dir, err)
 	}
 	for _, path := range files {
-		then := time.Now().Add(-24 * time.Hour)
+		then := time.Now().Add(-by)
 		if err := os.Chtimes(path, then, then); err != nil {
 			t.Fatal(err)
 		}

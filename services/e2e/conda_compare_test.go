@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// comparison is what `slipwayd conda compare --output json` prints.
+// comparison is the output of `slipwayd conda compare --output json`.
 type comparison struct {
 	Direct, Classic, Lock string
 	Names, Records        int
@@ -24,7 +24,7 @@ type comparison struct {
 	}
 }
 
-// compare compares how packages are installed, with an image that installs.
+// compare runs `slipwayd conda compare` with an image that contains an installer.
 func (p *program) compare(t *testing.T, base, mamba string, entries ...string) (comparison, error) {
 	t.Helper()
 	body := environment(base, entries...)
@@ -44,8 +44,8 @@ func (p *program) compare(t *testing.T, base, mamba string, entries ...string) (
 	return got, failed
 }
 
-// TestCondaCompare holds images of packages against what an installer makes of the same
-// lock in a real build: once alike, and once not.
+// TestCondaCompare compares images of packages with an installation of the same lock in a real
+// build, once with equal and once with different results.
 func TestCondaCompare(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -65,7 +65,7 @@ func TestCondaCompare(t *testing.T) {
 		t.Errorf("alike: %v, %+v", err, got)
 	}
 	if len(got.Known) == 0 {
-		t.Error("nothing is known to differ: not even paths of records")
+		t.Error("no expected differences are listed, not even paths of records")
 	}
 	got, err = p.compare(t, base, wrong, "libffi", "libedit")
 	var what []string

@@ -19,15 +19,16 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// artifacts is a channel of real packages for every platform, whose manners a test sets.
+// artifacts is a channel of real packages for all platforms, whose responses a test can
+// replace.
 type artifacts struct {
 	*httptest.Server
 	mu      sync.Mutex
 	answers map[string]http.HandlerFunc // by file name
-	fetched int                         // packages
+	fetched int                         // number of fetched packages
 }
 
-// artifactsDir is where they lie.
+// artifactsDir is the folder of the packages.
 const artifactsDir = "../builder/artifact/testdata/packages"
 
 func newArtifacts(t testing.TB) *artifacts {
@@ -68,7 +69,7 @@ func newArtifacts(t testing.TB) *artifacts {
 	return a
 }
 
-// repodataOf lists packages with what their files are.
+// repodataOf returns repodata of packages with the sizes and hashes of their files.
 func repodataOf(t testing.TB, packages map[string]map[string]any) []byte {
 	t.Helper()
 	old, current := map[string]any{}, map[string]any{}
@@ -78,7 +79,12 @@ func repodataOf(t testing.TB, packages map[string]map[string]any) []byte {
 			t.Fatal(err)
 		}
 		sum := sha256.Sum256(raw)
-		rec["sha256"], rec["size"], rec["build_number"] = hex.EncodeToString(sum[:]), len(raw), 0
+		build, _ := rec["build"].(string)
+		number, err := strconv.Atoi(build[strings.LastIndexByte(build, '_')+1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec["sha256"], rec["size"], rec["build_number"] = hex.EncodeToString(sum[:]), len(raw), number
 		if rec["depends"] == nil {
 			rec["depends"] = []string{}
 		}
@@ -101,27 +107,27 @@ func (a *artifacts) answer(file string, f http.HandlerFunc) {
 	a.answers[file] = f
 }
 
-// fetches is how many packages were asked for so far.
+// fetches returns the number of package requests so far.
 func (a *artifacts) fetches() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.fetched
 }
 
-// environment is a request for packages of the channel lab on an image.
+// environment returns a request for packages of the channel lab on a base image.
 func environment(base string, entries ...string) map[string]any {
 	return map[string]any{"packages": map[string]any{
 		"type": "CONDA", "entries": entries, "channels": []string{"lab"}, "condaOpts": map[string]any{"baseImage": base, "basePackages": ""},
 	}}
 }
 
-// bare are the settings of a service that cannot run a step of any build.
+// bare returns the settings of a service that cannot run build steps.
 func bare(channel string) settings {
 	return settings{"conda_channel_alias": channel, "conda_solve_wait": "20s", "runc_path": "/nowhere/runc"}
 }
 
-// layersOf is how many packages of an environment are there as layers, and how long those
-// are that are not. A lock that is asked for while the machine is busy may come without.
+// layersOf returns the number of packages of an environment that exist as layers, and the total
+// size of the other packages. A busy service may omit these numbers, so it retries.
 func (p *program) layersOf(t *testing.T, entries ...string) (there int, missing int64) {
 	t.Helper()
 	query := map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries, "channels": []string{"lab"}}}
@@ -146,24 +152,27 @@ func (p *program) layersOf(t *testing.T, entries ...string) (there int, missing 
 	return there, missing
 }
 
-// TestCondaImage makes images of Conda packages where nothing can run a container.
+// TestCondaImage builds images of Conda packages without running a container.
 func TestCondaImage(t *testing.T) {
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
 	eachCopyShape(t, []string{up.Host}, bare(channel.URL), func(t *testing.T, p *program) {
 		base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
 		if there, missing := p.layersOf(t, "libcurl", "libffi"); there != 0 || missing == 0 {
-			t.Errorf("before anything was made, %d layers are there, and %d bytes are not", there, missing)
+			t.Errorf("before the first build, %d layers exist, and %d bytes are missing", there, missing)
 		}
 		first := p.order(environment(base, "libcurl"))
 		if !strings.Contains(text(first, "targetImage"), ":libcurl-8.4.0--") {
-			t.Errorf("the name is %s", text(first, "targetImage"))
+			t.Errorf("the image name is %s", text(first, "targetImage"))
 		}
 		if s := p.finished(t, first); s["succeeded"] != true {
-			t.Fatalf("it ended as %v:\n%s", s, p.logOf(first))
+			t.Fatalf("the build ended as %v:\n%s", s, p.logOf(first))
 		}
 		img := pull(t, text(first, "targetImage"), "amd64")
 		content := files(t, img)
+		if len(p.procs) == 1 { // the other shape has the same digest
+			p.judgeBuild(t, first, content, judged{channel: channel.URL + "/lab", more: "lz4-c"})
+		}
 		for _, path := range []string{"opt/conda/lib/libz.so.1.2.13", "opt/conda/conda-meta/libcurl-8.4.0-h4e8248e_0.json", "opt/conda/conda-meta/history"} {
 			if content[path] == "" {
 				t.Errorf("%s is not in the image", path)
@@ -178,11 +187,12 @@ func TestCondaImage(t *testing.T) {
 		}
 		there, missing := p.layersOf(t, "libcurl", "libffi")
 		if info, err := os.Stat(filepath.Join(artifactsDir, "libffi-3.4.2-h3557bc0_5.tar.bz2")); err != nil || there != 3 || missing != info.Size() {
-			t.Errorf("of libcurl and libffi %d layers are there, and %d bytes are not; %v", there, missing, err)
+			t.Errorf("of libcurl and libffi %d layers exist, and %d bytes are missing; %v", there, missing, err)
 		}
-		// Another spelling is the same image; another environment sends what it lacks.
+		// An equivalent request returns the same image; another environment pushes only its
+		// missing layers.
 		if again := p.order(environment(base, "libcurl=8", "lab::libcurl>=8.1")); again["cached"] != true || text(again, "buildId") != text(first, "buildId") {
-			t.Errorf("another spelling is answered as %v", again)
+			t.Errorf("an equivalent request got %v", again)
 		}
 		more := p.order(environment(base, "libffi", "libcurl"))
 		if p.finished(t, more); !strings.Contains(p.logOf(more), "3 of 4 packages are there") && len(p.procs) == 1 {
@@ -192,15 +202,22 @@ func TestCondaImage(t *testing.T) {
 		both["containerPlatform"] = "linux/amd64,linux/arm64"
 		pair := p.order(both)
 		if s := p.finished(t, pair); s["succeeded"] != true {
-			t.Fatalf("for two platforms it ended as %v", s)
+			t.Fatalf("for two platforms the build ended as %v", s)
 		}
-		if files(t, pull(t, text(pair, "targetImage"), "arm64"))["opt/conda/lib/libz.so.1.2.13"] == "" {
+		arm := files(t, pull(t, text(pair, "targetImage"), "arm64"))
+		if arm["opt/conda/lib/libz.so.1.2.13"] == "" {
 			t.Error("the image for arm64 has no packages")
+		}
+		if len(p.procs) == 1 {
+			folder := channel.URL + "/lab/linux-aarch64/"
+			judge(t, arm, judged{channel: channel.URL + "/lab", more: "libffi", subdir: "linux-aarch64", packages: []string{
+				folder + "c-ares-1.21.0-h31becfc_0.conda", folder + "libcurl-8.4.0-h4e8248e_0.conda", folder + "libzlib-1.2.13-h31becfc_5.conda",
+			}})
 		}
 	})
 }
 
-// piecemeal gives out an artifact in ten parts, and does something between them.
+// piecemeal serves an artifact in ten parts, and calls between after each part.
 func piecemeal(t *testing.T, w http.ResponseWriter, r *http.Request, file string, between func()) {
 	raw, err := os.ReadFile(filepath.Join(artifactsDir, file))
 	if err != nil {
@@ -214,7 +231,7 @@ func piecemeal(t *testing.T, w http.ResponseWriter, r *http.Request, file string
 	}
 }
 
-// TestCondaImageFails: what no image can be made of ends the build, with the reason.
+// TestCondaImageFails checks that the build fails with the reason if no image can be built.
 func TestCondaImageFails(t *testing.T) {
 	leaveToServers(t)
 	t.Parallel()
@@ -248,8 +265,8 @@ func TestCondaImageFails(t *testing.T) {
 			piecemeal(t, w, r, "libffi-3.4.2-h3557bc0_5.tar.bz2", func() { <-time.After(50 * time.Millisecond) })
 		})
 		for name, why := range map[string]string{
-			"libedit": "", "libffi": "", // that comes when it breaks off, and when it is slow
-			"lz4-c":        "The artifact lz4-c-1.9.4-hd600fc2_0.conda is not the one that the lock names",
+			"libedit": "", "libffi": "", // served truncated, and slowly
+			"lz4-c":        "The artifact lz4-c-1.9.4-hd600fc2_0.conda does not match the lock",
 			"libuuid":      "The artifact libuuid-2.38.1-hb4cce97_0.conda could not be fetched",
 			"link-scripts": "The package link-scripts 0.1.0 h4616a5c_0 runs a script when it is installed",
 			"reproc":       "",
@@ -257,7 +274,7 @@ func TestCondaImageFails(t *testing.T) {
 			answer := p.order(environment(base, name))
 			s := p.finished(t, answer)
 			b := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
-			if s["succeeded"] != (why == "") || !strings.Contains(text(b, "message"), why) || (why != "") != (text(b, "reason") == "build") {
+			if s["succeeded"] != (why == "") || !strings.Contains(text(b, "message"), why) || (why != "") != (text(b, "reasonCode") == "build") {
 				t.Errorf("%s ended as %v, and its build as %v", name, s, b)
 			}
 		}
@@ -265,7 +282,7 @@ func TestCondaImageFails(t *testing.T) {
 			steps := environment(base, "libffi")
 			steps["packages"].(map[string]any)["condaOpts"].(map[string]any)[field] = value
 			if r := p.call(http.MethodPost, "/v1alpha2/container", steps); r.status != http.StatusNotImplemented || !strings.Contains(string(r.body), "because of packages.condaOpts."+field) {
-				t.Errorf("%s are answered %d %s", field, r.status, r.body)
+				t.Errorf("%s got %d %s", field, r.status, r.body)
 			}
 		}
 	})

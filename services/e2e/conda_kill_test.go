@@ -12,22 +12,22 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// asked counts how often a channel gives out its artifacts.
-type asked struct {
+// requestCounts counts the requests for the artifacts of a channel.
+type requestCounts struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-func (a *asked) of(file string) int {
+func (a *requestCounts) of(file string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.n[file]
 }
 
-// counting makes the channel count what it is asked for. hold, where the name is that
-// of a file, is what it waits for before it gives that out.
-func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string) *asked {
-	out := &asked{n: map[string]int{}}
+// counting makes the channel count its requests. Requests for the artifact hold block until
+// until is closed.
+func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string) *requestCounts {
+	out := &requestCounts{n: map[string]int{}}
 	for _, file := range files {
 		a.answer(file, func(w http.ResponseWriter, r *http.Request) {
 			out.mu.Lock()
@@ -46,9 +46,9 @@ func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string
 	return out
 }
 
-// TestCondaWorkerKilled: a worker that is killed while it makes layers keeps none from
-// being made, and those that it had made are made no second time: it finds them again, or
-// another worker takes them.
+// TestCondaWorkerKilled kills a worker while it builds layers. All layers must still be built,
+// and finished layers must not be built again: the worker finds them after its restart, or
+// another worker uses them.
 func TestCondaWorkerKilled(t *testing.T) {
 	leaveToServers(t)
 	t.Parallel()
@@ -82,16 +82,16 @@ func TestCondaWorkerKilled(t *testing.T) {
 			worker.start()
 		}
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+			t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 		}
-		if count.of(last) != 2 || count.of(zlib) != 1 || count.of(curl) != 1 { // another worker takes what is made
-			t.Errorf("the channel was asked %d, %d and %d times", count.of(last), count.of(zlib), count.of(curl))
+		if count.of(last) != 2 || count.of(zlib) != 1 || count.of(curl) != 1 { // another worker uses the finished layers
+			t.Errorf("the channel got %d, %d and %d requests", count.of(last), count.of(zlib), count.of(curl))
 		}
 		if log := p.logOf(answer); alone && !strings.Contains(log, "2 of 3 packages are there as layers; fetching the other 1") {
 			t.Errorf("the log is\n%s", log)
 		}
 		if files(t, pull(t, text(answer, "targetImage"), "amd64"))["opt/conda/lib/libz.so.1.2.13"] == "" {
-			t.Error("the image lacks a package")
+			t.Error("a package is missing in the image")
 		}
 	})
 }

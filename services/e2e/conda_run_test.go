@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -25,29 +26,31 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// prefixOfBuild is where the packages of these tests were made.
+// prefixOfBuild is the build prefix of the packages of these tests.
 var prefixOfBuild = "/home/conda/feedstock_root/build_artifacts/" + strings.Repeat("placehold_", 18)
 
-// packedFile is a file of a package that a test makes.
+// packedFile is a file of a package.
 type packedFile struct {
 	path, content, link string
 	mode                int64
-	// prefix is how the file has prefixOfBuild: "text", "binary", "" for not at all.
+	// prefix is how the file contains prefixOfBuild: "text", "binary", or "" for not at all.
 	prefix string
 }
 
-// madePackage is a package that a test makes.
+// madePackage is a package that a test creates.
 type madePackage struct {
 	name, version, subdir string
-	depends               []string
-	files                 []packedFile
-	// entryPoints are of one for any Python.
+	// build is "h0_0" if it is empty.
+	build   string
+	depends []string
+	files   []packedFile
+	// entryPoints are the entry points of a noarch Python package.
 	entryPoints []string
 }
 
 func (p madePackage) index() map[string]any {
 	out := map[string]any{
-		"name": p.name, "version": p.version, "build": "h0_0", "build_number": 0, "subdir": p.subdir,
+		"name": p.name, "version": p.version, "build": cmp.Or(p.build, "h0_0"), "build_number": 0, "subdir": p.subdir,
 		"depends": append([]string{}, p.depends...), "timestamp": 1_700_000_000_000,
 	}
 	if p.subdir == "noarch" {
@@ -56,10 +59,10 @@ func (p madePackage) index() map[string]any {
 	return out
 }
 
-// write makes the artifact.
+// write creates the artifact.
 func (p madePackage) write(t testing.TB) (file string, raw []byte) {
 	t.Helper()
-	base := p.name + "-" + p.version + "-h0_0"
+	base := p.name + "-" + p.version + "-" + cmp.Or(p.build, "h0_0")
 	var paths []map[string]any
 	for _, f := range p.files {
 		entry := map[string]any{"_path": f.path, "path_type": "hardlink"}
@@ -101,7 +104,7 @@ func (p madePackage) write(t testing.TB) (file string, raw []byte) {
 	return base + ".conda", b.Bytes()
 }
 
-// packTar is a .tar.zst.
+// packTar returns a .tar.zst.
 func packTar(t testing.TB, files []packedFile) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -131,7 +134,7 @@ func packTar(t testing.TB, files []packedFile) []byte {
 	return b.Bytes()
 }
 
-// madeChannel serves packages that a test made.
+// madeChannel serves packages that a test has created.
 func madeChannel(t testing.TB, packages ...madePackage) *httptest.Server {
 	t.Helper()
 	files, lists := map[string][]byte{}, map[string]map[string]any{}
@@ -152,7 +155,8 @@ func madeChannel(t testing.TB, packages ...madePackage) *httptest.Server {
 		files[subdir+"/repodata.json"] = raw
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		raw, ok := files[strings.TrimPrefix(r.URL.Path, "/lab/")]
+		_, file, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/") // the same below any channel name
+		raw, ok := files[file]
 		if !ok {
 			http.NotFound(w, r)
 			return
@@ -163,7 +167,8 @@ func madeChannel(t testing.TB, packages ...madePackage) *httptest.Server {
 	return s
 }
 
-// greet is a program that has a path in it, ended by a NUL, and prints what is there.
+// greet is a package with a program that contains a path, terminated by NUL, and prints the
+// file at that path.
 func greet(t testing.TB, goarch string) madePackage {
 	t.Helper()
 	dir, path := t.TempDir(), prefixOfBuild+"/share/greeting"
@@ -194,8 +199,8 @@ func greet(t testing.TB, goarch string) madePackage {
 	}}
 }
 
-// debianPython is the interpreter of Debian as a package, with the folder that Conda's
-// packages lie in, which Debian's leaves out.
+// debianPython is Debian's Python interpreter as a package, with the site-packages folder of
+// Conda, which Debian does not use.
 func debianPython(t testing.TB) madePackage {
 	t.Helper()
 	const program, library = "/usr/bin/python3.11", "/usr/lib/python3.11"
@@ -230,7 +235,7 @@ func debianPython(t testing.TB) madePackage {
 	return p
 }
 
-// helloPython is a package for any Python, with a program.
+// helloPython is a noarch Python package with a program.
 func helloPython() madePackage {
 	return madePackage{
 		name: "hello", version: "2.0", subdir: "noarch", depends: []string{"python >=3.8"}, entryPoints: []string{"hello = hello.say:main"},
@@ -242,13 +247,12 @@ func helloPython() madePackage {
 	}
 }
 
-// TestCondaImageRuns: an image that was put together of packages runs, wherever it is
-// pulled to: programs and scripts that have the prefix in them, entry points, and
-// packages for any Python with an interpreter.
+// TestCondaImageRuns runs images that were assembled from packages: programs and scripts that
+// contain the prefix, entry points, and noarch Python packages with an interpreter.
 func TestCondaImageRuns(t *testing.T) {
 	needClients(t)
 	up := testkit.NewRegistry(t, testkit.Open)
-	channel := madeChannel(t, greet(t, "amd64"), greet(t, "arm64"), debianPython(t), helloPython())
+	channel := madeChannel(t, greet(t, "amd64"), greet(t, "arm64"), debianPython(t), helloPython(), madePackage{name: "spare", version: "1.0", subdir: "linux-64"})
 	base := up.Push(t, "base/debian:bookworm", debian(t))
 	small := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
 	running := engines(t)
@@ -257,7 +261,7 @@ func TestCondaImageRuns(t *testing.T) {
 		order["containerConfig"] = map[string]any{"cmd": []string{"sh", "-c", "greet && tool && hello && shout"}}
 		answer := p.order(order)
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+			t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 		}
 		const greeting = "/opt/conda/share/greeting: hello of a package\n"
 		want := greeting + greeting + "hello /opt/conda of the package /opt/conda/lib/python3.11/site-packages/hello/say.py\nSHOUT /opt/conda\n"
@@ -273,12 +277,15 @@ func TestCondaImageRuns(t *testing.T) {
 				output(t, t.TempDir(), c.args(text(answer, "targetImage"), filepath.Join(t.TempDir(), "image"))...)
 			})
 		}
+		if len(p.procs) == 1 { // the other shape has the same digest
+			p.judgeBuild(t, answer, files(t, pull(t, text(answer, "targetImage"), "amd64")), judged{channel: channel.URL + "/lab", more: "spare"})
+		}
 		t.Run("arm64", func(t *testing.T) { p.runsForArm(t, small) })
 	})
 }
 
-// TestCondaImageCompiled: Python's modules are compiled where the request wants that, once
-// and for all: what Python loads is never held against the sources.
+// TestCondaImageCompiled checks that Python modules are compiled if the request sets compile,
+// so that Python never checks their sources.
 func TestCondaImageCompiled(t *testing.T) {
 	needClients(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -289,30 +296,30 @@ func TestCondaImageCompiled(t *testing.T) {
 	order["packages"].(map[string]any)["condaOpts"].(map[string]any)["compile"] = true
 	answer := p.order(order)
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 	}
 	compiled := files(t, pull(t, text(answer, "targetImage"), "amd64"))["opt/conda/lib/python3.11/site-packages/hello/__pycache__/say.cpython-311.pyc"]
-	const unchecked = 1 // PEP 552: by its hash, and never checked
+	const unchecked = 1 // PEP 552: hash-based and unchecked
 	if len(compiled) < 16 || binary.LittleEndian.Uint32([]byte(compiled[4:8])) != unchecked {
-		t.Errorf("the module is compiled as %.16q:\n%s", compiled, p.logOf(answer))
+		t.Errorf("the compiled module begins with %.16q:\n%s", compiled, p.logOf(answer))
 	}
 }
 
-// runsForArm runs the program of a package for another processor.
+// runsForArm runs the program of an arm64 package.
 func (p *program) runsForArm(t *testing.T, base string) {
 	order := environment(base, "greet")
 	order["containerPlatform"] = "linux/arm64"
 	answer := p.order(order)
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ended as %v:\n%s", s, p.logOf(answer))
+		t.Fatalf("the build ended as %v:\n%s", s, p.logOf(answer))
 	}
 	content := files(t, pull(t, text(answer, "targetImage"), "arm64"))["opt/conda/bin/greet"]
 	if !strings.Contains(content, "/opt/conda/share/greeting\x00") || strings.Contains(content, prefixOfBuild) {
-		t.Error("the program has another prefix than that of the image")
+		t.Error("the program does not contain the prefix of the image")
 	}
 	qemu, err := exec.LookPath("qemu-aarch64-static")
 	if err != nil {
-		t.Skip("the program is not run: there is no qemu-aarch64-static (apt-get install qemu-user-static)")
+		t.Skip("needs qemu-aarch64-static: apt-get install qemu-user-static")
 	}
 	program := filepath.Join(t.TempDir(), "greet")
 	if err := os.WriteFile(program, []byte(content), 0o700); err != nil {
@@ -324,11 +331,11 @@ func (p *program) runsForArm(t *testing.T, base string) {
 	}
 }
 
-// nobody is an ordinary user of every machine.
-const nobody = 65534
+// nobodyID is the id of an unprivileged user.
+const nobodyID = 65534
 
-// TestCondaAsOrdinaryUser: who has the program, and nothing else, makes an image of
-// packages that runs.
+// TestCondaAsOrdinaryUser runs the program as an unprivileged user without any other files. It
+// must build an image of packages that runs.
 func TestCondaAsOrdinaryUser(t *testing.T) {
 	needClients(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -339,17 +346,17 @@ func TestCondaAsOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, "slipwayd"), program, 0o755); err != nil { // alone: nothing is beside it
+	if err := os.WriteFile(filepath.Join(home, "slipwayd"), program, 0o755); err != nil { // in a folder without the other programs
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Dir(home), 0o755); err != nil { // of this test: others may not enter it
+	if err := os.Chmod(filepath.Dir(home), 0o755); err != nil { // the folder of the test is private by default
 		t.Fatal(err)
 	}
 	data := filepath.Join(home, "data")
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(data, nobody, nobody); err != nil {
+	if err := os.Chown(data, nobodyID, nobodyID); err != nil {
 		t.Fatal(err)
 	}
 	web, admin := "127.0.0.1:"+testkit.FreePort(t), "127.0.0.1:"+testkit.FreePort(t)
@@ -365,7 +372,7 @@ func TestCondaAsOrdinaryUser(t *testing.T) {
 		cmd.Env = append(cmd.Env, "SLIPWAY_"+strings.ToUpper(k)+"="+v)
 	}
 	cmd.Env = append(cmd.Env, "PATH=/nowhere", "HOME="+data)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: nobodyID, Gid: nobodyID}}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// condaChannels serves the records of real channels, as they serve them.
+// condaChannels serves records of real channels.
 func condaChannels(t testing.TB) string {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -26,8 +26,8 @@ func condaChannels(t testing.TB) string {
 	return s.URL
 }
 
-// TestFindAndLockPackages is what somebody does who is new to it: search, lock, ask for
-// what cannot be, and take the advice.
+// TestFindAndLockPackages follows the steps of a new user: search, lock, a request without a
+// solution, and its suggestion.
 func TestFindAndLockPackages(t *testing.T) {
 	t.Parallel()
 	channels := condaChannels(t)
@@ -53,20 +53,20 @@ func TestFindAndLockPackages(t *testing.T) {
 		}
 		out, errs, err := p.slipway(append([]string{"lock"}, impossible...)...)
 		if err == nil || out != "" || !strings.Contains(errs, "\n") || !strings.Contains(errs, "Try:\n  slipway lock ") {
-			t.Errorf("what cannot be: %s %s %v", out, errs, err)
+			t.Errorf("a request without a solution: %s %s %v", out, errs, err)
 		}
 		out, errs, err = p.slipway(append([]string{"explain"}, impossible...)...)
 		if err == nil || !strings.Contains(out, "What would work:\n") || !strings.Contains(errs, "there is no such environment") {
-			t.Errorf("explained: %s %s %v", out, errs, err)
+			t.Errorf("explanation: %s %s %v", out, errs, err)
 		}
 		repaired(t, p)
-		if len(p.procs) == 1 { // in the other shape nothing builds
+		if len(p.procs) == 1 { // the other shape has no builder
 			refusedAtOnce(t, p)
 		}
 	})
 }
 
-// repaired takes the first advice that the server gives.
+// repaired applies the first suggestion of the server.
 func repaired(t *testing.T, p *program) {
 	t.Helper()
 	res := p.call(http.MethodPost, "/v1alpha1/conda/lock", map[string]any{
@@ -78,7 +78,7 @@ func repaired(t *testing.T, p *program) {
 		} `json:"suggestions"`
 	}
 	if err := json.Unmarshal(res.body, &no); err != nil || res.status != http.StatusUnprocessableEntity || len(no.Suggestions) == 0 {
-		t.Fatalf("what cannot be: %d %s", res.status, res.body)
+		t.Fatalf("a request without a solution: %d %s", res.status, res.body)
 	}
 	args := append([]string{"lock", "-c", "conda-forge"}, no.Suggestions[0].Packages...)
 	if out, errs, err := p.slipway(args...); err != nil || !strings.Contains(out, "@EXPLICIT\n") {
@@ -86,12 +86,12 @@ func repaired(t *testing.T, p *program) {
 	}
 }
 
-// refusedAtOnce wants the same explanation from a container request, in lines, with
-// nothing queued.
+// refusedAtOnce checks that a container request without a solution gets the same explanation as
+// text, and is not queued.
 func refusedAtOnce(t *testing.T, p *program) {
 	t.Helper()
 	_, errs, err := p.slipway("conda", "python=3.14", "numpy=1.26", "-c", "conda-forge", "--base-packages=")
 	if err == nil || !strings.Contains(errs, "numpy") || !strings.Contains(errs, "\nWhat would work:\n") {
-		t.Errorf("an image of what cannot be: %s %v", errs, err)
+		t.Errorf("an image of packages without a solution: %s %v", errs, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// with puts files on top of an image; all are executable.
+// with adds a layer with executable files to an image.
 func with(t testing.TB, img v1.Image, content map[string]string) v1.Image {
 	t.Helper()
 	var b bytes.Buffer
@@ -42,7 +42,7 @@ func with(t testing.TB, img v1.Image, content map[string]string) v1.Image {
 	return img
 }
 
-// applets are links to busybox for what the generated install script calls.
+// applets returns links to busybox for the commands of the generated install script.
 func applets() map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"mktemp", "tee", "grep", "mkdir", "dirname", "rm", "cp", "mv", "ls"} {
@@ -51,8 +51,8 @@ func applets() map[string]string {
 	return out
 }
 
-// condaWorld is a channel on loopback, and an image with a stand-in for
-// micromamba (testdata/conda/README.md).
+// condaWorld returns a channel on loopback, and an image with a substitute for micromamba
+// (testdata/conda/README.md).
 func condaWorld(t testing.TB, up *testkit.Registry) (channel, mamba, base string) {
 	t.Helper()
 	script, err := os.ReadFile("testdata/conda/micromamba")
@@ -80,7 +80,7 @@ func TestBuildConda(t *testing.T) {
 		}
 		answer := p.order(packages("zlib=1.2.11", "mock"))
 		if name := text(answer, "targetImage"); !strings.Contains(name, ":zlib-1.2.11_mock--") {
-			t.Errorf("the name is %s", name)
+			t.Errorf("the image name is %s", name)
 		}
 		img := pull(t, text(answer, "targetImage"), "amd64")
 		content := files(t, img)
@@ -97,12 +97,12 @@ func TestBuildConda(t *testing.T) {
 			t.Errorf("the log has no lock: %s", log)
 		}
 		lost := p.order(packages("nothing-of-this-name"))
-		if s := p.finished(t, lost); !strings.HasPrefix(text(s, "reason"), "solve") {
-			t.Errorf("an environment without a solution ends as %v", s)
+		if s := p.finished(t, lost); !strings.HasPrefix(text(s, "reasonCode"), "solve") {
+			t.Errorf("an environment without a solution ended as %v", s)
 		}
 		evil := p.call(http.MethodPost, "/v1alpha2/container", packages("zlib; touch /owned"))
 		if evil.status != http.StatusBadRequest || !strings.Contains(string(evil.body), "packages.entries[0]") {
-			t.Errorf("a spec with a command is answered %d %s", evil.status, evil.body)
+			t.Errorf("a spec with a command got %d %s", evil.status, evil.body)
 		}
 	})
 }

@@ -9,8 +9,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestConformance is the pull part of the OCI distribution conformance suite,
-// against /v2/wt/….
+// TestConformance is the pull part of the OCI distribution conformance suite for /v2/wt/….
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -78,7 +77,7 @@ func conform(t *testing.T, p *program, target string) {
 		t.Run(c.name, func(t *testing.T) {
 			r := request(t, c.method, c.url, nil)
 			if r.status != c.status {
-				t.Fatalf("%s %s answered %d, want %d: %s", c.method, c.url, r.status, c.status, r.body)
+				t.Fatalf("%s %s returned %d, want %d: %s", c.method, c.url, r.status, c.status, r.body)
 			}
 			if c.method == http.MethodHead && len(r.body) > 0 {
 				t.Errorf("HEAD has a body: %s", r.body)
@@ -92,7 +91,7 @@ func conform(t *testing.T, p *program, target string) {
 		for _, url := range []string{base + "/manifests/v1", base + "/blobs/" + m.Config.Digest} {
 			tag := request(t, http.MethodGet, url, nil).header.Get("Etag")
 			if r := request(t, http.MethodGet, url, nil, "If-None-Match", tag); r.status != http.StatusNotModified || len(r.body) > 0 {
-				t.Errorf("%s with its own ETag %s answered %d", url, tag, r.status)
+				t.Errorf("%s with its own ETag %s returned %d", url, tag, r.status)
 			}
 		}
 	})
@@ -109,11 +108,11 @@ func ranges(t *testing.T, url string) {
 	for rng, want := range map[string][]byte{"bytes=0-9": whole[:10], "bytes=5-": whole[5:], "bytes=-7": whole[len(whole)-7:]} {
 		r := request(t, http.MethodGet, url, nil, "Range", rng)
 		if r.status != http.StatusPartialContent || string(r.body) != string(want) {
-			t.Errorf("%s of %s answered %d with %d bytes, want 206 with %d", rng, url, r.status, len(r.body), len(want))
+			t.Errorf("%s of %s returned %d with %d bytes, want 206 with %d", rng, url, r.status, len(r.body), len(want))
 		}
 	}
 	if r := request(t, http.MethodGet, url, nil, "Range", "bytes=99999999-"); r.status != http.StatusRequestedRangeNotSatisfiable {
-		t.Errorf("a range behind the end of %s answered %d", url, r.status)
+		t.Errorf("a range behind the end of %s returned %d", url, r.status)
 	}
 }
 

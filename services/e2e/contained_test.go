@@ -17,7 +17,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBuildsAreContained lets steps try what they must not reach.
+// TestBuildsAreContained runs steps that try to reach addresses and resources that they must
+// not reach.
 func TestBuildsAreContained(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -39,7 +40,7 @@ func TestBuildsAreContained(t *testing.T) {
 		}
 	}()
 	s := common(t, []string{up.Host}, settings{
-		// The registry alone may be reached, not all that listens on loopback.
+		// Only the registry may be reached, not all ports of loopback.
 		"egress_allow": up.Host, "build_pids": "64", "build_memory": "256MiB", "build_disk": "64MiB",
 	})
 	p := oneProcess(t, s)
@@ -60,7 +61,7 @@ func TestBuildsAreContained(t *testing.T) {
 			log := string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
 			answered := string(request(t, http.MethodGet, manifest(text(answer, "targetImage")), nil).body)
 			if s["succeeded"] != false || !strings.Contains(log+answered, tc.says) {
-				t.Errorf("it ends as %v, its pull as %s, and it prints %s", s, answered, tail(log, 2000))
+				t.Errorf("the build ended as %v, the pull got %s, and the log is %s", s, answered, tail(log, 2000))
 			}
 		})
 	}
@@ -69,11 +70,12 @@ func TestBuildsAreContained(t *testing.T) {
 	}
 	r := p.call(http.MethodPost, "/v1alpha2/container", recipe("FROM 10.0.0.1/x"))
 	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "10.0.0.1") {
-		t.Errorf("FROM a private address is answered %d %s", r.status, r.body)
+		t.Errorf("FROM a private address got %d %s", r.status, r.body)
 	}
 }
 
-// TestBuildsGetTheirShareOfTheProcessors lets a step take all that it can get.
+// TestBuildsGetTheirShareOfTheProcessors checks the processor share of a step that uses as much
+// as it can.
 func TestBuildsGetTheirShareOfTheProcessors(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -83,7 +85,7 @@ func TestBuildsGetTheirShareOfTheProcessors(t *testing.T) {
 		for _, group := range groups() {
 			raw, err := os.ReadFile(filepath.Join(group, "cpu.stat"))
 			if err != nil {
-				continue // the group of another controller
+				continue // the control group of another controller
 			}
 			if _, held, _ := strings.Cut(string(raw), "nr_throttled "); !strings.HasPrefix(held, "0") && held != "" {
 				return nil
@@ -93,10 +95,10 @@ func TestBuildsGetTheirShareOfTheProcessors(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	p.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "requestId"), nil)
+	p.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "containerToken"), nil)
 }
 
-// TestTenancy lets others try to get what a user has built from a private base.
+// TestTenancy lets other users try to get an image that a user has built from a private base.
 func TestTenancy(t *testing.T) {
 	t.Parallel()
 	private := testkit.NewRegistry(t, testkit.Basic)
@@ -112,7 +114,7 @@ func TestTenancy(t *testing.T) {
 			for who, header := range map[string][]string{"a stranger": nil, "another user": other} {
 				r := p.call(http.MethodPost, "/v1alpha2/container", body, header...)
 				if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), base) {
-					t.Errorf("%s %s is answered %d %s", when, who, r.status, r.body)
+					t.Errorf("%s %s got %d %s", when, who, r.status, r.body)
 				}
 			}
 		}
@@ -120,16 +122,16 @@ func TestTenancy(t *testing.T) {
 		mine := p.order(body, user...)
 		stranger("meanwhile,")
 		if got := files(t, pull(t, text(mine, "targetImage"), "amd64"))["secret.txt"]; got != "secret\n" {
-			t.Errorf("the user gets %q", got)
+			t.Errorf("the user got %q", got)
 		}
 		stranger("afterwards,")
-		// The image behind the name, asked for by its own name.
+		// Direct access to the image behind the issued name.
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(mine, "buildId"), nil).json(t)
 		target := text(record, "targetImage")
-		// A base that nobody sees through: it asks for the image by itself.
+		// A base image with a trigger that reads the image.
 		trap := open.Push(t, "base/trap:1", onBuild(t, busybox(t, true), "COPY --from="+target+" /secret.txt /stolen.txt"))
 		if s := p.finished(t, p.order(recipe("FROM "+trap))); s["succeeded"] != false {
-			t.Errorf("a base that reads the image for a stranger ends as %v", s)
+			t.Errorf("a build with the trigger for an anonymous caller ended as %v", s)
 		}
 		for name, ask := range map[string]map[string]any{
 			"as an image": {"containerImage": target},
@@ -138,17 +140,17 @@ func TestTenancy(t *testing.T) {
 		} {
 			for who, header := range map[string][]string{"a stranger": nil, "another user": other, "its user": user} {
 				if r := p.call(http.MethodPost, "/v1alpha2/container", ask, header...); r.status != http.StatusBadRequest {
-					t.Errorf("%s, %s is answered %d %s", name, who, r.status, r.body)
+					t.Errorf("%s, %s got %d %s", name, who, r.status, r.body)
 				}
 			}
 		}
 	})
 }
 
-// user makes a user of the platform, and answers an access token.
+// user creates a user of the platform, and returns an access token.
 func (p *program) user(t testing.TB, name string) (token string) {
 	t.Helper()
-	env := p.procs[0].env // the platform's, or everything's
+	env := p.procs[0].env // the environment of the platform or of the single process
 	for _, args := range [][]string{{"user", "create", "--name", name, "--email", name + "@example.org"}, {"token", "create", "--user", name}} {
 		cmd := exec.Command(filepath.Join(binaries, "slipwayd"), args...)
 		cmd.Env = append(os.Environ(), "SLIPWAY_DATA_DIR="+env["data_dir"], "SLIPWAY_DATABASE_URL="+env["database_url"])
@@ -161,7 +163,7 @@ func (p *program) user(t testing.TB, name string) (token string) {
 	return token
 }
 
-// onBuild gives an image an instruction for those that are built from it.
+// onBuild adds an ONBUILD instruction to an image.
 func onBuild(t testing.TB, img v1.Image, instruction string) v1.Image {
 	t.Helper()
 	cf, err := img.ConfigFile()

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// firstLayer is the digest of the lowest layer of an index's first image.
+// firstLayer returns the digest of the lowest layer of an index's first image.
 func firstLayer(t *testing.T, index v1.ImageIndex) string {
 	t.Helper()
 	images, err := partial.Manifests(index)
@@ -27,7 +27,7 @@ func firstLayer(t *testing.T, index v1.ImageIndex) string {
 	return digestsOf(t, img)[0]
 }
 
-// TestContract replays the documented examples against the whole program.
+// TestContract replays the documented examples with the whole program.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Basic)
@@ -44,7 +44,7 @@ func TestContract(t *testing.T) {
 		})
 		spare := p.submit(map[string]any{"containerImage": up.Host + "/library/tool:v1"})
 		examples, err := contracttest.Load("../../gateway/testdata/contract", map[string]string{
-			"registry": up.Host, "request": tokenOf(request), "spare": tokenOf(spare), "layer": layer,
+			"registry": up.Host, "request": idOf(request), "token": tokenOf(request), "spare": tokenOf(spare), "layer": layer,
 		})
 		if err != nil {
 			t.Fatal(err)

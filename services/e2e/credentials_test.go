@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestPrivatePullWithCredentialsOfThePlatform keeps a login nowhere but at the
-// platform, and pulls with it through the token name.
+// TestPrivatePullWithCredentialsOfThePlatform stores a login on the platform only, and pulls a
+// private image by its issued name.
 func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
@@ -22,22 +22,22 @@ func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
 		return p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}, header...)
 	}
 	if r := ask(user...); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), image) {
-		t.Errorf("before there is a login: %d %s", r.status, r.body)
+		t.Errorf("without a login: %d %s", r.status, r.body)
 	}
-	// By a path of the registry: the longest one wins.
+	// The login with the longest matching path is used.
 	for _, c := range []struct{ name, registry, password string }{{"host", up.Host, "wrong"}, {"team", up.Host + "/team", testkit.Password}} {
 		r := p.call(http.MethodPost, "/api/credentials", map[string]any{"credentials": map[string]any{
 			"name": c.name, "provider": "container-reg",
 			"keys": map[string]any{"userName": testkit.User, "password": c.password, "registry": c.registry},
 		}}, user...)
 		if r.status != http.StatusOK {
-			t.Fatalf("keeping credentials: %d %s", r.status, r.body)
+			t.Fatalf("storing credentials: %d %s", r.status, r.body)
 		}
 	}
 	if list := p.call(http.MethodGet, "/api/credentials", nil, user...); list.status != http.StatusOK || strings.Contains(string(list.body), testkit.Password) {
 		t.Errorf("the list is %d %s", list.status, list.body)
 	}
-	// As soon as the bus has told of it, though a moment ago there was none.
+	// The bus invalidates the cached absence of a login.
 	var r reply
 	if err := within(20*time.Second, func() error {
 		if r = ask(user...); r.status != http.StatusOK {
@@ -49,7 +49,7 @@ func TestPrivatePullWithCredentialsOfThePlatform(t *testing.T) {
 	}
 	pull(t, text(r.json(t), "targetImage"), "amd64")
 	if r := ask(); r.status != http.StatusBadRequest {
-		t.Errorf("a stranger is answered %d %s", r.status, r.body)
+		t.Errorf("an anonymous caller got %d %s", r.status, r.body)
 	}
 	if strings.Contains(p.registry().log(), testkit.Password+`"`) {
 		t.Error("the password is in the log")

@@ -15,9 +15,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestSignInOnAnotherMachine: where there is no browser the command line shows a code,
-// and waits until a person has entered it elsewhere, with a token or by their
-// organisation's provider. Ctrl-C ends the waiting at once.
+// TestSignInOnAnotherMachine signs in without a browser: the command line displays a code, and
+// waits until a user has entered it on another machine, with a token or at the identity
+// provider. Ctrl-C must end the waiting immediately.
 func TestSignInOnAnotherMachine(t *testing.T) {
 	t.Parallel()
 	issuer := testkit.NewIssuer(t)
@@ -34,7 +34,11 @@ func TestSignInOnAnotherMachine(t *testing.T) {
 			if resp, err := http.PostForm(page, url.Values{"user_code": {"BBBB-BBBB"}, "access_token": {token}}); err != nil || resp.StatusCode != http.StatusBadRequest {
 				t.Errorf("another code: %v, %v", resp, err)
 			}
-			return http.PostForm(page, url.Values{"user_code": {strings.ToLower(code)}, "access_token": {token}})
+			asked, err := http.PostForm(page, url.Values{"user_code": {strings.ToLower(code)}, "access_token": {token}})
+			if err != nil {
+				return nil, err
+			}
+			return answerYes(http.DefaultClient, asked)
 		})
 		if !strings.Contains(out, "as ada") {
 			t.Errorf("a token signs in as %s", out)
@@ -51,9 +55,13 @@ func TestSignInOnAnotherMachine(t *testing.T) {
 			body, err := io.ReadAll(resp.Body)
 			consent := regexp.MustCompile(`name="consent" value="([^"]+)"`).FindSubmatch(body)
 			if err != nil || consent == nil {
-				return nil, fmt.Errorf("the page asks for no code: %s, %w", body, err)
+				return nil, fmt.Errorf("the page has no field for the code: %s, %w", body, err)
 			}
-			return http.PostForm(page, url.Values{"user_code": {code}, "consent": {html.UnescapeString(string(consent[1]))}})
+			asked, err := http.PostForm(page, url.Values{"user_code": {code}, "consent": {html.UnescapeString(string(consent[1]))}})
+			if err != nil {
+				return nil, err
+			}
+			return answerYes(http.DefaultClient, asked)
 		})
 		if !strings.Contains(out, "as ada") {
 			t.Errorf("the provider signs in as %s", out)
@@ -80,7 +88,7 @@ func TestSignInOnAnotherMachine(t *testing.T) {
 	})
 }
 
-// signInElsewhere signs in with --device, and has the code entered on its page.
+// signInElsewhere signs in with --device, and completes the sign-in on the page.
 func (u *person) signInElsewhere(p *program, browse func(page, code string) (*http.Response, error)) string {
 	u.t.Helper()
 	return u.signInWith(p, "--device", "is signed in", func(lines *bufio.Scanner) (*http.Response, error) {

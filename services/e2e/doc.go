@@ -1,8 +1,9 @@
-// Package e2e tests the whole program from outside: the built binary, through
-// its public APIs, with real clients. Every scenario runs in every shape there
-// is: one process on embedded defaults always; with SLIPWAY_TEST_REAL
-// (`make e2e`) also one process per role, two of some, on PostgreSQL,
-// redis-server and nats-server, with mTLS between roles. With SLIPWAY_TEST_RACE
-// (`make e2e RACE=1`) programs run under the race detector, except where a scenario
+// Package e2e tests the whole program from outside: the built binary, through its public APIs,
+// with real clients. Every scenario runs in each shape: always as one process with embedded
+// defaults; with SLIPWAY_TEST_REAL (`make e2e`) also as one process per role, with two
+// processes of some roles, on PostgreSQL, redis-server and nats-server, with mTLS between
+// roles. With SLIPWAY_TEST_RACE (`make e2e RACE=1`) the programs run under the race detector,
+// except in scenarios that have already run under it in one process, or that measure memory or
+// time.
 // has run so in one process already, or holds memory and time against a bound.
 package e2e

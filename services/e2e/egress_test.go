@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestEgress asks for what the service must not reach for anybody.
+// TestEgress requests addresses that the service must not reach for any caller.
 func TestEgress(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -32,32 +32,32 @@ func TestEgress(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := p.call(http.MethodPost, "/v1alpha2/container", body)
 				if r.status != http.StatusBadRequest {
-					t.Errorf("answered %d %s", r.status, r.body)
+					t.Errorf("returned %d %s", r.status, r.body)
 				}
 			})
 		}
 		t.Run("validate-creds", func(t *testing.T) {
 			r := p.call(http.MethodPost, "/v1alpha2/validate-creds", map[string]any{"userName": "u", "password": "p", "registry": "169.254.169.254"})
 			if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "not a public address") {
-				t.Errorf("answered %d %s", r.status, r.body)
+				t.Errorf("returned %d %s", r.status, r.body)
 			}
 		})
 		t.Run("inspect", func(t *testing.T) {
 			r := p.call(http.MethodPost, "/v1alpha1/inspect", map[string]any{"containerImage": "192.168.1.1/x/y:v1"})
 			if r.status != http.StatusBadRequest {
-				t.Errorf("answered %d %s", r.status, r.body)
+				t.Errorf("returned %d %s", r.status, r.body)
 			}
 		})
 	})
 }
 
-// TestEgressIsClosedByDefault starts the program without any exception.
+// TestEgressIsClosedByDefault starts the program without egress_allow.
 func TestEgressIsClosedByDefault(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
 	p := oneProcess(t, common(t, []string{up.Host}, settings{"egress_allow": ""}))
-	up.Requests() // those of the test itself
+	up.Requests() // discards the requests of the test itself
 	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image})
 	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "not a public address") || len(up.Requests()) > 0 {
 		t.Errorf("loopback was reached: %d %s", r.status, r.body)

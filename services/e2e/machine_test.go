@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// born is a process that is told from a later one with the same number.
+// A born identifies a process by its id and start time, since ids are reused.
 type born struct {
 	pid  int
 	name string
@@ -17,7 +17,7 @@ type born struct {
 
 func (b born) lives() bool { now, ok := lookAt(b.pid); return ok && now.at == b.at }
 
-// lookAt answers a process that runs.
+// lookAt returns a running process.
 func lookAt(pid int) (born, bool) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -31,7 +31,7 @@ func lookAt(pid int) (born, bool) {
 	return born{pid, begin[strings.IndexByte(begin, '(')+1:], f[19]}, true
 }
 
-// descendants are all processes that a process has started, its children first.
+// descendants returns all processes that a process has started directly or indirectly.
 func descendants(pid int) (out []born) {
 	for next := []int{pid}; len(next) > 0; next = next[1:] {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
@@ -48,7 +48,7 @@ func descendants(pid int) (out []born) {
 	return out
 }
 
-// groups are the control groups of builds.
+// groups returns the control groups of builds.
 func groups() (out []string) {
 	for _, where := range []string{"/sys/fs/cgroup/slipway/*/build", "/sys/fs/cgroup/*/slipway/*/build"} {
 		all, _ := filepath.Glob(where)
@@ -57,7 +57,7 @@ func groups() (out []string) {
 	return out
 }
 
-// groupsInUse are those with processes in them, or in groups below.
+// groupsInUse returns the control groups of builds that contain processes, directly or below.
 func groupsInUse() (out []string) {
 	for _, group := range groups() {
 		lists, _ := filepath.Glob(filepath.Join(group, "*", "cgroup.procs"))

@@ -34,9 +34,9 @@ func TestLogsTellWhatHappenedButNoSecret(t *testing.T) {
 		p.call(http.MethodPost, "/v1alpha2/validate-creds", map[string]any{"userName": "u", "password": "hunter2-secret", "registry": up.Host})
 		r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image}, "X-Request-Id", "my-own-id")
 		if r.header.Get("X-Request-Id") != "my-own-id" {
-			t.Errorf("the request id became %q", r.header.Get("X-Request-Id"))
+			t.Errorf("the request id is %q", r.header.Get("X-Request-Id"))
 		}
-		// A request is logged when it has been answered.
+		// A request is logged after its response was sent.
 		var all string
 		_ = within(time.Minute, func() error {
 			all = ""
@@ -60,14 +60,14 @@ func TestLogsTellWhatHappenedButNoSecret(t *testing.T) {
 	})
 }
 
-// checkLines wants JSON in every line, and what a request needs to be found by.
+// checkLines checks that every line is JSON, and that a request can be found by its fields.
 func checkLines(t *testing.T, log string) {
 	t.Helper()
 	found := false
 	for line := range strings.Lines(log) {
 		var m map[string]any
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
-			t.Errorf("a log line is no JSON: %s", line)
+			t.Errorf("a log line is not JSON: %s", line)
 			continue
 		}
 		if m["msg"] == "Request" && m["request_id"] == "my-own-id" {
@@ -109,15 +109,15 @@ func TestHealthAndMetrics(t *testing.T) {
 			return
 		}
 		if !ready.Dependencies["container"].Required {
-			t.Errorf("the registry does not say that it needs the container role: %+v", ready)
+			t.Errorf("the registry does not report its dependency on the container role: %+v", ready)
 		}
 		if got := p.process("container-1"); !strings.Contains(string(request(t, http.MethodGet, got.admin+"/readyz", nil).body), `"database":{"ok":true,"required":true}`) {
-			t.Error("the container role does not say how its database is")
+			t.Error("the container role does not report the state of its database")
 		}
 	})
 }
 
-// TestRoleOverTCP looks at a role's gRPC port with a shared secret.
+// TestRoleOverTCP calls a role's gRPC port with and without the shared secret.
 func TestRoleOverTCP(t *testing.T) {
 	t.Parallel()
 	addr, admin := "127.0.0.1:"+testkit.FreePort(t), "127.0.0.1:"+testkit.FreePort(t)
@@ -137,9 +137,9 @@ func TestRoleOverTCP(t *testing.T) {
 	if h, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{}); err != nil || h.GetStatus() != healthv1.HealthCheckResponse_SERVING {
 		t.Errorf("health: %v, %v", h, err)
 	}
-	err = conn.Invoke(ctx, "/slipway.platform.v1.PlatformService/GetServiceInfo", &emptypb.Empty{}, &emptypb.Empty{})
+	err = conn.Invoke(ctx, "/slipway.platform.v1.IdentityService/GetServiceInfo", &emptypb.Empty{}, &emptypb.Empty{})
 	if err == nil || !strings.Contains(err.Error(), "rpc_secret_file") {
-		t.Errorf("without the secret a call answered %v", err)
+		t.Errorf("without the secret a call returned %v", err)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestDrain(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Errorf("while draining it calls itself ready: %v", err)
+		t.Errorf("the draining process reports that it is ready: %v", err)
 	}
 	if err := within(time.Minute, func() error {
 		if get(p.url+"/service-info") == nil {
@@ -191,10 +191,10 @@ func TestDrain(t *testing.T) {
 	close(release)
 	got, err := io.ReadAll(resp.Body)
 	if err != nil || !bytes.Equal(got, raw) {
-		t.Errorf("the running pull was cut after %d bytes: %v", len(got), err)
+		t.Errorf("the running pull ended after %d bytes: %v", len(got), err)
 	}
 	if err := <-stopped; err != nil {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("the process exited with %v", err)
 	}
 }
 
@@ -219,7 +219,7 @@ func TestTwoProcessesOnOneFolder(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Errorf("the second process says: %s", second.log())
+		t.Errorf("the second process logged: %s", second.log())
 	}
 	second.kill()
 }

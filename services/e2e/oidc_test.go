@@ -1,11 +1,14 @@
 package e2e
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"html"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
+	"net/url"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,12 +16,12 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestSignInAtAProvider: a person follows the page's link to their organisation's
-// provider, and comes back to the command line signed in.
+// TestSignInAtAProvider follows the page's link to the identity provider, which must sign the
+// command line in.
 func TestSignInAtAProvider(t *testing.T) {
 	t.Parallel()
 	issuer := testkit.NewIssuer(t)
-	address := "127.0.0.1:" + testkit.FreePort(t) // the provider sends the browser there
+	address := "127.0.0.1:" + testkit.FreePort(t) // the redirect URI must be known before the server starts
 	more := settings{
 		"master_key_file": newMasterKey(t), "platform_http_addr": address, "platform_url": "http://" + address,
 		"oidc_issuer": issuer.URL, "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
@@ -40,12 +43,13 @@ func TestSignInAtAProvider(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "There is no user with your e-mail address") {
-			t.Errorf("whom the platform does not know is told %d %s", resp.StatusCode, body)
+			t.Errorf("an unknown user got %d %s", resp.StatusCode, body)
 		}
 	})
 }
 
-// followToProvider does as a browser in which the page's link is clicked.
+// followToProvider follows the page's link like a browser, and consents if the page asks about
+// a program.
 func followToProvider(page string) (*http.Response, error) {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -65,5 +69,27 @@ func followToProvider(page string) (*http.Response, error) {
 	if link == nil {
 		return nil, fmt.Errorf("the page has no link: %s", body)
 	}
-	return browser.Get(html.UnescapeString(string(link[1])))
+	came, err := browser.Get(html.UnescapeString(string(link[1])))
+	if err != nil {
+		return nil, err
+	}
+	return answerYes(browser, came)
+}
+
+// answerYes submits the consent page; other pages are returned unchanged.
+func answerYes(browser *http.Client, asked *http.Response) (*http.Response, error) {
+	body, err := io.ReadAll(asked.Body)
+	if err := errors.Join(err, asked.Body.Close()); err != nil {
+		return nil, err
+	}
+	asked.Body = io.NopCloser(bytes.NewReader(body))
+	consent := regexp.MustCompile(`(?s)action="consent">.*name="consent" value="([^"]+)"`).FindSubmatch(body)
+	if consent == nil {
+		return asked, nil
+	}
+	if !bytes.Contains(body, []byte("calls itself <b>slipway</b>")) || !bytes.Contains(body, []byte("act as ada?")) {
+		return nil, fmt.Errorf("the page does not name the program: %s", body)
+	}
+	to := asked.Request.URL.ResolveReference(&url.URL{Path: "consent"})
+	return browser.PostForm(to.String(), url.Values{"consent": {html.UnescapeString(string(consent[1]))}})
 }

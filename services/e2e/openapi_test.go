@@ -16,12 +16,12 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// documented holds every answer that a test gets from a face against the face's
-// OpenAPI document.
+// documented validates a response against the OpenAPI document of its API.
 func documented(t testing.TB, method, path string, r reply) {
 	t.Helper()
 	face := containerDocument
-	if below, ok := strings.CutPrefix(path, "/api/"); ok {
+	below, isPlatform := strings.CutPrefix(path, "/api/")
+	if isPlatform {
 		face, path = platformDocument, "/"+below
 	} else if strings.HasPrefix(path, "/v2") || strings.HasPrefix(path, "/openapi") {
 		return
@@ -30,7 +30,16 @@ func documented(t testing.TB, method, path string, r reply) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What no document has is answered as nothing that exists.
+	// Undocumented paths must return that nothing exists there.
+	if isPlatform && r.status == http.StatusOK {
+		facts, err := published()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := facts.Check(method, path, r.body); err != nil {
+			t.Error(err)
+		}
+	}
 	err = doc.Check(method, path, r.status, r.header, r.body)
 	if err != nil && (!errors.Is(err, contracttest.ErrUndocumented) || r.status < 400) {
 		t.Error(err)
@@ -40,9 +49,10 @@ func documented(t testing.TB, method, path string, r reply) {
 var (
 	containerDocument = sync.OnceValues(func() (*contracttest.Document, error) { return contracttest.ReadDocument(openapi.Container) })
 	platformDocument  = sync.OnceValues(func() (*contracttest.Document, error) { return contracttest.ReadDocument(openapi.Platform) })
+	published         = sync.OnceValues(contracttest.ReadPublished)
 )
 
-// TestDocumentsAreCurrent: the documents are about the versions that run.
+// TestDocumentsAreCurrent checks that the documents have the versions of the running program.
 func TestDocumentsAreCurrent(t *testing.T) {
 	t.Parallel()
 	p := oneProcess(t, common(t, nil, nil))
@@ -53,25 +63,25 @@ func TestDocumentsAreCurrent(t *testing.T) {
 			version = info["version"]
 		}
 		if doc, err := face(); err != nil || doc.Info.Version != version {
-			t.Errorf("%s: the document is about %s, the program is %v: %v", path, doc.Info.Version, version, err)
+			t.Errorf("%s: the document has the version %s, the program %v: %v", path, doc.Info.Version, version, err)
 		}
 	}
 }
 
-// generator makes clients of OpenAPI documents.
+// generator generates clients from OpenAPI documents.
 const generator = "github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2"
 
-// TestGeneratedClients generates clients from the documents, and drives both faces with
-// them (see client/client_test.go). It compiles the generator first.
+// TestGeneratedClients generates clients from the documents and calls both APIs with them (see
+// client/client_test.go). It compiles the generator first.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
-		t.Skip("make e2e generates the clients")
+		t.Skip("`make e2e` generates the clients")
 	}
 	up := testkit.NewRegistry(t, testkit.Basic)
 	image := up.Push(t, "library/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
 	clients := generateClients(t)
-	// With workers: the calls about builds need their role.
+	// With workers, which the calls about builds need.
 	eachCopyShape(t, []string{up.Host}, settings{"master_key_file": newMasterKey(t)}, func(t *testing.T, p *program) {
 		goRun(t, clients, []string{
 			"SERVER=" + p.url, "TOKEN=" + p.token, "IMAGE=" + image,
@@ -80,7 +90,7 @@ func TestGeneratedClients(t *testing.T) {
 	})
 }
 
-// generateClients returns a copy of the module client, with the generated code.
+// generateClients returns a copy of the module client with the generated code.
 func generateClients(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -96,7 +106,7 @@ func generateClients(t *testing.T) string {
 	return dir
 }
 
-// goRun runs the go command in a module of its own.
+// goRun runs the go command in another module.
 func goRun(t *testing.T, dir string, environ []string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)

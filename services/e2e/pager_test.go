@@ -7,8 +7,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestPager: on a terminal a long answer goes through the user's pager, unless they want
-// none; elsewhere it never does.
+// TestPager checks that long output on a terminal is shown with the user's pager unless it is
+// disabled, and never outside of a terminal.
 func TestPager(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -25,14 +25,14 @@ func TestPager(t *testing.T) {
 		return screen
 	}
 	if s := shown(); !strings.HasPrefix(s, "page: ") {
-		t.Errorf("the pager is left out: %s", s)
+		t.Errorf("the pager was not used: %s", s)
 	}
 	if s := shown("--no-pager"); strings.Contains(s, "page: ") || !strings.Contains(s, "amd64") {
-		t.Errorf("the pager is not left out: %s", s)
+		t.Errorf("the pager was used: %s", s)
 	}
 	cmd := u.command("inspect", image, "--server", p.url)
 	cmd.Env = append(cmd.Env, "TERM=xterm", "PAGER=sed 's/^/page: /'")
 	if out, err := cmd.Output(); err != nil || strings.Contains(string(out), "page: ") {
-		t.Errorf("a script is shown %s, %v", out, err)
+		t.Errorf("a script got %s, %v", out, err)
 	}
 }

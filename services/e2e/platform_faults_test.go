@@ -12,9 +12,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestDatabaseIsLostInTheMiddleOfWrites kills PostgreSQL under a stream of writes.
-// Whatever was answered with success is there afterwards, and nothing is half
-// there.
+// TestDatabaseIsLostInTheMiddleOfWrites kills PostgreSQL during a stream of writes. All
+// acknowledged writes must be stored, and no write may be stored partially.
 func TestDatabaseIsLostInTheMiddleOfWrites(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
@@ -27,7 +26,7 @@ func TestDatabaseIsLostInTheMiddleOfWrites(t *testing.T) {
 	}
 	run := text(call(http.MethodPost, "/trace/create", map[string]any{"runName": "kept", "sessionId": "s"}).json(t), "workflowId")
 	if r := call(http.MethodPut, "/trace/"+run+"/begin", map[string]any{"workflow": map[string]any{}}); r.status != http.StatusOK {
-		t.Fatalf("beginning a run: %d %s", r.status, r.body)
+		t.Fatalf("starting a run: %d %s", r.status, r.body)
 	}
 	var stop atomic.Bool
 	var mu sync.Mutex
@@ -42,7 +41,7 @@ func TestDatabaseIsLostInTheMiddleOfWrites(t *testing.T) {
 		case r.status == http.StatusServiceUnavailable && r.header.Get("Retry-After") != "":
 			refused++
 		default:
-			t.Errorf("a write is answered %d %s", r.status, r.body)
+			t.Errorf("a write got %d %s", r.status, r.body)
 		}
 	}
 	var wg sync.WaitGroup
@@ -96,14 +95,14 @@ func TestDatabaseIsLostInTheMiddleOfWrites(t *testing.T) {
 	}
 	for name := range names {
 		if !strings.Contains(string(list.body), `"`+name+`"`) {
-			t.Errorf("%s was kept, and is lost", name)
+			t.Errorf("%s was stored, and is lost", name)
 		}
 	}
 	checkTasks(t, call, run, tasks)
 }
 
-// checkTasks holds the tasks that were taken, two at a time, against those that are
-// there and those that are counted.
+// checkTasks compares the acknowledged tasks, two for each call, with the stored and counted
+// tasks.
 func checkTasks(t testing.TB, call func(string, string, any) reply, run string, taken map[int]bool) {
 	t.Helper()
 	there := map[int]bool{}
@@ -120,27 +119,27 @@ func checkTasks(t testing.TB, call func(string, string, any) reply, run string, 
 	}
 	for id := range taken {
 		if !there[id] {
-			t.Errorf("task %d was taken, and is lost", id)
+			t.Errorf("task %d was acknowledged, and is lost", id)
 		}
 	}
 	for id := range there {
 		if pair := id + 2*(id%2) - 1; !there[pair] {
-			t.Errorf("task %d is there without task %d, which came with it", id, pair)
+			t.Errorf("task %d is stored without task %d of the same call", id, pair)
 		}
 	}
 	progress, _ := call(http.MethodGet, "/workflow/"+run+"/progress", nil).json(t)["progress"].(map[string]any)
 	load, _ := progress["workflowProgress"].(map[string]any)
 	if counted, _ := load["succeeded"].(float64); int(counted) != len(there) {
-		t.Errorf("%v tasks are counted, and %d are there", counted, len(there))
+		t.Errorf("%v tasks are counted, and %d are stored", counted, len(there))
 	}
 }
 
-// TestNameLivesAsLongAsItsRun: with workflowId a name outlives token_ttl, until the
-// run ends.
+// TestNameLivesAsLongAsItsRun checks that a name with a workflowId stays valid beyond token_ttl
+// until the run ends.
 func TestNameLivesAsLongAsItsRun(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
-		t.Skip("takes half the life of a name: a minute")
+		t.Skip("takes a minute, half the lifetime of a name")
 	}
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:1", testkit.Image(t, "amd64", true))
@@ -151,10 +150,10 @@ func TestNameLivesAsLongAsItsRun(t *testing.T) {
 	path := "/v1alpha2/container/" + text(made, "requestId")
 	if err := within(115*time.Second, func() error {
 		if now := text(p.call(http.MethodGet, path, nil).json(t), "expiration"); now == text(made, "expiration") || now == "" {
-			return fmt.Errorf("it ends at %q", now)
+			return fmt.Errorf("the name expires at %q", now)
 		}
 		return nil
 	}); err != nil {
-		t.Errorf("it is not renewed: %v", err)
+		t.Errorf("the name was not renewed: %v", err)
 	}
 }

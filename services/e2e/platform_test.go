@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// TestPlatformAddresses: the platform is the same at either base address, and
-// nothing else is at its own.
+// TestPlatformAddresses checks that the platform is served equally at both base URLs, and that
+// its own URL serves nothing else.
 func TestPlatformAddresses(t *testing.T) {
 	t.Parallel()
 	eachShape(t, nil, nil, func(t *testing.T, p *program) {
 		user := []string{"Authorization", "Bearer " + p.token}
 		made := request(t, http.MethodPost, p.platform+"/tokens", map[string]any{"name": "made at the root"}, user...)
 		if made.status != http.StatusOK {
-			t.Fatalf("making a token: %d %s", made.status, made.body)
+			t.Fatalf("creating a token: %d %s", made.status, made.body)
 		}
 		fresh := []string{"Authorization", "Bearer " + text(made.json(t), "accessKey")}
 		for _, base := range []string{p.platform, p.url + "/api"} {
@@ -31,7 +31,7 @@ func TestPlatformAddresses(t *testing.T) {
 	})
 }
 
-// TestPlatformLimit: calls are counted per token, wherever they come in.
+// TestPlatformLimit checks that calls are counted by user, for all URLs and tokens together.
 func TestPlatformLimit(t *testing.T) {
 	t.Parallel()
 	eachShape(t, nil, settings{"limit_platform": "100/1m,4/1h"}, func(t *testing.T, p *program) {
@@ -53,7 +53,7 @@ func TestPlatformLimit(t *testing.T) {
 				t.Errorf("beyond the limit: %d %v %s", r.status, r.header, r.body)
 			}
 		}
-		if r := request(t, http.MethodGet, p.platform+"/user-info", nil, second...); r.status != http.StatusOK {
+		if r := request(t, http.MethodGet, p.platform+"/user-info", nil, second...); r.status != http.StatusTooManyRequests {
 			t.Errorf("another token of the same user: %d %s", r.status, r.body)
 		}
 	})

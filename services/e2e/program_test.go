@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +23,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// binaries is the folder of what is built once for all tests, by TestMain.
+// binaries is the folder of the compiled programs, which TestMain creates.
 var binaries string
 
 func TestMain(m *testing.M) {
@@ -45,7 +46,7 @@ func buildPrograms() error {
 	if err := goBuild(nil, "-o", binaries+"/", cmd+"slipwayd", cmd+"slipway"); err != nil {
 		return err
 	}
-	// As `make builder` makes it: it starts anew for each step.
+	// Like `make builder`, without cgo: it is executed for each step.
 	if err := goBuild([]string{"CGO_ENABLED=0"}, "-o", binaries+"/", "-trimpath", cmd+"slipway-runc"); err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func buildPrograms() error {
 	if err := goBuild([]string{"CGO_ENABLED=1"}, "-race", "-o", instrumented(), cmd+"slipwayd"); err != nil {
 		return err
 	}
-	// What it looks for beside itself is there too.
+	// slipwayd looks for these programs in its own folder.
 	for _, name := range []string{"slipway-runc", "buildkitd", "runc"} {
 		if err := os.Symlink(filepath.Join("..", name), filepath.Join(filepath.Dir(instrumented()), name)); err != nil {
 			return err
@@ -64,7 +65,7 @@ func buildPrograms() error {
 	return nil
 }
 
-// goBuild builds as the Makefile does.
+// goBuild compiles like the Makefile does.
 func goBuild(environ []string, args ...string) error {
 	cmd := exec.Command("go", append([]string{"build", "-tags", "grpcnotrace", "-ldflags", "-s -w"}, args...)...)
 	cmd.Env = append(os.Environ(), environ...)
@@ -74,31 +75,34 @@ func goBuild(environ []string, args ...string) error {
 	return nil
 }
 
-// racing says whether programs run under the race detector, where nothing else is
-// said: it is set by `make e2e RACE=1`.
+// racing reports whether programs run under the race detector, unless a test overrides it.
+// `make e2e RACE=1` sets the variable.
 func racing() bool { return os.Getenv("SLIPWAY_TEST_RACE") != "" }
 
-// plain is slipwayd as it is shipped, instrumented the one under the race detector.
+// plain returns the released slipwayd, instrumented the one with the race detector.
 func plain() string        { return filepath.Join(binaries, "slipwayd") }
 func instrumented() string { return filepath.Join(binaries, "race", "slipwayd") }
 
-// thisProgram is the setting of tests that run the plain slipwayd in any case: those
-// that hold its memory or time against a bound, and those that have run the same
-// scenario under the race detector in another shape.
+// thisProgram is the setting of tests that always run the plain slipwayd: tests that measure
+// memory or time, and tests that have run the same scenario under the race detector in another
+// shape.
 const thisProgram = "THIS_PROGRAM"
 
-// unraced are the settings, with the plain program.
+// ordinaryUser is the setting of tests that run slipwayd as an unprivileged user.
+const ordinaryUser = "ORDINARY_USER"
+
+// unraced returns the settings with the plain program.
 func unraced(s settings) settings {
 	out := settings{thisProgram: plain()}
 	maps.Copy(out, s)
 	return out
 }
 
-// settings are SLIPWAY_ variables by key, in lower case; those in upper case are as
-// they are.
+// settings are values of SLIPWAY_ variables by lower-case key; upper-case keys are for the
+// tests.
 type settings map[string]string
 
-// environ is the environment with the settings in it.
+// environ returns an environment with the settings.
 func (s settings) environ() []string {
 	env := append(os.Environ(), "GORACE=halt_on_error=1")
 	for k, v := range s {
@@ -110,7 +114,7 @@ func (s settings) environ() []string {
 	return env
 }
 
-// process is one running slipwayd.
+// A process is a running slipwayd.
 type process struct {
 	t     testing.TB
 	name  string
@@ -123,7 +127,7 @@ type process struct {
 	logs *bytes.Buffer
 }
 
-// start runs it and waits until it is ready.
+// start starts the process and waits until it is ready.
 func (p *process) start() {
 	p.t.Helper()
 	if err := p.launch(); err != nil {
@@ -141,6 +145,9 @@ func (p *process) launch() error {
 	}
 	p.cmd.Stderr = &lockedWriter{mu: &p.mu, w: p.logs}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if p.env[ordinaryUser] != "" {
+		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobodyID, Gid: nobodyID}
+	}
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
@@ -167,7 +174,7 @@ func (l *lockedWriter) Write(b []byte) (int, error) {
 	return l.w.Write(b)
 }
 
-// log is what the process has written so far.
+// log returns the output of the process so far.
 func (p *process) log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,7 +184,7 @@ func (p *process) log() string {
 	return p.logs.String()
 }
 
-// stop ends the process in order, and says what it answered.
+// stop stops the process gracefully, and returns its exit error.
 func (p *process) stop() error {
 	p.mu.Lock()
 	cmd := p.cmd
@@ -190,7 +197,7 @@ func (p *process) stop() error {
 	return cmd.Wait()
 }
 
-// kill ends it as kill -9 does.
+// kill kills the process like kill -9.
 func (p *process) kill() {
 	p.mu.Lock()
 	cmd := p.cmd
@@ -220,37 +227,37 @@ func get(url string) error {
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(resp.Body)
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d: %s", url, resp.StatusCode, body)
+		return fmt.Errorf("%s returned %d: %s", url, resp.StatusCode, body)
 	}
 	return nil
 }
 
-// program is the whole service, in one of its shapes.
+// A program is the whole service, in one of its shapes.
 type program struct {
 	t testing.TB
-	// url is where clients reach it; host is the same without the scheme.
+	// url is the base URL of clients; host is the same without the scheme.
 	url, host string
-	// platform is the platform's own base address.
+	// platform is the platform's own base URL.
 	platform string
-	// replicas are the addresses of processes that play the registry.
+	// replicas are the addresses of the processes that run the registry.
 	replicas []string
 	procs    []*process
-	// The real servers; nil when embedded.
+	// The real servers; nil if embedded.
 	redis, nats, postgres *testkit.Server
 	token                 string
-	// authority signs the roles' certificates, and rooms are the gRPC addresses of
-	// processes by name; nil in one process.
+	// authority signs the roles' certificates, and addresses are the gRPC addresses of roles
+	// by name; nil in one process.
 	authority *authority
-	rooms     map[string]string
-	// another starts a second gateway, which calls the second replicas, and answers
-	// its URL; nil in one process.
+	addresses map[string]string
+	// another starts a second gateway, which calls the second replicas, and returns its URL;
+	// nil in one process.
 	another func() string
 }
 
-// token is the first user's access token in every test.
+// adminToken is the first user's access token in every test.
 const adminToken = "eyJ0aWQiOjF9LjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVmMDEyMzQ1Njc="
 
-// common is what every shape needs to reach registries on loopback.
+// common returns the settings that every shape needs to reach registries on loopback.
 func common(t testing.TB, plain []string, more settings) settings {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "admin-token")
@@ -260,21 +267,22 @@ func common(t testing.TB, plain []string, more settings) settings {
 	s := settings{
 		"egress_allow": "127.0.0.0/8", "insecure_registries": strings.Join(plain, ","), "admin_token_file": file,
 		"platform_url": "http://localhost:9091",
+		"disk_reserve": "0", // the tests do not depend on the free space of the machine
 	}
 	maps.Copy(s, more)
 	return s
 }
 
-// eachShape runs a scenario against a fresh program in every shape. plain are
-// registries that are spoken to in http.
+// eachShape runs a scenario with a new program in every shape. plain are the registries with
+// plain HTTP.
 func eachShape(t *testing.T, plain []string, more settings, scenario func(t *testing.T, p *program)) {
 	t.Helper()
 	inEach(t, common(t, plain, more), processPerRole, scenario)
 }
 
-// inEach runs a scenario in one process, and, with real servers, in what perRole
-// starts: without the race detector, which has seen the same code in the former, and
-// would make starting a dozen processes longer than the scenario.
+// inEach runs a scenario in one process and, with real servers, in the program that perRole
+// starts. The latter runs without the race detector, since the former has checked the same
+// code, and starting a dozen instrumented processes would take too long.
 func inEach(t *testing.T, s settings, perRole func(testing.TB, settings) *program, scenario func(t *testing.T, p *program)) {
 	t.Helper()
 	t.Run("one process", func(t *testing.T) {
@@ -311,15 +319,15 @@ func (p *program) add(name, admin string, args []string, env settings) *process 
 			p.t.Logf("log of %s:\n%s", name, tail(withoutSettings(proc.log()), 3000))
 		}
 		if strings.Contains(proc.log(), "DATA RACE") {
-			p.t.Errorf("%s raced:\n%s", name, proc.log())
+			p.t.Errorf("%s has data races:\n%s", name, proc.log())
 		}
 	})
 	proc.start()
 	return proc
 }
 
-// withoutSettings leaves out the line that each start writes, which is longer than what
-// most processes say in a test.
+// withoutSettings removes the log line with the effective settings, which is longer than the
+// rest of most logs.
 func withoutSettings(log string) string {
 	var out strings.Builder
 	for line := range strings.Lines(log) {
@@ -337,7 +345,7 @@ func tail(s string, n int) string {
 	return s
 }
 
-// process finds a process by name.
+// process returns a process by name.
 func (p *program) process(name string) *process {
 	for _, proc := range p.procs {
 		if proc.name == name {
@@ -348,7 +356,7 @@ func (p *program) process(name string) *process {
 	return nil
 }
 
-// registry is the process that plays the registry, or the first that does.
+// registry returns the first process that runs the registry.
 func (p *program) registry() *process {
 	if len(p.procs) == 1 {
 		return p.procs[0]
@@ -356,24 +364,24 @@ func (p *program) registry() *process {
 	return p.process("registry-1")
 }
 
-// reply is an answer of the REST API.
+// A reply is a response of the REST API.
 type reply struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// json reads the body as an object.
+// json decodes the body as an object.
 func (r reply) json(t testing.TB) map[string]any {
 	t.Helper()
 	var m map[string]any
 	if err := json.Unmarshal(r.body, &m); err != nil {
-		t.Fatalf("no JSON object (status %d): %s", r.status, r.body)
+		t.Fatalf("not a JSON object (status %d): %s", r.status, r.body)
 	}
 	return m
 }
 
-// call makes a REST call; body may be nil, a string, or something to marshal.
+// call makes a REST call; body may be nil, a string, or a value to encode.
 func (p *program) call(method, path string, body any, header ...string) reply {
 	p.t.Helper()
 	r := request(p.t, method, p.url+path, body, header...)
@@ -381,8 +389,8 @@ func (p *program) call(method, path string, body any, header ...string) reply {
 	return r
 }
 
-// client follows no redirect, and shares no connection with http.DefaultClient, whose
-// idle ones each httptest.Server closes when it ends.
+// client follows no redirects. It does not share connections with http.DefaultClient, whose
+// idle connections are closed by each httptest.Server that ends.
 var client = &http.Client{
 	Transport:     &http.Transport{},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -421,7 +429,7 @@ func request(t testing.TB, method, url string, body any, header ...string) reply
 	return reply{resp.StatusCode, resp.Header, raw}
 }
 
-// submit asks for an image and answers its name; it must work.
+// submit requests an image, which must succeed, and returns its name.
 func (p *program) submit(body map[string]any) (target string) {
 	p.t.Helper()
 	r := p.call(http.MethodPost, "/v1alpha2/container", body)
@@ -432,7 +440,7 @@ func (p *program) submit(body map[string]any) (target string) {
 	return target
 }
 
-// v2 is the URL of a target image's registry API, up to and with its name.
+// v2 returns the registry URL of a target image, including its name.
 func v2(target string) string {
 	host, rest, _ := strings.Cut(target, "/")
 	name := rest
@@ -444,5 +452,8 @@ func v2(target string) string {
 	return "http://" + host + "/v2/" + name
 }
 
-// tokenOf is the token in a target image.
+// tokenOf returns the token in a target image.
 func tokenOf(target string) string { return strings.Split(target, "/")[2] }
+
+// idOf returns the id of the request of a target image.
+func idOf(target string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(tokenOf(target)))) }

@@ -28,7 +28,7 @@ func sha(b []byte) string {
 	return "sha256:" + hex.EncodeToString(h[:])
 }
 
-// layer describes a gzip'd tar as a container request does.
+// layer describes a gzip-compressed tar as in a container request.
 func layer(location string, gz, tar []byte) map[string]any {
 	return map[string]any{"location": location, "gzipDigest": sha(gz), "gzipSize": len(gz), "tarDigest": sha(tar)}
 }
@@ -48,8 +48,8 @@ func fileServer(t testing.TB, suffix string, gz []byte) string {
 	return s.URL + "/layer" + suffix
 }
 
-// pull fetches an image for one platform as engines do, and checks every digest
-// and size on the way.
+// pull fetches an image for one platform like a container engine, and verifies every digest and
+// size.
 func pull(t testing.TB, target, arch string) v1.Image {
 	t.Helper()
 	ref, err := name.ParseReference(target, name.Insecure)
@@ -61,12 +61,12 @@ func pull(t testing.TB, target, arch string) v1.Image {
 		t.Fatalf("pulling %s: %v", target, err)
 	}
 	if err := validate.Image(img); err != nil {
-		t.Fatalf("the image behind %s is not sound: %v", target, err)
+		t.Fatalf("the image of %s is invalid: %v", target, err)
 	}
 	return img
 }
 
-// files lists what is in an image.
+// files returns the content of an image's files by path.
 func files(t testing.TB, img v1.Image) map[string]string {
 	t.Helper()
 	return readTar(t, mutate.Extract(img))
@@ -96,7 +96,7 @@ func TestPullEveryKindOfImage(t *testing.T) {
 				image := up.Host + "/lib/" + s.name + ":v1"
 				plain := pull(t, p.submit(map[string]any{"containerImage": image}), "amd64")
 				if got, want := digestOf(t, plain), digestOf(t, pull(t, image, "amd64")); got != want {
-					t.Errorf("without a configuration the image became %s; upstream it is %s", got, want)
+					t.Errorf("without additions the digest is %s; upstream it is %s", got, want)
 				}
 				got := pull(t, p.submit(map[string]any{"containerImage": image, "containerConfig": map[string]any{
 					"env": []string{"HOME=/data", "ADDED=1"}, "entrypoint": []string{"/new", "entry"}, "workingDir": "/data",
@@ -135,7 +135,7 @@ func checkAugmented(t testing.TB, img v1.Image, docs types.MediaType) {
 	}
 	got := files(t, img)
 	if got["from-request.txt"] != "by content" || got["from-url.txt"] != "by address" {
-		t.Errorf("the added files are not there: %v", got)
+		t.Errorf("the added files are missing: %v", got)
 	}
 	layers, err := img.Layers()
 	if err != nil {
@@ -161,7 +161,7 @@ func TestPullThroughRegistriesThatWantALogin(t *testing.T) {
 			for _, up := range []*testkit.Registry{basic, bearer} {
 				pull(t, p.submit(map[string]any{"containerImage": up.Host + "/private/tool:1", "containerConfig": map[string]any{"env": []string{"A=b"}}}), "amd64")
 			}
-			// A user's pull never uses the service's credentials.
+			// A user's pull must not use the service's credentials.
 			r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": basic.Host + "/private/tool:1", "platformAccessToken": p.token})
 			if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "may not be read") {
 				t.Errorf("an identified caller without credentials of their own got %d %s", r.status, r.body)
@@ -177,7 +177,7 @@ func TestPullThroughRegistriesThatWantALogin(t *testing.T) {
 			}
 			body["towerAccessToken"] = p.token
 			pull(t, p.submit(body), "amd64")
-			// The caches are warm by now: still not for others.
+			// The caches are filled now, but other callers must not get the image.
 			delete(body, "towerAccessToken")
 			if r := p.call(http.MethodPost, "/v1alpha2/container", body); r.status != http.StatusBadRequest {
 				t.Errorf("an anonymous caller got %d %s once the image was known", r.status, r.body)
@@ -198,15 +198,15 @@ func TestPullByDigestWithConfiguration(t *testing.T) {
 	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		target := p.submit(map[string]any{"containerImage": up.Host + "/lib/tool@" + d.String(), "containerPlatform": "arm64", "containerConfig": map[string]any{"env": []string{"A=b"}}})
 		if strings.HasSuffix(target, d.String()) || !strings.Contains(target, "@sha256:") {
-			t.Fatalf("the name %s does not carry the augmented digest", target)
+			t.Fatalf("the name %s does not contain the augmented digest", target)
 		}
 		cf, err := pull(t, target, "arm64").ConfigFile()
 		if err != nil || !slices.Contains(cf.Config.Env, "A=b") {
-			t.Errorf("the variable is not there: %v, %v", cf.Config.Env, err)
+			t.Errorf("the variable is missing: %v, %v", cf.Config.Env, err)
 		}
 		cf, err = pull(t, target, "amd64").ConfigFile()
 		if err != nil || slices.Contains(cf.Config.Env, "A=b") {
-			t.Errorf("the other platform was touched: %v, %v", cf.Config.Env, err)
+			t.Errorf("the other platform was changed: %v, %v", cf.Config.Env, err)
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestLayerForOneArchitecture(t *testing.T) {
 	})
 }
 
-// dockerConfig writes logins, host to user:password, as docker does.
+// dockerConfig writes a docker config.json; logins maps hosts to "user:password".
 func dockerConfig(t testing.TB, logins map[string]string) string {
 	t.Helper()
 	auths := map[string]any{}
@@ -259,18 +259,18 @@ func TestSameRequestSameBytesOnEveryServer(t *testing.T) {
 			want = got
 		}
 		if got != want {
-			t.Errorf("server %d answers other bytes", i)
+			t.Errorf("server %d returned other bytes", i)
 		}
-		// Neither memory nor disk caches matter: only the record does.
+		// Without caches in memory and on disk, the stored request determines the bytes.
 		p.procs[0].kill()
 		p.procs[0].start()
 		if got := everything(t, target); got != want {
-			t.Error("after a kill -9 the bytes are others")
+			t.Error("after a kill -9 the bytes differ")
 		}
 	}
 }
 
-// everything is the text of every document behind a name.
+// everything returns the text of all documents of an image name.
 func everything(t testing.TB, target string) string {
 	t.Helper()
 	base := v2(target)
@@ -294,6 +294,6 @@ func everything(t testing.TB, target string) string {
 func mustJSON(t testing.TB, raw []byte, v any) {
 	t.Helper()
 	if err := json.Unmarshal(raw, v); err != nil {
-		t.Fatalf("no JSON: %s", raw)
+		t.Fatalf("not JSON: %s", raw)
 	}
 }

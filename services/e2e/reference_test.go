@@ -20,8 +20,8 @@ import (
 	"slipway.dev/gateway/contracttest"
 )
 
-// TestReferenceInChromium reads the reference pages in a browser and tries a call
-// on each: at both addresses, and below a prefix that only a proxy knows.
+// TestReferenceInChromium opens the reference pages in a browser and tries a call on each: at
+// both base URLs, and below a path prefix that only a proxy knows.
 func TestReferenceInChromium(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -43,14 +43,14 @@ func TestReferenceInChromium(t *testing.T) {
 	}
 }
 
-// page is what is looked for: ids of two operations, and what the first answers.
+// page is the expected content: the ids of two operations, and the response of the first.
 type page struct {
 	info, submit, want string
 	doc                func() (*contracttest.Document, error)
 }
 
-// readReference goes from the first page of an API to its reference, which must list every
-// operation, and tries the first of them, which is /service-info.
+// readReference opens the reference of an API from its first page, checks that it lists every
+// operation, and tries the first one, /service-info.
 func readReference(t *testing.T, browser context.Context, base string, c page) {
 	t.Helper()
 	doc, err := c.doc()
@@ -72,14 +72,14 @@ func readReference(t *testing.T, browser context.Context, base string, c page) {
 	fatal := func(err error) {
 		t.Helper()
 		if err != nil {
-			t.Fatalf("%s: %v; the browser says %q", base, err, complaints.all())
+			t.Fatalf("%s: %v; the browser reports %q", base, err, complaints.all())
 		}
 	}
 	eval := func(js string) {
 		t.Helper()
 		fatal(chromedp.Do(tab, chromedp.Evaluate[chromedp.Void](js)))
 	}
-	until := func(js string) { // chromedp's own way is refused by the page's security policy
+	until := func(js string) { // the page's content security policy forbids chromedp's own polling
 		t.Helper()
 		fatal(within(2*time.Minute, func() error {
 			if ok, err := chromedp.Run(tab, chromedp.Evaluate[bool]("!!("+js+")")); err != nil || !ok {
@@ -95,8 +95,7 @@ func readReference(t *testing.T, browser context.Context, base string, c page) {
 	until(reference)
 	eval(reference + ".click()")
 	until(fmt.Sprintf(`document.querySelectorAll(".opblock").length === %d`, operations))
-	// A request and an answer with their examples; the whole document has them, or it
-	// would not have been made.
+	// Both operations must show examples of a request and a response.
 	for _, op := range []string{submit, info} {
 		eval(op + `.querySelector(".opblock-summary-control").click()`)
 		until(op + `.querySelector(".responses-inner .example .highlight-code, .responses-inner .highlight-code")`)
@@ -112,15 +111,15 @@ func readReference(t *testing.T, browser context.Context, base string, c page) {
 	asked, err := chromedp.Run(tab, chromedp.Evaluate[string](info+`.querySelector(".request-url pre").innerText`))
 	fatal(err)
 	if strings.TrimSpace(asked) != base+"/service-info" {
-		t.Errorf("%s: it asks %s", base, asked)
+		t.Errorf("%s: the page requests %s", base, asked)
 	}
 	if said := complaints.all(); len(said) > 0 {
-		t.Errorf("%s: the browser says %q", base, said)
+		t.Errorf("%s: the browser reports %q", base, said)
 	}
 }
 
-// complaints are what a browser does not like: errors of scripts, what was not
-// found, and what the content security policy refuses.
+// complaints are errors that a browser reports: script errors, missing resources, and
+// violations of the content security policy.
 type complaints struct {
 	mu   sync.Mutex
 	list []string

@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// referring is an artifact that refers to something, as a signature does.
+// referring returns an artifact that refers to an image, like a signature.
 func referring(t testing.TB, kind string, to partial.Describable) v1.Image {
 	t.Helper()
 	subject, err := partial.Descriptor(to)
@@ -30,12 +30,12 @@ func referring(t testing.TB, kind string, to partial.Describable) v1.Image {
 	}
 	signed, ok := mutate.Subject(artifact, *subject).(v1.Image)
 	if !ok {
-		t.Fatal("no image")
+		t.Fatal("the descriptor is not an image")
 	}
 	return signed
 }
 
-// attach writes an artifact that refers to an image.
+// attach pushes an artifact that refers to an image.
 func attach(t testing.TB, up *testkit.Registry, repo, kind string, img v1.Image) string {
 	t.Helper()
 	signed := referring(t, kind, img)
@@ -76,7 +76,8 @@ func TestReferrersPassThrough(t *testing.T) {
 		if len(x.Manifests) != 1 || x.Manifests[0].Digest != signature || r.header.Get("OCI-Filters-Applied") != "artifactType" {
 			t.Errorf("filtered: %s, %v", r.body, r.header)
 		}
-		// Another replica has not seen the list, and must serve what is in it.
+		// The list of referrers is not cached on the other replica, which must serve the
+		// artifact nevertheless.
 		for _, replica := range p.replicas {
 			base := "http://" + replica + base[len(p.url):]
 			m := request(t, http.MethodGet, base+"/manifests/"+signature, nil)
@@ -103,12 +104,12 @@ func TestDockerSchema1IsRefused(t *testing.T) {
 	p := oneProcess(t, common(t, []string{up.Host}, nil))
 	r := request(t, http.MethodGet, v2(p.submit(map[string]any{"containerImage": image}))+"/manifests/v1", nil)
 	if r.status != http.StatusBadRequest {
-		t.Errorf("answered %d", r.status)
+		t.Errorf("returned %d", r.status)
 	}
 	errorBody("UNSUPPORTED")(t, r)
 }
 
-// TestUnknownBlobCostsOneWalk asks for what no manifest refers to.
+// TestUnknownBlobCostsOneWalk requests a blob that no manifest refers to.
 func TestUnknownBlobCostsOneWalk(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -119,13 +120,13 @@ func TestUnknownBlobCostsOneWalk(t *testing.T) {
 		return request(t, http.MethodGet, base+"/blobs/"+sha([]byte("nothing")), nil).status
 	}
 	if s := ask(); s != http.StatusNotFound {
-		t.Fatalf("answered %d", s)
+		t.Fatalf("returned %d", s)
 	}
 	up.Requests()
 	for range 20 {
 		ask()
 	}
 	if n := len(up.Requests()); n > 0 {
-		t.Errorf("asking again made %d requests upstream", n)
+		t.Errorf("the repeated request made %d upstream requests", n)
 	}
 }

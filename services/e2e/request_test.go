@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBadRequests sends what must be refused; the message names the field.
+// TestBadRequests sends invalid requests; the error must name the field.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -41,7 +41,7 @@ func TestBadRequests(t *testing.T) {
 		{"wrong type in a list", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []any{1}}}, 400, "containerConfig.env[0]"},
 		{"nothing", map[string]any{}, 400, "containerImage is missing"},
 		{"scheme", map[string]any{"containerImage": "https://quay.io/x/y:1"}, 400, "scheme"},
-		{"blank", map[string]any{"containerImage": "quay.io/x/y :1"}, 400, "blanks"},
+		{"blank", map[string]any{"containerImage": "quay.io/x/y :1"}, 400, "spaces"},
 		{"upper case", map[string]any{"containerImage": "quay.io/X/y:1"}, 400, "containerImage"},
 		{"bad digest", map[string]any{"containerImage": "quay.io/x/y@sha256:12"}, 400, "containerImage"},
 		{"unknown format", map[string]any{"containerImage": image, "format": "tar"}, 400, "format must be one of docker, oci, sif"},
@@ -50,24 +50,24 @@ func TestBadRequests(t *testing.T) {
 		{"unknown platform", map[string]any{"containerImage": image, "containerPlatform": "windows/amd64"}, 400, "containerPlatform"},
 		{"two platforms", map[string]any{"containerImage": image, "containerPlatform": "linux/amd64,linux/arm64"}, 400, "containerPlatform"},
 		{"timestamp", map[string]any{"containerImage": image, "timestamp": "yesterday"}, 400, "timestamp"},
-		{"timestamp that is none", map[string]any{"containerImage": image, "timestamp": "2026-01-32T12:00:00"}, 400, "timestamp"},
+		{"invalid timestamp", map[string]any{"containerImage": image, "timestamp": "2026-01-32T12:00:00"}, 400, "timestamp"},
 		{"two names, two values", map[string]any{"containerImage": image, "towerAccessToken": "a", "platformAccessToken": "b"}, 400, "platformAccessToken and towerAccessToken"},
 		{"image and file", map[string]any{"containerImage": image, "containerFile": file}, 400, "exclude each other"},
 		{"image and packages", map[string]any{"containerImage": image, "packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}}, 400, "exclude each other"},
 		{"file and packages", map[string]any{"containerFile": file, "packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}}, 400, "exclude each other"},
-		{"CRAN", map[string]any{"packages": map[string]any{"type": "CRAN", "entries": []string{"dplyr"}}}, 400, "not supported yet"},
+		{"packages of another language", map[string]any{"packages": map[string]any{"type": "GEM", "entries": []string{"rake"}}}, 400, "packages.type must be CONDA or CRAN"},
 		{"file that is no base64", map[string]any{"containerFile": "FROM busybox:1"}, 400, "containerFile must be base64"},
 		{"file too long", map[string]any{"containerFile": strings.Repeat("AAAA", limits.ContainerFile/3+1)}, 400, "containerFile holds"},
 		{"conda file too long", map[string]any{"condaFile": strings.Repeat("AAAA", limits.EnvironmentFile/3+1)}, 400, "condaFile holds"},
-		{"definition file", map[string]any{"containerFile": b64("Bootstrap: docker\n"), "format": "sif"}, 400, "Singularity definition"},
+		{"definition file", map[string]any{"containerFile": b64("Bootstrap: docker\n"), "format": "sif"}, 400, "containerFile: From must be"},
 		{"freeze without a repository", map[string]any{"containerImage": image, "freeze": true}, 400, "freeze needs buildRepository"},
 		{"sif for two", map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}, "format": "sif", "containerPlatform": "amd64,arm64"}, 400, "one platform for a Singularity image"},
 		{"repository with a tag", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y:1"}, 400, "buildRepository"},
 		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
 		{"mirror", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror is not supported"},
-		{"scan", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode is not supported"},
+		{"scan", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode required is not supported"},
 		{"includes", map[string]any{"containerImage": image, "containerIncludes": []string{"quay.io/X/y:1"}}, 400, "containerIncludes[0]"},
-		{"compression that is none", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "lz4"}}, 400, "buildCompression.mode must be one of"},
+		{"unknown compression", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "lz4"}}, 400, "buildCompression.mode must be one of"},
 		{"level of a compression", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "zstd", "level": 23}}, 400, "buildCompression.level must be 1 to 22"},
 		{"variable without a value", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b", "C"}}}, 400, "containerConfig.env[1]"},
 		{"layer without a location", with("location", nil), 400, "layers[0].location"},
@@ -93,7 +93,7 @@ func TestBadRequests(t *testing.T) {
 				r := p.call(http.MethodPost, "/v1alpha2/container", c.body)
 				message, _ := r.json(t)["message"].(string)
 				if r.status != c.status || !strings.Contains(message, c.says) {
-					t.Errorf("answered %d %q, want %d with %q", r.status, message, c.status, c.says)
+					t.Errorf("returned %d %q, want %d with %q", r.status, message, c.status, c.says)
 				}
 				if len(message) > 400 {
 					t.Errorf("the message echoes %d characters", len(message))
@@ -108,26 +108,26 @@ func TestBadRequests(t *testing.T) {
 				}
 				r := p.call(http.MethodPost, "/container-token", body)
 				if r.status != 400 || !strings.Contains(string(r.body), "/v1alpha2/container") {
-					t.Errorf("%s answered %d %s", field, r.status, r.body)
+					t.Errorf("%s returned %d %s", field, r.status, r.body)
 				}
 			}
 		})
 		t.Run("40 MB", func(t *testing.T) {
 			r := p.call(http.MethodPost, "/v1alpha2/container", `{"fingerprint":"`+strings.Repeat("x", 40_000_000)+`"}`)
 			if r.status != http.StatusRequestEntityTooLarge {
-				t.Errorf("answered %d", r.status)
+				t.Errorf("returned %d", r.status)
 			}
 		})
 		t.Run("Bearer wins over the body", func(t *testing.T) {
 			body := map[string]any{"containerImage": image, "towerAccessToken": "stale"}
 			if r := p.call(http.MethodPost, "/v1alpha2/container", body, "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
-				t.Errorf("answered %d %s", r.status, r.body)
+				t.Errorf("returned %d %s", r.status, r.body)
 			}
 		})
 	})
 }
 
-// bomb is a small layer that is large once unpacked.
+// bomb returns a small layer that is large when unpacked.
 func bomb(t testing.TB) map[string]any {
 	t.Helper()
 	var b bytes.Buffer

@@ -26,9 +26,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// processPerRole starts every role in a process of its own, two of registry and
-// container, on real servers, with mTLS; in front of them a proxy such as an
-// ingress is.
+// processPerRole starts every role in its own process, with two processes of registry and
+// container, on real servers and with mTLS, behind a reverse proxy like an ingress.
 func processPerRole(t testing.TB, s settings) *program {
 	t.Helper()
 	pg, rd, nt := testkit.StartPostgres(t), testkit.StartRedis(t), testkit.StartNATS(t)
@@ -42,13 +41,13 @@ func processPerRole(t testing.TB, s settings) *program {
 	shared["trusted_proxies"] = "127.0.0.1"
 	migrate(t, shared)
 
-	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken, authority: newAuthority(t), rooms: map[string]string{}}
+	p := &program{t: t, url: server.URL, host: strings.TrimPrefix(server.URL, "http://"), redis: rd, nats: nt, postgres: pg, token: adminToken, authority: newAuthority(t), addresses: map[string]string{}}
 	role := func(name, role string, more settings) string {
 		env := settings{"admin_addr": port(), "grpc_addr": port(), "http_addr": port(), "platform_http_addr": port(), "data_dir": t.TempDir()}
 		maps.Copy(env, shared)
 		maps.Copy(env, p.authority.certificate(t, role))
 		maps.Copy(env, more)
-		p.rooms[name] = env["grpc_addr"]
+		p.addresses[name] = env["grpc_addr"]
 		p.add(name, env["admin_addr"], []string{role}, env)
 		if name == "gateway" {
 			p.platform = "http://" + env["platform_http_addr"]
@@ -58,15 +57,15 @@ func processPerRole(t testing.TB, s settings) *program {
 		}
 		return env["grpc_addr"]
 	}
-	// Each replica of a role calls the replica of the same number.
+	// Each replica of a role calls the replica with the same number.
 	platform := role("platform", "platform", nil)
 	first, second := settings{"platform_addr": platform}, settings{"platform_addr": platform}
 	both := func(name, key string) (answers []string) {
-		for i, rooms := range []settings{first, second} {
-			address := role(fmt.Sprintf("%s-%d", name, i+1), name, rooms)
+		for i, peers := range []settings{first, second} {
+			address := role(fmt.Sprintf("%s-%d", name, i+1), name, peers)
 			answers = append(answers, address)
 			if key != "" {
-				rooms[key] = address
+				peers[key] = address
 			}
 		}
 		return answers
@@ -80,7 +79,7 @@ func processPerRole(t testing.TB, s settings) *program {
 	}
 	both("container", "container_addr")
 	if s["build_repository"] != "" {
-		both("builder", "") // reads layers from the container room
+		both("builder", "") // reads layers from the container service
 	}
 	p.replicas = both("registry", "")
 	inspect := role("inspect", "inspect", first)
@@ -100,9 +99,9 @@ func migrate(t testing.TB, s settings) {
 	}
 }
 
-// frontDoor sends /v2/ to the registries in turn, and the rest to the gateway.
+// frontDoor routes /v2/ to the registries round-robin, and other paths to the gateway.
 type frontDoor struct {
-	// ready is closed when the two are set.
+	// ready is closed when set was called.
 	ready      chan struct{}
 	gateway    http.Handler
 	registries []http.Handler
@@ -132,7 +131,7 @@ func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.gateway.ServeHTTP(w, r)
 }
 
-// authority signs the certificates of roles.
+// An authority signs the certificates of roles.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -149,8 +148,8 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// certificate makes one for 127.0.0.1 that names a role, and the settings that
-// use it.
+// certificate creates a certificate of a role for 127.0.0.1, and returns the settings that use
+// it.
 func (a *authority) certificate(t testing.TB, role string) settings {
 	t.Helper()
 	dir, key := t.TempDir(), newKey(t)

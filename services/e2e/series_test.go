@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// series are the names, with labels, of our own metrics in a process.
+// series returns the names and labels of our own metrics in a process.
 func series(t testing.TB, admin string) map[string]bool {
 	t.Helper()
 	out := map[string]bool{}
@@ -24,8 +24,8 @@ func series(t testing.TB, admin string) map[string]bool {
 	return out
 }
 
-// TestMetricsHaveBounds sends what callers could make up, twice: the second time
-// brings no series that the first did not.
+// TestMetricsHaveBounds sends arbitrary client input twice. The second time must not create new
+// time series.
 func TestMetricsHaveBounds(t *testing.T) {
 	t.Parallel()
 	if testkit.Real() {
@@ -42,7 +42,7 @@ func TestMetricsHaveBounds(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if testkit.Real() { // a worker that comes has its series, too
+	if testkit.Real() { // a new worker has its own series
 		p.finished(t, p.order(recipe("FROM "+image, "LABEL made=once")))
 	}
 	odd(0, 8)
@@ -53,15 +53,14 @@ func TestMetricsHaveBounds(t *testing.T) {
 		delete(after, s)
 	}
 	if len(after) > 0 {
-		t.Errorf("%d series are new, such as %s", len(after), slices.Sorted(maps.Keys(after))[0])
+		t.Errorf("%d series are new, for example %s", len(after), slices.Sorted(maps.Keys(after))[0])
 	}
 	if len(before) < 100 || len(before) > 3000 {
 		t.Errorf("there are %d series", len(before))
 	}
 }
 
-// oddities are requests that nobody has asked before: methods, paths, tokens,
-// names, registries.
+// oddities sends requests with unusual methods, paths, tokens, names and registries.
 func oddities(p *program, target, name string, port int) {
 	for _, path := range []string{
 		"/" + name, "/" + name + "/" + name, "/v2/" + name, "/v2/wt/" + name + "/x/manifests/" + name, "/v2/wt/" + name + "/x/" + name + "/1",

@@ -3,6 +3,7 @@ package e2e
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -28,7 +29,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// needSif skips where there is no program to read Singularity images.
+// needSif skips the test if no program can read Singularity images.
 func needSif(t testing.TB) {
 	t.Helper()
 	if !testkit.Real() {
@@ -36,13 +37,12 @@ func needSif(t testing.TB) {
 	}
 }
 
-// pulledSif reads a Singularity image from its registry, as oras does, and answers
-// its path and digest.
+// pulledSif pulls a Singularity image like oras does, and returns its path and digest.
 func pulledSif(t testing.TB, target string) (path, digest string) {
 	t.Helper()
 	image, ok := strings.CutPrefix(target, "oras://")
 	if !ok {
-		t.Fatalf("its name is %s", target)
+		t.Fatalf("the image name is %s", target)
 	}
 	ref, err := name.ParseReference(image, name.Insecure)
 	if err != nil {
@@ -55,7 +55,7 @@ func pulledSif(t testing.TB, target string) (path, digest string) {
 	m, err := img.Manifest()
 	if err != nil || len(m.Layers) != 1 || m.Config.MediaType != "application/vnd.sylabs.sif.config.v1+json" ||
 		m.Layers[0].MediaType != "application/vnd.sylabs.sif.layer.v1.sif" || m.MediaType != "application/vnd.oci.image.manifest.v1+json" {
-		t.Fatalf("its manifest is %+v, %v", m, err)
+		t.Fatalf("the manifest is %+v, %v", m, err)
 	}
 	l, err := img.LayerByDigest(m.Layers[0].Digest)
 	if err != nil {
@@ -76,7 +76,7 @@ func pulledSif(t testing.TB, target string) (path, digest string) {
 	return f.Name(), m.Layers[0].Digest.String()
 }
 
-// unpackSif answers the folder with what an image for amd64 holds.
+// unpackSif returns a folder with the files of an image for amd64.
 func unpackSif(t testing.TB, path string) string {
 	t.Helper()
 	return unpackSifFor(t, path, "amd64")
@@ -91,7 +91,7 @@ func unpackSifFor(t testing.TB, path, architecture string) string {
 	defer func() { _ = image.UnloadContainer() }()
 	part, err := image.GetDescriptor(native.WithPartitionType(native.PartPrimSys))
 	if err != nil || image.PrimaryArch() != architecture || image.LaunchScript() != "#!/usr/bin/env run-singularity\n" {
-		t.Fatalf("it is for %s, launched by %q, %v", image.PrimaryArch(), image.LaunchScript(), err)
+		t.Fatalf("the image is for %s, launched by %q, %v", image.PrimaryArch(), image.LaunchScript(), err)
 	}
 	dir := filepath.Join(t.TempDir(), "root")
 	if out, err := exec.Command("unsquashfs", "-no-progress", "-o", fmt.Sprint(part.Offset()), "-d", dir, path).CombinedOutput(); err != nil {
@@ -100,8 +100,8 @@ func unpackSifFor(t testing.TB, path, architecture string) string {
 	return dir
 }
 
-// sameTree holds every file against a tar: kind, mode, owner, link and content. What
-// the folder holds beside must be a runtime's.
+// sameTree compares every file with a tar: type, mode, owner, link and content. Additional
+// files in the folder must be files for Singularity runtimes.
 func sameTree(t testing.TB, dir string, want io.Reader) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -135,7 +135,7 @@ func sameTree(t testing.TB, dir string, want io.Reader) {
 	}
 }
 
-// ofRuntimes knows what a Singularity image has for its runtime.
+// ofRuntimes reports whether a file of a Singularity image is for its runtime.
 func ofRuntimes(path string) bool {
 	switch path {
 	case "dev", "etc", "home", "proc", "root", "sys", "tmp", "var", "var/tmp", "etc/hosts", "etc/resolv.conf",
@@ -185,7 +185,7 @@ func differs(dir, path string, h *tar.Header, content io.Reader) string {
 	return ""
 }
 
-// TestSifOfAnImage makes a Singularity image of a Debian, twice, on two servers.
+// TestSifOfAnImage converts a Debian image to a Singularity image twice, on two servers.
 func TestSifOfAnImage(t *testing.T) {
 	t.Parallel()
 	needSif(t)
@@ -204,7 +204,7 @@ func TestSifOfAnImage(t *testing.T) {
 		body["format"], body["containerIncludes"] = "sif", includes
 		answer := p.order(body, "Authorization", "Bearer "+p.token)
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+			t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
 		}
 		path, digest := pulledSif(t, text(answer, "targetImage"))
 		dir := unpackSif(t, path)
@@ -222,49 +222,60 @@ func TestSifOfAnImage(t *testing.T) {
 		}
 		sameTree(t, dir, mutate.Extract(full))
 		if env, err := os.ReadFile(filepath.Join(dir, ".singularity.d/env/10-docker2singularity.sh")); err != nil || !strings.Contains(string(env), "GREETING='hello'") {
-			t.Errorf("its variables are %s", env)
+			t.Errorf("the variables are %s", env)
 		}
 		p.downloadSif(t, answer, path, digest)
 		if again := p.order(body, "Authorization", "Bearer "+p.token); again["cached"] != true || again["targetImage"] != answer["targetImage"] {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 		digests[digest] = true
 	})
 	other := oneProcess(t, common(t, []string{own.Host}, more))
 	answer := other.order(body, "Authorization", "Bearer "+other.token)
 	if s := other.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ends as %v\n%s", s, other.logOf(answer))
+		t.Fatalf("the build ended as %v\n%s", s, other.logOf(answer))
 	}
 	_, digest := pulledSif(t, text(answer, "targetImage"))
 	digests[digest] = true
-	t.Cleanup(func() { // when the parallel shape has ended
+	t.Cleanup(func() { // runs after the parallel shapes
 		if len(digests) != 1 {
-			t.Errorf("the servers made %v", digests)
+			t.Errorf("the servers built %v", digests)
 		}
 	})
 }
 
-// downloadSif reads it over HTTP, whole and in part, and with the command line.
+// downloadSif downloads the image over HTTP, completely and partially, and with the command
+// line: by its token or, if it is frozen, by its id as its user. The id alone must not be
+// sufficient.
 func (p *program) downloadSif(t *testing.T, answer map[string]any, path, digest string) {
 	t.Helper()
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := "/v1alpha2/container/" + text(answer, "requestId") + "/sif"
-	whole := p.call(http.MethodGet, at, nil)
+	if r := p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "requestId")+"/sif", nil); r.status != http.StatusUnauthorized {
+		t.Errorf("by id only, the download got %d", r.status)
+	}
+	id, bearer := cmp.Or(text(answer, "containerToken"), text(answer, "requestId")), []string(nil)
+	if id == text(answer, "requestId") {
+		bearer = []string{"Authorization", "Bearer " + p.token}
+	}
+	at := "/v1alpha2/container/" + id + "/sif"
+	whole := p.call(http.MethodGet, at, nil, bearer...)
 	if whole.status != http.StatusOK || !bytes.Equal(whole.body, want) || whole.header.Get("Etag") != `"`+digest+`"` {
-		t.Errorf("the download is %d, %d bytes, %v", whole.status, len(whole.body), whole.header)
+		t.Errorf("the download got %d, %d bytes, %v", whole.status, len(whole.body), whole.header)
 	}
-	part := p.call(http.MethodGet, at, nil, "Range", "bytes=4096-8191")
+	part := p.call(http.MethodGet, at, nil, append(bearer, "Range", "bytes=4096-8191")...)
 	if part.status != http.StatusPartialContent || !bytes.Equal(part.body, want[4096:8192]) {
-		t.Errorf("a part is %d, %d bytes, %v", part.status, len(part.body), part.header)
+		t.Errorf("a part got %d, %d bytes, %v", part.status, len(part.body), part.header)
 	}
-	if beyond := p.call(http.MethodGet, at, nil, "Range", "bytes=999999999999-"); beyond.status != http.StatusRequestedRangeNotSatisfiable {
-		t.Errorf("a part that is not there is %d", beyond.status)
+	if beyond := p.call(http.MethodGet, at, nil, append(bearer, "Range", "bytes=999999999999-")...); beyond.status != http.StatusRequestedRangeNotSatisfiable {
+		t.Errorf("a range beyond the end got %d", beyond.status)
 	}
 	file := filepath.Join(t.TempDir(), "x.sif")
-	out, err := exec.Command(filepath.Join(binaries, "slipway"), "pull", text(answer, "requestId"), "--sif", file, "--server", p.url).CombinedOutput()
+	cmd := exec.Command(filepath.Join(binaries, "slipway"), "pull", id, "--sif", file, "--server", p.url)
+	cmd.Env = append(os.Environ(), "SLIPWAY_TOKEN="+p.token)
+	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("slipway pull: %v\n%s", err, out)
 	}

@@ -11,13 +11,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// sifOf asks for a Singularity image without a repository of one's own, for a platform.
+// sifOf returns a request for a Singularity image without a repository.
 func sifOf(body map[string]any, platform string) map[string]any {
 	body["format"], body["containerPlatform"] = "sif", platform
 	return body
 }
 
-// lacking says which of the paths a folder lacks.
+// lacking returns the paths that are missing in a folder.
 func lacking(dir string, paths ...string) (missing []string) {
 	for _, path := range paths {
 		if _, err := os.Lstat(filepath.Join(dir, path)); err != nil {
@@ -27,9 +27,9 @@ func lacking(dir string, paths ...string) (missing []string) {
 	return missing
 }
 
-// TestSifByToken makes Singularity images for callers without a registry, of packages
-// and of an image, where nothing can run a container: they are pulled as oras does, with
-// the command line, and over HTTP.
+// TestSifByToken builds Singularity images of packages and of an image without a repository and
+// without running containers. The images are pulled like oras does, with the command line, and
+// over HTTP.
 func TestSifByToken(t *testing.T) {
 	t.Parallel()
 	needSif(t)
@@ -46,17 +46,17 @@ func TestSifByToken(t *testing.T) {
 		}
 		dir := unpackSif(t, file)
 		if no := lacking(dir, "opt/conda/lib/libcurl.so.4", "opt/conda/lib/libz.so.1.2.13", "opt/conda/conda-meta/libcurl-8.4.0-h4e8248e_0.json"); no != nil {
-			t.Errorf("it lacks %q", no)
+			t.Errorf("the image lacks %q", no)
 		}
 		if env, err := os.ReadFile(filepath.Join(dir, ".singularity.d/env/10-docker2singularity.sh")); err != nil || !strings.Contains(string(env), "/opt/conda/bin") {
-			t.Errorf("its variables are %s", env)
+			t.Errorf("the variables are %s", env)
 		}
 		if !strings.HasPrefix(name, "oras://"+strings.TrimPrefix(p.url, "http://")+"/wt/") {
-			t.Errorf("its name is %s", name)
+			t.Errorf("the image name is %s", name)
 		}
 		again := p.order(sifOf(environment(base, "libcurl"), "linux/amd64"))
 		if again["cached"] != true || again["succeeded"] != true || text(again, "containerToken") == "" {
-			t.Errorf("asked again it is %v", again)
+			t.Errorf("the repeated request returned %v", again)
 		}
 		path, digest := pulledSif(t, text(again, "targetImage"))
 		p.downloadSif(t, again, path, digest)
@@ -64,7 +64,7 @@ func TestSifByToken(t *testing.T) {
 	})
 }
 
-// sifOfAdditions makes one of an image, with what its request adds.
+// sifOfAdditions requests a Singularity image of an image with additions.
 func (p *program) sifOfAdditions(t *testing.T, base string) {
 	t.Helper()
 	body := sifOf(map[string]any{"containerImage": base, "containerConfig": map[string]any{
@@ -72,23 +72,24 @@ func (p *program) sifOfAdditions(t *testing.T, base string) {
 	}}, "linux/amd64")
 	answer := p.order(body)
 	if s := p.finished(t, answer); s["succeeded"] != true {
-		t.Fatalf("it ends as %v\n%s", s, p.logOf(answer))
+		t.Fatalf("the build ended as %v\n%s", s, p.logOf(answer))
 	}
 	path, _ := pulledSif(t, text(answer, "targetImage"))
 	dir := unpackSif(t, path)
 	added, err := os.ReadFile(filepath.Join(dir, "added.txt"))
 	env, err2 := os.ReadFile(filepath.Join(dir, ".singularity.d/env/10-docker2singularity.sh"))
 	if err != nil || err2 != nil || string(added) != "of the request" || !strings.Contains(string(env), "GREETING='hello'") {
-		t.Errorf("it holds %q and %q: %v, %v", added, env, err, err2)
+		t.Errorf("the image contains %q and %q: %v, %v", added, env, err, err2)
 	}
-	token := p.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "requestId"), nil)
-	if gone := p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "requestId")+"/sif", nil); token.status != http.StatusNoContent || gone.status != http.StatusNotFound {
-		t.Errorf("revoked (%d) it is %d %s", token.status, gone.status, gone.body)
+	token := p.call(http.MethodDelete, "/v1alpha2/container/"+text(answer, "containerToken"), nil)
+	if gone := p.call(http.MethodGet, "/v1alpha2/container/"+text(answer, "containerToken")+"/sif", nil); token.status != http.StatusNoContent || gone.status != http.StatusNotFound {
+		t.Errorf("after revoking (%d) the download got %d %s", token.status, gone.status, gone.body)
 	}
 }
 
-// TestSifOfOneSolve: an image for two platforms is of one lock, and the Singularity image
-// for each is made of the same packages, which are not fetched again.
+// TestSifOfOneSolve checks that an image for two platforms has one lock, and that the
+// Singularity image for each platform is built from the same packages without fetching them
+// again.
 func TestSifOfOneSolve(t *testing.T) {
 	t.Parallel()
 	needSif(t)
@@ -99,32 +100,32 @@ func TestSifOfOneSolve(t *testing.T) {
 	both["containerPlatform"] = "linux/amd64,linux/arm64"
 	pair := p.order(both)
 	if s := p.finished(t, pair); s["succeeded"] != true {
-		t.Fatalf("for two platforms it ended as %v\n%s", s, p.logOf(pair))
+		t.Fatalf("for two platforms the build ended as %v\n%s", s, p.logOf(pair))
 	}
 	locks := p.lockOf(t, pair)
 	if len(locks) != 2 || locks[0]["platform"] != "linux/amd64" || locks[1]["platform"] != "linux/arm64" || len(locks[0]["packages"].([]any)) != 4 {
-		t.Fatalf("its lock is %v", locks)
+		t.Fatalf("the lock is %v", locks)
 	}
 	for i, architecture := range []string{"amd64", "arm64"} {
 		before := channel.fetches()
 		answer := p.order(sifOf(environment(base, "libcurl", "libffi"), "linux/"+architecture))
 		if s := p.finished(t, answer); s["succeeded"] != true {
-			t.Fatalf("%s: it ended as %v\n%s", architecture, s, p.logOf(answer))
+			t.Fatalf("%s: the build ended as %v\n%s", architecture, s, p.logOf(answer))
 		}
 		if n := channel.fetches() - before; n != 0 {
 			t.Errorf("%s: %d packages were fetched again", architecture, n)
 		}
 		if got := p.lockOf(t, answer); len(got) != 1 || !reflect.DeepEqual(got[0]["packages"], locks[i]["packages"]) {
-			t.Errorf("%s: its lock is %v", architecture, got)
+			t.Errorf("%s: the lock is %v", architecture, got)
 		}
 		path, _ := pulledSif(t, text(answer, "targetImage"))
 		if no := lacking(unpackSifFor(t, path, architecture), "opt/conda/lib/libz.so.1.2.13", "opt/conda/lib/libffi.so", "opt/conda/conda-meta/history"); no != nil {
-			t.Errorf("%s: it lacks %q", architecture, no)
+			t.Errorf("%s: the image lacks %q", architecture, no)
 		}
 	}
 }
 
-// lockOf is what a request stood for, for each of its platforms.
+// lockOf returns the packages that a request resolved to, for each platform.
 func (p *program) lockOf(t testing.TB, answer map[string]any) (out []map[string]any) {
 	t.Helper()
 	locks, _ := p.call(http.MethodGet, "/v1alpha1/builds/"+text(answer, "buildId")+"/lock", nil).json(t)["locks"].([]any)

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// receiver is an OTLP endpoint that keeps spans by trace, in hex.
+// A receiver is an OTLP endpoint that stores spans by trace id in hex.
 type receiver struct {
 	url string
 
@@ -36,7 +36,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// settings send the traces of a program here, soon.
+// settings returns the settings to export traces to the receiver without delay.
 func (r *receiver) settings() settings {
 	return settings{"OTEL_EXPORTER_OTLP_ENDPOINT": r.url, "OTEL_BSP_SCHEDULE_DELAY": "100"}
 }
@@ -60,7 +60,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// trace is the spans of a trace that have arrived.
+// trace returns the spans of a trace that were received so far.
 func (r *receiver) trace(id string) []*tracev1.Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,8 +76,8 @@ func (r *receiver) ids() (ids []string) {
 	return ids
 }
 
-// path is the names of a span and those above it, from the outermost on; nil when
-// one of them is missing.
+// path returns the names of a span and its ancestors, outermost first; nil if an ancestor is
+// missing.
 func path(trace []*tracev1.Span, s *tracev1.Span, root string) []string {
 	if hex.EncodeToString(s.GetParentSpanId()) == root {
 		return []string{s.GetName()}
@@ -92,8 +92,8 @@ func path(trace []*tracev1.Span, s *tracev1.Span, root string) []string {
 	return nil
 }
 
-// leads waits until the spans of a trace lead from its root to the last of the
-// names, by way of the others, and answers the span.
+// leads waits until a trace has a span with the last of the names whose ancestors include the
+// other names in order, and returns the span.
 func (r *receiver) leads(t *testing.T, id, root string, names ...string) *tracev1.Span {
 	t.Helper()
 	var found *tracev1.Span
@@ -116,7 +116,7 @@ func (r *receiver) leads(t *testing.T, id, root string, names ...string) *tracev
 	return found
 }
 
-// inOrder says whether all wanted are in a list, in their order.
+// inOrder reports whether a list contains all wanted names in order.
 func inOrder(list, wanted []string) bool {
 	for _, s := range list {
 		if len(wanted) > 0 && s == wanted[0] {
@@ -126,10 +126,10 @@ func inOrder(list, wanted []string) bool {
 	return len(wanted) == 0
 }
 
-// root is the span of a client in whose trace a request comes.
+// root is the id of the client's span.
 const root = "b7ad6b7169203331"
 
-// newTrace is the id of a trace that a client has begun.
+// newTrace returns the id of a trace that a client has started.
 func newTrace() string { return fmt.Sprintf("%032x", time.Now().UnixNano()) }
 
 func TestTracesGoFromGatewayToUpstream(t *testing.T) {
@@ -157,8 +157,8 @@ func TestTracesGoFromGatewayToUpstream(t *testing.T) {
 	})
 }
 
-// TestTraceOfABuild follows a request through NATS to the worker's push and back,
-// and a pull to the build that it waits for.
+// TestTraceOfABuild checks the trace of a request through NATS to the worker's push and back,
+// and of a pull that waits for the build.
 func TestTraceOfABuild(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -171,7 +171,7 @@ func TestTraceOfABuild(t *testing.T) {
 		got := request(t, http.MethodGet, v2(target)+"/manifests/"+target[strings.LastIndexByte(target, ':')+1:], nil,
 			"traceparent", "00-"+pulled+"-"+root+"-01")
 		if got.status != http.StatusOK {
-			t.Fatalf("the pull answered %d %s", got.status, got.body)
+			t.Fatalf("the pull returned %d %s", got.status, got.body)
 		}
 		built := []string{"POST /v1alpha2/container", "slipway.build.v1.BuildService/SubmitBuild", "publish build.jobs", "process build.jobs"}
 		r.leads(t, asked, root, append(built, "slipway.build.v1.WorkService/TakeJob")...)
@@ -182,7 +182,7 @@ func TestTraceOfABuild(t *testing.T) {
 		r.leads(t, pulled, root, "GET /v2/wt/*/manifests", "wait for build", "slipway.build.v1.BuildService/AwaitBuild")
 		wait := r.leads(t, pulled, root, "GET /v2/wt/*/manifests", "wait for build")
 		if wait == nil || len(wait.GetLinks()) != 1 || hex.EncodeToString(wait.GetLinks()[0].GetTraceId()) != asked {
-			t.Errorf("the wait is not linked to the build's trace: %v", wait)
+			t.Errorf("the span of the wait is not linked to the build's trace: %v", wait)
 		}
 	})
 }

@@ -11,16 +11,15 @@ import (
 	"testing"
 )
 
-// warranted are warnings that somebody may want to do something about, or that a test
-// itself causes.
+// warranted lists warnings that an operator may need to act on, or that a test causes.
 var warranted = []string{
-	"Dockerfiles are not built here",  // there is no buildkitd, or no right to run it
-	"data_dir is open to other users", // a test's folder is
+	"Dockerfiles cannot be built here", // there is no buildkitd, or no permission to run it
+	"data_dir is open to other users",  // the folder of a test is
 }
 
-// TestStartsAreQuiet: the first start, the second on the same data and a stop have
-// nothing to warn of. With roles in processes of their own, none finds it worth a word
-// that it was there before another.
+// TestStartsAreQuiet checks that the first start, a second start with the same data, and a stop
+// log no warnings. With one process per role, a role that starts before its dependencies must
+// not log warnings either.
 func TestStartsAreQuiet(t *testing.T) {
 	t.Parallel()
 	eachShape(t, nil, nil, func(t *testing.T, p *program) {
@@ -32,24 +31,25 @@ func TestStartsAreQuiet(t *testing.T) {
 		}
 		for _, proc := range slices.Backward(p.procs) {
 			if err := proc.stop(); err != nil {
-				t.Errorf("%s ends with %v", proc.name, err)
+				t.Errorf("%s exited with %v", proc.name, err)
 			}
 			for _, w := range warnings(t, proc.log()) {
-				t.Errorf("%s says %s", proc.name, w)
+				t.Errorf("%s logs %s", proc.name, w)
 			}
 		}
 	})
-	t.Run("a folder that is not there", func(t *testing.T) {
+	t.Run("a missing folder", func(t *testing.T) {
 		t.Parallel()
 		p := oneProcess(t, common(t, nil, settings{"data_dir": filepath.Join(t.TempDir(), "data")}))
 		if log := p.procs[0].log(); strings.Contains(log, warranted[1]) {
-			t.Errorf("it makes a folder that others can read: %s", log)
+			t.Errorf("slipwayd creates a folder that other users can read: %s", log)
 		}
 	})
 }
 
-// Where anything that is linked finds methods by their names, as templates do, the linker
-// keeps every exported method of the program: a third more to download and to hold.
+// TestLinkedSparingly checks that no package of the program calls methods by name, as
+// text/template does. Otherwise the linker would keep all exported methods, which adds a third
+// to the size and the memory.
 func TestLinkedSparingly(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"slipwayd", "slipway"} {
@@ -58,15 +58,16 @@ func TestLinkedSparingly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Contains(program, []byte("runtime.gcStart")) {
-			t.Errorf("%s has no names of functions to look through", name)
+			t.Errorf("%s has no function names", name)
 		}
 		if bytes.Contains(program, []byte("text/template.(*state).evalField")) {
-			t.Errorf("%s fills in templates: find out what does with -ldflags=-dumpdep", name)
+			t.Errorf("%s uses templates: find the caller with -ldflags=-dumpdep", name)
 		}
 	}
 }
 
-// warnings are the lines of a log that are no mere information, but for warranted ones.
+// warnings returns the lines of a log above the level of information, except for warranted
+// ones.
 func warnings(t *testing.T, log string) (out []string) {
 	t.Helper()
 	lines := 0

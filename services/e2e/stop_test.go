@@ -17,9 +17,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestStopsLoseNothing ends the process that has everything embedded, in each way that
-// people end one, in the middle of a step, of a push, of a Singularity image and of a
-// pull. After the next start every build ends as it would have ended.
+// TestStopsLoseNothing stops the process that embeds all services in each way that users do:
+// during a step, a push, the conversion to a Singularity image, and a pull. After the next
+// start, every build must end as if it had not been interrupted.
 func TestStopsLoseNothing(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -35,7 +35,7 @@ func TestStopsLoseNothing(t *testing.T) {
 	for i, end := range []struct {
 		name    string
 		do      func(*process) error
-		orderly bool // a pull that runs is served to its end
+		orderly bool // running pulls are served to their end
 	}{
 		{"TERM", (*process).stop, true},
 		{"INT", func(p *process) error { return p.signal(syscall.SIGINT) }, true},
@@ -50,7 +50,7 @@ func TestStopsLoseNothing(t *testing.T) {
 	w.t = t
 }
 
-// interrupted is a program that is ended again and again.
+// interrupted is a program that is stopped repeatedly.
 type interrupted struct {
 	*program
 	up, own *testkit.Registry
@@ -75,7 +75,7 @@ func (w *interrupted) inTheMiddle(t *testing.T, n string, end func(*process) err
 	image, layer := w.image(t, "lib/pull-"+n)
 	target := w.submit(map[string]any{"containerImage": image})
 	if r := w.call(http.MethodGet, strings.TrimPrefix(manifest(target), w.url), nil); r.status != http.StatusOK {
-		t.Fatalf("the manifest is answered %d %s", r.status, r.body)
+		t.Fatalf("the manifest got %d %s", r.status, r.body)
 	}
 	pulled := make(chan error, 1)
 	go func() { pulled <- pullBlob(v2(target)+"/blobs/"+layer, layer) }()
@@ -95,10 +95,10 @@ func (w *interrupted) inTheMiddle(t *testing.T, n string, end func(*process) err
 		w.holds.open("/v2/lib/pull-" + n)
 	}
 	if err := <-ended; orderly && err != nil {
-		t.Errorf("it ends with %v: %s", err, tail(proc.log(), 600))
+		t.Errorf("the process exited with %v: %s", err, tail(proc.log(), 600))
 	}
 	if err := <-pulled; orderly == (err != nil) {
-		t.Errorf("the pull that ran ends with %v", err)
+		t.Errorf("the running pull returned %v", err)
 	}
 	w.gate.release("step-" + n)
 	w.holds.open("/v2/team/push-"+n, "/v2/lib/sif-"+n, "/v2/lib/pull-"+n)
@@ -106,23 +106,23 @@ func (w *interrupted) inTheMiddle(t *testing.T, n string, end func(*process) err
 
 	for what, answer := range map[string]map[string]any{"the step": step, "the push": push, "the SIF": sif} {
 		if s := w.finished(t, answer); s["succeeded"] != true {
-			t.Errorf("%s ends as %v\n%s", what, s, w.logOf(answer))
+			t.Errorf("%s ended as %v\n%s", what, s, w.logOf(answer))
 		}
 	}
 	if got := files(t, pull(t, text(step, "targetImage"), "amd64"))["mark.txt"]; got != n+"\n" {
-		t.Errorf("the step has made %q", got)
+		t.Errorf("the step wrote %q", got)
 	}
 	if got := files(t, ownImage(t, text(push, "targetImage")))["mark.txt"]; got != "pushed "+n+"\n" {
-		t.Errorf("what was pushed holds %q", got)
+		t.Errorf("the pushed image contains %q", got)
 	}
 	pulledSif(t, text(sif, "targetImage"))
 	if err := pullBlob(v2(target)+"/blobs/"+layer, layer); err != nil {
-		t.Errorf("after the start the blob is answered with %v", err)
+		t.Errorf("after the start, pulling the blob returned %v", err)
 	}
 }
 
-// image is a new one whose first layer stops half way; it answers its name and that
-// layer's digest.
+// image pushes a new image whose first layer blocks half way. It returns the reference and the
+// digest of this layer.
 func (w *interrupted) image(t *testing.T, repo string) (ref, layer string) {
 	t.Helper()
 	img := testkit.Image(t, "amd64", true)
@@ -156,14 +156,14 @@ func pullBlob(url, digest string) error {
 	return nil
 }
 
-// signal sends signals one after the other, and answers how the process ends.
+// signal sends signals one after the other, and returns the exit error of the process.
 func (p *process) signal(signals ...syscall.Signal) error {
 	p.mu.Lock()
 	cmd := p.cmd
 	p.cmd = nil
 	p.mu.Unlock()
 	for i, s := range signals {
-		if i > 0 { // the first one has to have been heard
+		if i > 0 { // until the process has received the previous signal
 			if err := within(time.Minute, func() error {
 				if !strings.Contains(tail(p.log(), 2000), "Stopping: ") {
 					return errors.New("it does not stop")
@@ -180,10 +180,10 @@ func (p *process) signal(signals ...syscall.Signal) error {
 	return cmd.Wait()
 }
 
-// holds lets requests of a registry wait, by the beginning of their paths, but HEAD.
+// holds blocks requests of a registry except HEAD, by path prefix.
 type holds struct {
 	mu    sync.Mutex
-	gates map[string]chan struct{} // open ones are closed channels
+	gates map[string]chan struct{} // gates that are open are closed channels
 	met   map[string]bool
 }
 
@@ -196,7 +196,7 @@ func (h *holds) close(path string) {
 	h.gates[path] = make(chan struct{})
 }
 
-// open lets those go on whose paths begin so.
+// open releases the requests with these path prefixes.
 func (h *holds) open(paths ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -210,7 +210,7 @@ func (h *holds) open(paths ...string) {
 	}
 }
 
-// reached waits until a request waits below each path.
+// reached waits until a request is blocked below each path.
 func (h *holds) reached(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
@@ -222,7 +222,7 @@ func (h *holds) reached(t *testing.T, paths ...string) {
 					return nil
 				}
 			}
-			return fmt.Errorf("nothing waits at %s", p)
+			return fmt.Errorf("no request is blocked at %s", p)
 		}); err != nil {
 			t.Fatal(err)
 		}

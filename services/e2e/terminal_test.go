@@ -16,18 +16,18 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// terminal is a pseudo-terminal with a program in it.
+// A terminal is a pseudo-terminal that runs a program.
 type terminal struct {
 	t    testing.TB
 	keys *os.File
 	cmd  *exec.Cmd
-	done chan struct{} // closed when all was read
+	done chan struct{} // closed when all output was read
 
 	mu    sync.Mutex
 	shown bytes.Buffer
 }
 
-// inTerminal starts a program as a person does.
+// inTerminal starts a program in a new terminal.
 func inTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -63,7 +63,7 @@ func inTerminal(t testing.TB, cmd *exec.Cmd) *terminal {
 			term.mu.Lock()
 			term.shown.Write(b[:n])
 			term.mu.Unlock()
-			if err != nil { // nobody has the screen open any more
+			if err != nil { // the program has closed the terminal
 				return
 			}
 		}
@@ -94,7 +94,7 @@ func (term *terminal) answer(question, line string) {
 	}
 }
 
-// end waits for the program, and answers what was on the screen.
+// end waits for the program, and returns the content of the screen.
 func (term *terminal) end() (string, error) {
 	err := term.cmd.Wait()
 	<-term.done

@@ -27,7 +27,7 @@ func TestNamesThatDoNotWork(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := request(t, http.MethodGet, url, nil)
 				if r.status != http.StatusNotFound {
-					t.Fatalf("answered %d %s", r.status, r.body)
+					t.Fatalf("returned %d %s", r.status, r.body)
 				}
 				errorBody("NAME_UNKNOWN")(t, r)
 			})
@@ -50,7 +50,7 @@ func TestRevocation(t *testing.T) {
 	eachShape(t, []string{up.Host}, operators, func(t *testing.T, p *program) {
 		pulled := func(target string) int {
 			status := 0
-			for _, replica := range p.replicas { // all of them, each with a warm memory
+			for _, replica := range p.replicas { // all replicas have the token in memory
 				status = max(status, request(t, http.MethodGet, strings.Replace(v2(target), p.host, replica, 1)+"/manifests/v1", nil).status)
 			}
 			return status
@@ -63,22 +63,22 @@ func TestRevocation(t *testing.T) {
 				}
 				return nil
 			}); err != nil {
-				t.Errorf("after the revocation a replica still answers: %v", err)
+				t.Errorf("after the revocation a replica still serves the image: %v", err)
 			}
 			for path, want := range map[string]int{"": http.StatusOK, "/status": http.StatusNotFound} {
 				if r := p.call(http.MethodGet, "/v1alpha2/container/"+tokenOf(target)+path, nil); r.status != want {
-					t.Errorf("GET …%s answered %d %s, want %d", path, r.status, r.body, want)
+					t.Errorf("GET …%s returned %d %s, want %d", path, r.status, r.body, want)
 				}
 			}
 		}
-		t.Run("by whoever has the id", func(t *testing.T) {
+		t.Run("by a client that has the token", func(t *testing.T) {
 			target := p.submit(map[string]any{"containerImage": image})
 			if s := pulled(target); s != http.StatusOK {
-				t.Fatalf("pulling answered %d", s)
+				t.Fatalf("pulling returned %d", s)
 			}
-			for range 2 { // repeating it is no error
+			for range 2 { // repeating it is not an error
 				if r := p.call(http.MethodDelete, "/v1alpha2/container/"+tokenOf(target), nil); r.status != http.StatusNoContent || len(r.body) > 0 {
-					t.Fatalf("DELETE answered %d %s", r.status, r.body)
+					t.Fatalf("DELETE returned %d %s", r.status, r.body)
 				}
 			}
 			revoked(target)
@@ -94,15 +94,20 @@ func TestRevocation(t *testing.T) {
 			}{{"", 401}, {basic("ops", "wrong"), 401}, {basic("nobody", "pass word"), 401}, {basic("ops", "pass word"), 200}} {
 				r := p.call(http.MethodDelete, path, nil, "Authorization", c.auth)
 				if r.status != c.want {
-					t.Errorf("DELETE with %q answered %d %s, want %d", c.auth, r.status, r.body, c.want)
+					t.Errorf("DELETE with %q returned %d %s, want %d", c.auth, r.status, r.body, c.want)
 				}
 				if c.want == 401 && !strings.HasPrefix(r.header.Get("Www-Authenticate"), "Basic ") {
 					t.Error("no challenge")
 				}
 			}
 			revoked(target)
+			target = p.submit(map[string]any{"containerImage": image})
+			if r := p.call(http.MethodDelete, "/container-token/"+idOf(target), nil, "Authorization", basic("ops", "pass word")); r.status != http.StatusOK {
+				t.Errorf("DELETE of an id returned %d %s", r.status, r.body)
+			}
+			revoked(target)
 			if r := p.call(http.MethodDelete, "/container-token/"+strings.Repeat("a", 26), nil, "Authorization", basic("ops", "pass word")); r.status != 404 {
-				t.Errorf("an unknown token answered %d", r.status)
+				t.Errorf("an unknown token returned %d", r.status)
 			}
 		})
 	})
@@ -123,20 +128,19 @@ func TestTagThatMovesBetweenIndexAndManifest(t *testing.T) {
 			target := p.submit(map[string]any{"containerImage": image, "containerConfig": config})
 			first := strings.Replace(v2(target), p.host, p.replicas[0], 1)
 			last := strings.Replace(v2(target), p.host, p.replicas[len(p.replicas)-1], 1)
-			up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64")) // after the request, before the pull
+			up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64")) // after the request and before the pull
 			request(t, http.MethodGet, last+"/manifests/v1", nil)
 			moved := everythingAt(t, first)
 			up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
 			request(t, http.MethodGet, last+"/manifests/v1", nil)
 			if got := rest(t, last, moved); got != http.StatusOK {
-				t.Errorf("the other replica answers %d for the child of an index that the first one showed", got)
+				t.Errorf("the other replica returned %d for the child of an index that the first one showed", got)
 			}
 		})
 	}
 }
 
-// everythingAt answers the digest of the first entry of the index that is served
-// now.
+// everythingAt returns the digest of the first entry of the currently served index.
 func everythingAt(t testing.TB, base string) string {
 	t.Helper()
 	var x struct{ Manifests []struct{ Digest string } }
@@ -144,7 +148,7 @@ func everythingAt(t testing.TB, base string) string {
 	return x.Manifests[0].Digest
 }
 
-// rest pulls what hangs on a child manifest.
+// rest pulls the documents and blobs below a child manifest.
 func rest(t testing.TB, base, child string) int {
 	t.Helper()
 	r := request(t, http.MethodGet, base+"/manifests/"+child, nil)
@@ -170,14 +174,14 @@ func TestRedisIsLost(t *testing.T) {
 	want := everything(t, target)
 	p.redis.Kill()
 	if r := p.call(http.MethodDelete, "/v1alpha2/container/"+tokenOf(gone), nil); r.status != http.StatusNoContent {
-		t.Errorf("revoking without Redis answered %d %s", r.status, r.body)
+		t.Errorf("revoking without Redis returned %d %s", r.status, r.body)
 	}
-	for _, replica := range []string{"registry-1", "registry-2"} { // memory is wiped too
+	for _, replica := range []string{"registry-1", "registry-2"} { // the caches in memory are lost too
 		p.process(replica).kill()
 		p.process(replica).start()
 	}
 	if got := everything(t, target); got != want {
-		t.Error("without Redis the bytes are others")
+		t.Error("without Redis the bytes differ")
 	}
 	during := p.submit(body)
 	pull(t, during, "amd64")
@@ -185,10 +189,10 @@ func TestRedisIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := everything(t, target); got != want {
-		t.Error("with an empty Redis the bytes are others")
+		t.Error("with an empty Redis the bytes differ")
 	}
 	pull(t, during, "amd64")
 	if r := request(t, http.MethodGet, v2(gone)+"/manifests/1", nil); r.status != http.StatusNotFound {
-		t.Errorf("a token that was revoked while Redis was down answers %d", r.status)
+		t.Errorf("a token that was revoked while Redis was down got %d", r.status)
 	}
 }

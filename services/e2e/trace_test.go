@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// plugin reports a run as Nextflow's nf-tower plugin does: the fields and the
-// order of its calls are the plugin's.
+// plugin reports a run like Nextflow's nf-tower plugin, with the same fields and the same order
+// of calls.
 type plugin struct {
 	t     testing.TB
 	p     *program
-	query string // of the workspace
+	query string // selects the workspace
 	id    string
 	calls int
 }
 
-// ask makes a call, at the platform's two addresses in turn; one that came too
-// early is made again, as the plugin does.
+// ask makes a call, alternating between the platform's two URLs. It retries rate-limited calls,
+// as the plugin does.
 func (n *plugin) ask(method, path string, body any) reply {
 	n.t.Helper()
 	separator := "?"
@@ -38,11 +38,11 @@ func (n *plugin) ask(method, path string, body any) reply {
 		if r.status != http.StatusTooManyRequests || err != nil {
 			return r
 		}
-		time.Sleep(time.Duration(wait) * time.Second) // as it was told to
+		time.Sleep(time.Duration(wait) * time.Second) // as the server has requested
 	}
 }
 
-// ok makes a call that has to work, and answers its body.
+// ok makes a call that must succeed, and returns the body.
 func (n *plugin) ok(method, path string, body any) map[string]any {
 	n.t.Helper()
 	r := n.ask(method, path, body)
@@ -52,7 +52,7 @@ func (n *plugin) ok(method, path string, body any) map[string]any {
 	return r.json(n.t)
 }
 
-// wants makes a call that is answered with a status.
+// wants makes a call and checks its status.
 func (n *plugin) wants(status int, method, path string, body any) {
 	n.t.Helper()
 	if r := n.ask(method, path, body); r.status != status {
@@ -74,7 +74,7 @@ const (
 		"peakRunning":100,"peakCpus":200,"peakMemory":0,"processes":[{"index":0,"name":"NFCORE:ALIGN","pending":0,"terminated":false,"errored":false}]}`
 )
 
-// traceTasks is a batch of the plugin, numbered from first on.
+// traceTasks returns a batch of tasks, numbered from first.
 func traceTasks(first, count int, status string, more map[string]any) string {
 	var list []map[string]any
 	for id := first; id < first+count; id++ {
@@ -88,7 +88,7 @@ func traceTasks(first, count int, status string, more map[string]any) string {
 		maps.Copy(one, more)
 		list = append(list, one)
 	}
-	raw, _ := json.Marshal(list) // plain values
+	raw, _ := json.Marshal(list) // strings and numbers only
 	return `{"tasks":` + string(raw) + `,"progress":` + traceCounts + `,"containers":[{"requestId":"r","sourceImage":"a","targetImage":"b","later":1}],"instant":1769860802000}`
 }
 
@@ -99,8 +99,8 @@ func ran(action any) map[string]any {
 	}
 }
 
-// TestTraceOfNextflow replays a run, with what goes wrong on a network, and looks
-// at it in every way there is.
+// TestTraceOfNextflow reports a run with typical network faults, and reads it in all supported
+// ways.
 func TestTraceOfNextflow(t *testing.T) {
 	t.Parallel()
 	eachShape(t, nil, nil, func(t *testing.T, p *program) {
@@ -121,26 +121,26 @@ func (n *plugin) run() {
 	made := n.ok(http.MethodPost, "/trace/create", traceCreate)
 	n.id = text(made, "workflowId")
 	if again := text(n.ok(http.MethodPost, "/trace/create", traceCreate), "workflowId"); again != n.id || len(n.id) > 16 || !strings.HasSuffix(text(made, "watchUrl"), n.id) {
-		t.Errorf("one run is %s and %s, in %v", n.id, again, made)
+		t.Errorf("the ids of one run are %s and %s, in %v", n.id, again, made)
 	}
 	begun := n.ok(http.MethodPut, "/trace/"+n.id+"/begin", `{"workflow":{`+traceWorkflow+`},"processNames":["NFCORE:ALIGN","NFCORE:QC"],"towerLaunch":false,"instant":1}`)
 	if begun["status"] != "OK" || begun["workflowId"] != n.id || !strings.HasSuffix(text(begun, "watchUrl"), "/orgs/lab/workspaces/rnaseq/watch/"+n.id) {
-		t.Errorf("begin answers %v", begun)
+		t.Errorf("begin returned %v", begun)
 	}
 	send := func(body string) {
 		t.Helper()
 		if r := n.ok(http.MethodPut, "/trace/"+n.id+"/progress", body); r["status"] != "OK" || r["workflowId"] != n.id {
-			t.Errorf("progress answers %v", r)
+			t.Errorf("progress returned %v", r)
 		}
 	}
 	started := map[string]any{"start": 1769860802000}
 	for first := 1; first <= 300; first += 100 {
 		send(traceTasks(first, 100, "SUBMITTED", nil))
 		send(traceTasks(first, 100, "RUNNING", started))
-		send(traceTasks(first, 100, "RUNNING", started)) // its answer was lost
+		send(traceTasks(first, 100, "RUNNING", started)) // its response was lost
 	}
 	if beat := n.ok(http.MethodPut, "/trace/"+n.id+"/heartbeat", `{"progress":`+traceCounts+`,"instant":1}`); beat["message"] == nil {
-		t.Errorf("a heartbeat answers %v", beat)
+		t.Errorf("a heartbeat returned %v", beat)
 	}
 	send(traceTasks(1, 100, "COMPLETED", ran(nil)))
 	send(traceTasks(101, 97, "COMPLETED", ran(nil)))
@@ -156,7 +156,7 @@ func (n *plugin) run() {
 	}
 }
 
-// listed looks for the run.
+// listed finds the run in lists.
 func (n *plugin) listed() {
 	t := n.t
 	t.Helper()
@@ -174,7 +174,7 @@ func (n *plugin) listed() {
 	n.wants(http.StatusNoContent, http.MethodGet, "/workflow/validate?runName=other&sessionId=7f3c0e5e-%C3%B8rsted", nil)
 }
 
-// described looks at the run and its counts.
+// described checks the run and its counts.
 func (n *plugin) described() {
 	t := n.t
 	t.Helper()
@@ -208,11 +208,11 @@ func (n *plugin) described() {
 		t.Errorf("the processes are %v", by)
 	}
 	if launch := n.ok(http.MethodGet, "/workflow/"+n.id+"/launch", nil); launch["launch"] != nil {
-		t.Errorf("it was launched as %v", launch)
+		t.Errorf("the launch is %v", launch)
 	}
 }
 
-// tasks looks at them.
+// tasks checks the tasks of the run.
 func (n *plugin) tasks() {
 	t := n.t
 	t.Helper()
@@ -233,7 +233,7 @@ func (n *plugin) tasks() {
 	n.wants(http.StatusBadRequest, http.MethodGet, "/workflow/"+n.id+"/tasks?sortBy=hash", nil)
 }
 
-// finish ends the run, more than once.
+// finish ends the run repeatedly.
 func (n *plugin) finish() {
 	t := n.t
 	t.Helper()
@@ -244,7 +244,7 @@ func (n *plugin) finish() {
 		"metrics":[{"process":"NFCORE:ALIGN","cpu":{"mean":150.25,"min":1,"q1":2,"q2":3,"q3":4,"max":300,"minLabel":"α"},"mem":null}],"progress":` + traceCounts + `,"instant":1}`
 	for range 2 {
 		if r := n.ok(http.MethodPut, "/trace/"+n.id+"/complete", body); r["status"] != "OK" {
-			t.Errorf("complete answers %v", r)
+			t.Errorf("complete returned %v", r)
 		}
 	}
 	n.ok(http.MethodPut, "/trace/"+n.id+"/progress", traceTasks(201, 100, "RUNNING", nil)) // late
@@ -269,11 +269,11 @@ func (n *plugin) removed() {
 	t.Helper()
 	other := text(n.ok(http.MethodPost, "/trace/create", `{"sessionId":"s","runName":"given","workflowId":"Given1"}`), "workflowId")
 	if other != "Given1" {
-		t.Errorf("the id that was given became %s", other)
+		t.Errorf("the requested id was replaced by %s", other)
 	}
 	n.ok(http.MethodPut, "/trace/"+other+"/begin", `{"workflow":{"runName":"given"},"processNames":[],"towerLaunch":true,"launch":{"id":"l1"}}`)
 	if launch, _ := n.ok(http.MethodGet, "/workflow/"+other+"/launch", nil)["launch"].(map[string]any); launch["id"] != "l1" {
-		t.Errorf("it was launched as %v", launch)
+		t.Errorf("the launch is %v", launch)
 	}
 	for range 2 {
 		n.wants(http.StatusNoContent, http.MethodPost, "/workflow/"+other+"/cancel", "{}")
@@ -286,11 +286,11 @@ func (n *plugin) removed() {
 	n.wants(http.StatusNoContent, http.MethodDelete, "/workflow/"+other, nil)
 	left := n.ok(http.MethodPost, "/workflow/delete", map[string]any{"workflowIds": []string{n.id, other}})
 	if failed, _ := left["failedWorkflowIds"].([]any); len(failed) != 1 || failed[0] != other {
-		t.Errorf("left are %v", left)
+		t.Errorf("not deleted: %v", left)
 	}
 	n.wants(http.StatusForbidden, http.MethodGet, "/workflow/"+n.id, nil)
 	n.wants(http.StatusForbidden, http.MethodPut, "/trace/"+n.id+"/progress", "{}")
 	if list := n.ok(http.MethodGet, "/workflow", nil); list["totalSize"] != 0.0 {
-		t.Errorf("still there: %v", list)
+		t.Errorf("not deleted: %v", list)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// bigImage has one more layer of n bytes.
+// bigImage returns an image with an additional layer of n bytes.
 func bigImage(t testing.TB, n int64) (v1.Image, v1.Layer) {
 	t.Helper()
 	layer, err := random.Layer(n, types.OCILayer)
@@ -34,7 +34,7 @@ func bigImage(t testing.TB, n int64) (v1.Image, v1.Layer) {
 	return img, layer
 }
 
-// content is a layer's compressed bytes, and where they are below a repository.
+// content returns a layer's compressed bytes, and their path below a repository.
 func content(t testing.TB, l v1.Layer) (raw []byte, path string) {
 	t.Helper()
 	d, err := l.Digest()
@@ -83,8 +83,8 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 			fault          func(http.ResponseWriter, *http.Request) bool
 			submit, pulled int
 		}{
-			{"500", answer(500), 503, 503},
-			{"429", answer(429, "Retry-After", "30"), 429, 429},
+			{"500", answer(500), 400, 503},
+			{"429", answer(429, "Retry-After", "30"), 400, 429},
 			{"403", answer(403), 400, 403},
 			{"401 without a challenge", answer(401), 400, 401},
 			{"404", answer(404), 400, 404},
@@ -92,15 +92,15 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 		} {
 			t.Run(c.name, func(t *testing.T) {
 				up.Intercept(nil)
-				target := p.submit(body) // not fetched yet, so nothing is remembered of its manifest
+				target := p.submit(body) // its manifest is not cached yet
 				up.Intercept(c.fault)
 				defer up.Intercept(nil)
 				if r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image + "-" + strconv.Itoa(c.submit) + strings.ReplaceAll(c.name, " ", "")}); c.name != "wrong digest" && r.status != c.submit {
-					t.Errorf("submitting answered %d %s, want %d", r.status, r.body, c.submit)
+					t.Errorf("submitting returned %d %s, want %d", r.status, r.body, c.submit)
 				}
 				r := request(t, http.MethodGet, v2(target)+"/manifests/v1", nil)
 				if r.status != c.pulled {
-					t.Errorf("pulling answered %d %s, want %d", r.status, r.body, c.pulled)
+					t.Errorf("pulling returned %d %s, want %d", r.status, r.body, c.pulled)
 				}
 				if (r.status == 503 || r.status == 429) && r.header.Get("Retry-After") == "" {
 					t.Error("no Retry-After")
@@ -120,7 +120,7 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 			defer up.Intercept(nil)
 			pull(t, p.submit(body), "amd64")
 			if cuts.Load() < 3 {
-				t.Errorf("the blob was cut %d times; the test proves nothing", cuts.Load())
+				t.Errorf("the blob was only cut %d times", cuts.Load())
 			}
 		})
 		t.Run("cut in the middle of a blob for good", func(t *testing.T) {
@@ -135,14 +135,14 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 			}
 			defer resp.Body.Close()
 			if n, err := io.Copy(io.Discard, resp.Body); err == nil {
-				t.Errorf("the client was told that %d bytes are the whole blob", n)
+				t.Errorf("the client got %d bytes as the complete blob", n)
 			}
 		})
 	})
 }
 
-// cutBlob answers a tenth of what is left of a blob, then cuts the connection;
-// times says how often.
+// cutBlob serves a tenth of the remaining bytes of a blob, then cuts the connection, at most
+// times times.
 func cutBlob(content []byte, path string, cuts *atomic.Int64, times int64) func(http.ResponseWriter, *http.Request) bool {
 	return func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, path) || cuts.Add(1) > times {
@@ -168,11 +168,11 @@ func TestUpstreamThatIsNotThere(t *testing.T) {
 	nowhere := "127.0.0.1:" + testkit.FreePort(t)
 	eachShape(t, []string{nowhere}, nil, func(t *testing.T, p *program) {
 		r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": nowhere + "/lib/tool:v1"})
-		if r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" {
-			t.Errorf("got %d %v %s, want 503 with Retry-After", r.status, r.header, r.body)
+		if r.status != http.StatusBadRequest {
+			t.Errorf("got %d %s, want 400: clients try again for minutes after 503", r.status, r.body)
 		}
 		if s := string(r.body); strings.Contains(s, "dial") || !strings.Contains(s, "cannot be reached") {
-			t.Errorf("the message is unclear or says too much: %s", s)
+			t.Errorf("the message is unclear or reveals internals: %s", s)
 		}
 	})
 }
@@ -206,11 +206,11 @@ func TestRedirectsOfUpstreamArePassedOn(t *testing.T) {
 			t.Errorf("got %d to %q, want upstream's redirect", r.status, r.header.Get("Location"))
 		}
 		if r := request(t, http.MethodHead, url, nil); r.status != http.StatusOK || r.header.Get("Content-Length") != strconv.Itoa(len(blob)) {
-			t.Errorf("HEAD answered %d, length %s", r.status, r.header.Get("Content-Length"))
+			t.Errorf("HEAD returned %d, length %s", r.status, r.header.Get("Content-Length"))
 		}
 		pull(t, target, "amd64")
 		if login.Load() != "" {
-			t.Error("the registry's login went to another host")
+			t.Error("the registry's login was sent to another host")
 		}
 	})
 }
@@ -223,11 +223,11 @@ func TestConcurrentPullsShareOneFetch(t *testing.T) {
 	target := p.submit(map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b"}}})
 	up.Requests()
 	done := make(chan int, 50)
-	var sent sync.WaitGroup // upstream does not answer before all have asked
+	var sent sync.WaitGroup // upstream responds after all clients have sent their requests
 	sent.Add(cap(done))
 	up.Intercept(func(http.ResponseWriter, *http.Request) bool {
 		sent.Wait()
-		time.Sleep(300 * time.Millisecond) // and been heard
+		time.Sleep(300 * time.Millisecond) // and the server has received them
 		return false
 	})
 	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { sent.Done() }}
@@ -249,10 +249,10 @@ func TestConcurrentPullsShareOneFetch(t *testing.T) {
 	}
 	for range cap(done) {
 		if status := <-done; status != http.StatusOK {
-			t.Errorf("a pull answered %d", status)
+			t.Errorf("a pull returned %d", status)
 		}
 	}
 	if n := len(up.Requests()); n > 4 {
-		t.Errorf("50 pulls at once made %d requests upstream; manifest and config are 2", n)
+		t.Errorf("50 concurrent pulls made %d upstream requests; want 2, for manifest and config", n)
 	}
 }

@@ -21,13 +21,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestTenThousandPullsAreCountedExactly kills the metrics role, NATS and the
-// registries, with kill -9 and one after the other, while 10,000 images are pulled.
+// TestTenThousandPullsAreCountedExactly kills the metrics role, NATS and the registries with
+// kill -9 one after the other, while 10,000 images are pulled.
 //
-// A pull is an answer that a registry has begun: it is noted on disk before the
-// first byte leaves. Of a pull that a kill has cut the client cannot know whether
-// that was so; the test can, as it reads the disk of the dead registry. Then
-// either the pull was noted, and is counted, or it is asked for again.
+// A registry records a pull on disk before it sends the first byte of the response. If a kill
+// cuts a pull, the client cannot know whether the pull was recorded. The test reads the disk of
+// the killed registry instead: either the pull was recorded and must be counted, or the client
+// repeats it.
 func TestTenThousandPullsAreCountedExactly(t *testing.T) {
 	leaveToServers(t)
 	t.Parallel()
@@ -56,35 +56,35 @@ func TestTenThousandPullsAreCountedExactly(t *testing.T) {
 			want[m.pullers[i].org] = all / pullers
 		}
 		m.settles(want)
-		t.Logf("%d pulls were cut: %d of them had been noted", m.cut.Load(), m.noted.Load())
+		t.Logf("%d pulls were cut: %d of them had been recorded", m.cut.Load(), m.noted.Load())
 	})
 }
 
-// marathon is many pulls while things are killed.
+// A marathon is a large number of pulls during which processes are killed.
 type marathon struct {
 	t          *testing.T
 	p          *program
 	image      string
 	registries []*stage
 	pullers    []puller
-	// done are pulls that a registry has noted; cut those that a kill has ended, and
-	// noted those of them that count.
+	// done is the number of recorded pulls, cut the number of pulls that were cut by a kill,
+	// and noted the number of cut pulls that were recorded.
 	done, cut, noted atomic.Int64
 }
 
-// stage is a registry that is killed, several times.
+// A stage is a registry that is killed repeatedly.
 type stage struct {
 	proc *process
 	addr string
-	// target and fence are one more image, and the organisation of who pulls it: what
-	// is counted after it was noted after everything else.
+	// target and fence are another image, and the organisation that pulls it last: once this
+	// pull is counted, all earlier pulls are counted too.
 	target, fence string
 
 	mu   sync.Mutex
 	life int
-	// found are, by organisation, the pulls that a life has left on its disk.
+	// found has, for each life of the process, the recorded pulls on its disk by organisation.
 	found []map[string]int
-	// over says that nobody kills it any more.
+	// over is set when the registry is no longer killed.
 	over bool
 	next *sync.Cond
 }
@@ -105,18 +105,18 @@ func newMarathon(t *testing.T, p *program, image string, pullers int) *marathon 
 	for i := range pullers {
 		org := fmt.Sprintf("p%d.example.org", i)
 		u := puller{m: m, org: org, target: m.order(fmt.Sprintf("p%d", i), org), at: m.registries[i%len(m.registries)]}
-		must(t, u.dial()) // in the registry's first life
+		must(t, u.dial()) // in the first life of the registry
 		m.pullers = append(m.pullers, u)
 	}
 	return m
 }
 
-// order asks for the image in the name of somebody of an organisation.
+// order requests the image as a user of an organisation.
 func (m *marathon) order(user, org string) string {
 	return m.p.submit(map[string]any{"containerImage": m.image, "towerAccessToken": m.p.asUser(user, user+"@"+org)})
 }
 
-// disturb kills one thing after the other while the pulls go on.
+// disturb kills one process after the other during the pulls.
 func (m *marathon) disturb(all int) {
 	defer func() {
 		for _, s := range m.registries {
@@ -151,7 +151,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// killed ends a registry with kill -9, looks at what it had noted, and starts it.
+// killed kills a registry with kill -9, reads its recorded pulls, and restarts it.
 func (s *stage) killed() {
 	s.proc.kill()
 	found := spooled(s.proc.t, filepath.Join(s.proc.env["data_dir"], "pulls"))
@@ -165,7 +165,7 @@ func (s *stage) killed() {
 	s.next.Broadcast()
 }
 
-// leave lets nobody wait for the next life.
+// leave releases all clients that wait for a restart.
 func (s *stage) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,8 +173,8 @@ func (s *stage) leave() {
 	s.next.Broadcast()
 }
 
-// spooled counts the records of the newest file of a spool by the organisation that
-// they name: those of the life that was just ended.
+// spooled counts the records in the newest file of a spool by organisation: the records of the
+// life that has just ended.
 func spooled(t testing.TB, dir string) map[string]int {
 	files, err := filepath.Glob(filepath.Join(dir, "*.seg"))
 	if err != nil || len(files) == 0 {
@@ -205,12 +205,12 @@ func spooled(t testing.TB, dir string) map[string]int {
 	return found
 }
 
-// puller pulls for one organisation, one image after the other.
+// A puller pulls for one organisation, one image after the other.
 type puller struct {
 	m           *marathon
 	org, target string
 	at          *stage
-	// answered are its pulls in the present life of the registry.
+	// answered is the number of its pulls in the current life of the registry.
 	answered int
 	life     int
 	conn     net.Conn
@@ -236,7 +236,7 @@ func (u *puller) run(pulls int) {
 	u.hangUp()
 }
 
-// pull asks once, without the tries that net/http makes by itself.
+// pull pulls once, without the automatic retries of net/http.
 func (u *puller) pull() error {
 	if u.conn == nil {
 		if err := u.dial(); err != nil {
@@ -257,7 +257,7 @@ func (u *puller) pull() error {
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		u.m.t.Errorf("a pull answered %d %s", resp.StatusCode, body)
+		u.m.t.Errorf("a pull returned %d %s", resp.StatusCode, body)
 	}
 	return err
 }
@@ -276,8 +276,8 @@ func (u *puller) hangUp() {
 	}
 }
 
-// wasNoted waits for the next life of the registry, and says whether the one before
-// has noted one pull more than it has answered.
+// wasNoted waits for the restart of the registry, and reports whether the previous life has
+// recorded one pull more than it has answered.
 func (u *puller) wasNoted() bool {
 	u.at.mu.Lock()
 	defer u.at.mu.Unlock()
@@ -285,25 +285,25 @@ func (u *puller) wasNoted() bool {
 		u.at.next.Wait()
 	}
 	if u.at.life == u.life {
-		u.m.t.Error("a pull has failed, though its registry was not killed")
+		u.m.t.Error("a pull has failed, although its registry was not killed")
 		return false
 	}
 	extra := u.at.found[u.life][u.org] - u.answered
 	if extra < 0 || extra > 1 {
-		u.m.t.Errorf("%s had %d answers, and its registry had noted %d pulls", u.org, u.answered, u.answered+extra)
+		u.m.t.Errorf("%s got %d responses, and its registry has recorded %d pulls", u.org, u.answered, u.answered+extra)
 	}
 	u.answered, u.life = 0, u.at.life
 	return extra == 1
 }
 
-// fence makes one more pull.
+// fence pulls once more.
 func (m *marathon) fence(s *stage) {
 	u := puller{m: m, target: s.target, at: s}
 	must(m.t, u.pull())
 	u.hangUp()
 }
 
-// settles waits until the last pulls are counted, and then wants exactly these.
+// settles waits until the last pulls are counted, and then checks the counts.
 func (m *marathon) settles(want map[string]float64) {
 	var got struct {
 		Count float64
@@ -328,7 +328,7 @@ func (m *marathon) settles(want map[string]float64) {
 	for org, n := range want {
 		total += n
 		if got.Orgs[org] != n {
-			m.t.Errorf("of %s %v pulls are counted, want %v", org, got.Orgs[org], n)
+			m.t.Errorf("%s has %v counted pulls, want %v", org, got.Orgs[org], n)
 		}
 	}
 	if got.Count != total {

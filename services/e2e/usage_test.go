@@ -17,10 +17,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// reader is the metrics account of every program that has usageAccounts.
+// reader is the metrics account of every program with usageAccounts.
 const reader = "reader:pass word"
 
-// usageAccounts lets the reader read counts.
+// usageAccounts returns settings with the reader's account.
 func usageAccounts(t testing.TB) settings {
 	t.Helper()
 	name, password, _ := strings.Cut(reader, ":")
@@ -40,7 +40,7 @@ func (p *program) usage(what, login string) reply {
 	return p.call(http.MethodGet, "/v1alpha2/metrics/"+what, nil, header...)
 }
 
-// counts waits until a question of usage is answered so.
+// counts waits until a metrics call returns want.
 func (p *program) counts(t *testing.T, what, want string) {
 	t.Helper()
 	var wanted any
@@ -61,14 +61,14 @@ func (p *program) counts(t *testing.T, what, want string) {
 	}
 }
 
-// asUser makes a user and answers an access token of theirs.
+// asUser creates a user and returns an access token.
 func (p *program) asUser(name, email string) string {
 	p.t.Helper()
 	p.daemon("user", "create", "--name", name, "--email", email)
 	return strings.TrimSpace(p.daemon("token", "create", "--user", name))
 }
 
-// daemon runs a command of slipwayd beside the process that plays the platform.
+// daemon runs a slipwayd command with the settings of the process that runs the platform.
 func (p *program) daemon(args ...string) string {
 	p.t.Helper()
 	proc := p.procs[0]
@@ -87,7 +87,7 @@ func (p *program) daemon(args ...string) string {
 	return string(out)
 }
 
-// TestUsage holds gateway/contract/container-service.md#counts, for pulls.
+// TestUsage tests gateway/contract/container-service.md#counts for pulls.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -98,7 +98,7 @@ func TestUsage(t *testing.T) {
 	more["filesystem_layer_prefix"] = strings.TrimSuffix(files, "v2.tar.gz")
 	eachShape(t, []string{up.Host}, more, func(t *testing.T, p *program) {
 		if left := time.Until(time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)); left < 2*time.Minute {
-			time.Sleep(left) // all is to be counted on one day
+			time.Sleep(left) // all pulls must be counted on the same day
 		}
 		today := time.Now().UTC().Format(time.DateOnly)
 		p.counts(t, "pulls", `{"metric":"pulls","count":0,"orgs":{}}`)
@@ -106,16 +106,16 @@ func TestUsage(t *testing.T) {
 		get := func(target, method string, times int) {
 			for range times {
 				if r := request(t, method, v2(target)+"/manifests/v1", nil); r.status != http.StatusOK {
-					t.Fatalf("a pull answered %d %s", r.status, r.body)
+					t.Fatalf("a pull returned %d %s", r.status, r.body)
 				}
 			}
 		}
 		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": ada}), http.MethodGet, 3)
-		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": ada}), http.MethodHead, 5) // no pulls
+		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": ada}), http.MethodHead, 5) // not pulls
 		get(p.submit(map[string]any{"containerImage": image, "towerAccessToken": bob, "containerConfig": map[string]any{"layers": []any{
 			layer(files, gz, tar),
 		}}}), http.MethodGet, 2)
-		get(p.submit(map[string]any{"containerImage": image}), http.MethodGet, 4) // nobody's
+		get(p.submit(map[string]any{"containerImage": image}), http.MethodGet, 4) // anonymous
 
 		p.counts(t, "pulls", `{"metric":"pulls","count":9,"orgs":{"example.org":3,"other.org":2}}`)
 		p.counts(t, "pulls?date="+today, `{"metric":"pulls","count":9,"orgs":{"example.org":3,"other.org":2}}`)
@@ -130,7 +130,7 @@ func TestUsage(t *testing.T) {
 		cmd := exec.Command(filepath.Join(binaries, "slipway"), "metrics", "pulls", "--days", "2", "--server", p.url)
 		cmd.Env = append(os.Environ(), "SLIPWAY_METRICS_USER="+reader)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), today+"      9  "+strings.Repeat("█", 50)) {
-			t.Errorf("the command line prints %s, %v", out, err)
+			t.Errorf("the command line printed %s, %v", out, err)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func (p *program) usageRefusals(t *testing.T) {
 	} {
 		r := p.usage(c.what, c.login)
 		if r.status != c.status {
-			t.Errorf("%s as %q answered %d %s, want %d", c.what, c.login, r.status, r.body, c.status)
+			t.Errorf("%s as %q returned %d %s, want %d", c.what, c.login, r.status, r.body, c.status)
 		}
 		if basic := strings.HasPrefix(r.header.Get("WWW-Authenticate"), "Basic realm="); basic != (c.status == http.StatusUnauthorized) {
 			t.Errorf("%s as %q: WWW-Authenticate is %q", c.what, c.login, r.header.Get("WWW-Authenticate"))
@@ -158,7 +158,7 @@ func (p *program) usageRefusals(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutAccounts: the administrator's token, and nobody else's, shows the
+// TestUsageWithoutAccounts checks that only the administrator's token gives access to the
 // counts.
 func TestUsageWithoutAccounts(t *testing.T) {
 	t.Parallel()
@@ -170,9 +170,9 @@ func TestUsageWithoutAccounts(t *testing.T) {
 		}{
 			"the administrator":             {"Bearer " + p.token, http.StatusOK},
 			"the administrator, with basic": {"Basic " + b64("@token:"+p.token), http.StatusOK},
-			"somebody else":                 {"Bearer " + other, http.StatusForbidden},
-			"somebody else, with basic":     {"Basic " + b64("admin:"+other), http.StatusForbidden},
-			"nobody":                        {"Bearer " + p.token[:len(p.token)-8] + "MDAwMDA=", http.StatusUnauthorized},
+			"another user":                  {"Bearer " + other, http.StatusForbidden},
+			"another user, with basic":      {"Basic " + b64("admin:"+other), http.StatusForbidden},
+			"an invalid token":              {"Bearer " + p.token[:len(p.token)-8] + "MDAwMDA=", http.StatusUnauthorized},
 		} {
 			if r := p.call(http.MethodGet, "/v1alpha2/metrics/pulls", nil, "Authorization", c.authorization); r.status != c.status {
 				t.Errorf("%s: %d %s, want %d", name, r.status, r.body, c.status)
@@ -181,19 +181,20 @@ func TestUsageWithoutAccounts(t *testing.T) {
 		cmd := exec.Command(filepath.Join(binaries, "slipway"), "metrics", "pulls", "--server", p.url)
 		cmd.Env = append(os.Environ(), "SLIPWAY_TOKEN="+p.token)
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "total") {
-			t.Errorf("the command line prints %s, %v", out, err)
+			t.Errorf("the command line printed %s, %v", out, err)
 		}
 		for _, what := range []string{"pulls", "builds", "filesystem/pulls"} {
 			for _, login := range []string{"", reader} {
 				if r := p.usage(what, login); r.status != http.StatusUnauthorized || r.header.Get("WWW-Authenticate") == "" {
-					t.Errorf("%s as %q answered %d %s", what, login, r.status, r.body)
+					t.Errorf("%s as %q returned %d %s", what, login, r.status, r.body)
 				}
 			}
 		}
 	})
 }
 
-// TestUsageOfBuilds counts admissions: not what is there already, nor what joins.
+// TestUsageOfBuilds counts admitted builds, but not requests for existing images or running
+// builds.
 func TestUsageOfBuilds(t *testing.T) {
 	t.Parallel()
 	eachBuildShape(t, nil, usageAccounts(t), func(t *testing.T, p *program) {

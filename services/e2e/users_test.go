@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// slipwayd runs a command beside the program, on its database.
+// slipwayd runs a command with the program's database.
 func (p *program) slipwayd(args ...string) string {
 	p.t.Helper()
 	env := p.procs[0].env
@@ -26,15 +26,15 @@ func (p *program) slipwayd(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// newUser makes a user with a token.
+// newUser creates a user with a token.
 func (p *program) newUser(name string) (token string) {
 	p.t.Helper()
 	p.slipwayd("user", "create", "--name", name, "--email", name+"@example.org")
 	return p.slipwayd("token", "create", "--user", name, "--name", "test")
 }
 
-// TestSecondUserIsRefused: whoever has no login of their own gets nothing of a
-// private image, whatever another user has just pulled.
+// TestSecondUserIsRefused checks that a user without a login of their own cannot read a private
+// image that another user has just pulled.
 func TestSecondUserIsRefused(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
@@ -47,24 +47,24 @@ func TestSecondUserIsRefused(t *testing.T) {
 			"name": "private", "keys": map[string]any{"userName": testkit.User, "password": testkit.Password, "registry": up.Host},
 		}}, "Authorization", "Bearer "+ada)
 		if kept.status != http.StatusOK {
-			t.Fatalf("keeping credentials: %d %s", kept.status, kept.body)
+			t.Fatalf("storing credentials: %d %s", kept.status, kept.body)
 		}
 		ask := func(token string) reply {
 			return p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": image, "platformAccessToken": token})
 		}
-		// Both at the same moment, with everything cold.
+		// Both users concurrently, with empty caches.
 		var wg sync.WaitGroup
 		for range 6 {
 			for token, status := range map[string]int{ada: http.StatusOK, eve: http.StatusBadRequest} {
 				wg.Go(func() {
 					if r := ask(token); r.status != status {
-						t.Errorf("at once: %d %s, want %d", r.status, r.body, status)
+						t.Errorf("concurrently: %d %s, want %d", r.status, r.body, status)
 					}
 				})
 			}
 		}
 		wg.Wait()
-		// With everything warm.
+		// With filled caches.
 		target := text(ask(ada).json(t), "targetImage")
 		manifest := request(t, http.MethodGet, v2(target)+"/manifests/1", nil)
 		config, _ := manifest.json(t)["config"].(map[string]any)
@@ -74,33 +74,33 @@ func TestSecondUserIsRefused(t *testing.T) {
 			}
 		}
 		if r := ask(eve); r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "containerImage") {
-			t.Errorf("with warm caches: %d %s", r.status, r.body)
+			t.Errorf("with filled caches: %d %s", r.status, r.body)
 		}
-		// By digest, through a name of her own.
+		// By digest, through an issued name of the second user.
 		hers := v2(p.submit(map[string]any{"containerImage": public, "platformAccessToken": eve}))
 		theirs := strings.Replace(hers, "lib/public", "team/private", 1)
 		for _, base := range []string{hers, theirs} {
 			for _, path := range []string{"/manifests/" + manifest.header.Get("Docker-Content-Digest"), "/blobs/" + text(config, "digest")} {
 				if r := request(t, http.MethodGet, base+path, nil); r.status != http.StatusNotFound {
-					t.Errorf("another's %s through %s: %d %s", path, base, r.status, r.body)
+					t.Errorf("the other user's %s through %s: %d %s", path, base, r.status, r.body)
 				}
 			}
 		}
 		inspected := p.call(http.MethodPost, "/v1alpha1/inspect", map[string]any{"containerImage": image, "platformAccessToken": eve})
 		if inspected.status == http.StatusOK {
-			t.Errorf("inspected: %s", inspected.body)
+			t.Errorf("inspecting returned %s", inspected.body)
 		}
 	})
 }
 
-// newMasterKey is a file that all parts of a program share.
+// newMasterKey returns a key file that all processes of a program share.
 func newMasterKey(t testing.TB) string {
 	t.Helper()
 	return writeFile(t, "master-key", "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n")
 }
 
-// TestMasterKeyIsMissing: a program that cannot open what it keeps does not start,
-// and says why.
+// TestMasterKeyIsMissing checks that a program that cannot decrypt its data does not start, and
+// explains why.
 func TestMasterKeyIsMissing(t *testing.T) {
 	t.Parallel()
 	key := newMasterKey(t)
@@ -109,7 +109,7 @@ func TestMasterKeyIsMissing(t *testing.T) {
 		"name": "a", "keys": map[string]any{"userName": "u", "password": "p", "registry": "quay.io"},
 	}}, "Authorization", "Bearer "+p.token)
 	if kept.status != http.StatusOK {
-		t.Fatalf("keeping credentials: %d %s", kept.status, kept.body)
+		t.Fatalf("storing credentials: %d %s", kept.status, kept.body)
 	}
 	if err := p.procs[0].stop(); err != nil {
 		t.Fatal(err)
@@ -118,7 +118,7 @@ func TestMasterKeyIsMissing(t *testing.T) {
 		"another key": {writeFile(t, "other-key", "RkVEQ0JBOTg3NjU0MzIxMEZFRENCQTk4NzY1NDMyMTA=\n"), "does not hold the master key"},
 		"no file":     {filepath.Join(t.TempDir(), "none"), "master_key_file"},
 		"no key":      {writeFile(t, "no-key", "# nothing\n"), "it holds no key"},
-		"half a key":  {writeFile(t, "half-key", "MDEyMzQ1Njc4OWFi\n"), "not base64 of 32 bytes"},
+		"half a key":  {writeFile(t, "half-key", "MDEyMzQ1Njc4OWFi\n"), "not 32 bytes in base64"},
 		"none named":  {"", "does not hold the master key"},
 	} {
 		env := settings{}

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// gated is a channel whose artifacts come once the gate is opened.
+// gated is a channel whose artifacts are blocked until open is called.
 func gated(t *testing.T) (channel string, open func()) {
 	t.Helper()
 	at, err := url.Parse(webChannel(t).URL)
@@ -56,13 +56,13 @@ func packagesOf(entries ...string) map[string]any {
 	return map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries}}
 }
 
-// button is the button that says something.
+// button returns the button with a text, as JavaScript.
 func button(says string) string {
 	return `[...document.querySelectorAll("button")].find((x) => x.innerText === "` + says + `")`
 }
 
-// TestWebPageWaitsAndCancels shows a build that runs, the place of the one behind it, and
-// lets who asked for it cancel it.
+// TestWebPageWaitsAndCancels shows a running build and the queue position of the next one,
+// which its user can cancel.
 func TestWebPageWaitsAndCancels(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -76,7 +76,7 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	b.await(`document.querySelector(".log")?.innerText.includes("fetching the other")`)
 	b.await(`document.querySelector("h1.id + .verdict").innerText === "Being built." && document.querySelector(".facts").innerText.includes("so far")`)
 	if b.text(button("Cancel this build")) != "undefined" {
-		t.Error("somebody who is not signed in is offered to cancel")
+		t.Error("the page offers to cancel to a user who is not signed in")
 	}
 	b.eval(button("Follow") + ".click()")
 	b.await(button("Follow") + `.getAttribute("aria-pressed") === "false"`)
@@ -100,8 +100,8 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	open()
 }
 
-// TestWebPageSaysWhenABuildEnds estimates by the build before, which is made to have taken
-// an hour.
+// TestWebPageSaysWhenABuildEnds shows an estimate based on the previous build, whose recorded
+// duration is set to an hour.
 func TestWebPageSaysWhenABuildEnds(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -111,7 +111,7 @@ func TestWebPageSaysWhenABuildEnds(t *testing.T) {
 	s["build_concurrency"], s["database_url"] = "1", "sqlite:"+filepath.Join(t.TempDir(), "slipway.db")
 	p := oneProcess(t, common(t, []string{up.Host}, s))
 	if end := p.finished(t, p.order(packagesOf("procps-ng"))); end["succeeded"] != true {
-		t.Fatalf("the build before is %v", end)
+		t.Fatalf("the previous build ended as %v", end)
 	}
 	db, err := sqldb.Open(t.Context(), s["database_url"])
 	if err != nil {
@@ -123,15 +123,15 @@ func TestWebPageSaysWhenABuildEnds(t *testing.T) {
 	}
 	running, waiting := text(p.order(packagesOf("samtools=1.20")), "buildId"), text(p.order(packagesOf("tables")), "buildId")
 	b := openTab(t, browser, p.url+"/view/builds/"+running)
-	b.await(`document.querySelector(".expected")?.innerText === "Likely to be over in about 1 h, as builds like it went lately."`)
+	b.await(`document.querySelector(".expected")?.innerText === "Expected to finish in about 1 h, based on recent builds of this kind."`)
 	b.good("expected", p.url)
 	b = openTab(t, browser, p.url+"/view/builds/"+waiting)
-	b.await(`document.querySelector(".expected")?.innerText === "Likely to begin in about 1 h, and to be over in about 2 h, as builds like it went lately."`)
+	b.await(`document.querySelector(".expected")?.innerText === "Expected to start in about 1 h and to finish in about 2 h, based on recent builds of this kind."`)
 	b.good("expected-queued", p.url)
 }
 
-// TestWebPageBuildsAgain opens the first view with what a build was made of: the same
-// request is the same build. What is not kept is said.
+// TestWebPageBuildsAgain opens the first view with the request of a build: the same request is
+// the same build. The page must list the parts that are not stored.
 func TestWebPageBuildsAgain(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -155,23 +155,23 @@ func TestWebPageBuildsAgain(t *testing.T) {
 	b.eval(webSubmit + ".click()")
 	b.await(`document.querySelector(".result [role=status] a")?.href.endsWith("/view/builds/` + first + `")`)
 	if b.text(`document.querySelector(".lost")`) != "null" {
-		t.Error("something is said to be lost")
+		t.Error("the page lists missing parts")
 	}
 
 	request := order(map[string]any{"baseImage": base, "basePackages": ""}, map[string]any{
 		"containerConfig": map[string]any{"cmd": []string{"a b", "c"}, "env": []string{"SECRET=x"}},
 	})
-	b = openTab(t, browser, p.url+"/view/containers/"+text(request, "requestId"))
+	b = openTab(t, browser, p.url+"/view/containers/"+text(request, "containerToken"))
 	b.await(button("Build again"))
 	b.eval(button("Build again") + ".click()")
 	b.await(`document.querySelector("#cmd")?.value === '"a b" c'`)
 	b.await(`[...document.querySelectorAll(".lost li")].map((l) => l.innerText).join("|") ===
-		"The packages that every environment gets: none.|The variables SECRET: their values are shown to nobody."`)
+		"The packages that every environment gets: none.|The variables SECRET: their values are never shown."`)
 	b.good("again", p.url)
 }
 
-// TestWebPageKeepsTheLogWithoutItsGateway: a log is watched while the gateway that serves
-// it is killed. Another one goes on with it, and each line is there once.
+// TestWebPageKeepsTheLogWithoutItsGateway kills the gateway that streams a log. The page must
+// continue with another gateway and show each line once.
 func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -195,7 +195,7 @@ func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
 	b.await(`document.querySelector(".log")?.innerText.includes("1 of 3")`)
 
 	p.process("gateway").kill()
-	b.await(`document.querySelector(".log + .problem")?.innerText.includes("comes back")`)
+	b.await(`document.querySelector(".log + .problem")?.innerText.includes("reconnects")`)
 	b.good("lost", front.URL)
 	other := p.another()
 	use(other)
@@ -207,7 +207,7 @@ func TestWebPageKeepsTheLogWithoutItsGateway(t *testing.T) {
 	}
 }
 
-// TestWebPageBuildsAFolder builds a Dockerfile with the folder that it is in.
+// TestWebPageBuildsAFolder builds a Dockerfile with its folder.
 func TestWebPageBuildsAFolder(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
@@ -230,6 +230,6 @@ func TestWebPageBuildsAFolder(t *testing.T) {
 	b.await(`document.querySelector(".log .ansi-green")?.innerText === "green"`)
 	b.good("recipe-build", p.url)
 	b.eval(button("Build again") + ".click()")
-	b.await(`document.querySelector("#dockerfile")?.value.startsWith("FROM ") && /^The folder that it copied from .\d+ B, compressed.: put it in again.$/.test(document.querySelector(".lost li").innerText)`)
+	b.await(`document.querySelector("#dockerfile")?.value.startsWith("FROM ") && /^The folder that its Dockerfile copied from .\d+ B, compressed.: add it again.$/.test(document.querySelector(".lost li").innerText)`)
 	b.good("again-folder", p.url)
 }

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// shell is busybox that starts a shell, as the images do that people put packages on.
+// shell returns busybox with a shell as its command, like typical base images.
 func shell(t testing.TB) v1.Image {
 	t.Helper()
 	img := busybox(t, true)
@@ -30,9 +30,8 @@ func shell(t testing.TB) v1.Image {
 	return img
 }
 
-// TestWebPageToDockerRun goes the way of somebody who has read nothing: types a name,
-// takes what is offered, gets the container, copies the command for Docker, runs it as it
-// is, and calls the program.
+// TestWebPageToDockerRun follows a new user: types a name, accepts the suggestion, requests the
+// container, copies the command for Docker, runs it unchanged, and calls the program.
 func TestWebPageToDockerRun(t *testing.T) {
 	t.Parallel()
 	needClients(t)
@@ -50,16 +49,16 @@ func TestWebPageToDockerRun(t *testing.T) {
 		b.await(`document.querySelectorAll("#found li").length === 1`)
 		b.press(kb.ArrowDown + kb.Enter)
 		b.await(webVerdict + ` === "This can be made."`)
-		b.await(`document.querySelector(".contents summary").innerText.startsWith("2 packages")`) // as what is made
+		b.await(`document.querySelector(".contents summary").innerText.startsWith("2 packages")`) // as many as the image will have
 		b.eval(webSubmit + ".click()")
 		b.await(`document.querySelector(".uses code")`)
 		b.eval(`document.querySelector(".uses .copy").click()`)
 		b.await(`document.querySelector(".uses .copy").innerText.startsWith("Copied")`)
 		command := b.text(`document.querySelector(".uses code").innerText`)
 		if !strings.HasPrefix(command, "docker run ") {
-			t.Fatalf("what is offered first is %q", command)
+			t.Fatalf("the first command is %q", command)
 		}
-		// At once: the pull waits until the image is there.
+		// Immediately: the pull waits for the build.
 		printed := docker.typed(t, command, "greet\nexit\n")
 		if !strings.Contains(printed, "/opt/conda/share/greeting: hello of a package") {
 			t.Errorf("%s\n%s", command, printed)
@@ -68,7 +67,7 @@ func TestWebPageToDockerRun(t *testing.T) {
 	})
 }
 
-// typed runs a command in a terminal, in which keys are typed then.
+// typed runs a command in a terminal and types keys.
 func (d daemon) typed(t testing.TB, command, keys string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

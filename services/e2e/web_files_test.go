@@ -20,8 +20,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestWebPageListsFiles opens layers with the keyboard, finds files in them, of a large one
-// with the service's help, and says why another cannot be listed.
+// TestWebPageListsFiles opens layers with the keyboard, searches their files (for a large layer
+// with the service's help), and shows why another layer cannot be listed.
 func TestWebPageListsFiles(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -56,7 +56,7 @@ func TestWebPageListsFiles(t *testing.T) {
 	b.press("SCRIPT")
 	b.await(table + `.rows.length === 1 && ` + table + `.innerText.includes("onerror")`)
 	b.press("no such")
-	b.await(`!` + table + ` && document.querySelector(".inside [role=status]").innerText === "None of 5 paths has this text."`)
+	b.await(`!` + table + ` && document.querySelector(".inside [role=status]").innerText === "None of 5 paths contains this text."`)
 	b.eval(`document.querySelector(".inside .find").select()`)
 	b.press(kb.Backspace + kb.Tab + kb.Tab + " ")
 	b.await(table + `?.rows[0].innerText.startsWith("bin/tool")`)
@@ -80,7 +80,7 @@ func TestWebPageListsFiles(t *testing.T) {
 	b.await(`document.querySelector(".inside .why")?.innerText.includes("is damaged")`)
 }
 
-// layerOf is a layer of entries, whose files hold zeros.
+// layerOf returns a layer with entries; files contain zeros.
 func layerOf(t *testing.T, entries ...*tar.Header) v1.Layer {
 	t.Helper()
 	var b bytes.Buffer

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// fill types a text into a field, in place of what is there.
+// fill replaces the text of a field.
 func (b *tab) fill(field, text string) {
 	b.t.Helper()
 	b.await(fmt.Sprintf("document.querySelector(%q)", field))
@@ -21,7 +21,7 @@ func (b *tab) fill(field, text string) {
 	b.press(text)
 }
 
-// TestWebPageOfLogins tries logins before they are kept, says how it went, and shows no
+// TestWebPageOfLogins tests logins before they are stored, shows the results, and shows no
 // password.
 func TestWebPageOfLogins(t *testing.T) {
 	t.Parallel()
@@ -52,14 +52,14 @@ func TestWebPageOfLogins(t *testing.T) {
 		b.eval(`document.querySelector("[value=conda]").click()`)
 		b.fill("#registry", channel.URL+"/private")
 		b.fill("#password", "wrong"+kb.Enter)
-		b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+		b.await(`document.querySelector(".failed .why")?.innerText.includes("was not stored")`)
 		b.fill("#password", "let me in"+kb.Enter)
-		b.await(`document.querySelector(".verdict.good")?.innerText.includes("answers with this login") && document.querySelectorAll(".rows li").length === 2`)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 2`)
 		b.good("logins", p.url)
 		if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
-			t.Error("a password is still in the page")
+			t.Error("the page still contains a password")
 		}
-		// A workspace's own is tried as well, as one of the workspace.
+		// Logins of a workspace are tested too, with the permissions of the workspace.
 		lab := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "lab", "fullName": "lab"}}, "Authorization", "Bearer "+p.token).json(t)
 		org, _ := lab["organization"].(map[string]any)
 		p.call(http.MethodPost, fmt.Sprintf("/api/orgs/%.0f/workspaces", org["orgId"]), map[string]any{"workspace": map[string]any{"name": "rnaseq", "fullName": "rnaseq", "visibility": "PRIVATE"}}, "Authorization", "Bearer "+p.token)
@@ -70,9 +70,9 @@ func TestWebPageOfLogins(t *testing.T) {
 		b.eval(`document.querySelector("[value=conda]").click()`)
 		b.fill("#registry", channel.URL+"/theirs")
 		b.fill("#password", "wrong"+kb.Enter)
-		b.await(`document.querySelector(".failed .why")?.innerText.includes("nothing was kept")`)
+		b.await(`document.querySelector(".failed .why")?.innerText.includes("was not stored")`)
 		b.fill("#password", "let me in"+kb.Enter)
-		b.await(`document.querySelector(".verdict.good")?.innerText.includes("somebody of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("a participant of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
 		b.eval(`const t = document.querySelector("#space"); t.value = t.options[0].value; t.dispatchEvent(new Event("change", {bubbles: true}))`)
 		b.await(`document.querySelectorAll(".rows li").length === 2`)
 
@@ -85,12 +85,12 @@ func TestWebPageOfLogins(t *testing.T) {
 			b.await(`document.querySelectorAll(".rows li").length < ` + before)
 		}
 		if r := p.call(http.MethodGet, "/api/credentials", nil, "Authorization", "Bearer "+p.token); !strings.Contains(string(r.body), "[]") {
-			t.Errorf("still kept: %s", r.body)
+			t.Errorf("not deleted: %s", r.body)
 		}
 	})
 }
 
-// TestWebPageOfWorkspaces makes an organisation and a workspace, and lets somebody in.
+// TestWebPageOfWorkspaces creates an organisation and a workspace, and adds a participant.
 func TestWebPageOfWorkspaces(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -130,8 +130,8 @@ func TestWebPageOfWorkspaces(t *testing.T) {
 	})
 }
 
-// TestWebPageOfOperators shows counts to the administrator, and to nobody else that they
-// are there.
+// TestWebPageOfOperators shows the metrics to the administrator; other users see neither them
+// nor the link to them.
 func TestWebPageOfOperators(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -160,7 +160,7 @@ func TestWebPageOfOperators(t *testing.T) {
 		}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
 			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels", "/v1alpha2/metrics/storage"} {
 				if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
-					t.Errorf("%s is answered %d to %v, want %d", path, r.status, c.header, c.status)
+					t.Errorf("%s returned %d to %v, want %d", path, r.status, c.header, c.status)
 				}
 			}
 		}
@@ -181,7 +181,7 @@ func TestWebPageOfOperators(t *testing.T) {
 		b.signIn(eve)
 		b.await(`document.querySelector(".empty")`)
 		if places := b.text(`document.querySelector(".places").innerText`); strings.Contains(places, "Service") {
-			t.Errorf("eve is offered %s", places)
+			t.Errorf("the page offers %s to eve", places)
 		}
 		b.visit(p.url + "/view/service")
 		b.await(`document.querySelector(".empty")?.innerText.includes("administrator") && document.querySelectorAll(".rows li").length >= 4`)

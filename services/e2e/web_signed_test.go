@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// signIn has the page keep a token, as a person does it, with the keyboard alone.
+// signIn signs in with a token, using the keyboard only.
 func (b *tab) signIn(token string) {
 	b.t.Helper()
 	b.await(`document.querySelector("#token")`)
@@ -28,18 +28,18 @@ func (b *tab) signIn(token string) {
 	b.await(`document.querySelector(".menu > button") && !document.querySelector(".menu > button").innerText.startsWith("Account")`)
 }
 
-// visit goes to another page of the site in the same tab.
+// visit opens another page of the site in the same tab.
 func (b *tab) visit(url string) {
 	b.t.Helper()
 	b.eval(fmt.Sprintf("location.assign(%q)", url))
 	b.await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
 }
 
-// left is all that a page can leave behind in a browser, but for the session's tab.
+// left is everything that a page can store in a browser, except the session storage of the tab.
 const left = `JSON.stringify([document.cookie, Object.entries(localStorage), location.href, history.state])`
 
-// TestWebPageSignsIn: a token is checked before it is kept, is in this tab alone, and is
-// gone when one signs out.
+// TestWebPageSignsIn checks that a token is verified before it is stored, is stored in this tab
+// only, and is deleted by signing out.
 func TestWebPageSignsIn(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -54,7 +54,7 @@ func TestWebPageSignsIn(t *testing.T) {
 		b.press("no token at all" + kb.Enter)
 		b.await(`document.querySelector(".problem")?.innerText.includes("token") && document.activeElement.id === "token"`)
 		if kept := b.text("sessionStorage.length"); kept != "0" {
-			t.Errorf("a token that is none was kept: %s", b.text("JSON.stringify(sessionStorage)"))
+			t.Errorf("an invalid token was stored: %s", b.text("JSON.stringify(sessionStorage)"))
 		}
 		b.good("login refused", p.url)
 		b.eval(`document.querySelector("#token").select()`)
@@ -71,19 +71,19 @@ func TestWebPageSignsIn(t *testing.T) {
 		b.await(`document.querySelector("#menu").hidden && document.activeElement.innerText.startsWith("admin")`)
 
 		other := openTab(t, browser, p.url+"/view/tokens")
-		other.await(`document.querySelector("#token")`) // another tab knows nothing
+		other.await(`document.querySelector("#token")`) // another tab is not signed in
 
 		b.press(kb.Enter)
 		b.eval(`document.querySelector("#menu button").focus()`)
 		b.press(kb.Enter)
 		b.await(`document.querySelector("#account a")?.innerText === "Sign in"`)
 		if now := b.text(left) + b.text("JSON.stringify(Object.entries(sessionStorage))"); now != fmt.Sprintf(`["",[],%q,null][]`, p.url+"/") {
-			t.Errorf("after signing out there is %s", now)
+			t.Errorf("after signing out the browser stores %s", now)
 		}
 	})
 }
 
-// revoked takes a token away behind the page's back.
+// revoked creates a token, and returns a function that revokes it without the page.
 func (p *program) revoked(name string) (token string, revoke func()) {
 	p.t.Helper()
 	made := p.call(http.MethodPost, "/api/tokens", map[string]any{"name": name}, "Authorization", "Bearer "+p.token).json(p.t)
@@ -95,8 +95,8 @@ func (p *program) revoked(name string) (token string, revoke func()) {
 	}
 }
 
-// TestWebPageSaysThatOneIsSignedOut when the token was revoked meanwhile, and keeps
-// nothing of it.
+// TestWebPageSaysThatOneIsSignedOut checks that the page reports a token that was revoked
+// elsewhere, and deletes it.
 func TestWebPageSaysThatOneIsSignedOut(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -110,11 +110,11 @@ func TestWebPageSaysThatOneIsSignedOut(t *testing.T) {
 	b.await(`document.querySelector(".failed h2")?.innerText === "You were signed out"`)
 	b.good("signed out", p.url)
 	if kept := b.text("sessionStorage.length"); kept != "0" {
-		t.Error("the token is still kept")
+		t.Error("the token is still stored")
 	}
 }
 
-// TestWebPageOfTokens makes a token that works, shows it once, and revokes it.
+// TestWebPageOfTokens creates a valid token, shows it once, and revokes it.
 func TestWebPageOfTokens(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -123,12 +123,12 @@ func TestWebPageOfTokens(t *testing.T) {
 		b.signIn(adminToken)
 		b.await(`document.querySelector("#name")`)
 		b.eval(`document.querySelector("#name").focus()`)
-		b.press(probe + kb.Enter) // the field takes 50 characters of it
+		b.press(probe + kb.Enter) // the field accepts 50 characters
 		b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText.startsWith("<img"))`)
 		b.await(`document.querySelector(".copied code")`)
 		secret := b.text(`document.querySelector(".copied code").innerText`)
 		if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusOK {
-			t.Errorf("the new token is answered %d", r.status)
+			t.Errorf("the new token got %d", r.status)
 		}
 		b.good("tokens", p.url)
 		b.eval("location.reload()")
@@ -139,22 +139,22 @@ func TestWebPageOfTokens(t *testing.T) {
 		b.press(kb.Enter)
 		b.await(`document.querySelectorAll(".rows li").length === 1`)
 		if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusForbidden {
-			t.Errorf("the revoked token is answered %d", r.status)
+			t.Errorf("the revoked token got %d", r.status)
 		}
 		b.harmless()
 	})
 }
 
-// harmless checks that nothing that was shown was run.
+// harmless checks that no shown text was executed.
 func (b *tab) harmless() {
 	b.t.Helper()
 	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
-		b.t.Error("what was shown was run")
+		b.t.Error("shown text was executed")
 	}
 }
 
-// report has a program report a run with tasks of several processes, as Nextflow does;
-// it goes on until the end that is returned.
+// report reports a run with tasks of several processes, like Nextflow does; the run continues
+// until end is called.
 func (p *program) report(query, name string) (watch string, end func()) {
 	p.t.Helper()
 	n := &plugin{t: p.t, p: p, query: query}
@@ -202,8 +202,8 @@ func (p *program) report(query, name string) (watch string, end func()) {
 	}
 }
 
-// TestWebPageOfRuns: the address that a run's client was given leads to its page, which
-// follows the run by itself, and shows what it says as text.
+// TestWebPageOfRuns opens the page of a run by its watchUrl. The page must refresh itself and
+// show reported values as text.
 func TestWebPageOfRuns(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -233,7 +233,7 @@ func TestWebPageOfRuns(t *testing.T) {
 		b.press("noether" + kb.Enter)
 		b.await(`document.querySelectorAll(".rows li").length === 1 && document.querySelector(".rows a").innerText === "brave_noether"`)
 		if at := b.text(`document.querySelector(".rows a").href`); at != own {
-			t.Errorf("the list leads to %s", at)
+			t.Errorf("the list links to %s", at)
 		}
 		b.eval(fmt.Sprintf(`document.querySelector("#space").value = %q; document.querySelector("#space").dispatchEvent(new Event("change"))`, space))
 		b.eval(`document.querySelector("#find").select()`)
@@ -264,8 +264,8 @@ func TestWebPageOfRuns(t *testing.T) {
 	})
 }
 
-// TestWebPageSignsInAtAProvider: a person goes to their organisation's provider and comes
-// back; the page has a token of its own then, which it revokes when they sign out.
+// TestWebPageSignsInAtAProvider signs in at the identity provider. The page then has a token of
+// its own, which signing out revokes.
 func TestWebPageSignsInAtAProvider(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -285,7 +285,7 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 	b.press(kb.Enter)
 	b.await(fmt.Sprintf(`location.href === %q && document.querySelector(".rows .tag")?.innerText === "this page"`, p.url+"/view/tokens"))
 	b.await(`document.querySelector(".menu > button").innerText.startsWith("ada")`)
-	b.await(`document.querySelectorAll("main h2").length === 1`) // no session of a program is left
+	b.await(`document.querySelectorAll("main h2").length === 1`) // the session of the sign-in was deleted
 	mine := func() string {
 		return string(p.call(http.MethodGet, "/api/tokens", nil, "Authorization", "Bearer "+ada).body)
 	}
@@ -304,7 +304,7 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 		t.Errorf("after signing out ada's tokens are %s", mine())
 	}
 
-	// A link that brings another's code signs nobody in.
+	// A link with another user's code must not sign in.
 	b = openTab(t, browser, p.url+"/login?code=abc&state=def")
 	b.await(`document.querySelector(".failed .why")?.innerText.includes("not started in this tab")`)
 	b.good("login not begun here", p.url)
@@ -324,7 +324,7 @@ func TestWebPageSignsInAtAProvider(t *testing.T) {
 	b.await(fmt.Sprintf(`location.href === %q && document.querySelector("#token")`, p.url+"/login"))
 }
 
-// TestWebPageOfBuilds lists the builds of who is signed in.
+// TestWebPageOfBuilds lists the builds of the signed-in user.
 func TestWebPageOfBuilds(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -339,7 +339,7 @@ func TestWebPageOfBuilds(t *testing.T) {
 			}
 		}
 		b.eval("location.reload()")
-		b.await(`document.querySelectorAll(".rows .state.good").length === 2 && document.querySelectorAll(".rows .state.bad").length === 1`) // by itself
+		b.await(`document.querySelectorAll(".rows .state.good").length === 2 && document.querySelectorAll(".rows .state.bad").length === 1`) // the page refreshes itself
 		b.good("builds", p.url)
 		b.eval(`document.querySelector(".rows a").focus()`)
 		b.press(kb.Enter)
@@ -347,8 +347,8 @@ func TestWebPageOfBuilds(t *testing.T) {
 	})
 }
 
-// TestWebPageOfContainers lists what was asked for by who is signed in, page after page, and
-// has each found, named and revoked.
+// TestWebPageOfContainers lists the containers of the signed-in user on several pages, and
+// opens, names and revokes them.
 func TestWebPageOfContainers(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -380,14 +380,19 @@ func TestWebPageOfContainers(t *testing.T) {
 		kept := b.text("location.href")
 		b.eval(`[...document.querySelectorAll(".actions button")].find((x) => x.innerText === "Get a fresh name").click()`)
 		b.await(fmt.Sprintf(`location.href !== %q && document.querySelector("#page")?.innerText.includes("/wt/")`, kept))
-		// The address opens nothing for who is not signed in.
+		// The URL gives no access to users who are not signed in.
 		b = openTab(t, browser, kept)
-		b.await(`document.querySelector("#token")`)
+		b.await(`document.querySelector("#page")?.innerText.includes("The address of this page gives no access to the image.")`)
+		b.await(`document.querySelector(".verdict.good")`)
+		if text := b.text(`document.querySelector("#page").innerText`); strings.Contains(text, "/wt/") || strings.Contains(text, "Revoke") || strings.Contains(text, "fresh name") {
+			t.Errorf("an anonymous user sees %s", text)
+		}
+		b.good("container of another user", p.url)
 	})
 }
 
-// TestWebPageShowsTextOfOthers: names that the server would not take, if it sent them, are
-// text.
+// TestWebPageShowsTextOfOthers checks that names in responses are shown as text, even if the
+// server would never accept them.
 func TestWebPageShowsTextOfOthers(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -403,7 +408,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 		"/api/orgs/1/workspaces/2/participants": `{"participants":[{"participantId":1,"userName":"%[1]s","email":"%[1]s","wspRole":"view"}],"totalSize":1}`,
 		"/api/credentials":                      `{"credentials":[{"id":"a","name":"%[1]s","provider":"%[1]s","keys":{"registry":"%[1]s","userName":"%[1]s"}}]}`,
 		"/v1alpha1/builds":                      `{"builds":[{"buildId":"%[1]s","status":"%[1]s","targetImage":"%[1]s","platform":"%[1]s"}],"totalSize":100}`,
-		"/v1alpha1/containers":                  `{"containers":[{"requestKey":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s"}],"nextPageToken":"%[1]s"}`,
+		"/v1alpha1/containers":                  `{"containers":[{"requestId":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s"}],"nextPageToken":"%[1]s"}`,
 		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
 		"/v1alpha1/queue":                       `{"backlog":[{"engine":"%[1]s","architecture":"%[1]s"}],"workers":[{"name":"%[1]s","makes":["%[1]s"],"problems":["%[1]s"]}]}`,
 		"/v1alpha1/conda/channels":              `{"channels":[{"channel":"%[1]s","subdir":"%[1]s","problem":"%[1]s"}],"others":{}}`,

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,9 +19,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// webChannel is a channel of small packages: samtools of two versions, whose newer one
-// does not go with the older htslib, broken, whose artifact is gone, and tables, which is
-// there for two platforms.
+// webChannel is a channel of small packages: samtools in two versions, the newer of which
+// conflicts with the older htslib; broken, whose artifact is missing; and tables, which exists
+// for two platforms.
 func webChannel(t *testing.T) *httptest.Server {
 	t.Helper()
 	small := func(name, version string, depends ...string) madePackage {
@@ -48,22 +50,22 @@ func webChannel(t *testing.T) *httptest.Server {
 	return s
 }
 
-// webProgram also returns the image that packages are put on.
+// webProgram returns a program with the channel, and the base image of its packages.
 func webProgram(t *testing.T) (p *program, base string) {
 	t.Helper()
 	plain, s, base := webSettings(t)
 	return oneProcess(t, common(t, plain, s)), base
 }
 
-// eachWebProgram is webProgram in every shape.
+// eachWebProgram runs a scenario with webProgram in every shape.
 func eachWebProgram(t *testing.T, scenario func(t *testing.T, p *program, base string)) {
 	t.Helper()
 	plain, s, base := webSettings(t)
 	eachCopyShape(t, plain, s, func(t *testing.T, p *program) { scenario(t, p, base) })
 }
 
-// webSettings are those of a program with a channel of its own, and the image that its
-// packages are put on.
+// webSettings returns the settings of a program with its own channel, and the base image of its
+// packages.
 func webSettings(t *testing.T) (plain []string, s settings, base string) {
 	t.Helper()
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
@@ -82,8 +84,8 @@ const (
 	webVerdict = `document.querySelector(".preflight .verdict")?.innerText`
 )
 
-// TestWebPage goes from a name that is typed to an image that is pulled, with the
-// keyboard alone but for a suggestion that is clicked.
+// TestWebPage types a package name and pulls the resulting image, using the keyboard only
+// except for a clicked suggestion.
 func TestWebPage(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -157,8 +159,8 @@ func TestWebPage(t *testing.T) {
 	})
 }
 
-// TestWebPageFromFiles makes an image of an environment file, and of a Dockerfile where
-// none is built, with the tabs turned by the keyboard.
+// TestWebPageFromFiles builds an image from an environment file, and requests one for a
+// Dockerfile without BuildKit, switching tabs with the keyboard.
 func TestWebPageFromFiles(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -182,6 +184,27 @@ func TestWebPageFromFiles(t *testing.T) {
 		t.Error("samtools is not in the image")
 	}
 
+	// A lock is sent unchanged, so that the command line gets the same image.
+	lock := p.call(http.MethodPost, "/v1alpha1/conda/lock", map[string]any{"format": "explicit-sha256", "packages": map[string]any{"type": "CONDA", "entries": []string{"htslib=1.20"}}})
+	if lock.status != http.StatusOK {
+		t.Fatalf("the lock is %d %s", lock.status, lock.body)
+	}
+	made := p.order(map[string]any{"packages": map[string]any{"type": "CONDA", "environment": base64.StdEncoding.EncodeToString(lock.body)}})
+	if s := p.finished(t, made); s["succeeded"] != true {
+		t.Fatalf("the image of the lock ended as %v", s)
+	}
+	b = openTab(t, browser, p.url+"/?from=environment")
+	b.await(`document.querySelector("#environment")`)
+	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, lock.body))
+	b.await("!" + webSubmit + ".disabled")
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".result [role=status]")?.innerText.startsWith("Ready to pull.")`)
+	want, err1 := pull(t, text(made, "targetImage"), "amd64").Digest()
+	got, err2 := pull(t, b.text(`document.querySelector(".copied.large code").innerText`), "amd64").Digest()
+	if err := errors.Join(err1, err2); err != nil || got != want {
+		t.Errorf("the page's image of the lock is %s, want %s: %v", got, want, err)
+	}
+
 	b.eval(`document.querySelector("#tab-environment").focus()`)
 	b.press(kb.ArrowRight)
 	b.await(`document.querySelector("#dockerfile")`)
@@ -193,8 +216,8 @@ func TestWebPageFromFiles(t *testing.T) {
 	b.good("refused", p.url)
 }
 
-// TestWebPageLooksInside shows what an image is made of, for the platform that one
-// chooses, and does not put a name that was given out into the address.
+// TestWebPageLooksInside inspects an image for a selected platform. An issued name must not
+// appear in the page's URL.
 func TestWebPageLooksInside(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -210,7 +233,7 @@ func TestWebPageLooksInside(t *testing.T) {
 	b.eval(`document.querySelector("[aria-pressed=false]").click()`)
 	b.await(`document.querySelector("[aria-pressed=true]")?.innerText === "linux/arm64" && document.querySelector(".facts dd").innerText === "arm64"`)
 	b.await(`new URLSearchParams(location.search).get("image") && location.search.includes("arm64")`)
-	b.eval(button("Look for what refers to it") + ".click()")
+	b.eval(button("Find referrers") + ".click()")
 	b.await(`document.querySelector("table")?.innerText.includes("application/vnd.signature")`)
 	b.good("inspected", p.url)
 
@@ -227,8 +250,8 @@ func TestWebPageLooksInside(t *testing.T) {
 	b.good("inspected nothing", p.url)
 }
 
-// TestWebPageSaysWhy: a build that fails is explained where one waits for it, and first
-// of all on its own page; what is not there, and what is no page, is said so.
+// TestWebPageSaysWhy checks that a failed build is explained where a user waits for it and at
+// the top of its own page, and that missing builds and pages are reported.
 func TestWebPageSaysWhy(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -247,18 +270,18 @@ func TestWebPageSaysWhy(t *testing.T) {
 	b = openTab(t, browser, p.url+"/view/builds/0000000000000000_1")
 	b.await(`document.querySelector("h1").innerText === "There is no such build"`)
 	if r := request(t, http.MethodGet, p.url+"/view/nothing/at/all", nil); r.status != http.StatusNotFound {
-		t.Errorf("what is no page is answered %d", r.status)
+		t.Errorf("a missing page got %d", r.status)
 	}
 	b = openTab(t, browser, p.url+"/view/nothing/at/all")
 	b.await(`document.querySelector("h1").innerText === "There is no such page"`)
 	b.axe("missing")
 }
 
-// probe would run a script and fetch an image wherever it is taken for HTML.
+// probe runs a script and fetches an image if a page interprets it as HTML.
 const probe = `<img src=/probe onerror="document.title='run'"><script>document.title='run'</script>`
 
-// TestWebPageShowsText: whatever channels and builds say is shown as it is. The page is
-// below a prefix that only a proxy knows.
+// TestWebPageShowsText checks that texts of channels and builds are shown unchanged. The page
+// is served below a path prefix that only a proxy knows.
 func TestWebPageShowsText(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -273,11 +296,11 @@ func TestWebPageShowsText(t *testing.T) {
 		"/v1alpha1/conda/packages": fmt.Sprintf(`{"packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s"}],"total":1}`, text),
 		"/v1alpha1/conda/lock":     fmt.Sprintf(`{"locks":[{"platform":"%[1]s","packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s","license":"%[1]s"}]}]}`, text),
 		"/v1alpha2/container":      fmt.Sprintf(`{"requestId":"x","targetImage":"%[1]s","buildId":"0123456789abcdef_1"}`, text),
-		"/v1alpha1/builds/0123456789abcdef_1": fmt.Sprintf(`{"buildId":"%[1]s","status":"COMPLETED","succeeded":false,"reason":"%[1]s","message":"%[1]s","platform":"%[1]s",`+
+		"/v1alpha1/builds/0123456789abcdef_1": fmt.Sprintf(`{"buildId":"%[1]s","status":"COMPLETED","succeeded":false,"reason":"%[1]s","reasonCode":"%[1]s","message":"%[1]s","platform":"%[1]s",`+
 			`"containerFile":"%[1]s","condaFile":"%[1]s","digest":"%[1]s"}`, text),
 		"/v1alpha2/container/" + strings.Repeat("a", 26): fmt.Sprintf(`{"requestId":"%[1]s","targetImage":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s",`+
 			`"containerConfig":{"env":["%[1]s"],"cmd":["%[1]s"],"layers":[{"location":"%[1]s"}]},"containerIncludes":["%[1]s"],"creationTime":"%[1]s","containerFile":"%[1]s","buildId":"%[1]s"}`, text),
-		"/v1alpha2/container/" + strings.Repeat("a", 26) + "/status": fmt.Sprintf(`{"status":"DONE","succeeded":false,"reason":"%[1]s","message":"%[1]s"}`, text),
+		"/v1alpha2/container/" + strings.Repeat("a", 26) + "/status": fmt.Sprintf(`{"status":"DONE","succeeded":false,"reason":"%[1]s","reasonCode":"%[1]s","message":"%[1]s"}`, text),
 		"/v1alpha1/inspect": fmt.Sprintf(`{"container":{"registry":"%[1]s","imageName":"%[1]s","reference":"%[1]s","digest":"%[1]s","config":{"created":"%[1]s",`+
 			`"config":{"env":["%[1]s"],"labels":{"%[1]s":"%[1]s"}},"history":[{"created_by":"%[1]s"},{"created_by":"%[1]s","empty_layer":true}]},"manifest":{"layers":[{"digest":"%[1]s","size":1}]}}}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1/lock":   fmt.Sprintf(`{"locks":[{"platform":"x","packages":[{"name":"%[1]s","license":"%[1]s"}]}]}`, text),
@@ -316,19 +339,19 @@ func TestWebPageShowsText(t *testing.T) {
 	b.await(`document.querySelector(".layers")?.innerText.includes("<img") && document.querySelector(".history")?.innerText.includes("<script>")`)
 	b.good("hostile-image", front.URL)
 	if b.text(`document.querySelectorAll("img[src*=probe], main script").length`) != "0" || b.text("document.title") == "run" {
-		t.Error("what was shown was run")
+		t.Error("shown text was executed")
 	}
 }
 
-// TestWebPageComesBackToALog: each line of a log is shown once, though the connection is
-// lost in the middle, and is refused once before it is there again.
+// TestWebPageComesBackToALog checks that each line of a log is shown once, although the
+// connection is lost, and the first attempt to reconnect fails.
 func TestWebPageComesBackToALog(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p, base := webProgram(t)
 	made := p.order(environment(base, "samtools"))
 	if s := p.finished(t, made); s["succeeded"] != true {
-		t.Fatalf("it ended as %v", s)
+		t.Fatalf("the build ended as %v", s)
 	}
 	at, err := url.Parse(p.url)
 	if err != nil {
@@ -353,18 +376,18 @@ func TestWebPageComesBackToALog(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	b := openTab(t, browser, front.URL+"/view/builds/"+text(made, "buildId"))
-	b.await(`document.querySelector(".log + .problem")?.innerText.includes("comes back")`)
+	b.await(`document.querySelector(".log + .problem")?.innerText.includes("reconnects")`)
 	b.await(`document.querySelector(".log")?.innerText.includes("were sent") && !document.querySelector(".log + .problem")`)
 	want := strings.TrimRight(p.logOf(made), "\n")
 	if got := b.text(`[...document.querySelectorAll(".log div")].map((l) => l.textContent).join("\n")`); got != want {
 		t.Errorf("the log is shown as\n%s\nwant\n%s", got, want)
 	}
 	if one, two, three := <-after, <-after, <-after; one != "" || two != "1" || three != "1" {
-		t.Errorf("the log was asked for after lines %q, %q and %q", one, two, three)
+		t.Errorf("the log was requested after lines %q, %q and %q", one, two, three)
 	}
 }
 
-// cutOff passes on events up to the first line of a log.
+// cutOff forwards events up to the first line of a log.
 func cutOff(t *testing.T, w http.ResponseWriter, url string) {
 	t.Helper()
 	resp, err := client.Get(url)

@@ -3,7 +3,7 @@ package e2e
 import (
 	"fmt"
 	"net/http"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,18 +15,18 @@ const (
 	webName  = `document.querySelector(".copied.large code").innerText`
 )
 
-// put has the focus go to an element, and types into it.
+// put focuses an element and types into it.
 func (b *tab) put(element, keys string) {
 	b.t.Helper()
 	b.eval(fmt.Sprintf("document.querySelector(%q).focus()", element))
 	b.press(keys)
 }
 
-// chosen is what the chips say, with their versions.
+// chosen is the chosen packages with their versions, as JavaScript.
 const chosen = `[...document.querySelectorAll(".chip")].map((c) => c.querySelector(".name").innerText + "=" + (c.querySelector("select")?.value ?? "")).join(" ")`
 
-// TestWebPageTakesWhatIsTyped: what people write is understood, and an address that is
-// shared shows the same again, without what is secret.
+// TestWebPageTakesWhatIsTyped checks that typed specifications are understood, and that a
+// shared URL restores the request without secrets.
 func TestWebPageTakesWhatIsTyped(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -54,9 +54,9 @@ func TestWebPageTakesWhatIsTyped(t *testing.T) {
 	b.put("#search", "tab")
 	b.await(`document.querySelectorAll("#found li").length === 1`)
 	b.mu.Lock()
-	for _, url := range b.asked {
+	for _, url := range b.requested {
 		if strings.Contains(url, "secret") {
-			t.Errorf("it asks for %s", url)
+			t.Errorf("the page requests %s", url)
 		}
 	}
 	b.mu.Unlock()
@@ -68,8 +68,50 @@ func TestWebPageTakesWhatIsTyped(t *testing.T) {
 	}
 }
 
-// TestWebPageAddsToAnImage puts packages, settings and a file into an image, with the
-// keyboard alone.
+// TestWebPageLimitsTheAgeOfPackages checks that the age of packages is in the address, in the
+// lock that the page shows, and in the container request, and not in one with a lock.
+func TestWebPageLimitsTheAgeOfPackages(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	b := openTab(t, browser, p.url+"/?p=samtools%3D1.20&asOf=2024-01-01")
+	const notes = `[...document.querySelectorAll(".preflight .note")].map((n) => n.innerText).join()`
+	b.await(webVerdict + ` === "This can be made."`)
+	b.await(notes + `.includes("built until 2024-01-01")`)
+	b.await(`document.querySelector("details.age").open && document.querySelector("#as-of").value === "2024-01-01"`)
+	b.good("ages", p.url)
+
+	retype := func(field, keys string) {
+		b.eval(`document.querySelector("details.age").open = true`)
+		b.eval(fmt.Sprintf("document.querySelector(%q).select()", field))
+		b.press(keys)
+	}
+	retype("#as-of", "2020-01-01"+kb.Enter) // before the packages were built
+	b.await(webVerdict + ` === "There is no such environment."`)
+	b.await(`location.search === "?p=samtools%3D1.20&asOf=2020-01-01"`)
+	retype("#as-of", kb.Backspace+kb.Tab)
+	b.await(webVerdict + ` === "This can be made."`)
+	retype("#min-age-except", "openssl, ca-certificates"+kb.Tab)
+	b.await(`document.querySelector(".preflight.unknown")?.innerText.includes("minAgeExcept requires minAge")`)
+	retype("#min-age", "3650d"+kb.Tab) // none is that old
+	b.await(webVerdict + ` === "There is no such environment."`)
+	retype("#min-age", "7d"+kb.Tab)
+	b.await(webVerdict + ` === "This can be made."`)
+	b.await(`location.search === "?p=samtools%3D1.20&minAge=7d&minAgeExcept=openssl&minAgeExcept=ca-certificates"`)
+
+	b.eval(`window.bodies = []; const real = window.fetch; window.fetch = (at, how) => { window.bodies.push([String(at), how?.body ?? ""]); return real(at, how); }`)
+	b.eval(webSubmit + ".click()")
+	b.await(`document.querySelector(".copied.large code")`)
+	b.await(`window.bodies.some(([at, body]) => at.endsWith("v1alpha2/container") && body.includes('"minAge":"7d","minAgeExcept":["openssl","ca-certificates"]'))`)
+
+	b.eval(`document.querySelector("#tab-environment").click()`)
+	b.await(`document.querySelector("#environment") && document.querySelector("#min-age")`)
+	b.put("#environment", "@EXPLICIT"+kb.Enter)
+	b.await(`!document.querySelector("#min-age")`)
+}
+
+// TestWebPageAddsToAnImage adds packages, settings and a file to an image, using the keyboard
+// only.
 func TestWebPageAddsToAnImage(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -104,12 +146,15 @@ func TestWebPageAddsToAnImage(t *testing.T) {
 		t.Errorf("the image's settings are %v", cf.Config)
 	}
 	if at := b.text("location.search"); strings.Contains(at, "GREETING") {
-		t.Errorf("the address is %s", at)
+		t.Errorf("the URL is %s", at)
 	}
 
 	b.eval(`[...document.querySelectorAll(".result a")].find((a) => a.href.includes("/view/containers/")).click()`)
 	b.await(`document.querySelector("h1.id + .verdict")?.innerText === "Ready to pull."`)
 	b.await(`document.querySelector(".facts")?.innerText.includes("GREETING LANG")`)
+	if at := b.text("location.href"); !strings.HasSuffix(at, "/view/containers/"+idOf(b.text(webName))) {
+		t.Errorf("the URL of its page is %s", at)
+	}
 	b.good("container", p.url)
 	b.eval(`[...document.querySelectorAll("button")].find((x) => x.innerText === "Revoke the name").focus()`)
 	b.press(kb.Enter)
@@ -124,7 +169,7 @@ func TestWebPageAddsToAnImage(t *testing.T) {
 	b.good("no-container", p.url)
 }
 
-// TestWebPageForTwoPlatforms makes one name for two platforms.
+// TestWebPageForTwoPlatforms requests one image for two platforms.
 func TestWebPageForTwoPlatforms(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -149,11 +194,8 @@ func TestWebPageForTwoPlatforms(t *testing.T) {
 	})
 }
 
-// listed is where a test's packages lie.
-var listed = regexp.MustCompile(`http://127\.0\.0\.1:\d+/lab/(\S+)`)
-
-// TestWebPageTakesALock: a lock that a build has, dropped, stands for the same image, on
-// which page its layers are shown, and from which it can be asked for again.
+// TestWebPageTakesALock drops the lock of a build on the page, which must give an image of the
+// same packages. The page of the build shows its layers and can request it again.
 func TestWebPageTakesALock(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -161,7 +203,6 @@ func TestWebPageTakesALock(t *testing.T) {
 	first := p.order(map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"samtools=1.19"}}})
 	p.finished(t, first)
 	lock := string(p.call(http.MethodGet, "/v1alpha1/builds/"+text(first, "buildId")+"/lock?format=explicit", nil).body)
-	lock = listed.ReplaceAllString(lock, "https://conda.anaconda.org/conda-forge/$1")
 	b := openTab(t, browser, p.url+"/?from=environment")
 	b.await(`document.querySelector("#environment")`)
 	b.eval(fmt.Sprintf(`{ const d = new DataTransfer(); d.items.add(new File([%q], "explicit.txt"));
@@ -171,9 +212,9 @@ func TestWebPageTakesALock(t *testing.T) {
 	b.good("lock", p.url)
 	b.put("#get", kb.Enter)
 	b.await(webReady)
-	id, _, _ := strings.Cut(text(first, "buildId"), "_")
-	if name := b.text(webName); !strings.HasSuffix(name, "--"+id) {
-		t.Errorf("the lock stands for %s, and what it is of for %s", name, text(first, "targetImage"))
+	// The lock is sent unchanged: the same packages, under a name derived from the lock.
+	if got, want := condaMeta(files(t, pull(t, b.text(webName), "amd64"))), condaMeta(files(t, pull(t, text(first, "targetImage"), "amd64"))); len(want) != 3 || !slices.Equal(got, want) {
+		t.Errorf("the image of the lock has the packages %v, want %v", got, want)
 	}
 
 	b = openTab(t, browser, p.url+"/view/builds/"+text(first, "buildId"))
@@ -188,4 +229,15 @@ func TestWebPageTakesALock(t *testing.T) {
 	b.press(kb.Enter)
 	b.await(chosen + ` === "samtools=1.19"`)
 	b.await(`location.search.startsWith("?p=samtools%3D1.19")`)
+}
+
+// condaMeta returns the names of the records of installed packages, in order.
+func condaMeta(content map[string]string) (names []string) {
+	for path := range content {
+		if name, ok := strings.CutPrefix(path, "opt/conda/conda-meta/"); ok && strings.HasSuffix(name, ".json") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

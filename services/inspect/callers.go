@@ -6,18 +6,19 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls: people, through the gateway.
+// Callers returns which roles may make the calls of this service: only the gateway, for clients.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			inspectv1.InspectService_InspectImage_FullMethodName,
 			inspectv1.InspectService_ListLayerFiles_FullMethodName,
+			inspectv1.InspectService_ListImagePackages_FullMethodName,
 			inspectv1.InspectService_ValidateCredentials_FullMethodName,
 		}},
 	}
 }
 
-// Register offers the room on a server, to its callers.
+// Register registers the service on a server, with its callers.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
 	inspectv1.RegisterInspectServiceServer(to, s)

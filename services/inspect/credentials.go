@@ -7,13 +7,14 @@ import (
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
 
-// ValidateCredentials says whether a registry accepts a login.
+// ValidateCredentials reports whether a registry accepts a login. Each call is charged as a pull,
+// so that passwords cannot be guessed.
 func (s *Service) ValidateCredentials(ctx context.Context, req *inspectv1.ValidateCredentialsRequest) (*inspectv1.ValidateCredentialsResponse, error) {
 	l := req.GetLogin()
 	for _, f := range []struct{ name, value string }{
@@ -27,7 +28,7 @@ func (s *Service) ValidateCredentials(ctx context.Context, req *inspectv1.Valida
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.deps.Limiter.Charge(ctx, "pulls", rpc.CallFrom(ctx).Client(), s.deps.PullsAnonymous, 1); err != nil {
+	if err := s.charge(ctx, caller.ID{}, 1); err != nil {
 		return nil, err
 	}
 	err = s.deps.Upstream.Ping(ctx, host, upstream.Login{Username: l.GetUserName(), Password: l.GetPassword()})
@@ -40,8 +41,8 @@ func (s *Service) ValidateCredentials(ctx context.Context, req *inspectv1.Valida
 	return nil, err
 }
 
-// registryHost reads a host as image names have it; the forms that docker writes
-// into its configuration are understood.
+// registryHost returns the host of a registry in the form of image names. It also accepts the
+// forms that docker writes to its configuration file.
 func registryHost(s string) (string, error) {
 	host, _, _ := strings.Cut(oci.LoginKey(s), "/")
 	ref, err := oci.ParseReference(host + "/any/image")

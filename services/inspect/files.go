@@ -18,8 +18,9 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// ListLayerFiles returns a page of what a layer adds and removes. That the caller may read
-// the image is asked of its registry each time, whatever is remembered of the layer.
+// ListLayerFiles returns a page of the files that a layer adds and removes. The manifest is read
+// from its registry with each call, also if the listing is cached, so that a caller who may no
+// longer read the image gets no listing.
 func (s *Service) ListLayerFiles(ctx context.Context, req *inspectv1.ListLayerFilesRequest) (*inspectv1.ListLayerFilesResponse, error) {
 	image, platform, err := parse(req)
 	if err != nil {
@@ -41,7 +42,7 @@ func (s *Service) ListLayerFiles(ctx context.Context, req *inspectv1.ListLayerFi
 	if err != nil {
 		return nil, err
 	}
-	return answer(layer, query, page), nil
+	return listResponse(layer, query, page), nil
 }
 
 func parseListing(req *inspectv1.ListLayerFilesRequest) (digest.Digest, listing.Query, error) {
@@ -52,15 +53,16 @@ func parseListing(req *inspectv1.ListLayerFilesRequest) (digest.Digest, listing.
 	if err != nil {
 		return "", listing.Query{}, fault.Invalid.New("layer must be a digest such as sha256:… with 64 hex digits", err)
 	}
-	query, err := listing.NewQuery(listing.Asked{Filter: req.GetFilter(), Sort: req.GetSort(), PageToken: req.GetPageToken(), Max: int(req.GetMax())})
+	query, err := listing.NewQuery(listing.Options{Filter: req.GetFilter(), Sort: req.GetSort(), PageToken: req.GetPageToken(), Max: int(req.GetMax())})
 	return d, query, err
 }
 
-// findLayer finds a layer in the manifest of an image, and where that is read.
-func (s *Service) findLayer(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform, d digest.Digest) (look, ocispec.Descriptor, error) {
+// findLayer returns the reader of an image and its layer with a digest. It returns fault.NotFound
+// if the image has no such layer, and fault.Invalid if its files cannot be listed.
+func (s *Service) findLayer(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform, d digest.Digest) (imageReader, ocispec.Descriptor, error) {
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
-	l, err := s.lookAt(ctx, who, image)
+	l, err := s.openImage(ctx, who, image)
 	if err != nil {
 		return l, ocispec.Descriptor{}, err
 	}
@@ -72,32 +74,32 @@ func (s *Service) findLayer(ctx context.Context, who caller.ID, image oci.Refere
 	if i < 0 {
 		return l, ocispec.Descriptor{}, fault.NotFound.Newf("The image has no layer %s; `slipway inspect` lists those that it has", d)
 	}
-	return l, layers[i], listable(layers[i])
+	return l, layers[i], checkListable(layers[i])
 }
 
-// layers are those of the image, or of the one that an index has for a platform.
-func (l look) layers(ctx context.Context, platform *ocispec.Platform) ([]ocispec.Descriptor, error) {
+// layers returns the layers of the image, or of the image that an index has for a platform.
+func (l imageReader) layers(ctx context.Context, platform *ocispec.Platform) ([]ocispec.Descriptor, error) {
 	doc, err := l.manifest(ctx, l.image)
 	if err == nil && oci.IsIndex(doc.MediaType) {
-		doc, err = l.chosen(ctx, doc, platform)
+		doc, err = l.selectManifest(ctx, doc, platform)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !oci.IsManifest(doc.MediaType) {
-		return nil, fault.Invalid.Newf("%s is of the type %q: files are listed of OCI images and of Docker's, schema version 2", doc.Digest, fault.Quote(doc.MediaType))
+		return nil, fault.Invalid.Newf("%s has the media type %q, but files are only listed for OCI images and Docker images of schema version 2", doc.Digest, fault.Quote(doc.MediaType))
 	}
 	m, err := oci.ParseManifest(doc)
 	return m.Layers, err
 }
 
-// chosen is what an index has for a platform.
-func (l look) chosen(ctx context.Context, index oci.Document, platform *ocispec.Platform) (oci.Document, error) {
+// selectManifest returns the manifest that an index has for a platform.
+func (l imageReader) selectManifest(ctx context.Context, index oci.Document, platform *ocispec.Platform) (oci.Document, error) {
 	x, err := oci.ParseIndex(index)
 	if err != nil {
 		return oci.Document{}, err
 	}
-	entry, err := choose(x, platform)
+	entry, err := selectEntry(x, platform)
 	if err == nil && entry == nil {
 		err = fault.NotFound.Newf("The image index %s is empty", index.Digest)
 	}
@@ -109,8 +111,8 @@ func (l look) chosen(ctx context.Context, index oci.Document, platform *ocispec.
 	return l.manifest(ctx, child)
 }
 
-// answer writes a page.
-func answer(layer ocispec.Descriptor, q listing.Query, p listing.Page) *inspectv1.ListLayerFilesResponse {
+// listResponse returns the response for a page.
+func listResponse(layer ocispec.Descriptor, q listing.Query, p listing.Page) *inspectv1.ListLayerFilesResponse {
 	out := &inspectv1.ListLayerFilesResponse{
 		Digest: proto.String(layer.Digest.String()), Size: proto.Float64(float64(layer.Size)),
 		Entries: proto.Int32(int32(p.Entries)), Unpacked: proto.Float64(float64(p.Bytes)), NextPageToken: rpc.Optional(p.Next),

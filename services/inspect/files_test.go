@@ -31,7 +31,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// gzipped is a layer with one file.
+// gzipped returns a layer with one file.
 func gzipped(t testing.TB, path, content string) v1.Layer {
 	t.Helper()
 	gz, _ := testkit.Tar(t, path, content)
@@ -56,7 +56,7 @@ func digestOf(t testing.TB, l v1.Layer) string {
 	return d.String()
 }
 
-func (r room) files(ctx context.Context, image, layer, token string, change ...func(*inspectv1.ListLayerFilesRequest)) (*inspectv1.ListLayerFilesResponse, error) {
+func (r fixture) files(ctx context.Context, image, layer, token string, change ...func(*inspectv1.ListLayerFilesRequest)) (*inspectv1.ListLayerFilesResponse, error) {
 	req := &inspectv1.ListLayerFilesRequest{Image: &inspectv1.ImageQuery{ContainerImage: image, PlatformAccessToken: token}, Layer: layer}
 	for _, f := range change {
 		f(req)
@@ -74,7 +74,7 @@ func paths(res *inspectv1.ListLayerFilesResponse) string {
 
 func TestListLayerFiles(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	layer, other := gzipped(t, "usr/bin/tool", "#!/bin/sh"), gzipped(t, "usr/bin/arm", "#!/bin/sh -e")
 	index := v1.ImageIndex(empty.Index)
 	for arch, l := range map[string]v1.Layer{"amd64": layer, "arm64": other} {
@@ -101,15 +101,15 @@ func TestListLayerFiles(t *testing.T) {
 	}
 	got, err := r.files(t.Context(), open, digestOf(t, layer), "", func(q *inspectv1.ListLayerFilesRequest) { q.Filter = "no such" })
 	if err != nil || got.Matching == nil || got.GetMatching() != 0 || len(got.GetFiles()) != 0 || got.GetEntries() != 1 {
-		t.Errorf("that do not fit: %v, %v", got, err)
+		t.Errorf("a filter without matches: %v, %v", got, err)
 	}
 }
 
-// TestListLayerFilesRefuses: nothing is read but a layer of an image that the caller may
-// read, and no layer that is too much or no archive.
+// TestListLayerFilesRefuses checks that only layers of images that the caller may read are
+// listed, and no layers that are too large or not archives.
 func TestListLayerFilesRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	layer := gzipped(t, "a", "b")
 	odd, text := static.NewLayer([]byte("{}"), "application/vnd.example"), static.NewLayer(bytes.Repeat([]byte("no archive "), 100), types.OCILayer)
 	foreign, err := mutate.Append(testkit.Image(t, "amd64", true), mutate.Addendum{Layer: gzipped(t, "f", "g"), URLs: []string{"https://example.org/layer"}})
@@ -144,16 +144,16 @@ func TestListLayerFilesRefuses(t *testing.T) {
 	} {
 		got, err := r.files(t.Context(), c.image, c.layer, "")
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s is answered %v, %v; want %v, %q", name, got, err, c.kind, c.says)
+			t.Errorf("%s: got %v, %v; want %v, %q", name, got, err, c.kind, c.says)
 		}
 	}
 	if _, err := r.files(t.Context(), image, digestOf(t, layer), "", func(q *inspectv1.ListLayerFilesRequest) { q.Max = -1 }); !errors.Is(err, fault.Invalid) {
-		t.Errorf("less than nothing: %v", err)
+		t.Errorf("a negative max: %v", err)
 	}
 }
 
-// pushSized pushes an image whose manifest says of its layer that it has another length.
-func (r room) pushSized(t testing.TB, repository string, l v1.Layer, size int64) string {
+// pushSized pushes an image whose manifest has a given size for its layer.
+func (r fixture) pushSized(t testing.TB, repository string, l v1.Layer, size int64) string {
 	t.Helper()
 	img := imageOf(t, l)
 	raw, err := img.RawManifest()
@@ -165,8 +165,8 @@ func (r room) pushSized(t testing.TB, repository string, l v1.Layer, size int64)
 		t.Fatal(err)
 	}
 	digest := fmt.Sprintf(`,"digest":"%s"`, digestOf(t, l))
-	said := bytes.Replace(raw, fmt.Appendf(nil, `"size":%d%s`, is, digest), fmt.Appendf(nil, `"size":%d%s`, size, digest), 1)
-	if bytes.Equal(raw, said) {
+	changed := bytes.Replace(raw, fmt.Appendf(nil, `"size":%d%s`, is, digest), fmt.Appendf(nil, `"size":%d%s`, size, digest), 1)
+	if bytes.Equal(raw, changed) {
 		t.Fatalf("the manifest is %s", raw)
 	}
 	r.open.Push(t, repository+":v1", img)
@@ -174,18 +174,18 @@ func (r room) pushSized(t testing.TB, repository string, l v1.Layer, size int64)
 		mine := strings.HasPrefix(req.URL.Path, "/v2/"+repository+"/manifests/")
 		if mine {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
-			_, _ = w.Write(said)
+			_, _ = w.Write(changed)
 		}
 		return mine
 	})
 	return r.open.Host + "/" + repository + ":v1"
 }
 
-// TestHostileLayers: what a registry answers is held to the digest and the length that the
-// manifest states.
+// TestHostileLayers checks that a layer is verified against the digest and the size in the
+// manifest.
 func TestHostileLayers(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	layer := gzipped(t, "a", "b")
 	image := r.open.Push(t, "lib/tool:v1", imageOf(t, layer))
 	good, _ := testkit.Tar(t, "a", "b")
@@ -202,24 +202,24 @@ func TestHostileLayers(t *testing.T) {
 			return mine
 		})
 		if got, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "does not have that digest") {
-			t.Errorf("%s is answered %v, %v", name, got, err)
+			t.Errorf("%s: got %v, %v", name, got, err)
 		}
 	}
 	r.open.Intercept(nil)
 	if got, err := r.files(t.Context(), image, digestOf(t, layer), ""); err != nil || paths(got) != "a" {
-		t.Errorf("and then %v, %v", got, err)
+		t.Errorf("the correct layer: %v, %v", got, err)
 	}
 	broken := r.pushSized(t, "lib/longer", layer, 1<<20)
 	if got, err := r.files(t.Context(), broken, digestOf(t, layer), ""); !errors.Is(err, fault.Invalid) {
-		t.Errorf("one that is shorter than stated: %v, %v", got, err)
+		t.Errorf("a layer shorter than its size: %v, %v", got, err)
 	}
 }
 
-// TestListingsAreRemembered: a layer is read once, and the manifest each time, so that who
-// may not read the image any more does not see its files.
-func TestListingsAreRemembered(t *testing.T) {
+// TestListingsAreCached checks that a layer is read once but the manifest with each call, so that
+// a caller who may no longer read the image does not see its files.
+func TestListingsAreCached(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	layer := gzipped(t, "a", "b")
 	image := r.closed.Push(t, "team/tool:v1", imageOf(t, layer))
 	for _, want := range []bool{true, false} {
@@ -229,7 +229,7 @@ func TestListingsAreRemembered(t *testing.T) {
 		}
 		asked := strings.Join(r.closed.Requests(), " ")
 		if strings.Contains(asked, "/blobs/"+digestOf(t, layer)) != want || !strings.Contains(asked, "/manifests/v1") {
-			t.Errorf("the registry is asked %s", asked)
+			t.Errorf("the requests are %s", asked)
 		}
 	}
 	if got, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Unauthenticated) {
@@ -237,10 +237,10 @@ func TestListingsAreRemembered(t *testing.T) {
 	}
 }
 
-// TestListingsAreCharged as pulls.
+// TestListingsAreCharged checks that listings are charged as pulls.
 func TestListingsAreCharged(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 2)
+	r := newFixture(t, true, 2)
 	layer := gzipped(t, "a", "b")
 	image := r.open.Push(t, "lib/tool:v1", imageOf(t, layer))
 	for range 2 {
@@ -249,23 +249,23 @@ func TestListingsAreCharged(t *testing.T) {
 		}
 	}
 	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("beyond the limit: %v", err)
+		t.Errorf("above the limit: %v", err)
 	}
 }
 
-// TestLargeListingsAreCharged as more.
+// TestLargeListingsAreCharged checks that a large layer is charged as several pulls.
 func TestLargeListingsAreCharged(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 4)
+	r := newFixture(t, true, 4)
 	layer := gzipped(t, "a", "b")
 	image := r.pushSized(t, "lib/large", layer, 4*limits.ListedCharge)
 	if _, err := r.files(t.Context(), image, digestOf(t, layer), ""); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("of a layer that is five pulls: %v", err)
+		t.Errorf("a layer that costs five pulls: %v", err)
 	}
 }
 
-// TestUnpackedIsCharged: a small layer that becomes a large one is charged for that while it
-// is read, and no further than its reader can pay.
+// TestUnpackedIsCharged checks that the unpacked size of a layer is charged while it is read, and
+// that reading stops at the caller's limit.
 func TestUnpackedIsCharged(t *testing.T) {
 	t.Parallel()
 	var packed bytes.Buffer
@@ -285,7 +285,7 @@ func TestUnpackedIsCharged(t *testing.T) {
 	}
 	layer := static.NewLayer(packed.Bytes(), types.OCILayer)
 	for pulls, paid := range map[int]bool{2: true, 1: false} {
-		r := newRoom(t, true, pulls)
+		r := newFixture(t, true, pulls)
 		image := r.open.Push(t, "lib/zeros:v1", imageOf(t, layer))
 		got, err := r.files(t.Context(), image, digestOf(t, layer), "")
 		if paid != (err == nil && paths(got) == "zeros") || !paid && !errors.Is(err, fault.Exhausted) {
@@ -297,12 +297,12 @@ func TestUnpackedIsCharged(t *testing.T) {
 	}
 }
 
-// TestFilesOfNamesGivenOut reads a layer that came with a request, one of an image that it
-// includes, and not one that lies at an address.
-func TestFilesOfNamesGivenOut(t *testing.T) {
+// TestFilesOfIssuedNames lists an uploaded layer and a layer of an included image, but not a
+// layer with an address of its own.
+func TestFilesOfIssuedNames(t *testing.T) {
 	t.Parallel()
 	known := plans{of: map[string]*containerv1.Plan{}, layers: map[string][]byte{}}
-	r := newRoomWith(t, true, 1000, func(d *inspect.Deps) { d.Containers, d.Host = known, "slipway.example.org" })
+	r := newFixtureWith(t, true, 1000, func(d *inspect.Deps) { d.Containers, d.Host = known, "slipway.example.org" })
 	base, included, linked := gzipped(t, "base", "1"), gzipped(t, "included", "2"), gzipped(t, "linked", "3")
 	gz, _ := testkit.Tar(t, "own", "4")
 	own := static.NewLayer(gz, types.OCILayer)
@@ -337,7 +337,7 @@ func TestFilesOfNamesGivenOut(t *testing.T) {
 	}
 }
 
-// GetLayer answers one in parts of a byte.
+// GetLayer returns a layer in chunks of one byte.
 func (p plans) GetLayer(_ context.Context, req *containerv1.GetLayerRequest, _ ...grpc.CallOption) (grpc.ServerStreamingClient[containerv1.GetLayerResponse], error) {
 	if raw, ok := p.layers[req.GetGzipDigest()]; ok {
 		return &parts{rest: raw}, nil
@@ -350,7 +350,7 @@ type parts struct {
 	rest []byte
 }
 
-// Recv answers the next byte.
+// Recv returns the next byte.
 func (p *parts) Recv() (*containerv1.GetLayerResponse, error) {
 	if len(p.rest) == 0 {
 		return nil, io.EOF

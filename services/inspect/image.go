@@ -21,13 +21,11 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
-	"slipway.dev/services/internal/ratelimit"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
 
-// InspectImage returns one image and, of a multi-platform image, also its index, and what
-// refers to them if that is wanted.
+// InspectImage returns an image, and for a multi-platform image also its index. If the request
+// sets referrers, it also returns the referrers of both.
 func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageRequest) (*inspectv1.InspectImageResponse, error) {
 	image, platform, err := parse(req)
 	if err != nil {
@@ -39,7 +37,7 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	}
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
-	l, err := s.lookAt(ctx, who, image)
+	l, err := s.openImage(ctx, who, image)
 	if err != nil {
 		return nil, err
 	}
@@ -54,20 +52,20 @@ func (s *Service) InspectImage(ctx context.Context, req *inspectv1.InspectImageR
 	return out, err
 }
 
-// describe returns what a document is: an index, with an image of it, or an image.
-func (s *Service) describe(ctx context.Context, l look, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
+// describe returns the contents of a document: an index with one of its images, or an image.
+func (s *Service) describe(ctx context.Context, l imageReader, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
 	if oci.IsIndex(doc.MediaType) {
 		return s.index(ctx, l, doc, platform)
 	}
 	out, of, err := s.container(ctx, l, doc)
 	if err == nil && platform != nil && of.Architecture != "" && !platforms.NewMatcher(*platform).Match(of) {
-		err = lacks(*platform, []ocispec.Platform{of})
+		err = errPlatform(*platform, []ocispec.Platform{of})
 	}
 	return &inspectv1.InspectImageResponse{Container: out}, err
 }
 
-// admit lets a caller in, and counts an inspection as a pull: it costs as much, and the
-// registry that is asked cannot tell them apart.
+// admit authenticates the caller and charges a pull. An inspection costs as much as a pull, and
+// registries do not distinguish them.
 func (s *Service) admit(ctx context.Context, q *inspectv1.ImageQuery) (caller.ID, error) {
 	claim, err := caller.ReadClaim(q)
 	if err != nil {
@@ -78,26 +76,24 @@ func (s *Service) admit(ctx context.Context, q *inspectv1.ImageQuery) (caller.ID
 		return caller.ID{}, err
 	}
 	who := caller.Of(id)
-	client, limit := s.account(ctx, who)
-	_, err = s.deps.Limiter.Charge(ctx, "pulls", client, limit, 1)
-	return who, err
+	return who, s.charge(ctx, who, 1)
 }
 
-// account is under which name a caller's pulls are counted, and how many there may be.
-func (s *Service) account(ctx context.Context, who caller.ID) (client string, limit ratelimit.Limit) {
-	if who.IsAnonymous() {
-		return rpc.CallFrom(ctx).Client(), s.deps.PullsAnonymous
-	}
-	return "user:" + who.User(), s.deps.PullsUser
+// charge charges pulls to a caller.
+func (s *Service) charge(ctx context.Context, who caller.ID, pulls int) error {
+	_, err := s.deps.Limiter.ChargeClient(ctx, "pulls", who.Client(ctx), s.deps.PullsUser, s.deps.PullsAnonymous, pulls)
+	return err
 }
 
-// asked is what every call says of the image that it is about.
-type asked interface {
+// An imageRequest is a request that names an image and a platform.
+type imageRequest interface {
 	GetImage() *inspectv1.ImageQuery
 	GetPlatform() string
 }
 
-func parse(req asked) (oci.Reference, *ocispec.Platform, error) {
+// parse returns the image and the platform of a request. The platform is nil if the request has
+// none.
+func parse(req imageRequest) (oci.Reference, *ocispec.Platform, error) {
 	name := req.GetImage().GetContainerImage()
 	if name == "" {
 		return oci.Reference{}, nil, fault.Invalid.Newf("containerImage is missing")
@@ -116,26 +112,33 @@ func parse(req asked) (oci.Reference, *ocispec.Platform, error) {
 	return image, &p, nil
 }
 
-// look reads one image's documents with one access.
-type look struct {
+// An imageReader reads the documents of one image with one login.
+type imageReader struct {
 	client    *regclient.RegClient
 	documents *upstream.Documents
 	access    upstream.Access
-	// image is where they are read, shown the name that was given.
-	image, shown oci.Reference
-	// made are documents that exist only here, by digest.
-	made map[digest.Digest]oci.Document
-	// plan is what a name stands for that this service gave out; nil for any other.
+	// image is read; requested is its name in the request. They differ for an issued name.
+	image, requested oci.Reference
+	// generated holds the documents of an augmented image, which no registry stores, by digest.
+	generated map[digest.Digest]oci.Document
+	// plan is the plan of an issued name; nil for any other image.
 	plan *containerv1.Plan
 }
 
-// fault says what an error of the registry's means for the caller.
-func (l look) fault(err error) error {
-	return l.access.Explain(upstream.ControlFault(l.image.Registry, err))
+// fault converts an error of the registry to a fault for the caller. An unreachable registry is
+// an error of the request, unless it is the service's own registry.
+func (l imageReader) fault(err error) error {
+	err = l.access.Explain(upstream.ControlFault(l.image.Registry, err))
+	e, ok := fault.As(err)
+	if ok && l.access.Scope != caller.BuildScope && upstream.IsRegistry(e) && !errors.Is(e, fault.Exhausted) {
+		return fault.Invalid.New("containerImage cannot be read now: "+e.Public, e)
+	}
+	return err
 }
 
-func (l look) manifest(ctx context.Context, image oci.Reference) (oci.Document, error) {
-	if doc, ok := l.made[image.Digest]; ok {
+// manifest returns the manifest or index of an image.
+func (l imageReader) manifest(ctx context.Context, image oci.Reference) (oci.Document, error) {
+	if doc, ok := l.generated[image.Digest]; ok {
 		return doc, nil
 	}
 	r, err := ref.New(image.String())
@@ -154,8 +157,9 @@ func (l look) manifest(ctx context.Context, image oci.Reference) (oci.Document, 
 	return oci.Document{MediaType: d.MediaType, Digest: d.Digest, Bytes: raw}, nil
 }
 
-func (l look) config(ctx context.Context, d ocispec.Descriptor) (imageConfig, error) {
-	if c, ok, err := l.madeConfig(d); ok {
+// config returns the config of an image.
+func (l imageReader) config(ctx context.Context, d ocispec.Descriptor) (imageConfig, error) {
+	if c, ok, err := l.generatedConfig(d); ok {
 		return c, err
 	}
 	var c imageConfig
@@ -182,13 +186,13 @@ func (l look) config(ctx context.Context, d ocispec.Descriptor) (imageConfig, er
 	return c, nil
 }
 
-// index returns an index, and the image of it that was asked for, or that most ask for.
-func (s *Service) index(ctx context.Context, l look, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
+// index returns an index with its image for a platform; a nil platform means the default.
+func (s *Service) index(ctx context.Context, l imageReader, doc oci.Document, platform *ocispec.Platform) (*inspectv1.InspectImageResponse, error) {
 	x, err := oci.ParseIndex(doc)
 	if err != nil {
 		return nil, err
 	}
-	entry, err := choose(x, platform)
+	entry, err := selectEntry(x, platform)
 	if err != nil {
 		return nil, err
 	}
@@ -200,7 +204,8 @@ func (s *Service) index(ctx context.Context, l look, doc oci.Document, platform 
 		if err == nil && oci.IsManifest(found.MediaType) {
 			out.Container, _, err = s.container(ctx, l, found)
 		}
-		// The index is there, whatever its entries are; but who asks for one wants that.
+		// An index is returned even if its default image is missing. A missing image for a
+		// requested platform is an error.
 		if err != nil && (platform != nil || !errors.Is(err, fault.NotFound)) {
 			return nil, err
 		}
@@ -209,9 +214,10 @@ func (s *Service) index(ctx context.Context, l look, doc oci.Document, platform 
 	return out, nil
 }
 
-// choose picks the entry for a platform; without one that for the default platform, else
-// the first; nil for none. fault.NotFound names the platforms that there are.
-func choose(x ocispec.Index, platform *ocispec.Platform) (*ocispec.Descriptor, error) {
+// selectEntry returns the entry of an index for a platform; fault.NotFound, with the available
+// platforms, if there is none. For a nil platform it returns the entry for the default platform,
+// or else the first; nil for an empty index.
+func selectEntry(x ocispec.Index, platform *ocispec.Platform) (*ocispec.Descriptor, error) {
 	want := oci.DefaultPlatform
 	if platform != nil {
 		want = *platform
@@ -227,15 +233,15 @@ func choose(x ocispec.Index, platform *ocispec.Platform) (*ocispec.Descriptor, e
 				there = append(there, *e.Platform)
 			}
 		}
-		return nil, lacks(want, there)
+		return nil, errPlatform(want, there)
 	case len(x.Manifests) == 0:
 		return nil, nil
 	}
 	return &x.Manifests[0], nil
 }
 
-// lacks says that an image is not available for a platform, and for which it is.
-func lacks(want ocispec.Platform, there []ocispec.Platform) error {
+// errPlatform returns the fault for an image that is not available for a platform.
+func errPlatform(want ocispec.Platform, there []ocispec.Platform) error {
 	var names []string
 	for _, p := range there {
 		if name := platforms.Format(p); p.OS != "unknown" && !slices.Contains(names, name) { // attestations are for unknown/unknown
@@ -248,13 +254,13 @@ func lacks(want ocispec.Platform, there []ocispec.Platform) error {
 	return fault.NotFound.Newf("The image is not available for %s; it is for %s", platforms.Format(want), strings.Join(names, ", "))
 }
 
-// container returns one image, and the platform that it says it is for.
-func (s *Service) container(ctx context.Context, l look, doc oci.Document) (*inspectv1.ContainerInspection, ocispec.Platform, error) {
+// container returns an image, and the platform in its config.
+func (s *Service) container(ctx context.Context, l imageReader, doc oci.Document) (*inspectv1.ContainerInspection, ocispec.Platform, error) {
 	out := &inspectv1.ContainerInspection{
-		Registry:  proto.String(l.shown.Registry),
-		HostName:  proto.String(s.deps.Upstream.BaseURL(l.shown.Registry)),
-		ImageName: proto.String(l.shown.Repository),
-		Reference: proto.String(l.shown.Identifier()),
+		Registry:  proto.String(l.requested.Registry),
+		HostName:  proto.String(s.deps.Upstream.BaseURL(l.requested.Registry)),
+		ImageName: proto.String(l.requested.Repository),
+		Reference: proto.String(l.requested.Identifier()),
 		Digest:    proto.String(doc.Digest.String()),
 		V1:        proto.Bool(false),
 		V2:        proto.Bool(doc.MediaType == oci.TypeDockerManifest),

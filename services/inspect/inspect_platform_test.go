@@ -22,8 +22,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestPlatforms inspects images for some platforms, and asks for one of them, for one
-// that the image lacks, and for none.
+// TestPlatforms inspects images with available, missing and default platforms.
 func TestPlatforms(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
@@ -86,6 +85,6 @@ func newService(t *testing.T, up *testkit.Registry) *inspect.Service {
 	to := upstream.Options{Egress: egress, Plain: []string{up.Host}, Metrics: metrics}
 	return inspect.New(inspect.Deps{
 		Upstream: upstream.New(to), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, nil),
-		Limiter: ratelimit.New(testkit.Redis(t), metrics, testkit.Log(t)), AnonymousAccess: true,
+		Limiter: ratelimit.New(testkit.Redis(t), metrics, testkit.Log(t)), Metrics: metrics, AnonymousAccess: true,
 	})
 }

@@ -23,9 +23,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// ada's platform knows one token, and her login for one registry.
+// adas is a platform with one access token and one login.
 type adas struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 	registry string
 }
 
@@ -45,21 +45,21 @@ func (a adas) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRe
 	}}, nil
 }
 
-// room is an inspect room before two registries, of which one wants a login.
-type room struct {
+// A fixture is an inspect service with two registries, one of which requires a login.
+type fixture struct {
 	inspectv1.InspectServiceClient
 	open, closed *testkit.Registry
 }
 
-func newRoom(t *testing.T, anonymous bool, pulls int) room {
+func newFixture(t *testing.T, anonymous bool, pulls int) fixture {
 	t.Helper()
-	return newRoomWith(t, anonymous, pulls, func(*inspect.Deps) {})
+	return newFixtureWith(t, anonymous, pulls, func(*inspect.Deps) {})
 }
 
-// newRoomWith lets the test change what the room works with.
-func newRoomWith(t *testing.T, anonymous bool, pulls int, change func(*inspect.Deps)) room {
+// newFixtureWith lets the test change the dependencies.
+func newFixtureWith(t *testing.T, anonymous bool, pulls int, change func(*inspect.Deps)) fixture {
 	t.Helper()
-	r := room{open: testkit.NewRegistry(t, testkit.Open), closed: testkit.NewRegistry(t, testkit.Basic)}
+	r := fixture{open: testkit.NewRegistry(t, testkit.Open), closed: testkit.NewRegistry(t, testkit.Basic)}
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +70,7 @@ func newRoomWith(t *testing.T, anonymous bool, pulls int, change func(*inspect.D
 	deps := inspect.Deps{
 		Platform: platform, Upstream: upstream.New(to), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, platform),
 		Limiter:         ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
+		Metrics:         prometheus.NewRegistry(),
 		AnonymousAccess: anonymous, PullsUser: limit, PullsAnonymous: limit,
 	}
 	change(&deps)
@@ -79,8 +80,8 @@ func newRoomWith(t *testing.T, anonymous bool, pulls int, change func(*inspect.D
 	return r
 }
 
-// inspect asks about an image; platform and token may be "".
-func (r room) inspect(ctx context.Context, image, platform, token string) (*inspectv1.InspectImageResponse, error) {
+// inspect inspects an image; platform and token may be "".
+func (r fixture) inspect(ctx context.Context, image, platform, token string) (*inspectv1.InspectImageResponse, error) {
 	req := &inspectv1.InspectImageRequest{Image: &inspectv1.ImageQuery{ContainerImage: image}}
 	if platform != "" {
 		req.Platform = proto.String(platform)
@@ -93,7 +94,7 @@ func (r room) inspect(ctx context.Context, image, platform, token string) (*insp
 
 func TestInspectImage(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	index := testkit.Index(t, true, "amd64", "arm64")
 	many, docker := r.open.Push(t, "lib/many:v1", index), r.open.Push(t, "lib/docker:v1", testkit.Image(t, "amd64", false))
 	private := r.closed.Push(t, "team/tool:v1", testkit.Image(t, "arm64", true))
@@ -131,7 +132,7 @@ func TestInspectImage(t *testing.T) {
 			t.Parallel()
 			got, err := r.inspect(t.Context(), tc.image, tc.platform, tc.token)
 			if err != nil || !tc.holds(got) {
-				t.Errorf("it is %v, %v", got, err)
+				t.Errorf("got %v, %v", got, err)
 			}
 		})
 	}
@@ -139,7 +140,7 @@ func TestInspectImage(t *testing.T) {
 
 func TestInspectImageRefuses(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	image := r.open.Push(t, "lib/many:v1", testkit.Index(t, true, "amd64"))
 	private := r.closed.Push(t, "team/tool:v1", testkit.Image(t, "amd64", true))
 	for _, tc := range []struct {
@@ -152,7 +153,7 @@ func TestInspectImageRefuses(t *testing.T) {
 		{"malformed platform", image, "z80", "", fault.Invalid, "platform: "},
 		{"platform that is not there", image, "linux/s390x", "", fault.NotFound, "linux/s390x"},
 		{"image that is not there", r.open.Host + "/lib/none:v1", "", "", fault.NotFound, r.open.Host},
-		{"private image, nobody", private, "", "", fault.Unauthenticated, r.closed.Host},
+		{"private image, anonymous", private, "", "", fault.Unauthenticated, r.closed.Host},
 		{"token that is not valid", image, "", "guess", fault.Unauthenticated, "not valid"},
 		{"registry that may not be reached", "10.0.0.1/lib/tool:v1", "", "", fault.Invalid, "10.0.0.1"},
 	} {
@@ -160,16 +161,16 @@ func TestInspectImageRefuses(t *testing.T) {
 			t.Parallel()
 			got, err := r.inspect(t.Context(), tc.image, tc.platform, tc.token)
 			if !errors.Is(err, tc.kind) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("it is answered %v, %v; want %v, %q", got, err, tc.kind, tc.says)
+				t.Errorf("got %v, %v; want %v, %q", got, err, tc.kind, tc.says)
 			}
 		})
 	}
 }
 
-// TestHostileConfig: what a registry says of an image is held to its digest and form.
+// TestHostileConfig checks that a config is verified against its digest.
 func TestHostileConfig(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	img := testkit.Image(t, "amd64", true)
 	image := r.open.Push(t, "lib/tool:v1", img)
 	digest, err := img.ConfigName()
@@ -184,29 +185,29 @@ func TestHostileConfig(t *testing.T) {
 		return other
 	})
 	if got, err := r.inspect(t.Context(), image, "", ""); !errors.Is(err, fault.Invalid) && !errors.Is(err, fault.Unavailable) {
-		t.Errorf("a config of another digest is answered %v, %v", got, err)
+		t.Errorf("a config with another digest: got %v, %v", got, err)
 	}
 }
 
-// TestAnonymousAccess is a setting; inspections are charged as pulls.
+// TestAnonymousAccess checks the setting, and that inspections are charged as pulls.
 func TestAnonymousAccess(t *testing.T) {
 	t.Parallel()
-	shut := newRoom(t, false, 1)
+	shut := newFixture(t, false, 1)
 	image := shut.open.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
 	if _, err := shut.inspect(t.Context(), image, "", ""); !errors.Is(err, fault.Unauthenticated) {
-		t.Errorf("without a token it is answered %v", err)
+		t.Errorf("without a token: %v", err)
 	}
 	if _, err := shut.inspect(t.Context(), image, "", "token"); err != nil {
-		t.Errorf("with one it is answered %v", err)
+		t.Errorf("with a token: %v", err)
 	}
 	if _, err := shut.inspect(t.Context(), image, "", "token"); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("beyond the limit it is answered %v", err)
+		t.Errorf("above the limit: %v", err)
 	}
 }
 
 func TestValidateCredentials(t *testing.T) {
 	t.Parallel()
-	r, none := newRoom(t, true, 1000), fault.Kind{}
+	r, none := newFixture(t, true, 1000), fault.Kind{}
 	for _, tc := range []struct {
 		name, user, password, registry string
 		valid                          bool
@@ -229,18 +230,18 @@ func TestValidateCredentials(t *testing.T) {
 			})
 			switch {
 			case tc.says == "" && (err != nil || got.GetValid() != tc.valid):
-				t.Errorf("it is %v, %v", got, err)
+				t.Errorf("got %v, %v", got, err)
 			case tc.says != "" && (!errors.Is(err, tc.kind) || !strings.Contains(err.Error(), tc.says)):
-				t.Errorf("it is answered %v, %v", got, err)
+				t.Errorf("got %v, %v", got, err)
 			}
 		})
 	}
 }
 
-// TestGuessesAreCharged: a login that is tried out costs a pull, whatever comes of it.
+// TestGuessesAreCharged checks that each validation of a login is charged as a pull.
 func TestGuessesAreCharged(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 2)
+	r := newFixture(t, true, 2)
 	try := func() error {
 		_, err := r.ValidateCredentials(t.Context(), &inspectv1.ValidateCredentialsRequest{
 			Login: &inspectv1.Login{UserName: "u", Password: "guess", Registry: r.closed.Host},
@@ -249,10 +250,10 @@ func TestGuessesAreCharged(t *testing.T) {
 	}
 	for range 2 {
 		if err := try(); err != nil {
-			t.Errorf("a guess is answered %v", err)
+			t.Errorf("within the limit: %v", err)
 		}
 	}
 	if err := try(); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("one too many is answered %v", err)
+		t.Errorf("above the limit: %v", err)
 	}
 }

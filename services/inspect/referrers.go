@@ -15,9 +15,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// addReferrers adds what refers to the document that a name leads to, and to the image
-// that was chosen of it. What exists only here has none.
-func (l look) addReferrers(ctx context.Context, out *inspectv1.InspectImageResponse, root digest.Digest) error {
+// addReferrers adds the referrers of the root document and of the selected image to a response.
+// Generated documents have none.
+func (l imageReader) addReferrers(ctx context.Context, out *inspectv1.InspectImageResponse, root digest.Digest) error {
 	subjects := []digest.Digest{root}
 	if d := digest.Digest(out.GetContainer().GetDigest()); d != "" && d != root {
 		subjects = append(subjects, d)
@@ -32,10 +32,11 @@ func (l look) addReferrers(ctx context.Context, out *inspectv1.InspectImageRespo
 	return nil
 }
 
-// referrers lists what refers to a manifest (OCI distribution specification, "Listing
-// Referrers"): at most limits.Referrers, none where the registry keeps no such lists.
-func (l look) referrers(ctx context.Context, d digest.Digest) (out []*inspectv1.Descriptor, err error) {
-	if _, ours := l.made[d]; ours {
+// referrers returns the referrers of a manifest (OCI distribution specification, "Listing
+// Referrers"), at most limits.Referrers. It returns none if the registry does not support
+// referrers.
+func (l imageReader) referrers(ctx context.Context, d digest.Digest) (out []*inspectv1.Descriptor, err error) {
+	if _, ours := l.generated[d]; ours {
 		return nil, nil
 	}
 	image := l.image

@@ -14,10 +14,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestReferrers lists what refers to an index and to its image, where that is wanted.
+// TestReferrers checks that the referrers of an index and of its image are returned on request.
 func TestReferrers(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t, true, 1000)
+	r := newFixture(t, true, 1000)
 	index := testkit.Index(t, true, "amd64", "arm64")
 	many := r.open.Push(t, "lib/many:v1", index)
 	images, err := partial.Manifests(index)
@@ -50,9 +50,9 @@ func TestReferrers(t *testing.T) {
 	}
 	got := ask(true)
 	if len(got) != 2 || got[0].GetSize() == 0 || !slices.Contains(want, got[0].GetDigest()) || !slices.Contains(want, got[1].GetDigest()) || got[0].GetDigest() == got[1].GetDigest() {
-		t.Errorf("they are %v, want %v", got, want)
+		t.Errorf("got referrers %v, want %v", got, want)
 	}
 	if got := ask(false); got != nil {
-		t.Errorf("without being asked for: %v", got)
+		t.Errorf("without a request for referrers: %v", got)
 	}
 }

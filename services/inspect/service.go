@@ -1,10 +1,12 @@
-// Package inspect owns nothing: it reads images at other people's registries with the
-// caller's own login, what they are made of and which files their layers have, and answers
-// it in the shape of gateway/contract/container-service.md#inspection. It remembers only
-// what is in layers, which does not change.
+// Package inspect describes images and lists the files of their layers
+// (gateway/contract/container-service.md#inspection). It reads images from their registries with
+// the caller's own login. It owns no data and caches only listings of layers, which are
+// immutable; access to the image is checked at its registry with each call.
 package inspect
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -14,34 +16,39 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
-	Platform platformv1.PlatformServiceClient
-	// Containers knows what names stand for that the service gave out; nil where
-	// they are images like any other.
+	Platform platformv1.AccessServiceClient
+	// Containers resolves image names that the container service issued. If it is nil, such
+	// names are treated as names of ordinary images.
 	Containers containerv1.ContainerServiceClient
-	// Host is in these names, e.g. "slipway.example.org".
+	// Host is the host of issued names, such as "slipway.example.org".
 	Host     string
 	Upstream *upstream.Client
 	Control  *upstream.Control
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
-	// AnonymousAccess says whether callers without an access token are served.
+	Metrics  prometheus.Registerer
+	// AnonymousAccess allows calls without an access token.
 	AnonymousAccess bool
-	// PullsUser and PullsAnonymous limit inspections, which are charged as pulls of a
-	// user or a client's address.
+	// PullsUser and PullsAnonymous limit the pulls of a user and of an anonymous client's
+	// address. Inspections are charged as pulls.
 	PullsUser, PullsAnonymous ratelimit.Limit
 }
 
-// Service implements inspectv1.InspectServiceServer. Make it with New.
+// Service implements inspectv1.InspectServiceServer. Create it with New.
 type Service struct {
 	inspectv1.UnimplementedInspectServiceServer
 	deps     Deps
 	listings *listings
 }
 
-// New makes the service.
-func New(d Deps) *Service { return &Service{deps: d, listings: newListings()} }
+// New returns a Service.
+func New(d Deps) *Service {
+	s := &Service{deps: d, listings: newListings()}
+	d.Metrics.MustRegister(s.listings.pool)
+	return s
+}
 
 func (s *Service) gate() caller.Gate {
 	return caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}

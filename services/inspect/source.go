@@ -15,38 +15,41 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// source is where a layer is read.
+// A source opens one layer.
 type source struct {
 	key listingKey
-	// open begins to read it, unverified.
+	// open opens the layer. The content is not verified.
 	open func(context.Context) (io.ReadCloser, error)
-	// fault says what an error in the middle means for the caller; nil stays nil.
+	// fault converts an error of open or of reading to a fault for the caller. It returns nil
+	// for nil.
 	fault func(error) error
 }
 
-// sourceOf finds where a layer of an image is read: with the image, or, of a name that this
-// service gave out, where the request that made the name has it from.
-func (s *Service) sourceOf(ctx context.Context, l look, layer ocispec.Descriptor) (source, error) {
+// sourceOf returns the source of a layer. A layer of the image itself is read from the image's
+// registry. A layer that a container request added is read from the registry that it was
+// included from, or from the container service. Layers with an address of their own are not read.
+func (s *Service) sourceOf(ctx context.Context, l imageReader, layer ocispec.Descriptor) (source, error) {
 	added := l.added(layer)
 	switch from := added.GetIncludedFrom(); {
 	case added == nil:
-		return s.atRegistry(upstream.Repository{Host: l.image.Registry, Name: l.image.Repository}, l.access, layer), nil
+		return s.registrySource(upstream.Repository{Host: l.image.Registry, Name: l.image.Repository}, l.access, layer), nil
 	case from != nil:
 		repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
 		access, err := s.accessOf(ctx, from, repo.Host, repo.Name)
-		return s.atRegistry(repo, access, layer), err
+		return s.registrySource(repo, access, layer), err
 	case !strings.HasPrefix(added.GetLocation(), "data:"):
-		return source{}, fault.Invalid.Newf("The layer %s lies at an address of its own, where this service does not read it; it is for clients to fetch", layer.Digest)
+		return source{}, fault.Invalid.Newf("The layer %s has an address of its own, from which only clients fetch it; its files cannot be listed", layer.Digest)
 	}
 	return source{
 		key:   listingKey{digest: layer.Digest},
-		open:  func(ctx context.Context) (io.ReadCloser, error) { return s.given(ctx, added) },
+		open:  func(ctx context.Context) (io.ReadCloser, error) { return s.openUploaded(ctx, added) },
 		fault: func(err error) error { return err },
 	}, nil
 }
 
-// added is the layer of the request that made a name; nil for one of the image's own.
-func (l look) added(layer ocispec.Descriptor) *containerv1.Layer {
+// added returns the layer of the container request with the digest of layer; nil for a layer of
+// the image itself.
+func (l imageReader) added(layer ocispec.Descriptor) *containerv1.Layer {
 	list := l.plan.GetConfig().GetLayers()
 	i := slices.IndexFunc(list, func(a *containerv1.Layer) bool { return a.GetGzipDigest() == layer.Digest.String() })
 	if i < 0 {
@@ -55,7 +58,8 @@ func (l look) added(layer ocispec.Descriptor) *containerv1.Layer {
 	return list[i]
 }
 
-func (s *Service) atRegistry(repo upstream.Repository, a upstream.Access, layer ocispec.Descriptor) source {
+// registrySource returns the source of a layer in a registry.
+func (s *Service) registrySource(repo upstream.Repository, a upstream.Access, layer ocispec.Descriptor) source {
 	return source{
 		key: listingKey{repo, layer.Digest},
 		open: func(ctx context.Context) (io.ReadCloser, error) {
@@ -65,26 +69,26 @@ func (s *Service) atRegistry(repo upstream.Repository, a upstream.Access, layer 
 	}
 }
 
-// given reads a layer that came with a request.
-func (s *Service) given(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+// openUploaded opens a layer that was uploaded with a container request.
+func (s *Service) openUploaded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := s.deps.Containers.GetLayer(ctx, &containerv1.GetLayerRequest{GzipDigest: l.GetGzipDigest()})
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	return &chunks{stream: stream, cancel: cancel}, nil
+	return &chunkReader{stream: stream, cancel: cancel}, nil
 }
 
-// chunks is a stream of messages as one of bytes.
-type chunks struct {
+// A chunkReader reads the bytes of a stream of messages.
+type chunkReader struct {
 	stream grpc.ServerStreamingClient[containerv1.GetLayerResponse]
 	cancel context.CancelFunc
 	rest   []byte
 }
 
 // Read implements io.Reader.
-func (c *chunks) Read(p []byte) (int, error) {
+func (c *chunkReader) Read(p []byte) (int, error) {
 	for len(c.rest) == 0 {
 		m, err := c.stream.Recv()
 		if err != nil {
@@ -97,8 +101,8 @@ func (c *chunks) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close ends the stream.
-func (c *chunks) Close() error {
+// Close cancels the stream.
+func (c *chunkReader) Close() error {
 	c.cancel()
 	return nil
 }

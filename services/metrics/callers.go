@@ -6,8 +6,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says who may make the room's calls: who may read counts, through the
-// gateway.
+// Callers returns which roles may make the calls of this service: only the gateway. The service
+// itself checks whether the user may read counts.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
@@ -19,7 +19,7 @@ func Callers() rpc.Callers {
 	}
 }
 
-// Register offers the room on a server, to its callers.
+// Register registers the service on a server, with its callers.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
 	metricsv1.RegisterMetricsServiceServer(to, s)

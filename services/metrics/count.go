@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// metric is what is counted, as tables and answers name it.
+// A metric is the name of a count in tables and responses.
 type metric string
 
 const (
@@ -20,7 +20,7 @@ const (
 	filesystem metric = "filesystem"
 )
 
-// metricOf is the metric of an event; "" for one that is not known.
+// metricOf returns the metric of an event; "" if it is unknown.
 func metricOf(m metricsv1.Metric) metric {
 	switch m {
 	case metricsv1.Metric_METRIC_BUILDS:
@@ -34,80 +34,83 @@ func metricOf(m metricsv1.Metric) metric {
 	return ""
 }
 
-// CountBuilds answers builds.
+// CountBuilds returns the number of builds.
 func (s *Service) CountBuilds(ctx context.Context, req *metricsv1.CountBuildsRequest) (*metricsv1.CountBuildsResponse, error) {
-	r, err := s.ask(ctx, builds, req)
+	r, err := s.handle(ctx, builds, req)
 	return &metricsv1.CountBuildsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
 }
 
-// CountPulls answers pulls.
+// CountPulls returns the number of pulls.
 func (s *Service) CountPulls(ctx context.Context, req *metricsv1.CountPullsRequest) (*metricsv1.CountPullsResponse, error) {
-	r, err := s.ask(ctx, pulls, req)
+	r, err := s.handle(ctx, pulls, req)
 	return &metricsv1.CountPullsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
 }
 
-// CountFilesystemPulls answers pulls of images with a file system client's layer.
+// CountFilesystemPulls returns the number of pulls of images with the layer of a file system
+// client.
 func (s *Service) CountFilesystemPulls(ctx context.Context, req *metricsv1.CountFilesystemPullsRequest) (*metricsv1.CountFilesystemPullsResponse, error) {
-	r, err := s.ask(ctx, filesystem, req)
+	r, err := s.handle(ctx, filesystem, req)
 	return &metricsv1.CountFilesystemPullsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
 }
 
-// question is the request of each of the three.
-type question interface {
+// A countRequest is a request for one of the three counts.
+type countRequest interface {
 	GetDate() string
 	GetOrg() string
 }
 
-// reply is what the answers of the three have in common.
-type reply struct {
+// A countResult holds the fields of the three responses.
+type countResult struct {
 	metric *string
 	count  float64
 	orgs   map[string]float64
 }
 
-func (s *Service) ask(ctx context.Context, m metric, q question) (reply, error) {
-	if err := s.admit(ctx); err != nil {
-		return reply{}, err
+// handle authorizes and validates a request, and returns its result.
+func (s *Service) handle(ctx context.Context, m metric, q countRequest) (countResult, error) {
+	if err := s.authorize(ctx); err != nil {
+		return countResult{}, err
 	}
 	day, org := q.GetDate(), strings.ToLower(q.GetOrg())
 	if _, err := time.Parse(time.DateOnly, day); day != "" && err != nil {
-		return reply{}, fault.Invalid.New("date must be a day of the calendar such as 2026-02-28", err)
+		return countResult{}, fault.Invalid.New("date must be a day of the calendar such as 2026-02-28", err)
 	}
-	r, err := s.answer(ctx, m, day, org)
+	r, err := s.read(ctx, m, day, org)
 	if err != nil {
-		return reply{}, s.deps.DB.Fault("reading counts", err)
+		return countResult{}, s.deps.DB.Fault("reading counts", err)
 	}
 	return r, nil
 }
 
-// answer has a form for each query (gateway/contract/container-service.md#counts).
-func (s *Service) answer(ctx context.Context, m metric, day, org string) (reply, error) {
+// read returns the count of a day ("" for all days) and an organisation ("" for all). Which
+// fields are set depends on the query (gateway/contract/container-service.md#counts).
+func (s *Service) read(ctx context.Context, m metric, day, org string) (countResult, error) {
 	name := string(m)
 	if org != "" {
 		n, err := s.store.count(ctx, m, day, org)
 		if day != "" {
-			return reply{count: n}, err
+			return countResult{count: n}, err
 		}
-		return reply{metric: &name, count: n, orgs: map[string]float64{org: n}}, err
+		return countResult{metric: &name, count: n, orgs: map[string]float64{org: n}}, err
 	}
 	orgs, err := s.store.orgs(ctx, m, day)
 	if err != nil {
-		return reply{}, err
+		return countResult{}, err
 	}
-	r := reply{metric: &name, orgs: orgs}
+	r := countResult{metric: &name, orgs: orgs}
 	for _, n := range orgs {
 		r.count += n
 	}
-	delete(orgs, "") // events without an organisation, which are counted all the same
+	delete(orgs, "") // events without an organisation are included in the count only
 	return r, nil
 }
 
-// dayOf is a day as it is stored, from the days since 1970-01-01.
+// dayOf returns a day in the stored form from the days since 1970-01-01.
 func dayOf(days int32) string {
 	return time.Unix(0, 0).UTC().AddDate(0, 0, int(days)).Format(time.DateOnly)
 }
 
-// eventKey is what events are added up by.
+// An eventKey identifies the count that an event is added to.
 type eventKey struct {
 	metric   metric
 	day, org string

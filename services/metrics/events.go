@@ -16,48 +16,50 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// silence is how long a source may be silent before it is forgotten.
-const silence = 366 * 24 * time.Hour
+// sourceTTL is the time after which a source without events is deleted.
+const sourceTTL = 366 * 24 * time.Hour
 
-// Run counts what other rooms publish, until ctx ends. NATS may go and come.
+// Run counts the events that other services publish, until ctx is cancelled. It waits while NATS
+// is unavailable.
 func (s *Service) Run(ctx context.Context) error {
 	retry.Forever(ctx, s.consume, func(err error) {
-		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
+		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; retrying", "err", err)
 	})
 	return nil
 }
 
 func (s *Service) consume(ctx context.Context) error {
-	if err := bus.MakeStreams(ctx, s.bus, metricsbus.Stream()); err != nil {
+	if err := bus.CreateStreams(ctx, s.bus, metricsbus.Stream()); err != nil {
 		return err
 	}
-	if err := s.store.forget(ctx, s.deps.Now().Add(-silence)); err != nil {
-		return fmt.Errorf("forgetting old sources: %w", err)
+	if err := s.store.deleteSources(ctx, s.deps.Now().Add(-sourceTTL)); err != nil {
+		return fmt.Errorf("deleting old sources: %w", err)
 	}
 	return bus.Consume(ctx, s.bus, metricsbus.Consumer(), s.consumeBatch)
 }
 
-// consumeBatch acknowledges only what SQL has.
+// consumeBatch counts a batch of events, and acknowledges it after the counts are committed.
 func (s *Service) consumeBatch(ctx context.Context, m jetstream.Msg) {
 	b := &metricsv1.Batch{}
 	if err := proto.Unmarshal(m.Data(), b); err != nil || b.GetSource() == "" || b.GetFirst() < 1 {
-		s.deps.Log.ErrorContext(ctx, "Events cannot be read", "err", err)
-		_ = m.Term() // retrying cannot help
+		s.deps.Log.ErrorContext(ctx, "A batch of events is malformed and was dropped", "err", err)
+		_ = m.Term() // a retry would fail as well
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, metricsbus.EventAckWait*8/10)
 	defer cancel()
 	if err := s.count(ctx, b); err != nil {
-		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; they wait", "err", err)
+		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; retrying", "err", err)
 		_ = m.NakWithDelay(time.Second)
 		return
 	}
 	if err := m.DoubleAck(ctx); err != nil {
-		s.deps.Log.DebugContext(ctx, "Counted events will be delivered again", "err", err)
+		s.deps.Log.DebugContext(ctx, "Acknowledging counted events failed; they will be delivered again and ignored", "err", err)
 	}
 }
 
-// count adds the events of a batch that are not counted yet.
+// count counts the events of a batch that have not been counted yet. Sources number their events,
+// so that repeated events are recognized.
 func (s *Service) count(ctx context.Context, b *metricsv1.Batch) error {
 	for {
 		last, err := s.store.last(ctx, b.GetSource())
@@ -70,7 +72,7 @@ func (s *Service) count(ctx context.Context, b *metricsv1.Batch) error {
 		if len(fresh) > 0 {
 			err = s.store.add(ctx, progress{b.GetSource(), last, end}, sum(fresh), s.deps.Now())
 		}
-		if errors.Is(err, errOvertaken) {
+		if errors.Is(err, errConcurrent) {
 			continue
 		}
 		if err == nil {
@@ -80,6 +82,7 @@ func (s *Service) count(ctx context.Context, b *metricsv1.Batch) error {
 	}
 }
 
+// observe updates the Prometheus metrics.
 func (s *Service) observe(fresh []*metricsv1.Event, known int64) {
 	for _, e := range fresh {
 		if m := metricOf(e.GetMetric()); m != "" {
@@ -89,7 +92,7 @@ func (s *Service) observe(fresh []*metricsv1.Event, known int64) {
 	s.repeated.Add(float64(known))
 }
 
-// sum adds events up, by their day and for all days.
+// sum returns the counts of events, by day and for all days.
 func sum(events []*metricsv1.Event) map[eventKey]int64 {
 	counts := map[eventKey]int64{}
 	for _, e := range events {

@@ -7,11 +7,11 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// NewForBench answers what answers questions about pulls: with how many.
+// NewForBench returns a function that returns the number of pulls.
 func NewForBench(_ testing.TB, db *sqldb.DB) func(ctx context.Context, day, org string) (float64, error) {
 	s := &Service{store: store{db}}
 	return func(ctx context.Context, day, org string) (float64, error) {
-		r, err := s.answer(ctx, pulls, day, org)
+		r, err := s.read(ctx, pulls, day, org)
 		return r.count, err
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ import (
 	"slipway.dev/services/metrics"
 )
 
-// deployment is what replicas of the service share.
+// A deployment holds what replicas of the service share.
 type deployment struct {
 	db       *sqldb.DB
 	bus      *nats.Conn
@@ -46,13 +47,13 @@ func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "accounts")
-	if err := os.WriteFile(file, []byte("# those who may read\n\nada:"+string(hash)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("# accounts\n\nada:"+string(hash)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return &deployment{db: db, bus: testkit.NATS(t), accounts: file}
 }
 
-// replica starts a service, and answers a client of it and how to kill it.
+// replica starts a service, and returns a client and a function that stops the service.
 func (p *deployment) replica(t *testing.T) (client metricsv1.MetricsServiceClient, kill func()) {
 	t.Helper()
 	s, err := metrics.New(metrics.Deps{
@@ -66,7 +67,7 @@ func (p *deployment) replica(t *testing.T) (client metricsv1.MetricsServiceClien
 	return metricsv1.NewMetricsServiceClient(conn), func() { end(); hangUp() }
 }
 
-// as signs a call in; "" is nobody.
+// as returns a context with a login; "" means none.
 func as(ctx context.Context, login string) context.Context {
 	if login == "" {
 		return ctx
@@ -74,8 +75,8 @@ func as(ctx context.Context, login string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login)))
 }
 
-// say publishes events of a source, and waits for the stream first.
-func say(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
+// publish publishes events of a source, and waits for the stream if needed.
+func publish(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	if err != nil {
@@ -85,25 +86,24 @@ func say(t *testing.T, conn *nats.Conn, b *metricsv1.Batch) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.Until(t, "the metrics room", func() error {
+	testkit.Until(t, "the metrics service", func() error {
 		_, err := js.Publish(t.Context(), metricsbus.Events, raw)
 		return err
 	})
 }
 
-// pulls are n events of an organisation on the day that is so many days after
-// 2026-02-27.
-func pulls(n int, after int32, org string) []*metricsv1.Event {
-	return some(metricsv1.Metric_METRIC_PULLS, n, after, org)
+// pulls returns n events of an organisation on a day, counted from 2026-02-27.
+func pulls(n int, days int32, org string) []*metricsv1.Event {
+	return events(metricsv1.Metric_METRIC_PULLS, n, days, org)
 }
 
-func some(m metricsv1.Metric, n int, after int32, org string) []*metricsv1.Event {
+func events(m metricsv1.Metric, n int, days int32, org string) []*metricsv1.Event {
 	day := int32(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC).Unix() / 86400)
-	events := make([]*metricsv1.Event, n)
-	for i := range events {
-		events[i] = &metricsv1.Event{Metric: m, Day: day + after, Org: org}
+	list := make([]*metricsv1.Event, n)
+	for i := range list {
+		list[i] = &metricsv1.Event{Metric: m, Day: day + days, Org: org}
 	}
-	return events
+	return list
 }
 
 func join(lists ...[]*metricsv1.Event) (all []*metricsv1.Event) {
@@ -113,7 +113,7 @@ func join(lists ...[]*metricsv1.Event) (all []*metricsv1.Event) {
 	return all
 }
 
-func answer(metric string, count float64, orgs map[string]float64) *metricsv1.CountPullsResponse {
+func response(metric string, count float64, orgs map[string]float64) *metricsv1.CountPullsResponse {
 	r := &metricsv1.CountPullsResponse{Count: &count, Orgs: orgs}
 	if metric != "" {
 		r.Metric = &metric
@@ -121,10 +121,10 @@ func answer(metric string, count float64, orgs map[string]float64) *metricsv1.Co
 	return r
 }
 
-// wants waits until a question is answered so.
-func wants(t *testing.T, c metricsv1.MetricsServiceClient, req *metricsv1.CountPullsRequest, want *metricsv1.CountPullsResponse) {
+// waitFor waits until the response to a request is as wanted.
+func waitFor(t *testing.T, c metricsv1.MetricsServiceClient, req *metricsv1.CountPullsRequest, want *metricsv1.CountPullsResponse) {
 	t.Helper()
-	testkit.Until(t, "the metrics room", func() error {
+	testkit.Until(t, "the metrics service", func() error {
 		got, err := c.CountPulls(as(t.Context(), "ada:secret"), req)
 		if err != nil {
 			return err
@@ -141,26 +141,26 @@ func TestForms(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
 		c, _ := p.replica(t)
-		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 0, nil))
-		say(t, p.bus, &metricsv1.Batch{Source: "s", First: 1, Events: join(
+		waitFor(t, c, &metricsv1.CountPullsRequest{}, response("pulls", 0, nil))
+		publish(t, p.bus, &metricsv1.Batch{Source: "s", First: 1, Events: join(
 			pulls(3, 0, "a.org"), pulls(2, 0, "b.org"), pulls(1, 0, ""), pulls(4, 1, "a.org"), pulls(1, 2, ""),
-			some(metricsv1.Metric_METRIC_BUILDS, 2, 0, "a.org"), some(metricsv1.Metric_METRIC_FILESYSTEM, 1, 0, "b.org"), some(99, 5, 0, "a.org"),
+			events(metricsv1.Metric_METRIC_BUILDS, 2, 0, "a.org"), events(metricsv1.Metric_METRIC_FILESYSTEM, 1, 0, "b.org"), events(99, 5, 0, "a.org"),
 		)})
 		for _, q := range []struct {
 			date, org string
 			want      *metricsv1.CountPullsResponse
 		}{
-			{"", "", answer("pulls", 11, map[string]float64{"a.org": 7, "b.org": 2})},
-			{"2026-02-27", "", answer("pulls", 6, map[string]float64{"a.org": 3, "b.org": 2})},
-			{"2026-03-01", "", answer("pulls", 1, nil)},
-			{"2020-02-29", "", answer("pulls", 0, nil)},
-			{"", "a.org", answer("pulls", 7, map[string]float64{"a.org": 7})},
-			{"", "A.ORG", answer("pulls", 7, map[string]float64{"a.org": 7})},
-			{"", "none.org", answer("pulls", 0, map[string]float64{"none.org": 0})},
-			{"2026-02-28", "a.org", answer("", 4, nil)},
-			{"2026-02-28", "b.org", answer("", 0, nil)},
+			{"", "", response("pulls", 11, map[string]float64{"a.org": 7, "b.org": 2})},
+			{"2026-02-27", "", response("pulls", 6, map[string]float64{"a.org": 3, "b.org": 2})},
+			{"2026-03-01", "", response("pulls", 1, nil)},
+			{"2020-02-29", "", response("pulls", 0, nil)},
+			{"", "a.org", response("pulls", 7, map[string]float64{"a.org": 7})},
+			{"", "A.ORG", response("pulls", 7, map[string]float64{"a.org": 7})},
+			{"", "none.org", response("pulls", 0, map[string]float64{"none.org": 0})},
+			{"2026-02-28", "a.org", response("", 4, nil)},
+			{"2026-02-28", "b.org", response("", 0, nil)},
 		} {
-			wants(t, c, &metricsv1.CountPullsRequest{Date: q.date, Org: q.org}, q.want)
+			waitFor(t, c, &metricsv1.CountPullsRequest{Date: q.date, Org: q.org}, q.want)
 		}
 		ctx := as(t.Context(), "ada:secret")
 		b, err := c.CountBuilds(ctx, &metricsv1.CountBuildsRequest{})
@@ -174,23 +174,21 @@ func TestForms(t *testing.T) {
 	})
 }
 
-// TestRepeats: a source's events may come again, cut otherwise, and some may be
-// missing.
+// TestRepeats publishes events of a source again in other batches, and with gaps.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
 		c, _ := p.replica(t)
 		for _, b := range []struct{ first, n int }{{1, 5}, {1, 5}, {3, 4}, {6, 1}, {1, 9}, {2, 3}, {100, 10}, {50, 20}, {105, 10}} {
-			say(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(b.first), Events: pulls(b.n, 0, "a.org")})
+			publish(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(b.first), Events: pulls(b.n, 0, "a.org")})
 		}
-		say(t, p.bus, &metricsv1.Batch{Source: "other", First: 1, Events: pulls(1000, 0, "b.org")})
-		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 1024, map[string]float64{"a.org": 9 + 10 + 5, "b.org": 1000}))
+		publish(t, p.bus, &metricsv1.Batch{Source: "other", First: 1, Events: pulls(1000, 0, "b.org")})
+		waitFor(t, c, &metricsv1.CountPullsRequest{}, response("pulls", 1024, map[string]float64{"a.org": 9 + 10 + 5, "b.org": 1000}))
 	})
 }
 
-// TestReplicas counts with several replicas, of which one after the other is
-// killed.
+// TestReplicas counts with several replicas, which are stopped one after the other.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -199,14 +197,14 @@ func TestReplicas(t *testing.T) {
 		_, kill := p.replica(t)
 		for i := range 100 {
 			b := &metricsv1.Batch{Source: fmt.Sprint("s", i%3), First: int64(1 + 20*(i/3)), Events: pulls(20, 0, "a.org")}
-			say(t, p.bus, b)
+			publish(t, p.bus, b)
 			if i%10 == 0 {
-				say(t, p.bus, b)
+				publish(t, p.bus, b)
 				kill()
 				_, kill = p.replica(t)
 			}
 		}
-		wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 2000, map[string]float64{"a.org": 2000}))
+		waitFor(t, c, &metricsv1.CountPullsRequest{}, response("pulls", 2000, map[string]float64{"a.org": 2000}))
 	})
 }
 
@@ -218,10 +216,10 @@ func TestAccounts(t *testing.T) {
 	off, _ := p.replica(t)
 	for _, q := range []struct {
 		name, login, date string
-		room              metricsv1.MetricsServiceClient
+		client            metricsv1.MetricsServiceClient
 		want              error
 	}{
-		{"nobody", "", "", on, fault.Unauthenticated},
+		{"anonymous", "", "", on, fault.Unauthenticated},
 		{"a wrong password", "ada:wrong", "", on, fault.Unauthenticated},
 		{"a wrong name", "eve:secret", "", on, fault.Unauthenticated},
 		{"no password", "ada", "", on, fault.Unauthenticated},
@@ -230,19 +228,19 @@ func TestAccounts(t *testing.T) {
 		{"wrong after right", "ada:secret2", "", on, fault.Unauthenticated},
 		{"a day", "ada:secret", "2024-02-29", on, nil},
 		{"no day", "ada:secret", "2026-02-29", on, fault.Invalid},
-		{"half a day", "ada:secret", "2026-2-9", on, fault.Invalid},
+		{"short form", "ada:secret", "2026-2-9", on, fault.Invalid},
 		{"another form", "ada:secret", "2026-02-09T00:00:00Z", on, fault.Invalid},
-		{"no day of nobody's", "", "x", on, fault.Unauthenticated},
+		{"anonymous with an invalid day", "", "x", on, fault.Unauthenticated},
 		{"no accounts", "ada:secret", "", off, fault.Unauthenticated},
 	} {
-		_, err := q.room.CountPulls(as(t.Context(), q.login), &metricsv1.CountPullsRequest{Date: q.date})
+		_, err := q.client.CountPulls(as(t.Context(), q.login), &metricsv1.CountPullsRequest{Date: q.date})
 		if !errors.Is(err, q.want) {
 			t.Errorf("%s: %v, want %v", q.name, err, q.want)
 		}
 	}
 }
 
-func TestOddAccountsFile(t *testing.T) {
+func TestInvalidAccountsFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "accounts")
 	for _, content := range []string{"ada:{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=\n", "ada\n", ":$2y$05$x\n"} {
@@ -251,12 +249,12 @@ func TestOddAccountsFile(t *testing.T) {
 		}
 		_, err := metrics.New(metrics.Deps{Accounts: file, Metrics: prometheus.NewRegistry()})
 		if err == nil {
-			t.Errorf("%q was read", content)
+			t.Errorf("%q was accepted", content)
 		}
 	}
 }
 
-// TestRealServer goes through a server that is killed while it counts.
+// TestRealServer kills and restarts a NATS server while events are counted.
 func TestRealServer(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
@@ -271,7 +269,7 @@ func TestRealServer(t *testing.T) {
 	t.Cleanup(p.bus.Close)
 	c, _ := p.replica(t)
 	for i := range 60 {
-		say(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(1 + 10*i), Events: pulls(10, 0, "a.org")})
+		publish(t, p.bus, &metricsv1.Batch{Source: "s", First: int64(1 + 10*i), Events: pulls(10, 0, "a.org")})
 		if i%20 == 10 {
 			server.Kill()
 			if err := server.Start(); err != nil {
@@ -279,10 +277,10 @@ func TestRealServer(t *testing.T) {
 			}
 		}
 	}
-	wants(t, c, &metricsv1.CountPullsRequest{}, answer("pulls", 600, map[string]float64{"a.org": 600}))
+	waitFor(t, c, &metricsv1.CountPullsRequest{}, response("pulls", 600, map[string]float64{"a.org": 600}))
 }
 
-// BenchmarkYear asks about a year of 5,000 organisations, in each form.
+// BenchmarkYear reads the counts of a year of 5,000 organisations with each form of query.
 func BenchmarkYear(b *testing.B) {
 	for _, engine := range []string{"sqlite", "postgres"} {
 		b.Run(engine, func(b *testing.B) {
@@ -327,30 +325,85 @@ func year(b *testing.B, db *sqldb.DB) {
 	}
 }
 
-// TestGetStorage looks at each store of this process, for those who may read counts.
+// TestGetStorage reads the sizes of the stores, which are cached.
 func TestGetStorage(t *testing.T) {
 	t.Parallel()
 	p, size := newDeployment(t, testkit.SQLite(t)), int64(5)
 	s, err := metrics.New(metrics.Deps{
 		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now, Accounts: p.accounts,
 		Stores: []metrics.Store{{Name: "images", Size: func() (int64, error) { return size, nil }}, {Name: "layers", Limit: 9, Size: func() (int64, error) { return 0, nil }}},
+		Disks:  []metrics.Disk{{Folder: "data_dir", Reserve: 1, Space: func() (int64, int64, error) { return 2, 3, nil }}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	conn, _ := testkit.Serve(t, s.Register, "gateway")
 	client := metricsv1.NewMetricsServiceClient(conn)
-	for range 2 { // the second hears what the first did
+	for range 2 { // the second response is cached
 		got, err := client.GetStorage(as(t.Context(), "ada:secret"), &metricsv1.GetStorageRequest{})
 		want := &metricsv1.GetStorageResponse{Stores: []*metricsv1.Store{
 			{Name: proto.String("images"), Size: proto.Float64(5)}, {Name: proto.String("layers"), Size: proto.Float64(0), Limit: proto.Float64(9)},
-		}}
+		}, Disks: []*metricsv1.Disk{{Folder: proto.String("data_dir"), Free: proto.Float64(2), Size: proto.Float64(3), Reserve: proto.Float64(1)}}}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
 		}
 		size *= 2
 	}
 	if _, err := client.GetStorage(t.Context(), &metricsv1.GetStorageRequest{}); !errors.Is(err, fault.Unauthenticated) {
-		t.Errorf("to nobody: %v", err)
+		t.Errorf("anonymous: %v", err)
+	}
+}
+
+// TestAttackStorage checks that disconnected callers and failures start no further measurement.
+func TestAttackStorage(t *testing.T) {
+	t.Parallel()
+	p := newDeployment(t, testkit.SQLite(t))
+	var walks, age atomic.Int64
+	begun, end := make(chan struct{}), make(chan struct{})
+	s, err := metrics.New(metrics.Deps{
+		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Accounts: p.accounts,
+		Now: func() time.Time { return time.Unix(1_800_000_000+age.Load(), 0) },
+		Stores: []metrics.Store{{Name: "images", Size: func() (int64, error) {
+			if walks.Add(1) == 1 {
+				close(begun)
+			}
+			<-end
+			return 0, errors.New("the disk is broken")
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _ := testkit.Serve(t, s.Register, "gateway")
+	client := metricsv1.NewMetricsServiceClient(conn)
+	call := func(ctx context.Context) error {
+		_, err := client.GetStorage(as(ctx, "ada:secret"), &metricsv1.GetStorageRequest{})
+		return err
+	}
+	first := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { first <- call(ctx) }()
+	<-begun
+	cancel()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := call(ctx); err == nil {
+			t.Error("a call does not wait for the measurement")
+		}
+		cancel()
+	}
+	close(end)
+	<-first
+	for range 20 {
+		if err := call(t.Context()); err == nil {
+			t.Error("a failed measurement has a result")
+		}
+	}
+	if n := walks.Load(); n != 1 {
+		t.Errorf("the stores were measured %d times", n)
+	}
+	age.Store(10)
+	if err := call(t.Context()); err == nil || walks.Load() != 2 {
+		t.Errorf("after 10 seconds the stores have been measured %d times, %v", walks.Load(), err)
 	}
 }

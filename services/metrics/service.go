@@ -1,9 +1,9 @@
-// Package metrics owns how much the service is used: builds, pulls, and pulls of
-// images with a file system client's layer, by day and organisation
-// (gateway/contract/container-service.md#counts). Other rooms say what happens on
-// the bus (slipway.metrics.v1.Batch); nothing here is asked while somebody pulls.
-// The truth is the tables metrics_*; the stream METRICS_EVENTS, which this room
-// makes, holds what is not counted yet.
+// Package metrics owns the usage counts: builds, pulls, and pulls of images with the layer of a
+// file system client, by day and organisation
+// (gateway/contract/container-service.md#counts). Other services publish events on the bus
+// (slipway.metrics.v1.Batch), so that no pull waits for this service. The counts are stored in
+// the tables metrics_*. The stream METRICS_EVENTS, which this service creates, holds the events
+// that have not been counted yet.
 package metrics
 
 import (
@@ -18,33 +18,33 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 
 	"slipway.dev/services/internal/htpasswd"
-	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/metrics/migrations"
 )
 
-// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+// Migrations returns the schema migrations of this service, for sqldb.DB.Migrate.
 func Migrations() fs.FS { return migrations.FS() }
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	DB      *sqldb.DB
 	Bus     *nats.Conn
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// Accounts is an htpasswd file with bcrypt hashes of those who may read counts;
-	// "" is for none. Events are counted all the same.
+	// Accounts is the path of an htpasswd file with bcrypt hashes of the accounts that may read
+	// counts; "" means none. Events are counted in any case.
 	Accounts string
-	// Platform knows its administrator, who may read counts too; nil knows nobody.
+	// Platform identifies the administrator, who may also read counts; nil identifies no one.
 	Platform Platform
-	// Stores are what this process keeps on disk; nil where others do.
+	// Stores are the stores on the disk of this process; nil if other processes have them.
 	Stores []Store
+	// Disks are the disks of this process; nil if other processes have theirs.
+	Disks []Disk
 }
 
-// Service implements metricsv1.MetricsServiceServer. Make it with New, then Run
-// it.
+// Service implements metricsv1.MetricsServiceServer. Create it with New, then call Run.
 type Service struct {
 	metricsv1.UnimplementedMetricsServiceServer
 	deps     Deps
@@ -53,12 +53,12 @@ type Service struct {
 	accounts *htpasswd.Accounts
 	counted  *prometheus.CounterVec
 	repeated prometheus.Counter
-	storage  *memo.Memo[struct{}, *metricsv1.GetStorageResponse]
+	storage  storage
 }
 
-// New makes the service. The tables must be there; NATS may come later.
+// New returns a Service. The tables must exist; NATS may connect later.
 func New(d Deps) (*Service, error) {
-	known, err := htpasswd.Read(htpasswd.File{Path: d.Accounts, Calls: "Metrics", Account: "a metrics account"})
+	accounts, err := htpasswd.Read(htpasswd.File{Path: d.Accounts, Calls: "Metrics", Account: "a metrics account"})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func New(d Deps) (*Service, error) {
 		return nil, err
 	}
 	s := &Service{
-		deps: d, store: store{d.DB}, bus: js, accounts: known, storage: newStorage(),
+		deps: d, store: store{d.DB}, bus: js, accounts: accounts, storage: storage{sem: make(chan struct{}, 1)},
 		counted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_metrics_events_total", Help: "Events counted, by metric.",
 		}, []string{"metric"}),

@@ -5,53 +5,87 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/maypok86/otter/v2"
 	"google.golang.org/protobuf/proto"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
-
-	"slipway.dev/services/internal/memo"
 )
 
-// Store is something in this process that keeps content on disk.
+// A Store stores content on the disk of this process.
 type Store struct {
-	// Name is what it is called at the REST edge.
+	// Name is the store's name in the REST API.
 	Name string
-	// Limit is how many bytes it may take up; 0 is no bound.
+	// Limit is the maximum size in bytes; 0 means no limit.
 	Limit int64
-	// Size looks how many bytes it takes up.
+	// Size measures the current size in bytes.
 	Size func() (int64, error)
 }
 
-// storageAge is how old what GetStorage says may be: to look takes a walk through a disk.
+// A Disk is a disk that a process stores data on.
+type Disk struct {
+	// Folder is the setting that names the folder on it.
+	Folder string
+	// Reserve is the setting disk_reserve in bytes; 0 means none.
+	Reserve int64
+	// Space measures the free space and the size in bytes.
+	Space func() (free, size int64, err error)
+}
+
+// storageAge is how long a measurement is cached, since each measurement walks a directory tree.
 const storageAge = 10 * time.Second
 
-func newStorage() *memo.Memo[struct{}, *metricsv1.GetStorageResponse] {
-	return memo.New(&otter.Options[struct{}, *metricsv1.GetStorageResponse]{
-		MaximumSize: 1, ExpiryCalculator: otter.ExpiryWriting[struct{}, *metricsv1.GetStorageResponse](storageAge),
-	})
+// storage holds the last measurement of the stores.
+type storage struct {
+	sem  chan struct{} // capacity 1; its holder may measure
+	at   time.Time     // when the measurement ended
+	last *metricsv1.GetStorageResponse
+	err  error
 }
 
-// GetStorage returns how much the stores of this process take up, as of the last seconds.
+// GetStorage returns the sizes of the stores and disks of this process. They are measured at most once per
+// storageAge, whatever the number of calls, and also if callers disconnect or a measurement
+// fails.
 func (s *Service) GetStorage(ctx context.Context, _ *metricsv1.GetStorageRequest) (*metricsv1.GetStorageResponse, error) {
-	if err := s.admit(ctx); err != nil {
+	if err := s.authorize(ctx); err != nil {
 		return nil, err
 	}
-	return s.storage.Get(ctx, struct{}{}, func(context.Context) (*metricsv1.GetStorageResponse, error) { return s.measure() })
+	m := &s.storage
+	select {
+	case m.sem <- struct{}{}:
+		defer func() { <-m.sem }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if m.at.IsZero() || s.deps.Now().Sub(m.at) >= storageAge {
+		m.last, m.err = s.measure()
+		m.at = s.deps.Now()
+	}
+	return m.last, m.err
 }
 
+// measure returns the current sizes of the stores and disks.
 func (s *Service) measure() (*metricsv1.GetStorageResponse, error) {
 	out := &metricsv1.GetStorageResponse{}
-	for _, one := range s.deps.Stores {
-		size, err := one.Size()
+	for _, store := range s.deps.Stores {
+		size, err := store.Size()
 		if err != nil {
-			return nil, fmt.Errorf("measuring %s: %w", one.Name, err)
+			return nil, fmt.Errorf("measuring %s: %w", store.Name, err)
 		}
-		shown := &metricsv1.Store{Name: proto.String(one.Name), Size: proto.Float64(float64(size))}
-		if one.Limit > 0 {
-			shown.Limit = proto.Float64(float64(one.Limit))
+		m := &metricsv1.Store{Name: proto.String(store.Name), Size: proto.Float64(float64(size))}
+		if store.Limit > 0 {
+			m.Limit = proto.Float64(float64(store.Limit))
 		}
-		out.Stores = append(out.Stores, shown)
+		out.Stores = append(out.Stores, m)
+	}
+	for _, disk := range s.deps.Disks {
+		free, size, err := disk.Space()
+		if err != nil {
+			return nil, fmt.Errorf("measuring the disk of %s: %w", disk.Folder, err)
+		}
+		m := &metricsv1.Disk{Folder: proto.String(disk.Folder), Free: proto.Float64(float64(free)), Size: proto.Float64(float64(size))}
+		if disk.Reserve > 0 {
+			m.Reserve = proto.Float64(float64(disk.Reserve))
+		}
+		out.Disks = append(out.Disks, m)
 	}
 	return out, nil
 }

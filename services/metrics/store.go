@@ -13,18 +13,18 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// store is the tables metrics_*.
+// store accesses the tables metrics_*.
 type store struct{ db *sqldb.DB }
 
-// allDays is the day under which the sum of all days is kept: a question without
-// a date reads as few rows as one with.
+// allDays is the day under which the sum of all days is stored, so that a query without a date
+// reads as few rows as one with a date.
 const allDays = ""
 
-// errOvertaken says that another replica has counted events of the same source
-// in this very moment.
-var errOvertaken = errors.New("another replica counts the same source")
+// errConcurrent is returned when another replica has counted events of the same source
+// concurrently.
+var errConcurrent = errors.New("another replica counts the same source")
 
-// last is the ordinal of the last event of a source that is counted; 0 for none.
+// last returns the ordinal of the last counted event of a source; 0 if there is none.
 func (s store) last(ctx context.Context, source string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT last FROM metrics_sources WHERE source = $1`, source).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -33,14 +33,14 @@ func (s store) last(ctx context.Context, source string) (n int64, err error) {
 	return n, err
 }
 
-// progress is how far a source's events are counted, before and after.
+// A progress holds the ordinals of the last counted event of a source, before and after.
 type progress struct {
 	source   string
 	from, to int64
 }
 
-// add counts events, all or none, and moves their source on in the same
-// transaction. errOvertaken when the source is not where it was thought to be.
+// add adds counts and updates the progress of their source in one transaction. It returns
+// errConcurrent if the stored ordinal of the source is not p.from.
 func (s store) add(ctx context.Context, p progress, counts map[eventKey]int64, now time.Time) (err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -51,10 +51,10 @@ func (s store) add(ctx context.Context, p progress, counts map[eventKey]int64, n
 			err = errors.Join(err, tx.Rollback())
 		}
 	}()
-	if err := move(ctx, tx, p, now); err != nil {
+	if err := advance(ctx, tx, p, now); err != nil {
 		return err
 	}
-	// In one order, so that two transactions cannot wait for each other.
+	// A fixed order prevents deadlocks between transactions.
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b eventKey) int {
 		return cmp.Or(cmp.Compare(a.metric, b.metric), cmp.Compare(a.day, b.day), cmp.Compare(a.org, b.org))
 	})
@@ -70,7 +70,8 @@ func (s store) add(ctx context.Context, p progress, counts map[eventKey]int64, n
 	return tx.Commit()
 }
 
-func move(ctx context.Context, tx *sql.Tx, p progress, now time.Time) error {
+// advance updates the stored ordinal of a source.
+func advance(ctx context.Context, tx *sql.Tx, p progress, now time.Time) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO metrics_sources (source, last, counted_at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING`, p.source)
 	if err != nil {
@@ -83,18 +84,18 @@ func move(ctx context.Context, tx *sql.Tx, p progress, now time.Time) error {
 		return err
 	}
 	if n, err := res.RowsAffected(); err != nil || n == 0 {
-		return errors.Join(err, errOvertaken)
+		return errors.Join(err, errConcurrent)
 	}
 	return nil
 }
 
-// forget removes sources that have been silent since a moment.
-func (s store) forget(ctx context.Context, before time.Time) error {
+// deleteSources deletes sources without events since before.
+func (s store) deleteSources(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM metrics_sources WHERE counted_at < $1`, sqldb.Micros(before))
 	return err
 }
 
-// count returns one organisation's events of a day, or of all days.
+// count returns the number of an organisation's events on a day, or with allDays in total.
 func (s store) count(ctx context.Context, m metric, day, org string) (n float64, err error) {
 	err = s.db.QueryRowContext(ctx, `
 		SELECT events FROM metrics_counts WHERE metric = $1 AND day = $2 AND org = $3`, string(m), day, org).Scan(&n)
@@ -104,7 +105,7 @@ func (s store) count(ctx context.Context, m metric, day, org string) (n float64,
 	return n, err
 }
 
-// orgs returns the events of a day, or of all days, by organisation.
+// orgs returns the number of events on a day, or with allDays in total, by organisation.
 func (s store) orgs(ctx context.Context, m metric, day string) (map[string]float64, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT org, events FROM metrics_counts WHERE metric = $1 AND day = $2`, string(m), day)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -17,9 +18,9 @@ import (
 	"slipway.dev/services/platform"
 )
 
-// calls is every call with a rule, and who is the least that may make it: a
-// person of people() in a workspace, or "anyone", "member" and "boss" around the
-// organisation. What they act on is not there, so that nothing changes.
+// calls returns every call that has a rule, with the user of userNames who has the lowest role
+// that may make it; "anyone" means any user. The records that they name do not exist, so that
+// the calls change nothing.
 func calls(w *world) []struct {
 	name, least string
 	call        func(context.Context) error
@@ -230,48 +231,60 @@ func calls(w *world) []struct {
 	}
 }
 
-// TestRoles is the table role × call.
+// TestRoles makes each call with each role.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
 	for _, c := range calls(w) {
 		t.Run(c.name, func(t *testing.T) {
-			for i, who := range people() {
-				may := c.least == "anyone" || i <= slices.Index(people(), c.least)
+			for i, who := range userNames() {
+				may := c.least == "anyone" || i <= slices.Index(userNames(), c.least)
 				if err := c.call(w.as(who)); errors.Is(err, fault.Denied) == may || errors.Is(err, fault.Unauthenticated) {
-					t.Errorf("%s: may is %v, but got %v", who, may, err)
+					t.Errorf("%s: allowed is %v, but got %v", who, may, err)
 				}
 			}
-			wants(t, "nobody", c.call(t.Context()), fault.Unauthenticated)
-			wants(t, "a wrong token", c.call(bearer(t.Context(), "eyJ0aWQiOjF9LjAw")), fault.Unauthenticated)
+			wantError(t, "anonymous", c.call(t.Context()), fault.Unauthenticated)
+			wantError(t, "a wrong token", c.call(bearer(t.Context(), "eyJ0aWQiOjF9LjAw")), fault.Unauthenticated)
 		})
 	}
 }
 
-// TestEveryCallHasARule goes over every method of the service: one is listed once in
-// the table of people, and its request says where it acts if that matters.
+// TestEveryCallHasARule checks that each method of the services has exactly one rule, and that
+// its request has a scope if the rule requires a role.
 func TestEveryCallHasARule(t *testing.T) {
 	t.Parallel()
-	service := platformv1.File_slipway_platform_v1_platform_proto.Services().ByName("PlatformService")
 	listed := platform.Requirements()
-	for i := range service.Methods().Len() {
-		m := service.Methods().Get(i)
-		call := "/" + string(service.FullName()) + "/" + string(m.Name())
+	for _, m := range methods() {
+		call := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 		if listed[call] != 1 {
-			t.Errorf("%s stands in %d rules", m.Name(), listed[call])
+			t.Errorf("%s has %d rules, want 1", m.Name(), listed[call])
 		}
 		delete(listed, call)
 		req, err := protoregistry.GlobalTypes.FindMessageByName(m.Input().FullName())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !platform.NamesItsScope(call, req.New().Interface()) {
-			t.Errorf("%s asks for a role, and its request does not say where", m.Name())
+		if !platform.HasScope(call, req.New().Interface()) {
+			t.Errorf("%s requires a role, but its request has no scope", m.Name())
 		}
 	}
 	for call := range listed {
-		t.Errorf("there is a rule for %s, which is no call", call)
+		t.Errorf("there is a rule for %s, which does not exist", call)
 	}
+}
+
+// methods returns the methods of all services of the platform.
+func methods() []protoreflect.MethodDescriptor {
+	var all []protoreflect.MethodDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("slipway.platform.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			for j := range f.Services().Get(i).Methods().Len() {
+				all = append(all, f.Services().Get(i).Methods().Get(j))
+			}
+		}
+		return true
+	})
+	return all
 }
 
 func TestSharedWorkspace(t *testing.T) {
@@ -281,17 +294,17 @@ func TestSharedWorkspace(t *testing.T) {
 		_, err := w.client.DescribeWorkspace(w.as(who), &platformv1.DescribeWorkspaceRequest{OrgId: w.org, Id: w.ws})
 		return err
 	}
-	wants(t, "a member before", see("member"), fault.Denied)
+	wantError(t, "a member before", see("member"), fault.Denied)
 	must(w.client.UpdateWorkspace(w.as("admin"), &platformv1.UpdateWorkspaceRequest{
 		OrgId: w.org, Id: w.ws, Workspace: &platformv1.WorkspaceSpec{Visibility: new("SHARED")},
 	}))(t)
-	wants(t, "a member", see("member"), nil)
-	wants(t, "a stranger", see("stranger"), fault.Denied)
+	wantError(t, "a member", see("member"), nil)
+	wantError(t, "a stranger", see("stranger"), fault.Denied)
 	_, err := w.client.CreateTrace(w.as("member"), &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte("{}")})
-	wants(t, "a member who only views", err, fault.Denied)
+	wantError(t, "a member who only views", err, fault.Denied)
 }
 
-// TestAnotherWorkspace: ids of one workspace are nothing in another.
+// TestAnotherWorkspace checks that ids of one workspace are unknown in another.
 func TestAnotherWorkspace(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -320,14 +333,14 @@ func TestAnotherWorkspace(t *testing.T) {
 				return err
 			},
 		} {
-			wants(t, name, call(), fault.NotFound)
+			wantError(t, name, call(), fault.NotFound)
 		}
 		_, err := w.client.RecordProgress(w.as("admin"), &platformv1.RecordProgressRequest{WorkspaceId: &w.ws, WorkflowId: run, Body: []byte("{}")})
-		wants(t, "another's report", err, fault.Denied)
+		wantError(t, "another's report", err, fault.Denied)
 		_, err = w.client.DescribeWorkspace(w.as("boss"), &platformv1.DescribeWorkspaceRequest{OrgId: 5, Id: w.ws})
-		wants(t, "another organisation's path", err, fault.Denied)
+		wantError(t, "another organisation's path", err, fault.Denied)
 		_, err = w.client.DeleteWorkspace(w.as("boss"), &platformv1.DeleteWorkspaceRequest{})
-		wants(t, "no workspace at all", err, fault.Denied)
+		wantError(t, "no workspace at all", err, fault.Denied)
 		_, err = w.client.DeleteWorkspace(w.as("boss"), &platformv1.DeleteWorkspaceRequest{OrgId: w.org, Id: w.ws})
 		if !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "credentials or runs") {
 			t.Errorf("a workspace in use: %v", err)

@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,35 +26,36 @@ func TestTokens(t *testing.T) {
 		me := w.as("view")
 		made := must(w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "ci", Expires: "2026-01-31T13:00:00Z"}}))(t)
 		_, err := w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "ci"}})
-		wants(t, "the name again", err, fault.Conflict)
+		wantError(t, "the name again", err, fault.Conflict)
 		_, err = w.client.CreateToken(me, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "old", Expires: "2026-01-31T11:00:00Z"}})
-		wants(t, "an end in the past", err, fault.Invalid)
+		wantError(t, "an end in the past", err, fault.Invalid)
 		use := func() error {
 			_, err := w.client.GetUserInfo(bearer(t.Context(), made.GetAccessKey()), &platformv1.GetUserInfoRequest{})
 			return err
 		}
-		wants(t, "a new token", use(), nil)
+		wantError(t, "a new token", use(), nil)
 		list := must(w.client.ListTokens(me, &platformv1.ListTokensRequest{}))(t).GetTokens()
 		if len(list) != 2 || list[0].GetName() != "ci" || list[0].GetLastUsed().AsTime() != w.clock.now || list[0].GetExpires() == nil || list[1].GetExpires() != nil {
 			t.Errorf("the tokens are %v", list)
 		}
 		w.clock.now = w.clock.now.Add(time.Hour)
-		wants(t, "an expired token", use(), fault.Unauthenticated)
+		wantError(t, "an expired token", use(), fault.Unauthenticated)
 		w.clock.now = w.clock.now.Add(-time.Minute)
-		wants(t, "a token that is not expired", use(), nil)
+		wantError(t, "a token that is not expired", use(), nil)
 		id := int64(made.GetToken().GetId())
 		_, err = w.client.DeleteToken(w.as("launch"), &platformv1.DeleteTokenRequest{TokenId: id})
-		wants(t, "another's token", err, fault.NotFound)
+		wantError(t, "another's token", err, fault.NotFound)
 		must(w.client.DeleteToken(me, &platformv1.DeleteTokenRequest{TokenId: id}))(t)
-		wants(t, "a revoked token", use(), fault.Unauthenticated)
+		wantError(t, "a revoked token", use(), fault.Unauthenticated)
 		must(w.client.DeleteAllTokens(me, &platformv1.DeleteAllTokensRequest{}))(t)
 		_, err = w.client.GetUserInfo(me, &platformv1.GetUserInfoRequest{})
-		wants(t, "after all were revoked", err, fault.Unauthenticated)
+		wantError(t, "after all were revoked", err, fault.Unauthenticated)
 	})
 }
 
-// TestUsersLeave: whoever is disabled or deleted is out at once, and nobody else.
-func TestUsersLeave(t *testing.T) {
+// TestDisableAndDeleteUser checks that only the disabled or deleted user loses access, with
+// immediate effect.
+func TestDisableAndDeleteUser(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
@@ -61,25 +63,25 @@ func TestUsersLeave(t *testing.T) {
 			_, err := w.client.GetUserInfo(w.as(who), &platformv1.GetUserInfoRequest{})
 			return err
 		}
-		// Names of images that a user was given ask for their logins, and hold no token.
+		// Image names resolve the user's logins without a token.
 		reads := func(who string) error {
 			_, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "quay.io/team"})
 			return err
 		}
 		name := must(w.client.GetUserInfo(w.as("view"), &platformv1.GetUserInfoRequest{}))(t).GetUser().GetUserName()
-		wants(t, "before", use("view"), nil)
-		wants(t, "disabling", w.service.DisableUser(t.Context(), name), nil)
-		wants(t, "a disabled user", use("view"), fault.Unauthenticated)
-		wants(t, "a disabled user's logins", reads("view"), fault.Denied)
-		wants(t, "somebody else", use("launch"), nil)
+		wantError(t, "before", use("view"), nil)
+		wantError(t, "disabling", w.service.DisableUser(t.Context(), name), nil)
+		wantError(t, "a disabled user", use("view"), fault.Unauthenticated)
+		wantError(t, "a disabled user's logins", reads("view"), fault.Denied)
+		wantError(t, "somebody else", use("launch"), nil)
 		_, err := w.service.CreateTokenFor(t.Context(), name, "more", time.Time{})
-		wants(t, "a token for a disabled user", err, fault.Invalid)
-		wants(t, "enabling", w.service.EnableUser(t.Context(), name), nil)
-		wants(t, "an enabled user", use("view"), nil)
-		wants(t, "an enabled user's logins", reads("view"), nil)
-		wants(t, "deleting", w.service.DeleteUser(t.Context(), name), nil)
-		wants(t, "a deleted user", use("view"), fault.Unauthenticated)
-		wants(t, "deleting again", w.service.DeleteUser(t.Context(), name), fault.Invalid)
+		wantError(t, "a token for a disabled user", err, fault.Invalid)
+		wantError(t, "enabling", w.service.EnableUser(t.Context(), name), nil)
+		wantError(t, "an enabled user", use("view"), nil)
+		wantError(t, "an enabled user's logins", reads("view"), nil)
+		wantError(t, "deleting", w.service.DeleteUser(t.Context(), name), nil)
+		wantError(t, "a deleted user", use("view"), fault.Unauthenticated)
+		wantError(t, "deleting again", w.service.DeleteUser(t.Context(), name), fault.Invalid)
 	})
 }
 
@@ -95,7 +97,7 @@ func TestBasic(t *testing.T) {
 		w.tokens["view"]:                           fault.Unauthenticated,
 	} {
 		_, err := w.client.GetUserInfo(metadata.AppendToOutgoingContext(t.Context(), "authorization", header), &platformv1.GetUserInfoRequest{})
-		wants(t, header[:6], err, kind)
+		wantError(t, header[:6], err, kind)
 	}
 }
 
@@ -112,37 +114,61 @@ func TestCallLimit(t *testing.T) {
 	for n := range 4 {
 		_, err = client.GetUserInfo(bearer(t.Context(), token), &platformv1.GetUserInfoRequest{})
 		if n < 3 {
-			wants(t, "within the limit", err, nil)
+			wantError(t, "within the limit", err, nil)
 		}
 	}
 	if e, ok := fault.As(err); !ok || e.Kind != fault.Exhausted || e.RetryAfter == 0 || e.Meta[ratelimit.MetaLimit] != "3" {
 		t.Errorf("above the limit: %v", err)
 	}
 	if _, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: token}); err != nil {
-		t.Errorf("rooms are not limited: %v", err)
+		t.Errorf("a call of another service is limited: %v", err)
 	}
 }
 
-// TestNamesAtOnce: of many who take a name at once, at two replicas, one gets it.
+// TestCallLimitIsOfTheUser checks that more tokens and sessions do not allow more calls.
+func TestCallLimitIsOfTheUser(t *testing.T) {
+	t.Parallel()
+	c, d := january(), deps(t, testkit.SQLite(t))
+	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
+	d.Now, d.CallLimit = c.Now, ratelimit.Limit{{Count: 100, Window: time.Hour}}
+	w := newWorldWith(t, d, c)
+	tokens := []string{w.tokens["view"], w.signIn(w.client, w.tokens["view"]).GetAccessToken()}
+	for n := range 3 {
+		tokens = append(tokens, must(w.service.CreateTokenFor(t.Context(), "view", fmt.Sprint("token ", n), time.Time{}))(t))
+	}
+	served := 0
+	for n := range 200 {
+		if err := w.use(tokens[n%len(tokens)]); err == nil {
+			served++
+		}
+	}
+	if served >= 100 {
+		t.Errorf("%d calls of one user were served, and the limit is 100", served)
+	}
+	wantError(t, "one more token", w.use(must(w.service.CreateTokenFor(t.Context(), "view", "one more", time.Time{}))(t)), fault.Exhausted)
+	wantError(t, "another user", w.use(w.tokens["launch"]), nil)
+}
+
+// TestNamesAtOnce checks that one of several concurrent calls on two replicas gets a name.
 func TestNamesAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
 		_, second := serveWith(t, deps(t, db))
-		for name, take := range map[string]func(platformv1.PlatformServiceClient) error{
-			"organisation": func(at platformv1.PlatformServiceClient) error {
+		for name, take := range map[string]func(platformClient) error{
+			"organisation": func(at platformClient) error {
 				_, err := at.CreateOrganization(w.as("view"), &platformv1.CreateOrganizationRequest{Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("Once")}}})
 				return err
 			},
-			"workspace": func(at platformv1.PlatformServiceClient) error {
+			"workspace": func(at platformClient) error {
 				_, err := at.CreateWorkspace(w.as("boss"), &platformv1.CreateWorkspaceRequest{OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("once")}}})
 				return err
 			},
-			"token": func(at platformv1.PlatformServiceClient) error {
+			"token": func(at platformClient) error {
 				_, err := at.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "once"}})
 				return err
 			},
-			"credentials": func(at platformv1.PlatformServiceClient) error {
+			"credentials": func(at platformClient) error {
 				_, err := at.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("once", "quay.io", "x")})
 				return err
 			},
@@ -151,7 +177,7 @@ func TestNamesAtOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for n := range 8 {
 				wg.Go(func() {
-					switch err := take([]platformv1.PlatformServiceClient{w.client, second}[n%2]); {
+					switch err := take([]platformClient{w.client, second}[n%2]); {
 					case err == nil:
 						won.Add(1)
 					case errors.Is(err, fault.Conflict):
@@ -186,24 +212,42 @@ func TestPeople(t *testing.T) {
 			t.Errorf("the second page is %v", pageTwo)
 		}
 		_, err := w.client.LeaveOrganization(boss, &platformv1.LeaveOrganizationRequest{OrgId: w.org})
-		wants(t, "the last owner", err, fault.Conflict)
+		wantError(t, "the last owner", err, fault.Conflict)
 		_, err = w.client.UpdateParticipantRole(w.as("admin"), &platformv1.UpdateParticipantRoleRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["admin"], Role: &platformv1.ParticipantRole{Role: "owner"}})
-		wants(t, "an admin who would be an owner", err, fault.Denied)
+		wantError(t, "an admin who would be an owner", err, fault.Denied)
 		_, err = w.client.DeleteParticipant(w.as("admin"), &platformv1.DeleteParticipantRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["owner"]})
-		wants(t, "an admin against an owner", err, fault.Denied)
+		wantError(t, "an admin against an owner", err, fault.Denied)
+		must(w.client.UpdateParticipantRole(boss, &platformv1.UpdateParticipantRoleRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["view"], Role: &platformv1.ParticipantRole{Role: "MAINTAIN"}}))(t)
+		for _, p := range must(w.client.ListParticipants(boss, &platformv1.ListParticipantsRequest{OrgId: w.org, Id: w.ws}))(t).GetParticipants() {
+			if int64(p.GetParticipantId()) == w.partOf["view"] && p.GetWspRole() != "maintain" {
+				t.Errorf("a participant with the role MAINTAIN is %v", p)
+			}
+		}
 		p := must(w.client.AddParticipant(w.as("admin"), &platformv1.AddParticipantRequest{OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: "stranger@example.org"}}))(t)
 		if p.GetParticipant().GetType() != "COLLABORATOR" || p.GetParticipant().GetMemberId() != nil {
 			t.Errorf("a stranger is %v", p)
+		}
+		orgs := must(w.client.ListOrganizations(w.as("boss"), &platformv1.ListOrganizationsRequest{}))(t).GetOrganizations()
+		if len(orgs) != 1 || orgs[0].GetType() != "internal" {
+			t.Errorf("organisations are %v, typed clients know no type of that kind", orgs)
 		}
 		spaces := must(w.client.ListUserWorkspaces(w.as("stranger"), &platformv1.ListUserWorkspacesRequest{UserId: w.ids["stranger"]}))(t).GetOrgsAndWorkspaces()
 		if len(spaces) != 2 || spaces[0].GetWorkspaceId() != nil || spaces[1].GetWorkspaceName().GetValue() != "bench" {
 			t.Errorf("a collaborator sees %v", spaces)
 		}
+		leave := &platformv1.LeaveWorkspaceRequest{OrgId: w.org, Id: w.ws}
+		must(w.client.LeaveWorkspace(w.as("connect"), leave))(t)
+		_, err = w.client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: w.tokens["connect"], WorkspaceId: w.ws})
+		wantError(t, "a participant who left", err, fault.Denied)
+		_, err = w.client.LeaveWorkspace(w.as("connect"), leave)
+		wantError(t, "a user without a role who leaves", err, fault.Denied)
+		_, err = w.client.LeaveWorkspace(boss, leave)
+		wantError(t, "an owner of the organisation, who is no participant", err, fault.NotFound)
 		must(w.client.DeleteMember(boss, &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: w.memberOf["launch"]}))(t)
 		_, err = w.client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: w.tokens["launch"], WorkspaceId: w.ws})
-		wants(t, "who was taken out", err, fault.Denied)
+		wantError(t, "who was taken out", err, fault.Denied)
 		_, err = w.client.DeleteOrganization(boss, &platformv1.DeleteOrganizationRequest{OrgId: w.org})
-		wants(t, "an organisation in use", err, fault.Conflict)
+		wantError(t, "an organisation in use", err, fault.Conflict)
 		must(w.client.DeleteWorkspace(boss, &platformv1.DeleteWorkspaceRequest{OrgId: w.org, Id: w.ws}))(t)
 		must(w.client.DeleteOrganization(boss, &platformv1.DeleteOrganizationRequest{OrgId: w.org}))(t)
 	})

@@ -3,46 +3,87 @@ package platform
 import (
 	"context"
 	"fmt"
-
-	"google.golang.org/grpc"
+	"path"
+	"strings"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/orgs"
 )
 
-// admit is the interceptor of every call: it lets in whom the table of people names,
-// and hands their principal to the handler in the context.
-func (s *Service) admit(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	need, ok := s.needs[info.FullMethod]
+// admit authorizes every call by the table of access rules. The returned context carries the
+// caller, and the principal if the call requires a role.
+func (s *Service) admit(ctx context.Context, call string, req any) (context.Context, error) {
+	need, ok := s.needs[call]
 	if !ok {
-		return nil, fault.Denied.Newf("Nobody may make this call")
+		return nil, fault.Denied.Newf("This call is not allowed")
 	}
 	if need.isProgram || need.isAnonymous {
-		return next(ctx, req)
+		return ctx, nil
 	}
 	c, err := s.identifyCaller(ctx, need)
 	if err != nil {
+		s.recordRefusal(ctx, call, req, err)
 		return nil, err
 	}
-	ctx = identity.WithCaller(ctx, c)
-	if need.Need != (orgs.Need{}) {
-		at, ok := scopeOf(req, need.Need)
-		if !ok {
-			return nil, fmt.Errorf("%T does not say where it acts", req)
-		}
-		p, err := s.Enter(ctx, c, at, need.Need)
-		if err != nil {
-			return nil, err
-		}
-		ctx = orgs.WithPrincipal(ctx, p)
+	ctx = audit.WithActor(identity.WithCaller(ctx, c), actorOf(c))
+	admitted, err := s.checkCaller(ctx, c, need, req)
+	if err != nil {
+		s.recordRefusal(ctx, call, req, err)
 	}
-	return next(ctx, req)
+	return admitted, err
 }
 
-// identifyCaller says who calls: an operator, or whose token it is, if its limit is not
-// used up.
+// actorOf returns the audit trail's actor for a caller.
+func actorOf(c identity.Caller) audit.Actor {
+	if c.Operator != "" {
+		return audit.Actor{Name: "operator:" + c.Operator}
+	}
+	return audit.Actor{UserID: c.User.ID, Name: c.User.Name}
+}
+
+// recordRefusal records a call that was rejected, unless it only reads.
+func (s *Service) recordRefusal(ctx context.Context, call string, req any, err error) {
+	name := path.Base(call)
+	for _, reads := range []string{"Get", "List", "Describe", "Validate"} {
+		if strings.HasPrefix(name, reads) && name != "GetCredentialsKeys" {
+			return
+		}
+	}
+	e := audit.Event{Action: "call." + name}
+	if org, ok := req.(interface{ GetOrgId() int64 }); ok {
+		e.OrgID = org.GetOrgId()
+	}
+	if at, ok := req.(interface{ GetWorkspaceId() int64 }); ok {
+		e.WorkspaceID = at.GetWorkspaceId()
+	}
+	s.audit.Refuse(ctx, e, err)
+}
+
+// checkCaller checks that an authenticated caller meets a requirement. The returned context
+// carries the principal if the call requires a role.
+func (s *Service) checkCaller(ctx context.Context, c identity.Caller, need requirement, req any) (context.Context, error) {
+	if need.isAdministrator && !c.User.Administrator {
+		return nil, fault.Denied.Newf("Only administrators may make this call")
+	}
+	if need.RequiredRoles == (orgs.RequiredRoles{}) {
+		return ctx, nil
+	}
+	at, ok := scopeOf(req, need.RequiredRoles)
+	if !ok {
+		return nil, fmt.Errorf("%T has no organisation or workspace", req)
+	}
+	p, err := s.CheckAccess(ctx, c, at, need.RequiredRoles)
+	if err != nil {
+		return nil, err
+	}
+	return orgs.WithPrincipal(ctx, p), nil
+}
+
+// identifyCaller returns the operator or the user that the Authorization header identifies. For
+// a user it charges the call to the user's limit.
 func (s *Service) identifyCaller(ctx context.Context, need requirement) (c identity.Caller, err error) {
 	call := rpc.CallFrom(ctx)
 	if need.isOperator {
@@ -52,9 +93,9 @@ func (s *Service) identifyCaller(ctx context.Context, need requirement) (c ident
 	return s.Authenticate(ctx, call.Authorization)
 }
 
-// scopeOf reads where a call acts: workspace_id, or the ids in a path below an
-// organisation.
-func scopeOf(req any, need orgs.Need) (at orgs.Scope, ok bool) {
+// scopeOf returns the scope of a request: its workspace_id, or the ids of an organisation and a
+// workspace in its path. It returns false if the request has neither.
+func scopeOf(req any, need orgs.RequiredRoles) (at orgs.Scope, ok bool) {
 	org, inOrg := req.(interface{ GetOrgId() int64 })
 	path, hasID := req.(interface{ GetId() int64 })
 	workspace, inWorkspace := req.(interface{ GetWorkspaceId() int64 })
@@ -62,7 +103,7 @@ func scopeOf(req any, need orgs.Need) (at orgs.Scope, ok bool) {
 	case need.Workspace == orgs.NoRole && inOrg:
 		return orgs.Scope{Org: org.GetOrgId()}, true
 	case inOrg && hasID:
-		return orgs.Below(org.GetOrgId(), path.GetId()), true
+		return orgs.InOrg(org.GetOrgId(), path.GetId()), true
 	case inWorkspace:
 		return orgs.Scope{Workspace: workspace.GetWorkspaceId()}, true
 	}

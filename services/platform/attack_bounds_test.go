@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestNobodyFillsThePlatform: of everything that a user makes there is an end.
-func TestNobodyFillsThePlatform(t *testing.T) {
+// TestRecordsPerUserAreBounded checks the limit of everything that a user can create.
+func TestRecordsPerUserAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
 	view := w.as("view")
@@ -41,16 +41,16 @@ func TestNobodyFillsThePlatform(t *testing.T) {
 	} {
 		for n := range c.limit {
 			if err := c.make(n); err != nil {
-				t.Fatalf("%s: the one of number %d: %v", what, n, err)
+				t.Fatalf("%s: number %d: %v", what, n, err)
 			}
 		}
-		wants(t, "one of the "+what+" too many", c.make(c.limit), fault.Invalid)
+		wantError(t, what+" above the limit", c.make(c.limit), fault.Invalid)
 	}
 }
 
-// TestARunDoesNotFillThePlatform: whatever it says of itself, and however often, what
-// is kept of it has an end, and a list of such runs is small.
-func TestARunDoesNotFillThePlatform(t *testing.T) {
+// TestReportsAreBounded checks that the stored size of a run is bounded, whatever it reports and
+// however often, and that a list of such runs is small.
+func TestReportsAreBounded(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
@@ -63,24 +63,24 @@ func TestARunDoesNotFillThePlatform(t *testing.T) {
 		}
 		var kept, task int
 		if err := db.QueryRowContext(t.Context(), `SELECT length(document) FROM platform_workflows`).Scan(&kept); err != nil || kept > limits.RunDocument {
-			t.Errorf("%d bytes are kept of a run, %v", kept, err)
+			t.Errorf("%d bytes are stored of a run, %v", kept, err)
 		}
 		if err := db.QueryRowContext(t.Context(), `SELECT length(document) FROM platform_tasks`).Scan(&task); err != nil || task > limits.TaskDocument {
-			t.Errorf("%d bytes are kept of a task, %v", task, err)
+			t.Errorf("%d bytes are stored of a task, %v", task, err)
 		}
 		list := must(w.client.ListWorkflows(launch, &platformv1.ListWorkflowsRequest{WorkspaceId: &w.ws}))(t)
 		if n := len(list.GetWorkflows()[0].GetDocument().GetJson()); n > limits.ListedRun || !strings.Contains(list.String(), run) {
-			t.Errorf("a list shows %d bytes of a run", n)
+			t.Errorf("a list returns %d bytes of a run", n)
 		}
 		tasks := must(w.client.ListTasks(launch, &platformv1.ListTasksRequest{WorkspaceId: &w.ws, WorkflowId: run}))(t)
 		if n := len(tasks.GetTasks()[0].GetDocument().GetJson()); n > limits.ListedTask {
-			t.Errorf("a list shows %d bytes of a task", n)
+			t.Errorf("a list returns %d bytes of a task", n)
 		}
 		shown := must(w.client.DescribeWorkflow(launch, &platformv1.DescribeWorkflowRequest{WorkspaceId: &w.ws, WorkflowId: run}))(t)
 		if n := len(shown.GetDocument().GetJson()); n < 1<<20 {
-			t.Errorf("of the run itself %d bytes are shown", n)
+			t.Errorf("DescribeWorkflow returns %d bytes", n)
 		}
 		_, err := w.client.ListWorkflows(launch, &platformv1.ListWorkflowsRequest{WorkspaceId: &w.ws, Search: strings.Repeat("a ", limits.SearchWords+1)})
-		wants(t, "a search of many words", err, fault.Invalid)
+		wantError(t, "a search of many words", err, fault.Invalid)
 	})
 }

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// listener stands in for the bus.
+// A listener is a bus that counts messages.
 type listener struct {
 	mu    sync.Mutex
 	heard []string
@@ -25,7 +25,7 @@ func (l *listener) Publish(subject string, data []byte) error {
 	return nil
 }
 
-// since answers how often something was published since it was last asked.
+// since returns the number of messages since its last call.
 func (l *listener) since() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -34,8 +34,8 @@ func (l *listener) since() int {
 	return n
 }
 
-// TestWhoUsesCredentials is the table role × what gives a secret away. Who may not
-// launch gets none, be it by role or because the workspace is shared.
+// TestWhoUsesCredentials makes each call that returns a secret with each role. Users below the
+// role launch get no secret, including those who see the workspace because it is shared.
 func TestWhoUsesCredentials(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -45,7 +45,7 @@ func TestWhoUsesCredentials(t *testing.T) {
 		pair := must(w.client.CreatePairing(asOperator(t), pairWith(t, newRSA(t))))(t).GetPairingId()
 		id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("team", "quay.io/team", "secret")}))(t).GetCredentialsId()
 		must(w.client.UpdateWorkspace(w.as("boss"), &platformv1.UpdateWorkspaceRequest{OrgId: w.org, Id: w.ws, Workspace: &platformv1.WorkspaceSpec{Visibility: new("SHARED")}}))(t)
-		for _, who := range people() {
+		for _, who := range userNames() {
 			uses := map[string]bool{"boss": true, "owner": true, "admin": true, "maintain": true, "launch": true}[who]
 			resp, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity(who), Registry: "quay.io/team/app"})
 			_, keysErr := w.client.GetCredentialsKeys(w.as(who), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair})
@@ -55,17 +55,17 @@ func TestWhoUsesCredentials(t *testing.T) {
 			}
 			switch {
 			case who == "stranger":
-				wants(t, who, err, fault.Denied)
-				wants(t, who+" asking for keys", keysErr, fault.Denied)
+				wantError(t, who, err, fault.Denied)
+				wantError(t, who+" asking for keys", keysErr, fault.Denied)
 			case uses:
-				wants(t, who, err, nil)
-				wants(t, who+" asking for keys", keysErr, nil)
+				wantError(t, who, err, nil)
+				wantError(t, who+" asking for keys", keysErr, nil)
 				if resp.GetCredentials().GetPassword() != "secret" || resp.GetWithheld() != "" {
 					t.Errorf("%s gets %v", who, resp)
 				}
 			default:
-				wants(t, who, err, nil)
-				wants(t, who+" asking for keys", keysErr, fault.Denied)
+				wantError(t, who, err, nil)
+				wantError(t, who+" asking for keys", keysErr, fault.Denied)
 				if resp.GetCredentials() != nil || !strings.Contains(resp.GetWithheld(), "may not use its credentials") {
 					t.Errorf("%s gets %v", who, resp)
 				}
@@ -74,8 +74,8 @@ func TestWhoUsesCredentials(t *testing.T) {
 	})
 }
 
-// TestRightsEndAtOnce: whatever takes a right away is told to whoever remembers
-// logins, and the next answer is another.
+// TestRightsEndAtOnce checks that each change that revokes access is published, and that the next
+// call returns no login.
 func TestRightsEndAtOnce(t *testing.T) {
 	t.Parallel()
 	bus := &listener{}
@@ -113,13 +113,13 @@ func TestRightsEndAtOnce(t *testing.T) {
 		if !has(c.who) {
 			t.Errorf("%s: had none before", name)
 		}
-		wants(t, name, c.do(), nil)
+		wantError(t, name, c.do(), nil)
 		if has(c.who) || bus.since() != 1 {
-			t.Errorf("%s: the login is still there, or nobody was told", name)
+			t.Errorf("%s: the login is still returned, or the change was not published", name)
 		}
 	}
 	must(w.client.DeleteCredentials(boss, &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
 	if bus.since() != 1 {
-		t.Error("nobody was told that the credentials are gone")
+		t.Error("the deletion of credentials was not published")
 	}
 }

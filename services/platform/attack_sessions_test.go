@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// signIn lets a program in with a token, at a replica.
-func (w *world) signIn(at platformv1.PlatformServiceClient, token string) *platformv1.IssueTokensResponse {
+// signIn signs a program in with a token at a replica.
+func (w *world) signIn(at platformClient, token string) *platformv1.IssueTokensResponse {
 	w.t.Helper()
 	code := w.codeWith(at, token)
 	return must(at.IssueTokens(w.t.Context(), &platformv1.IssueTokensRequest{
@@ -25,7 +25,7 @@ func (w *world) signIn(at platformv1.PlatformServiceClient, token string) *platf
 	}))(w.t)
 }
 
-func (w *world) codeWith(at platformv1.PlatformServiceClient, token string) string {
+func (w *world) codeWith(at platformClient, token string) string {
 	w.t.Helper()
 	return must(at.CreateCode(w.t.Context(), codeRequest(token)))(w.t).GetCode()
 }
@@ -38,18 +38,18 @@ func codeRequest(token string) *platformv1.CreateCodeRequest {
 	}
 }
 
-func use(at platformv1.PlatformServiceClient, token string) error {
+func use(at platformClient, token string) error {
 	_, err := at.GetUserInfo(bearer(context.Background(), token), &platformv1.GetUserInfoRequest{})
 	return err
 }
 
-func refresh(at platformv1.PlatformServiceClient, token string) error {
+func refresh(at platformClient, token string) error {
 	_, err := at.IssueTokens(context.Background(), &platformv1.IssueTokensRequest{GrantType: "refresh_token", RefreshToken: token})
 	return err
 }
 
-// TestSessionsEndWithTheirToken: what somebody made of a token is worth nothing once
-// the token is deleted, at each replica, and neither is what they made of that.
+// TestSessionsEndWithTheirToken checks that sessions and codes that began with a token end on
+// each replica when the token is deleted.
 func TestSessionsEndWithTheirToken(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -58,7 +58,7 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 		d.Now = c.Now
 		w := newWorldWith(t, d, c)
 		_, other := serveWith(t, d)
-		replicas := []platformv1.PlatformServiceClient{w.client, other}
+		replicas := []platformClient{w.client, other}
 		for n, at := range replicas {
 			there := replicas[1-n]
 			stolen := must(at.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "stolen"}}))(t)
@@ -66,34 +66,34 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 			theirs := w.signIn(at, stolen.GetAccessKey())
 			code := w.codeWith(at, stolen.GetAccessKey())
 			_, err := there.CreateCode(t.Context(), codeRequest(theirs.GetAccessToken()))
-			wants(t, "a code for a session", err, fault.Unauthenticated)
+			wantError(t, "a code for a session", err, fault.Unauthenticated)
 
 			must(at.DeleteToken(w.as("view"), &platformv1.DeleteTokenRequest{TokenId: int64(stolen.GetToken().GetId())}))(t)
 			for _, replica := range replicas {
-				wants(t, "the access token of a session", use(replica, theirs.GetAccessToken()), fault.Unauthenticated)
-				wants(t, "its refresh token", refresh(replica, theirs.GetRefreshToken()), fault.Unauthenticated)
-				wants(t, "another's session", use(replica, mine.GetAccessToken()), nil)
+				wantError(t, "the access token of a session", use(replica, theirs.GetAccessToken()), fault.Unauthenticated)
+				wantError(t, "its refresh token", refresh(replica, theirs.GetRefreshToken()), fault.Unauthenticated)
+				wantError(t, "another's session", use(replica, mine.GetAccessToken()), nil)
 			}
 			_, err = there.IssueTokens(t.Context(), &platformv1.IssueTokensRequest{
 				GrantType: "authorization_code", Code: code, CodeVerifier: verifier, RedirectUri: redirect, ClientId: "cli",
 			})
-			wants(t, "a code that nobody took yet", err, fault.Invalid)
+			wantError(t, "an unused code", err, fault.Invalid)
 		}
 	})
 }
 
-// TestSessionsEndWhenTheirTokenExpires, or when configuration gives it another secret.
+// TestSessionsEndWhenTheirTokenExpires also covers a configured token whose secret changes.
 func TestSessionsEndWhenTheirTokenExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
 	short := must(w.service.CreateTokenFor(t.Context(), "view", "short", w.clock.now.Add(30*time.Minute)))(t)
 	s := w.signIn(w.client, short)
-	wants(t, "while the token is good", use(w.client, s.GetAccessToken()), nil)
+	wantError(t, "while the token is valid", use(w.client, s.GetAccessToken()), nil)
 	w.clock.now = w.clock.now.Add(31 * time.Minute)
-	wants(t, "after the token has expired", use(w.client, s.GetAccessToken()), fault.Unauthenticated)
-	wants(t, "refreshed", refresh(w.client, s.GetRefreshToken()), fault.Unauthenticated)
+	wantError(t, "after the token has expired", use(w.client, s.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "refreshed", refresh(w.client, s.GetRefreshToken()), fault.Unauthenticated)
 	if list := must(w.client.ListTokens(w.as("view"), &platformv1.ListTokensRequest{}))(t).GetSessions(); len(list) != 0 {
-		t.Errorf("it is still shown: %v", list)
+		t.Errorf("the expired session is listed: %v", list)
 	}
 
 	w = &world{t: t}
@@ -108,14 +108,14 @@ func TestSessionsEndWhenTheirTokenExpires(t *testing.T) {
 	admin(configured("0"))
 	s = w.signIn(w.client, configured("0"))
 	admin(configured("0"))
-	wants(t, "after another start", use(w.client, s.GetAccessToken()), nil)
+	wantError(t, "after another start", use(w.client, s.GetAccessToken()), nil)
 	admin(configured("1"))
-	wants(t, "after another secret", use(w.client, s.GetAccessToken()), fault.Unauthenticated)
-	wants(t, "refreshed", refresh(w.client, s.GetRefreshToken()), fault.Unauthenticated)
+	wantError(t, "after another secret", use(w.client, s.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "refreshed", refresh(w.client, s.GetRefreshToken()), fault.Unauthenticated)
 }
 
-// TestSessionsAreShown, and end one by one, with their token, or all at once.
-func TestSessionsAreShown(t *testing.T) {
+// TestListAndDeleteSessions also deletes all tokens and sessions of a user.
+func TestListAndDeleteSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
 	list := func() []*platformv1.SessionRecord {
@@ -126,25 +126,25 @@ func TestSessionsAreShown(t *testing.T) {
 	second := w.signIn(w.client, w.tokens["view"])
 	shown := list()
 	if len(shown) != 2 || shown[0].GetClientId() != "cli" || shown[0].GetTokenId().GetValue() == 0 || !shown[0].GetDateCreated().AsTime().After(shown[1].GetDateCreated().AsTime()) {
-		t.Fatalf("shown are %v", shown)
+		t.Fatalf("got sessions %v", shown)
 	}
 	id := int64(shown[1].GetId())
 	_, err := w.client.DeleteToken(w.as("launch"), &platformv1.DeleteTokenRequest{TokenId: id})
-	wants(t, "another's session", err, fault.NotFound)
+	wantError(t, "another's session", err, fault.NotFound)
 	must(w.client.DeleteToken(w.as("view"), &platformv1.DeleteTokenRequest{TokenId: id}))(t)
-	wants(t, "a session that was ended", use(w.client, first.GetAccessToken()), fault.Unauthenticated)
-	wants(t, "refreshed", refresh(w.client, first.GetRefreshToken()), fault.Unauthenticated)
-	wants(t, "the other", use(w.client, second.GetAccessToken()), nil)
+	wantError(t, "a session that was ended", use(w.client, first.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "refreshed", refresh(w.client, first.GetRefreshToken()), fault.Unauthenticated)
+	wantError(t, "the other", use(w.client, second.GetAccessToken()), nil)
 	code := w.codeWith(w.client, w.tokens["view"])
 	must(w.client.DeleteAllTokens(w.as("view"), &platformv1.DeleteAllTokensRequest{}))(t)
 	_, err = w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code })
-	wants(t, "a code that nobody took yet", err, fault.Invalid)
-	wants(t, "after all have ended", use(w.client, second.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "an unused code", err, fault.Invalid)
+	wantError(t, "after all have ended", use(w.client, second.GetAccessToken()), fault.Unauthenticated)
 }
 
-// TestSessionsDoNotLastForEver, however often they are refreshed, and there are not
-// more and more of them.
-func TestSessionsDoNotLastForEver(t *testing.T) {
+// TestSessionsAreBounded checks the total lifetime of a refreshed session and the number of
+// sessions per user.
+func TestSessionsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
 	s := w.signIn(w.client, w.tokens["view"])
@@ -153,7 +153,7 @@ func TestSessionsDoNotLastForEver(t *testing.T) {
 		w.clock.now = w.clock.now.Add(20 * 24 * time.Hour)
 		next, err := w.refresh(s.GetRefreshToken())
 		if w.clock.now.Sub(begun) >= limits.SessionLife {
-			wants(t, "a refresh after the longest life", err, fault.Unauthenticated)
+			wantError(t, "a refresh after the longest life", err, fault.Unauthenticated)
 			break
 		}
 		s = must(next, err)(t)
@@ -163,8 +163,8 @@ func TestSessionsDoNotLastForEver(t *testing.T) {
 		w.clock.now = w.clock.now.Add(time.Second)
 		w.signIn(w.client, w.tokens["view"])
 	}
-	wants(t, "the oldest of too many", use(w.client, oldest.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "the oldest of too many", use(w.client, oldest.GetAccessToken()), fault.Unauthenticated)
 	if n := len(must(w.client.ListTokens(w.as("view"), &platformv1.ListTokensRequest{}))(t).GetSessions()); n != limits.SessionsPerUser {
-		t.Errorf("there are %d sessions", n)
+		t.Errorf("got %d sessions, want %d", n, limits.SessionsPerUser)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// TestGuessing: what is almost a token is none, and all are refused alike.
+// TestGuessing checks that tokens that are almost right are refused, all with the same message.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -40,7 +40,7 @@ func TestGuessing(t *testing.T) {
 		"a negative id":       `{"tid":-1}.` + secret,
 	} {
 		_, err := w.client.GetUserInfo(bearer(t.Context(), b64(guess)), &platformv1.GetUserInfoRequest{})
-		wants(t, name, err, fault.Unauthenticated)
+		wantError(t, name, err, fault.Unauthenticated)
 		if f, ok := fault.As(err); ok {
 			refusals[f.Public] = true
 		}
@@ -50,14 +50,14 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestRevokedAtOnce: from the moment that one replica has answered, no replica
-// takes the token, though it was in use everywhere.
+// TestRevokedAtOnce checks that no replica accepts a token after one replica has responded that
+// it is deleted, although the token was in use on each replica.
 func TestRevokedAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
 		_, second := serveWith(t, deps(t, db))
-		replicas := []platformv1.PlatformServiceClient{w.client, second}
+		replicas := []platformClient{w.client, second}
 		for round := range 5 {
 			made := must(w.client.CreateToken(w.as("view"), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "in use"}}))(t)
 			var revoked atomic.Bool
@@ -68,7 +68,7 @@ func TestRevokedAtOnce(t *testing.T) {
 						was := revoked.Load()
 						_, err := replicas[n%2].GetUserInfo(bearer(t.Context(), made.GetAccessKey()), &platformv1.GetUserInfoRequest{})
 						if was {
-							wants(t, "after it was revoked", err, fault.Unauthenticated)
+							wantError(t, "after it was revoked", err, fault.Unauthenticated)
 							return
 						}
 						if err != nil && !errors.Is(err, fault.Unauthenticated) {
@@ -84,8 +84,7 @@ func TestRevokedAtOnce(t *testing.T) {
 	})
 }
 
-// foreignIDs are calls that name something of another organisation, from one's own
-// workspace.
+// foreignIDs returns calls in the user's workspace that name records of another organisation.
 func foreignIDs(w *world, theirs *world) map[string]func(context.Context) error {
 	c, o, ws, body := w.client, w.org, &w.ws, []byte("{}")
 	id := must(c.CreateCredentials(theirs.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &theirs.ws, Body: login("theirs", "quay.io", "theirs")}))(w.t).GetCredentialsId()
@@ -195,7 +194,7 @@ func foreignIDs(w *world, theirs *world) map[string]func(context.Context) error 
 		},
 		"add their member": func(ctx context.Context) error {
 			_, err := c.AddParticipant(ctx, &platformv1.AddParticipantRequest{OrgId: o, Id: *ws, Participant: &platformv1.ParticipantSpec{MemberId: member}})
-			if errors.Is(err, fault.Invalid) { // it stands in the body
+			if errors.Is(err, fault.Invalid) { // the id is in the body
 				return fault.NotFound.New("no such member", err)
 			}
 			return err
@@ -215,8 +214,8 @@ func foreignIDs(w *world, theirs *world) map[string]func(context.Context) error 
 	}
 }
 
-// TestAnotherWorkspacesIDs is the table role × call for what is not one's own: in
-// no role does an id of another workspace lead to anything, nor change it.
+// TestAnotherWorkspacesIDs makes each call of foreignIDs with each role, and checks that no call
+// reads or changes a record of another organisation.
 func TestAnotherWorkspacesIDs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -234,7 +233,7 @@ func TestAnotherWorkspacesIDs(t *testing.T) {
 	}
 	before := state()
 	for name, call := range calls {
-		for _, who := range people() {
+		for _, who := range userNames() {
 			if err := call(w.as(who)); !errors.Is(err, fault.NotFound) && !errors.Is(err, fault.Denied) {
 				t.Errorf("%s as %s: %v", name, who, err)
 			}
@@ -245,8 +244,7 @@ func TestAnotherWorkspacesIDs(t *testing.T) {
 	}
 }
 
-// neighbours are other people with an organisation of their own, on the same
-// platform.
+// neighbours creates other users with their own organisation on the same platform.
 func (w *world) neighbours() *world {
 	w.t.Helper()
 	n := &world{t: w.t, service: w.service, client: w.client, clock: w.clock, tokens: map[string]string{}, ids: map[string]int64{}, partOf: map[string]int64{}, memberOf: map[string]int64{}}
@@ -254,7 +252,7 @@ func (w *world) neighbours() *world {
 	return n
 }
 
-// TestSearchInjection: what is looked for is only ever looked for.
+// TestSearchInjection checks that search text is never interpreted as SQL or as a pattern.
 func TestSearchInjection(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -262,7 +260,7 @@ func TestSearchInjection(t *testing.T) {
 		run := must(w.client.CreateTrace(w.as("launch"), &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"r"}`)}))(t).GetWorkflowId()
 		for _, s := range []string{`'`, `"`, `') OR 1=1 --`, `%' OR '1'='1`, `\`, `\'; DROP TABLE platform_users; --`, `%`, `_`, "$1", "?1", "\x00", "é\u202e"} {
 			found := map[string]int32{}
-			// A text that no database holds may be refused, but only as such.
+			// Text that databases cannot store may be refused, but only with fault.Invalid.
 			well := func(what string, err error) bool {
 				if err != nil && (s != "\x00" || !errors.Is(err, fault.Invalid)) {
 					t.Errorf("%s %q: %v", what, s, err)
@@ -298,7 +296,7 @@ func TestSearchInjection(t *testing.T) {
 	})
 }
 
-// TestOverLongFields: each text has an end.
+// TestOverLongFields checks the maximum length of each field.
 func TestOverLongFields(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -347,13 +345,13 @@ func TestOverLongFields(t *testing.T) {
 		"e-mail":                   user(identity.Account{Name: "x", Email: strings.Repeat("x", 300) + "@example.org"}),
 		"first name":               user(identity.Account{Name: "x", Email: "x@example.org", FirstName: long}),
 	} {
-		wants(t, name, err, fault.Invalid)
+		wantError(t, name, err, fault.Invalid)
 	}
 	_, err := w.client.CreateToken(boss, &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: long}})
-	wants(t, "token name", err, fault.Invalid)
+	wantError(t, "token name", err, fault.Invalid)
 	_, err = w.client.ListMembers(boss, &platformv1.ListMembersRequest{OrgId: w.org, Search: long})
-	wants(t, "search", err, fault.Invalid)
-	// What a run sends of itself must not abort it.
+	wantError(t, "search", err, fault.Invalid)
+	// A report must not fail for its size, since that would abort the run.
 	made := must(w.client.CreateTrace(boss, &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"` + long + `","projectName":"` + long + `","sessionId":"` + long + `"}`)}))(t)
 	resp := must(w.client.DescribeWorkflow(boss, &platformv1.DescribeWorkflowRequest{WorkspaceId: &w.ws, WorkflowId: made.GetWorkflowId()}))(t)
 	if n := len(members(t, resp.GetDocument())["runName"].(string)); n == 0 {
@@ -361,8 +359,8 @@ func TestOverLongFields(t *testing.T) {
 	}
 }
 
-// TestWritesUnderRotation: whatever is written while the master keys change can be
-// read afterwards, on each replica.
+// TestWritesUnderRotation checks that secrets that are written during a rotation of the master
+// keys can be read afterwards on each replica.
 func TestWritesUnderRotation(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -375,7 +373,7 @@ func TestWritesUnderRotation(t *testing.T) {
 		var rotated atomic.Bool
 		var written sync.Map
 		var wg sync.WaitGroup
-		for n, client := range []platformv1.PlatformServiceClient{w.client, replica} {
+		for n, client := range []platformClient{w.client, replica} {
 			wg.Go(func() {
 				id := ""
 				for i := 0; !rotated.Load() || i < 5; i++ {
@@ -386,7 +384,7 @@ func TestWritesUnderRotation(t *testing.T) {
 						continue
 					}
 					_, err := client.UpdateCredentials(w.as("maintain"), &platformv1.UpdateCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Body: login("last-"+string(rune('a'+n)), "quay.io/last"+string(rune('a'+n)), "last")})
-					wants(t, "a change under rotation", err, nil)
+					wantError(t, "a change under rotation", err, nil)
 				}
 			})
 		}
@@ -400,11 +398,11 @@ func TestWritesUnderRotation(t *testing.T) {
 		}
 		rotated.Store(true)
 		wg.Wait()
-		wants(t, "every secret", w.service.CheckKeys(t.Context()), nil)
+		wantError(t, "every secret", w.service.CheckKeys(t.Context()), nil)
 		list := must(w.client.ListCredentials(w.as("view"), &platformv1.ListCredentialsRequest{WorkspaceId: &w.ws}))(t).GetCredentials()
 		for _, c := range list {
 			registry := c.GetKeys().AsMap()["registry"].(string)
-			for _, client := range []platformv1.PlatformServiceClient{w.client, replica} {
+			for _, client := range []platformClient{w.client, replica} {
 				resp, err := client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: registry})
 				if err != nil || resp.GetCredentials().GetPassword() == "" {
 					t.Errorf("%s: %v, %v", registry, resp, err)

@@ -1,38 +1,51 @@
 package platform
 
 import (
+	"google.golang.org/grpc"
+
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers says which roles of the program may make the room's calls. Those that
-// people make come through the gateway; people says which people may. Credentials
-// are for the roles that act for an identity they have authenticated, or that the
-// container room has.
+// Callers returns which roles of the program may make the calls of this service. Calls of users
+// come through the gateway; accessRules defines which users may make them. Only roles that act
+// on behalf of an identity may read credentials: one that they have authenticated, or that the
+// container service has.
 func Callers() rpc.Callers {
 	callers := rpc.Callers{
 		{Roles: []string{"container", "inspect", "build", "conda", "metrics"}, Calls: []string{
-			platformv1.PlatformService_Authorize_FullMethodName,
+			platformv1.AccessService_Authorize_FullMethodName,
 		}},
 		{Roles: []string{"container", "inspect", "build", "conda", "registry"}, Calls: []string{
-			platformv1.PlatformService_GetCredentials_FullMethodName,
+			platformv1.AccessService_GetCredentials_FullMethodName,
 		}},
 		{Roles: []string{"container"}, Calls: []string{
-			platformv1.PlatformService_GetRunState_FullMethodName,
+			platformv1.AccessService_GetRunState_FullMethodName,
 		}},
 	}
-	for _, rule := range people() {
-		if !rule.who.isProgram {
+	for _, rule := range accessRules() {
+		if !rule.need.isProgram {
 			callers = append(callers, rpc.Rule{Roles: []string{"gateway"}, Calls: rule.calls})
 		}
 	}
 	return callers
 }
 
-// Register offers the room on a server, to its callers and to the people who may.
+// Register registers the gRPC services on a server, with their callers and the check of access
+// rules.
 func (s *Service) Register(to *rpc.Server) {
 	to.Allow(Callers())
-	to.Guard(platformv1.PlatformService_ServiceDesc.ServiceName, s.admit)
-	platformv1.RegisterPlatformServiceServer(to, s)
+	for _, desc := range []grpc.ServiceDesc{
+		platformv1.AccessService_ServiceDesc, platformv1.IdentityService_ServiceDesc, platformv1.OrganizationService_ServiceDesc,
+		platformv1.CredentialService_ServiceDesc, platformv1.RunService_ServiceDesc, platformv1.AuditService_ServiceDesc,
+	} {
+		to.Guard(desc.ServiceName, s.admit)
+	}
+	platformv1.RegisterAccessServiceServer(to, s)
+	platformv1.RegisterIdentityServiceServer(to, s)
+	platformv1.RegisterOrganizationServiceServer(to, s)
+	platformv1.RegisterCredentialServiceServer(to, s)
+	platformv1.RegisterRunServiceServer(to, s)
+	platformv1.RegisterAuditServiceServer(to, s)
 }

@@ -18,14 +18,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// report is one task as a run reports it.
+// A report is a task as a run reports it.
 type report map[string]any
 
-// tally is counts of some tasks, by their names in the contract.
+// A tally holds counts by their names in the contract.
 type tally map[string]float64
 
-// recompute counts tasks from scratch, after the contract: it shares nothing with
-// what is tested.
+// recompute counts tasks as the contract describes. It shares no code with the implementation.
 func recompute(tasks []report) tally {
 	t := tally{}
 	for _, r := range tasks {
@@ -63,8 +62,8 @@ func recompute(tasks []report) tally {
 	return t
 }
 
-// tallyOf reads what the platform answers. Peaks are of the past, and percentages
-// follow from the rest.
+// tallyOf returns the counts of a response, without peaks and percentages: peaks depend on
+// earlier reports, and percentages on the other counts.
 func tallyOf(t *testing.T, l *platformv1.Load) tally {
 	t.Helper()
 	raw, err := protojson.Marshal(l)
@@ -85,7 +84,7 @@ func tallyOf(t *testing.T, l *platformv1.Load) tally {
 	return out
 }
 
-// random makes a report. Numbers are such that sums are exact.
+// random returns a random report, with numbers whose sums are exact.
 func random(r *rand.Rand, id int, status string) report {
 	return report{
 		"taskId": float64(id), "status": status, "process": fmt.Sprintf("P%d", id%4), "name": fmt.Sprintf("P (%d) ü", id), "hash": fmt.Sprintf("aa/%06d", id),
@@ -102,12 +101,11 @@ func (r *reporter) sends(reports []report) {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		wants(r.t, "a report", r.progress(string(raw)), nil)
+		wantError(r.t, "a report", r.progress(string(raw)), nil)
 	}
 }
 
-// checkCounts holds the counts against the tasks that are there, all together and
-// by process.
+// checkCounts compares the counts with the stored tasks, in total and by process.
 func (r *reporter) checkCounts() tally {
 	t := r.t
 	t.Helper()
@@ -130,8 +128,8 @@ func (r *reporter) checkCounts() tally {
 	return tallyOf(t, p.GetWorkflowProgress())
 }
 
-// TestCountsInAnyOrder: the reports of a run, in any order and repeated, come to
-// the same counts.
+// TestCountsInAnyOrder checks that the counts do not depend on the order of reports, nor on
+// repetitions.
 func TestCountsInAnyOrder(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -150,7 +148,7 @@ func TestCountsInAnyOrder(t *testing.T) {
 				story = append(story, end)
 			}
 		}
-		// What comes is known; when it comes is not.
+		// The set of reports is fixed; their order is random.
 		w := newWorld(t, db)
 		var first tally
 		for n := range 6 {
@@ -175,8 +173,8 @@ func TestCountsInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestCountsOfAnything: whatever is reported, also what contradicts itself, the
-// counts are those of the tasks that are kept.
+// TestCountsOfAnything checks that the counts match the stored tasks, also after contradictory
+// reports.
 func TestCountsOfAnything(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -188,7 +186,7 @@ func TestCountsOfAnything(t *testing.T) {
 			var some []report
 			for range 1 + r.IntN(150) {
 				one := random(r, r.IntN(80), []string{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED", "NEVER HEARD"}[r.IntN(8)])
-				one["process"] = fmt.Sprintf("P%d", r.IntN(6)) // it moved
+				one["process"] = fmt.Sprintf("P%d", r.IntN(6)) // another process than before
 				for range r.IntN(3) {
 					delete(one, []string{"cpus", "memory", "process", "realtime", "pcpu"}[r.IntN(5)])
 				}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/bcrypt"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -45,8 +46,8 @@ func login(name, registry, password string) *platformv1.CredentialsBody {
 	return &platformv1.CredentialsBody{Credentials: &platformv1.CredentialsSpec{Name: &name, Keys: keys}}
 }
 
-// TestCondaCredentials: a login of a channel is for that channel, and for no registry of
-// the same name; nor the other way round.
+// TestCondaCredentials checks that a login for a channel is not used for a registry of the same
+// name, and vice versa.
 func TestCondaCredentials(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -64,6 +65,61 @@ func TestCondaCredentials(t *testing.T) {
 			t.Errorf("at %s the password is %q, want %q", registry, got, want)
 		}
 	}
+	// The address is public and recorded.
+	conda = login("token in the path", "https://conda.example.org/t/secret/lab", "x")
+	conda.Credentials.Provider = new("conda")
+	_, err := w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: conda})
+	wantError(t, "a token in the address", err, fault.Invalid)
+	based := login("base", "quay.io/x", "x")
+	based.Credentials.BaseUrl = new("https://ada:secret@quay.io")
+	_, err = w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: based})
+	wantError(t, "a login in baseUrl", err, fault.Invalid)
+}
+
+// TestLastUseOnAFullDisk checks that access tokens and logins work if the time of their last use
+// cannot be stored.
+func TestLastUseOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite(t)
+	w := newWorld(t, db)
+	must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("registry", "quay.io/team", "p")}))(t)
+	for _, table := range []string{"platform_tokens", "platform_credentials"} {
+		_, err := db.ExecContext(t.Context(), `CREATE TRIGGER full_`+table+` BEFORE UPDATE ON `+table+`
+			BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END`)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.clock.now = w.clock.now.Add(time.Hour) // the next use would be stored
+	must(w.client.ListCredentials(w.as("launch"), &platformv1.ListCredentialsRequest{WorkspaceId: &w.ws}))(t)
+	resp := must(w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: "quay.io/team"}))(t)
+	if got := resp.GetCredentials().GetPassword(); got != "p" {
+		t.Errorf("the password is %q", got)
+	}
+}
+
+// TestShownKeys checks that the keys of a record have a discriminator, by which typed clients
+// select their type. A record of an unknown provider has no keys.
+func TestShownKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testkit.SQLite(t))
+	other := login("cloud", "ignored", "s")
+	other.Credentials.Provider = new("aws")
+	for _, body := range []*platformv1.CredentialsBody{login("registry", "quay.io/team", "s"), other} {
+		must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: body}))(t)
+	}
+	list := must(w.client.ListCredentials(w.as("view"), &platformv1.ListCredentialsRequest{WorkspaceId: &w.ws}))(t).GetCredentials()
+	if len(list) != 2 || list[0].GetName() != "cloud" || list[0].Keys != nil {
+		t.Errorf("the record of an unknown provider is %v", list)
+	}
+	want := map[string]any{"discriminator": "container-reg", "registry": "quay.io/team", "userName": "robot"}
+	if d := cmp.Diff(want, list[1].GetKeys().AsMap()); d != "" {
+		t.Error(d)
+	}
+	shown := must(w.client.DescribeCredentials(w.as("view"), &platformv1.DescribeCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: list[1].GetId()}))(t)
+	if d := cmp.Diff(want, shown.GetCredentials().GetKeys().AsMap()); d != "" {
+		t.Error(d)
+	}
 }
 
 func TestCredentialsAreSealed(t *testing.T) {
@@ -74,13 +130,13 @@ func TestCredentialsAreSealed(t *testing.T) {
 		id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("quay", "https://quay.io/Team/", secret)}))(t).GetCredentialsId()
 		shown := must(w.client.DescribeCredentials(w.as("view"), &platformv1.DescribeCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
 		if text := shown.String(); strings.Contains(text, secret) || shown.GetCredentials().GetKeys().AsMap()["registry"] != "quay.io/team" {
-			t.Errorf("shown is %s", text)
+			t.Errorf("the response is %s", text)
 		}
 		var sealed []byte
 		if err := db.QueryRowContext(t.Context(), `SELECT sealed FROM platform_credentials WHERE id = $1`, id).Scan(&sealed); err != nil || bytes.Contains(sealed, []byte(secret)) {
 			t.Errorf("stored is %q, %v", sealed, err)
 		}
-		// A change without the password keeps it.
+		// An update without a password does not change the password.
 		must(w.client.UpdateCredentials(w.as("maintain"), &platformv1.UpdateCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Body: &platformv1.CredentialsBody{
 			Credentials: &platformv1.CredentialsSpec{Description: new("ours")},
 		}}))(t)
@@ -90,13 +146,13 @@ func TestCredentialsAreSealed(t *testing.T) {
 		}
 		var reads int
 		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_audit WHERE action = 'credentials.read' AND subject = $1 AND user_id = $2`, id, w.ids["launch"]).Scan(&reads); err != nil || reads != 1 {
-			t.Errorf("%d reads are in the audit trail, %v", reads, err)
+			t.Errorf("%d reads are in the audit log, %v", reads, err)
 		}
 		_, err := w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id, Checked: true})
-		wants(t, "credentials in use", err, fault.Conflict)
+		wantError(t, "credentials in use", err, fault.Conflict)
 		must(w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id}))(t)
 		_, err = w.client.DeleteCredentials(w.as("maintain"), &platformv1.DeleteCredentialsRequest{WorkspaceId: &w.ws, CredentialsId: id})
-		wants(t, "deleted already", err, fault.NotFound)
+		wantError(t, "deleted already", err, fault.NotFound)
 	})
 }
 
@@ -130,7 +186,7 @@ func TestResolution(t *testing.T) {
 		{"a stranger", w.identity("stranger"), "quay.io", "", fault.Denied},
 	} {
 		resp, err := w.client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: c.id, Registry: c.registry})
-		wants(t, c.name, err, c.kind)
+		wantError(t, c.name, err, c.kind)
 		if got := resp.GetCredentials().GetPassword(); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
@@ -151,19 +207,19 @@ func TestMasterKeys(t *testing.T) {
 		for _, name := range []string{"a", "b", "c"} {
 			must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login(name, "quay.io/"+name, name)}))(t)
 		}
-		read := func(s platformv1.PlatformServiceServer, name string) error {
+		read := func(s platformv1.AccessServiceServer, name string) error {
 			resp, err := s.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: w.identity("launch"), Registry: "quay.io/" + name})
 			if err == nil && resp.GetCredentials().GetPassword() != name {
 				t.Errorf("%s resolves to %v", name, resp)
 			}
 			return err
 		}
-		// Both replicas go on while the keys are rotated.
+		// Both replicas keep running while the keys are rotated.
 		var wg sync.WaitGroup
 		for _, s := range []*platform.Service{w.service, replica} {
 			wg.Go(func() {
 				for n := range 30 {
-					wants(t, "under rotation", read(s, []string{"a", "b", "c"}[n%3]), nil)
+					wantError(t, "under rotation", read(s, []string{"a", "b", "c"}[n%3]), nil)
 				}
 			})
 		}
@@ -176,7 +232,7 @@ func TestMasterKeys(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		wants(t, "with all keys", replica.CheckKeys(t.Context()), nil)
+		wantError(t, "with all keys", replica.CheckKeys(t.Context()), nil)
 		other := filepath.Join(t.TempDir(), "other")
 		for name, keys := range map[string]*vault.Keys{"no key": nil, "another key": must(vault.Open(other, true))(t)} {
 			s, err := platform.New(platform.Deps{DB: db, Endpoint: endpoint, Now: time.Now, Keys: keys})
@@ -214,14 +270,14 @@ func TestKeyPackets(t *testing.T) {
 	key := newRSA(t)
 	ask := pairWith(t, key)
 	_, err := w.client.CreatePairing(w.as("boss"), ask)
-	wants(t, "a user who would pair", err, fault.Unauthenticated)
+	wantError(t, "a user who would pair", err, fault.Unauthenticated)
 	operator := asOperator(t)
 	pair := must(w.client.CreatePairing(operator, ask))(t)
 	_, err = w.client.CreatePairing(operator, &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: "x"}})
-	wants(t, "no key", err, fault.Invalid)
+	wantError(t, "no key", err, fault.Invalid)
 	id := must(w.client.CreateCredentials(w.as("maintain"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("a", "quay.io", "pässword")}))(t).GetCredentialsId()
 	_, err = w.client.GetCredentialsKeys(w.as("launch"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: "none"})
-	wants(t, "no pairing", err, fault.NotFound)
+	wantError(t, "no pairing", err, fault.NotFound)
 	for version := range int32(3) {
 		packet := must(w.client.GetCredentialsKeys(w.as("launch"), &platformv1.GetCredentialsKeysRequest{WorkspaceId: &w.ws, CredentialsId: id, PairingId: pair.GetPairingId(), Version: version}))(t).GetKeys()
 		if got, want := unpack(t, key, packet), `{"userName":"robot","password":"pässword","registry":"quay.io"}`; got != want {
@@ -230,7 +286,7 @@ func TestKeyPackets(t *testing.T) {
 	}
 }
 
-// operatorsFile knows the operator ops with the password pw.
+// operatorsFile returns an htpasswd file with the operator ops, whose password is pw.
 func operatorsFile(t *testing.T) string {
 	t.Helper()
 	hash := must(bcrypt.GenerateFromPassword([]byte("pw"), bcrypt.MinCost))(t)
@@ -250,14 +306,14 @@ func newRSA(t *testing.T) *rsa.PrivateKey {
 	return must(rsa.GenerateKey(rand.Reader, 2048))(t)
 }
 
-// pairWith asks for a pairing with a key.
+// pairWith creates a pairing with a key.
 func pairWith(t *testing.T, key *rsa.PrivateKey) *platformv1.CreatePairingRequest {
 	t.Helper()
 	der := must(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	return &platformv1.CreatePairingRequest{Pairing: &platformv1.PairingSpec{PublicKey: base64.StdEncoding.EncodeToString(der)}}
 }
 
-// unpack reads a key packet as a paired service does.
+// unpack decrypts a key packet as a paired service does.
 func unpack(t *testing.T, key *rsa.PrivateKey, packet string) string {
 	t.Helper()
 	parts := strings.Split(packet, `\`)

@@ -19,13 +19,13 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// device is a program that shows a code.
+// A device is a program that displays a code.
 func (w *world) device() *platformv1.BeginDeviceSignInResponse {
 	w.t.Helper()
 	return must(w.client.BeginDeviceSignIn(w.t.Context(), &platformv1.BeginDeviceSignInRequest{ClientId: "cli"}))(w.t)
 }
 
-// poll asks for a device's tokens after a while, and answers what it is told.
+// poll requests a device's tokens after some time, and returns the OAuth error code.
 func (w *world) poll(d *platformv1.BeginDeviceSignInResponse, after time.Duration) (token, told string, err error) {
 	w.t.Helper()
 	w.clock.now = w.clock.now.Add(after)
@@ -38,8 +38,17 @@ func (w *world) poll(d *platformv1.BeginDeviceSignInResponse, after time.Duratio
 	return resp.GetAccessToken(), told, err
 }
 
+// allow enters a code and consents to its program.
 func (w *world) allow(code, token string) error {
-	_, err := w.client.AllowDevice(w.t.Context(), &platformv1.AllowDeviceRequest{UserCode: code, AccessToken: token})
+	return w.enter(&platformv1.DescribeDeviceRequest{UserCode: code, AccessToken: token})
+}
+
+func (w *world) enter(req *platformv1.DescribeDeviceRequest) error {
+	asked, err := w.client.DescribeDevice(w.t.Context(), req)
+	if err != nil {
+		return err
+	}
+	_, err = w.grant(asked.GetConsent())
 	return err
 }
 
@@ -70,29 +79,33 @@ func TestDevice(t *testing.T) {
 				t.Errorf("after %s: %q, %v; want %q", c.after, told, err, c.told)
 			}
 		}
-		wants(t, "the code as people write it", w.allow(" "+strings.ToLower(strings.Replace(d.GetUserCode(), "-", " ", 1)), w.tokens["view"]), nil)
-		wants(t, "the code again", w.allow(d.GetUserCode(), w.tokens["launch"]), fault.Invalid)
+		wantError(t, "the code as people write it", w.allow(" "+strings.ToLower(strings.Replace(d.GetUserCode(), "-", " ", 1)), w.tokens["view"]), nil)
+		wantError(t, "the code again", w.allow(d.GetUserCode(), w.tokens["launch"]), fault.Invalid)
 
 		_, err := w.issue(func(r *platformv1.IssueTokensRequest) {
 			r.GrantType, r.DeviceCode, r.ClientId = identity.DeviceGrant, d.GetDeviceCode(), "other"
 		})
-		wants(t, "another program", err, fault.Invalid)
+		wantError(t, "another program", err, fault.Invalid)
 		token, _, err := w.poll(d, 0)
-		wants(t, "the tokens", err, nil)
-		wants(t, "a call with them", w.use(token), nil)
+		wantError(t, "the tokens", err, nil)
+		wantError(t, "a call with them", w.use(token), nil)
 		if _, told, _ := w.poll(d, time.Minute); told != "expired_token" {
 			t.Errorf("the tokens again: %q", told)
 		}
+		wantError(t, "a call after the device code was used twice", w.use(token), fault.Unauthenticated)
 		if _, told, _ := w.poll(other, 0); told != "authorization_pending" {
 			t.Errorf("the other device: %q", told)
 		}
+		wantError(t, "the other code", w.allow(other.GetUserCode(), w.tokens["view"]), nil)
+		token, _, err = w.poll(other, 0)
+		wantError(t, "the other's tokens", err, nil)
 		must(w.client.DeleteAllTokens(w.as("view"), &platformv1.DeleteAllTokensRequest{}))(t)
-		wants(t, "after all were revoked", w.use(token), fault.Unauthenticated)
+		wantError(t, "after all were revoked", w.use(token), fault.Unauthenticated)
 	})
 }
 
-// TestDeviceRefused: nobody comes in by a wrong code, late, or as somebody whom the
-// platform has shut out in the meantime.
+// TestDeviceRefused checks that a device gets no tokens with a wrong code, too late, or for a
+// user who has been disabled in the meantime.
 func TestDeviceRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -108,39 +121,39 @@ func TestDeviceRefused(t *testing.T) {
 		"no token":      {d.GetUserCode(), "", fault.Unauthenticated},
 		"a wrong token": {d.GetUserCode(), "nonsense", fault.Unauthenticated},
 	} {
-		wants(t, name, w.allow(c.code, c.token), c.kind)
+		wantError(t, name, w.allow(c.code, c.token), c.kind)
 	}
 	code := w.code("view")
 	session := must(w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
-	wants(t, "a session's token", w.allow(d.GetUserCode(), session.GetAccessToken()), fault.Unauthenticated)
-	_, err := w.client.AllowDevice(t.Context(), &platformv1.AllowDeviceRequest{UserCode: d.GetUserCode(), Consent: code})
-	wants(t, "no consent", err, fault.Unauthenticated)
-	_, err = w.client.BeginDeviceSignIn(t.Context(), &platformv1.BeginDeviceSignInRequest{})
-	wants(t, "no client_id", err, fault.Invalid)
+	wantError(t, "a session's token", w.allow(d.GetUserCode(), session.GetAccessToken()), fault.Unauthenticated)
+	wantError(t, "no sign-in", w.enter(&platformv1.DescribeDeviceRequest{UserCode: d.GetUserCode(), Consent: code}), fault.Unauthenticated)
+	_, err := w.client.BeginDeviceSignIn(t.Context(), &platformv1.BeginDeviceSignInRequest{})
+	wantError(t, "no client_id", err, fault.Invalid)
 
-	wants(t, "the right code", w.allow(d.GetUserCode(), w.tokens["view"]), nil)
+	wantError(t, "the right code", w.allow(d.GetUserCode(), w.tokens["view"]), nil)
 	_, err = w.issue(func(r *platformv1.IssueTokensRequest) { r.Code, r.RedirectUri = d.GetDeviceCode(), "" })
-	wants(t, "a device code as an authorization code", err, fault.Invalid)
+	wantError(t, "a device code as an authorization code", err, fault.Invalid)
 
 	d = w.device()
-	wants(t, "another device", w.allow(d.GetUserCode(), w.tokens["view"]), nil)
-	wants(t, "disabling", w.service.DisableUser(t.Context(), "view"), nil)
+	wantError(t, "another device", w.allow(d.GetUserCode(), w.tokens["view"]), nil)
+	wantError(t, "disabling", w.service.DisableUser(t.Context(), "view"), nil)
 	if _, told, _ := w.poll(d, 0); told != "expired_token" {
 		t.Errorf("a disabled user's device: %q", told)
 	}
 	d = w.device()
 	w.clock.now = w.clock.now.Add(limits.DeviceLife)
-	wants(t, "a late code", w.allow(d.GetUserCode(), w.tokens["launch"]), fault.Invalid)
+	wantError(t, "a late code", w.allow(d.GetUserCode(), w.tokens["launch"]), fault.Invalid)
 	if _, told, _ := w.poll(d, 0); told != "expired_token" {
-		t.Errorf("a late question: %q", told)
+		t.Errorf("a late poll: %q", told)
 	}
-	wants(t, "sweeping", w.service.Sweep(t.Context()), nil)
+	wantError(t, "sweeping", w.service.Sweep(t.Context()), nil)
 	if _, told, _ := w.poll(d, 0); told != "expired_token" {
 		t.Errorf("after sweeping: %q", told)
 	}
 }
 
-// TestDeviceAtAProvider: who came back from the provider lets a device in, once.
+// TestDeviceAtAProvider checks that a user who has signed in at the provider can consent to one
+// device.
 func TestDeviceAtAProvider(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -156,26 +169,25 @@ func TestDeviceAtAProvider(t *testing.T) {
 		}
 		d := w.device()
 		allow := func(code string) error {
-			_, err := w.client.AllowDevice(t.Context(), &platformv1.AllowDeviceRequest{UserCode: code, Consent: came.GetConsent()})
-			return err
+			return w.enter(&platformv1.DescribeDeviceRequest{UserCode: code, Consent: came.GetConsent()})
 		}
-		wants(t, "mistyped", allow("BBBB-BBBB"), fault.Invalid)
-		wants(t, "typed again", allow(d.GetUserCode()), nil)
-		wants(t, "the consent again", allow(w.device().GetUserCode()), fault.Unauthenticated)
+		wantError(t, "mistyped", allow("BBBB-BBBB"), fault.Invalid)
+		wantError(t, "typed again", allow(d.GetUserCode()), nil)
+		wantError(t, "the consent again", allow(w.device().GetUserCode()), fault.Unauthenticated)
 		token, _, err := w.poll(d, 0)
-		wants(t, "the tokens", err, nil)
-		wants(t, "a call with them", w.use(token), nil)
+		wantError(t, "the tokens", err, nil)
+		wantError(t, "a call with them", w.use(token), nil)
 
 		came = consent()
 		_, err = w.issue(func(r *platformv1.IssueTokensRequest) { r.Code, r.RedirectUri, r.ClientId = came.GetConsent(), "", "" })
-		wants(t, "a consent as an authorization code", err, fault.Invalid)
+		wantError(t, "a consent as an authorization code", err, fault.Invalid)
 		came = consent()
 		w.clock.now = w.clock.now.Add(10 * time.Minute)
-		wants(t, "a late consent", allow(w.device().GetUserCode()), fault.Unauthenticated)
+		wantError(t, "a late consent", allow(w.device().GetUserCode()), fault.Unauthenticated)
 	})
 }
 
-// TestDevicesOfOneClient: nobody fills the table, and nobody finds a code by trying.
+// TestDevicesOfOneClient checks the limits for device codes per client and for guesses per user.
 func TestDevicesOfOneClient(t *testing.T) {
 	t.Parallel()
 	c, d := january(), deps(t, testkit.SQLite(t))
@@ -188,25 +200,25 @@ func TestDevicesOfOneClient(t *testing.T) {
 		return err
 	}
 	for n := range limits.DevicesClient {
-		wants(t, "a device", begin("192.0.2.1"), nil)
+		wantError(t, "a device", begin("192.0.2.1"), nil)
 		if t.Failed() {
 			t.Fatalf("device %d", n)
 		}
 	}
 	err := begin("192.0.2.1")
-	wants(t, "one more", err, fault.Exhausted)
+	wantError(t, "one more", err, fault.Exhausted)
 	if e, ok := fault.As(err); !ok || e.RetryAfter <= limits.LoginWindow {
-		t.Errorf("one more is told %v: it waits for as long as the codes do", err)
+		t.Errorf("one more code: got %v, want a delay of the life of the codes", err)
 	}
-	wants(t, "another client's", begin("192.0.2.2"), nil)
+	wantError(t, "another client's", begin("192.0.2.2"), nil)
 	for range limits.DeviceTries {
-		wants(t, "a try", w.allow("BBBB-BBBB", w.tokens["view"]), fault.Invalid)
+		wantError(t, "a try", w.allow("BBBB-BBBB", w.tokens["view"]), fault.Invalid)
 	}
-	wants(t, "one more", w.allow("BBBB-BBBB", w.tokens["view"]), fault.Exhausted)
-	wants(t, "somebody else", w.allow("BBBB-BBBB", w.tokens["launch"]), fault.Invalid)
+	wantError(t, "one more", w.allow("BBBB-BBBB", w.tokens["view"]), fault.Exhausted)
+	wantError(t, "somebody else", w.allow("BBBB-BBBB", w.tokens["launch"]), fault.Invalid)
 }
 
-// TestTooManyDevices: what waits is bounded, whoever it is from.
+// TestTooManyDevices checks the limit for waiting devices of all clients.
 func TestTooManyDevices(t *testing.T) {
 	t.Parallel()
 	db := testkit.SQLite(t)
@@ -215,9 +227,9 @@ func TestTooManyDevices(t *testing.T) {
 		WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1)
 		INSERT INTO platform_devices (device_hash, user_hash, client_id, pause, expires_at)
 		SELECT CAST(i AS text), CAST(i AS text), 'cli', 5, $2 FROM n`, limits.DevicesWaiting, sqldb.Micros(w.clock.now.Add(time.Minute)))
-	wants(t, "filling the table", err, nil)
+	wantError(t, "filling the table", err, nil)
 	_, err = w.client.BeginDeviceSignIn(t.Context(), &platformv1.BeginDeviceSignInRequest{ClientId: "cli"})
-	wants(t, "one more", err, fault.Unavailable)
+	wantError(t, "one more", err, fault.Unavailable)
 	w.clock.now = w.clock.now.Add(time.Minute)
 	w.device()
 }

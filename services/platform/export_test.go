@@ -6,10 +6,10 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// Requirements are the calls that the table of people lists, and how often.
+// Requirements returns how many rules list each call.
 func Requirements() map[string]int {
 	times := map[string]int{}
-	for _, rule := range people() {
+	for _, rule := range accessRules() {
 		for _, call := range rule.calls {
 			times[call]++
 		}
@@ -17,13 +17,12 @@ func Requirements() map[string]int {
 	return times
 }
 
-// NamesItsScope says whether admit finds in a request where the call acts, if the
-// call asks for a role anywhere.
-func NamesItsScope(call string, req any) bool {
-	need := requirements()[call].Need
+// HasScope reports whether admit finds a scope in a request, if the call requires a role.
+func HasScope(call string, req any) bool {
+	need := requirements()[call].RequiredRoles
 	_, ok := scopeOf(req, need)
-	return ok || need == orgs.Need{}
+	return ok || need == orgs.RequiredRoles{}
 }
 
-// Sweep does at once what Run does from time to time.
+// Sweep does once what Run does periodically.
 func (s *Service) Sweep(ctx context.Context) error { return s.sweep(ctx) }

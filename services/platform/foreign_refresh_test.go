@@ -11,13 +11,18 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestForeignRefreshInCookies is a platform that answers a refresh with cookies and an
-// empty body.
+// TestForeignRefreshInCookies checks that refreshed tokens are read from cookies, whatever the
+// body is.
 func TestForeignRefreshInCookies(t *testing.T) {
 	t.Parallel()
-	for _, status := range []int{http.StatusOK, http.StatusNoContent} {
-		e := newElsewhere(t, january())
-		client := e.believing(t, testkit.SQLite(t), newKeys(t), local)
+	for _, answer := range []struct {
+		status int
+		body   string
+	}{
+		{http.StatusOK, ""}, {http.StatusNoContent, ""}, {http.StatusOK, "{}"}, {http.StatusOK, "<html>signed in</html>"}, {http.StatusOK, `"OK"`},
+	} {
+		e := newOtherPlatform(t, january())
+		client := e.trusting(t, testkit.SQLite(t), newKeys(t), local)
 		code := e.code("launch")
 		issued := must(e.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
 		e.fail(func(w http.ResponseWriter, r *http.Request) bool {
@@ -31,27 +36,29 @@ func TestForeignRefreshInCookies(t *testing.T) {
 			}
 			http.SetCookie(w, &http.Cookie{Name: "JWT", Value: again.GetAccessToken(), HttpOnly: true})
 			http.SetCookie(w, &http.Cookie{Name: "JWT_REFRESH_TOKEN", Value: again.GetRefreshToken(), HttpOnly: true})
-			w.WriteHeader(status)
+			w.WriteHeader(answer.status)
+			_, _ = w.Write([]byte(answer.body))
 			return true
 		})
 		for round := range 3 {
 			if _, err := e.authorize(client, issued.GetAccessToken(), issued.GetRefreshToken(), e.ws); err != nil {
-				t.Errorf("%d, round %d: %v", status, round, err)
+				t.Errorf("%v, round %d: %v", answer, round, err)
 			}
 			e.clock.now = e.clock.now.Add(time.Hour)
 		}
 	}
 }
 
-// TestForeignRefreshIsRefused: the client must sign in anew, and not try again.
+// TestForeignRefreshIsRefused checks that the client is told to sign in again when a refresh
+// token is refused.
 func TestForeignRefreshIsRefused(t *testing.T) {
 	t.Parallel()
 	for status, kind := range map[int]error{
 		http.StatusBadRequest: fault.Unauthenticated, http.StatusUnauthorized: fault.Unauthenticated, http.StatusForbidden: fault.Unauthenticated,
 		http.StatusBadGateway: fault.Unavailable, http.StatusFound: fault.Unavailable,
 	} {
-		e := newElsewhere(t, january())
-		client := e.believing(t, testkit.SQLite(t), newKeys(t), local)
+		e := newOtherPlatform(t, january())
+		client := e.trusting(t, testkit.SQLite(t), newKeys(t), local)
 		code := e.code("launch")
 		issued := must(e.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
 		e.fail(func(w http.ResponseWriter, r *http.Request) bool {
@@ -64,6 +71,19 @@ func TestForeignRefreshIsRefused(t *testing.T) {
 		})
 		e.clock.now = e.clock.now.Add(2 * time.Hour)
 		_, err := e.authorize(client, issued.GetAccessToken(), issued.GetRefreshToken(), e.ws)
-		wants(t, http.StatusText(status), err, kind)
+		wantError(t, http.StatusText(status), err, kind)
 	}
+}
+
+// TestForeignUserIsUnknown checks that a token is refused if the platform returns no user for it.
+func TestForeignUserIsUnknown(t *testing.T) {
+	t.Parallel()
+	e := newOtherPlatform(t, january())
+	client := e.trusting(t, testkit.SQLite(t), newKeys(t), local)
+	e.fail(func(w http.ResponseWriter, r *http.Request) bool {
+		_, _ = w.Write([]byte("{}"))
+		return true
+	})
+	_, err := e.authorize(client, e.tokens["launch"], "", 0)
+	wantError(t, "/user-info is {}", err, fault.Unauthenticated)
 }

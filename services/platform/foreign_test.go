@@ -28,23 +28,23 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// elsewhere is another platform, whole, behind as much of a REST face as a
-// container service asks for.
-type elsewhere struct {
+// An otherPlatform is a complete second platform with the parts of the REST API that a container
+// service uses.
+type otherPlatform struct {
 	*world
 	url string
 
 	mu sync.Mutex
-	// fault answers instead of the platform when it answers true.
+	// fault may respond instead of the platform; it reports whether it did.
 	fault func(http.ResponseWriter, *http.Request) bool
-	asked map[string]int // by path
+	asked map[string]int // requests by path
 }
 
-func newElsewhere(t *testing.T, c *clock) *elsewhere {
+func newOtherPlatform(t *testing.T, c *clock) *otherPlatform {
 	t.Helper()
 	d := deps(t, testkit.SQLite(t))
 	d.Now, d.OperatorAccounts = c.Now, operatorsFile(t)
-	e := &elsewhere{world: newWorldWith(t, d, c), asked: map[string]int{}}
+	e := &otherPlatform{world: newWorldWith(t, d, c), asked: map[string]int{}}
 	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
 	e.url = server.URL
@@ -53,7 +53,7 @@ func newElsewhere(t *testing.T, c *clock) *elsewhere {
 	return e
 }
 
-func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (e *otherPlatform) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	e.asked[r.URL.Path]++
 	fail := e.fault
@@ -61,7 +61,7 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if fail != nil && fail(w, r) {
 		return
 	}
-	answer, err := e.answer(r)
+	answer, err := e.handle(r)
 	var f *fault.Error
 	switch {
 	case err == nil:
@@ -80,11 +80,11 @@ func (e *elsewhere) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (e *elsewhere) answer(r *http.Request) (proto.Message, error) {
+func (e *otherPlatform) handle(r *http.Request) (proto.Message, error) {
 	ctx := metadata.AppendToOutgoingContext(r.Context(), "authorization", r.Header.Get("Authorization"))
 	var ws *int64
 	if r.URL.Query().Get("workspaceId") != "" {
-		ws = &e.ws // the only one there is
+		ws = &e.ws // the only workspace
 	}
 	parts := strings.Split(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch {
@@ -111,15 +111,15 @@ func (e *elsewhere) answer(r *http.Request) (proto.Message, error) {
 	return nil, fault.NotFound.Newf("no such endpoint")
 }
 
-// fail lets f answer in its place, until the next.
-func (e *elsewhere) fail(f func(http.ResponseWriter, *http.Request) bool) {
+// fail sets the function that may respond instead of the platform.
+func (e *otherPlatform) fail(f func(http.ResponseWriter, *http.Request) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.fault = f
 }
 
-// times answers how often a path was asked for, and begins to count anew.
-func (e *elsewhere) times(path string) int {
+// times returns the number of requests for a path, and resets it.
+func (e *otherPlatform) times(path string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.asked[path]
@@ -127,9 +127,8 @@ func (e *elsewhere) times(path string) int {
 	return n
 }
 
-// believing is a platform that believes the other; each call of it is a replica
-// more.
-func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *vault.Keys, allow ...string) platformv1.PlatformServiceClient {
+// trusting starts a platform that trusts e. Each call starts one more replica.
+func (e *otherPlatform) trusting(t *testing.T, db *sqldb.DB, keys *vault.Keys, allow ...string) platformClient {
 	t.Helper()
 	egress, err := upstream.NewEgress(allow)
 	if err != nil {
@@ -146,7 +145,7 @@ func (e *elsewhere) believing(t *testing.T, db *sqldb.DB, keys *vault.Keys, allo
 	return client
 }
 
-func (e *elsewhere) authorize(client platformv1.PlatformServiceClient, access, refresh string, workspace int64) (*platformv1.Identity, error) {
+func (e *otherPlatform) authorize(client platformClient, access, refresh string, workspace int64) (*platformv1.Identity, error) {
 	resp, err := client.Authorize(e.t.Context(), &platformv1.AuthorizeRequest{AccessToken: access, RefreshToken: refresh, Endpoint: e.url + "/", WorkspaceId: workspace})
 	return resp.GetIdentity(), err
 }
@@ -160,8 +159,8 @@ const local = "127.0.0.0/8"
 
 func january() *clock { return &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)} }
 
-// password asks for a login as rooms do.
-func password(client platformv1.PlatformServiceClient, id *platformv1.Identity, repository string) (string, error) {
+// password returns the password of a login, as other services request it.
+func password(client platformClient, id *platformv1.Identity, repository string) (string, error) {
 	resp, err := client.GetCredentials(context.Background(), &platformv1.GetCredentialsRequest{Identity: id, Registry: repository})
 	return resp.GetCredentials().GetPassword(), err
 }
@@ -169,11 +168,11 @@ func password(client platformv1.PlatformServiceClient, id *platformv1.Identity, 
 func TestForeignPlatform(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		e := newElsewhere(t, january())
-		client := e.believing(t, db, newKeys(t), local)
+		e := newOtherPlatform(t, january())
+		client := e.trusting(t, db, newKeys(t), local)
 		unknown := &platformv1.Identity{Endpoint: e.url, UserId: e.ids["launch"], WorkspaceId: e.ws}
 		_, err := password(client, unknown, "quay.io/team/app")
-		wants(t, "a user who was never here", err, fault.Denied)
+		wantError(t, "an unknown user", err, fault.Denied)
 
 		var wg sync.WaitGroup
 		for range 10 {
@@ -181,7 +180,7 @@ func TestForeignPlatform(t *testing.T) {
 		}
 		wg.Wait()
 		if n := e.times("/user-info"); n != 1 {
-			t.Errorf("ten at once asked %d times", n)
+			t.Errorf("ten concurrent calls sent %d requests, want 1", n)
 		}
 		id := must(e.authorize(client, e.tokens["launch"], "", e.ws))(t)
 		if id.GetEndpoint() != e.url || id.GetUserId() != e.ids["launch"] || id.GetEmail() != "launch@example.org" || id.GetWorkspaceId() != e.ws {
@@ -195,7 +194,7 @@ func TestForeignPlatform(t *testing.T) {
 		if n := e.times("/pairing"); n != 1 {
 			t.Errorf("paired %d times", n)
 		}
-		if n := e.times("/credentials"); n != 2 { // one looks whether the workspace may be entered
+		if n := e.times("/credentials"); n != 2 { // one checks access to the workspace
 			t.Errorf("listed credentials %d times", n)
 		}
 		var sealed []byte
@@ -203,20 +202,20 @@ func TestForeignPlatform(t *testing.T) {
 			t.Errorf("the token is stored as %q, %v", sealed, err)
 		}
 
-		// What is remembered ends.
+		// Cached identities expire.
 		must(e.authorize(client, e.tokens["launch"], "", e.ws))(t)
 		if n := e.times("/user-info"); n != 0 {
-			t.Errorf("asked %d times who it is", n)
+			t.Errorf("a cached identity was requested %d times", n)
 		}
 		e.clock.now = e.clock.now.Add(5 * time.Minute)
 		must(e.authorize(client, e.tokens["launch"], "", e.ws))(t)
 		if n := e.times("/user-info"); n != 1 {
-			t.Errorf("after five minutes asked %d times who it is", n)
+			t.Errorf("after five minutes the identity was requested %d times, want 1", n)
 		}
 		must(e.client.DeleteParticipant(e.as("boss"), &platformv1.DeleteParticipantRequest{OrgId: e.org, Id: e.ws, ParticipantId: e.partOf["launch"]}))(t)
 		e.clock.now = e.clock.now.Add(time.Minute)
 		_, err = password(client, id, "quay.io/team/app")
-		wants(t, "who was taken out of the workspace", err, fault.Denied)
+		wantError(t, "a removed participant", err, fault.Denied)
 
 		for name, c := range map[string]struct {
 			token string
@@ -229,23 +228,24 @@ func TestForeignPlatform(t *testing.T) {
 			"no workspace":                {e.tokens["launch"], -1, fault.Invalid},
 		} {
 			_, err := e.authorize(client, c.token, "", c.ws)
-			wants(t, name, err, c.kind)
+			wantError(t, name, err, c.kind)
 		}
 		_, err = client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: e.tokens["launch"], Endpoint: "https://evil.example"})
-		wants(t, "a platform that is not believed", err, fault.Invalid)
+		wantError(t, "an untrusted platform", err, fault.Invalid)
 	})
 }
 
-// TestForeignTokensAreRefreshed: a refresh token works once, whoever uses it.
+// TestForeignTokensAreRefreshed checks that concurrent calls on two replicas use a refresh token
+// only once.
 func TestForeignTokensAreRefreshed(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		e := newElsewhere(t, january())
+		e := newOtherPlatform(t, january())
 		keys := newKeys(t)
-		replicas := []platformv1.PlatformServiceClient{e.believing(t, db, keys, local), e.believing(t, db, keys, local)}
+		replicas := []platformClient{e.trusting(t, db, keys, local), e.trusting(t, db, keys, local)}
 		code := e.code("launch")
 		issued := must(e.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
-		at := func(client platformv1.PlatformServiceClient) (*platformv1.Identity, error) {
+		at := func(client platformClient) (*platformv1.Identity, error) {
 			return e.authorize(client, issued.GetAccessToken(), issued.GetRefreshToken(), e.ws)
 		}
 		id := must(at(replicas[0]))(t)
@@ -271,28 +271,28 @@ func TestForeignTokensAreRefreshed(t *testing.T) {
 		must(e.client.DeleteAllTokens(e.as("launch"), &platformv1.DeleteAllTokensRequest{}))(t)
 		e.clock.now = e.clock.now.Add(time.Hour)
 		_, err := at(replicas[0])
-		wants(t, "tokens that were revoked there", err, fault.Unauthenticated)
+		wantError(t, "tokens that the other platform has revoked", err, fault.Unauthenticated)
 		_, err = password(replicas[0], id, "quay.io")
-		wants(t, "a read in their user's name", err, fault.Denied)
+		wantError(t, "a read with revoked tokens", err, fault.Denied)
 	})
 }
 
 func TestForeignPlatformFails(t *testing.T) {
 	t.Parallel()
 	db := testkit.SQLite(t)
-	e := newElsewhere(t, january())
+	e := newOtherPlatform(t, january())
 	keys := newKeys(t)
-	client := e.believing(t, db, keys, local)
-	sick := 0
+	client := e.trusting(t, db, keys, local)
+	requests := 0
 	e.fail(func(w http.ResponseWriter, _ *http.Request) bool {
-		if sick++; sick < 3 {
+		if requests++; requests < 3 {
 			w.WriteHeader(http.StatusBadGateway)
 		}
-		return sick < 3
+		return requests < 3
 	})
 	id := must(e.authorize(client, e.tokens["launch"], "", 0))(t)
 
-	says := func(name string, err error, kind error, text string) {
+	wantMessage := func(name string, err error, kind error, text string) {
 		t.Helper()
 		if !errors.Is(err, kind) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", name, err)
@@ -303,36 +303,36 @@ func TestForeignPlatformFails(t *testing.T) {
 		return true
 	})
 	_, err := e.authorize(client, e.tokens["view"], "", 0)
-	says("one that is sick", err, fault.Unavailable, e.url)
+	wantMessage("status 500", err, fault.Unavailable, e.url)
 	e.fail(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Redirect(w, &http.Request{}, "http://127.0.0.1:1/", http.StatusFound)
 		return true
 	})
 	_, err = e.authorize(client, e.tokens["view"], "", 0)
-	says("one that sends us elsewhere", err, fault.Unavailable, e.url)
+	wantMessage("a redirect", err, fault.Unavailable, e.url)
 	e.fail(func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write([]byte("<html>")); return true })
 	_, err = e.authorize(client, e.tokens["view"], "", 0)
-	says("one that answers something else", err, fault.Unavailable, e.url)
+	wantMessage("HTML", err, fault.Unavailable, e.url)
 	release := make(chan struct{})
-	defer close(release) // the question goes on, for whoever else may want to know
+	defer close(release) // the request continues, since other callers may wait for it
 	e.fail(func(http.ResponseWriter, *http.Request) bool { <-release; return true })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	_, err = client.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: e.tokens["view"], Endpoint: e.url})
 	cancel()
-	wants(t, "one that is silent", err, fault.Timeout)
+	wantError(t, "no response", err, fault.Timeout)
 	e.fail(nil)
 
-	walled := e.believing(t, testkit.SQLite(t), newKeys(t))
-	_, err = e.authorize(walled, e.tokens["view"], "", 0)
-	says("a private address", err, fault.Invalid, "egress_allow")
+	restricted := e.trusting(t, testkit.SQLite(t), newKeys(t))
+	_, err = e.authorize(restricted, e.tokens["view"], "", 0)
+	wantMessage("a private address", err, fault.Invalid, "egress_allow")
 
-	// The other forgets our pairing: it is made anew, but not over and over.
+	// The other platform deletes the pairing: a new one is created, but only one.
 	must(e.client.CreateCredentials(e.as("launch"), &platformv1.CreateCredentialsRequest{Body: login("mine", "ghcr.io", "mine")}))(t)
 	if got, err := password(client, id, "ghcr.io/x"); err != nil || got != "mine" {
 		t.Errorf("before: %q, %v", got, err)
 	}
 	e.clock.now = e.clock.now.Add(31 * 24 * time.Hour)
-	wants(t, "sweeping there", e.service.Sweep(t.Context()), nil)
+	wantError(t, "sweeping the other platform", e.service.Sweep(t.Context()), nil)
 	if got, err := password(client, id, "ghcr.io/x"); err != nil || got != "mine" || e.times("/pairing") != 2 {
 		t.Errorf("after the pairing has ended: %q, %v", got, err)
 	}
@@ -346,7 +346,7 @@ func TestForeignPlatformFails(t *testing.T) {
 	e.clock.now = e.clock.now.Add(20 * time.Minute)
 	for range 5 {
 		resp, err := client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: id, Registry: "ghcr.io/x"})
-		if err != nil || resp.GetCredentials() != nil || !strings.Contains(resp.GetWithheld(), "no keys") {
+		if err != nil || resp.GetCredentials() != nil || !strings.Contains(resp.GetWithheld(), "does not allow") {
 			t.Errorf("keys that are refused: %v, %v", resp, err)
 		}
 		e.clock.now = e.clock.now.Add(2 * time.Minute)
@@ -360,14 +360,14 @@ func TestForeignPlatformFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = no.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: "x", Endpoint: e.url})
-	wants(t, "without a master key", err, fault.Unsupported)
+	wantError(t, "without a master key", err, fault.Unsupported)
 }
 
-// TestRunState: what keeps a name alive.
+// TestRunState checks which states keep image names of a run valid.
 func TestRunState(t *testing.T) {
 	t.Parallel()
-	e := newElsewhere(t, january())
-	client := e.believing(t, testkit.SQLite(t), newKeys(t), local)
+	e := newOtherPlatform(t, january())
+	client := e.trusting(t, testkit.SQLite(t), newKeys(t), local)
 	foreign := must(e.authorize(client, e.tokens["launch"], "", e.ws))(t)
 	run := must(e.client.CreateTrace(e.as("launch"), &platformv1.CreateTraceRequest{WorkspaceId: &e.ws, Body: []byte(`{"runName":"r"}`)}))(t).GetWorkflowId()
 	for _, step := range []struct {
@@ -388,7 +388,7 @@ func TestRunState(t *testing.T) {
 		}, false},
 	} {
 		step.do()
-		for at, ask := range map[platformv1.PlatformServiceClient]*platformv1.Identity{client: foreign, e.client: e.identity("launch")} {
+		for at, ask := range map[platformClient]*platformv1.Identity{client: foreign, e.client: e.identity("launch")} {
 			resp, err := at.GetRunState(t.Context(), &platformv1.GetRunStateRequest{Identity: ask, WorkflowId: run})
 			if err != nil || resp.GetLive() != step.want {
 				t.Errorf("%s: %v, %v", step.name, resp.GetLive(), err)
@@ -397,12 +397,12 @@ func TestRunState(t *testing.T) {
 	}
 	other := must(e.client.CreateTrace(e.as("launch"), &platformv1.CreateTraceRequest{Body: []byte(`{"runName":"mine"}`)}))(t).GetWorkflowId()
 	for name, q := range map[string]*platformv1.GetRunStateRequest{
-		"a run that there is not":    {Identity: e.identity("launch"), WorkflowId: "none"},
-		"an id that is none":         {Identity: e.identity("launch"), WorkflowId: "../user-info"},
-		"no run":                     {Identity: e.identity("launch")},
-		"a stranger":                 {Identity: e.identity("stranger"), WorkflowId: run},
-		"a run of another space":     {Identity: e.identity("launch"), WorkflowId: other},
-		"a platform nobody believes": {Identity: &platformv1.Identity{Endpoint: "https://evil.example", UserId: 1}, WorkflowId: run},
+		"a run that does not exist": {Identity: e.identity("launch"), WorkflowId: "none"},
+		"a malformed id":            {Identity: e.identity("launch"), WorkflowId: "../user-info"},
+		"no run":                    {Identity: e.identity("launch")},
+		"a stranger":                {Identity: e.identity("stranger"), WorkflowId: run},
+		"a run of another space":    {Identity: e.identity("launch"), WorkflowId: other},
+		"an untrusted platform":     {Identity: &platformv1.Identity{Endpoint: "https://evil.example", UserId: 1}, WorkflowId: run},
 	} {
 		if resp, err := e.client.GetRunState(t.Context(), q); err != nil || resp.GetLive() {
 			t.Errorf("%s: %v, %v", name, resp.GetLive(), err)

@@ -6,27 +6,27 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// apiVersion is the version of this kind of API that clients look for.
+// apiVersion is the version of the published API that clients check.
 const apiVersion = "1.198.0"
 
-// heartbeat is how often runs report, in seconds.
-const heartbeat = 60
+// heartbeatInterval is the interval at which runs should send heartbeats, in seconds.
+const heartbeatInterval = 60
 
-// GetServiceInfo says what is running.
+// GetServiceInfo returns the version and the features of the platform.
 func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequest) (*platformv1.GetServiceInfoResponse, error) {
-	var ways []string
+	var authTypes []string
 	if s.deps.OIDC.Issuer != "" {
-		ways = append(ways, "oidc")
+		authTypes = append(authTypes, "oidc")
 	}
 	return &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{
-		AuthTypes: ways,
+		AuthTypes: authTypes,
 		Version:   s.deps.Version, ApiVersion: apiVersion, CommitId: s.deps.Commit,
-		LoginPath: "/login", Navbar: &platformv1.Navbar{}, HeartbeatInterval: heartbeat,
+		LoginPath: "/login", Navbar: &platformv1.Navbar{}, HeartbeatInterval: heartbeatInterval,
 		UserWorkspaceEnabled: true, LandingUrl: s.deps.Pages, WaveEnabled: true, ApiUrl: s.deps.Endpoint,
 	}}, nil
 }
 
-// ListComputeEnvs returns an empty list: clients ask for it.
+// ListComputeEnvs returns an empty list, since clients require the call.
 func (s *Service) ListComputeEnvs(ctx context.Context, req *platformv1.ListComputeEnvsRequest) (*platformv1.ListComputeEnvsResponse, error) {
 	return &platformv1.ListComputeEnvsResponse{}, nil
 }

@@ -22,14 +22,14 @@ func TestFirstToken(t *testing.T) {
 		admin := identity.Admin{Email: "ada@example.org"}
 		token, err := s.EnsureAdmin(t.Context(), admin)
 		if err != nil || token == "" {
-			t.Fatalf("the first start made %q, %v", token, err)
+			t.Fatalf("the first start returned %q, %v", token, err)
 		}
 		if again, err := s.EnsureAdmin(t.Context(), admin); err != nil || again != "" {
-			t.Errorf("the second start made %q, %v", again, err)
+			t.Errorf("the second start returned %q, %v", again, err)
 		}
 		resp, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: token})
 		if id := resp.GetIdentity(); err != nil || id.GetUserId() != 1 || id.GetEmail() != "ada@example.org" || id.GetEndpoint() != endpoint || !resp.GetAdministrator() {
-			t.Errorf("the token is %v's, %v", resp, err)
+			t.Errorf("got identity %v, %v", resp, err)
 		}
 		var leaked int
 		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_tokens WHERE secret_hash = $1`, []byte(token)).Scan(&leaked); err != nil || leaked != 0 {
@@ -47,7 +47,7 @@ func TestConfiguredToken(t *testing.T) {
 	old, replaced := make("0123456789abcdef0123456789abcdef01234567"), make("76543210fedcba9876543210fedcba9876543210")
 	for _, token := range []string{old, replaced} {
 		if made, err := s.EnsureAdmin(t.Context(), identity.Admin{Email: "a@b.c", Token: token}); err != nil || made != "" {
-			t.Fatalf("made %q, %v", made, err)
+			t.Fatalf("EnsureAdmin returned %q, %v", made, err)
 		}
 	}
 	for name, token := range map[string]string{
@@ -65,7 +65,7 @@ func TestConfiguredToken(t *testing.T) {
 		t.Errorf("a workspace that does not exist: %v", err)
 	}
 	if _, err := s.EnsureAdmin(t.Context(), identity.Admin{Email: "a@b.c", Token: "nonsense"}); err == nil {
-		t.Error("a token of another shape was taken")
+		t.Error("a malformed token was accepted")
 	}
 }
 
@@ -81,11 +81,11 @@ func TestCredentials(t *testing.T) {
 		kind     error
 	}{
 		{"own", &platformv1.Identity{Endpoint: endpoint, UserId: 1}, "quay.io", "secret", nil},
-		{"none there", &platformv1.Identity{Endpoint: endpoint, UserId: 1}, "ghcr.io", "", nil},
+		{"no credentials", &platformv1.Identity{Endpoint: endpoint, UserId: 1}, "ghcr.io", "", nil},
 		{"another user", &platformv1.Identity{Endpoint: endpoint, UserId: 2}, "quay.io", "", fault.Denied},
 		{"another platform", &platformv1.Identity{Endpoint: "https://elsewhere", UserId: 1}, "quay.io", "", fault.Denied},
 		{"another workspace", &platformv1.Identity{Endpoint: endpoint, UserId: 1, WorkspaceId: 3}, "quay.io", "", fault.Denied},
-		{"nobody", nil, "quay.io", "", fault.Denied},
+		{"no identity", nil, "quay.io", "", fault.Denied},
 	} {
 		resp, err := client.GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{Identity: c.id, Registry: c.registry})
 		if !errors.Is(err, c.kind) || resp.GetCredentials().GetPassword() != c.want {

@@ -1,9 +1,10 @@
-// Package platform is the room of users and what they own: the thin gRPC service over
-// its nouns, each a package with its tables. identity has users, their tokens and how
-// they sign in; orgs organisations and workspaces; credentials logins at registries;
-// federation other platforms; runs what workflows report. This package says who may
-// make which call, and where a call of the program's other rooms belongs. It owns no
-// table, and never pulls an image.
+// Package platform is the service for users, organisations and credentials. It combines its
+// subpackages: identity owns users, tokens and sign-in; orgs owns organisations and workspaces;
+// credentials owns logins for registries and channels; federation connects other platforms; runs
+// owns the reports of workflows; audit owns the audit trail. This package serves their gRPC
+// services, and AccessService for the other services of the program. It defines the access rules
+// of all calls, and dispatches calls of other services to this platform or to a connected one. It
+// owns no tables and never pulls an image.
 package platform
 
 import (
@@ -29,92 +30,108 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// Migrations are this room's changes of the schema, for sqldb.DB.Migrate.
+// Migrations returns the schema migrations of this service, for sqldb.DB.Migrate.
 func Migrations() fs.FS { return migrations.FS() }
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	DB *sqldb.DB
-	// Endpoint is the platform's own public address, without a slash at the end;
-	// Aliases are others under which it is known.
+	// Endpoint is the platform's own public address, without a slash at the end. Aliases are
+	// its other addresses.
 	Endpoint string
 	Aliases  []string
-	// Pages is the address of the page for people, likewise.
+	// Pages is the base address of the web pages, without a slash at the end.
 	Pages string
-	// Foreign is other platforms that are trusted.
+	// Foreign lists the other platforms that are trusted.
 	Foreign federation.Trusted
-	// OIDC is a provider at which people may sign in.
+	// OIDC is the provider at which users may sign in.
 	OIDC identity.OIDC
-	// AdminLogins are the first user's credentials, by registry host or host/path.
+	// GroupRoles are the roles of groups at that provider.
+	GroupRoles []orgs.GroupRole
+	// AdminLogins are additional logins of the first user, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
-	// Keys opens and seals secrets; nil keeps none (see CheckKeys).
+	// Keys encrypts secrets. If it is nil, no secrets can be stored (see CheckKeys).
 	Keys *vault.Keys
-	// Limiter counts calls of the REST face; nil counts none.
+	// Limiter limits calls of users and anonymous clients; nil means no limits.
 	Limiter *ratelimit.Limiter
-	// CallLimit is for each access token.
+	// CallLimit is the limit per user, and per address for clients without a token.
 	CallLimit ratelimit.Limit
-	// OperatorAccounts is an htpasswd file; "" switches operator calls off.
+	// OperatorAccounts is the path of an htpasswd file; "" disables operator calls.
 	OperatorAccounts string
-	// Version and Commit are what the program was built from.
+	// Version and Commit identify the build of the program.
 	Version, Commit string
-	// AuditRetention is how long the audit trail is kept; 0 is for ever.
+	// MaxTokenLife is the maximum lifetime of new access tokens; 0 means no maximum.
+	MaxTokenLife time.Duration
+	// AuditRetention is how long events of the audit log are retained; 0 means forever.
 	AuditRetention time.Duration
-	// Bus tells other parts whose credentials have changed; nil tells nobody, and they
-	// believe what they know for a minute.
+	// Bus publishes whose credentials have changed. If it is nil, other services use cached
+	// logins for up to a minute (credentials.LoginTTL).
 	Bus Publisher
-	// Log may be nil where neither Run nor Bus is used.
+	// Log receives what does not fail a call; nil discards it.
 	Log *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// The nouns, by the names that they have in the service.
+// Aliases name the embedded services, whose types all have the name Service.
 type (
 	users         = identity.Service
 	organisations = orgs.Service
 	logins        = credentials.Service
 	platforms     = federation.Service
 	records       = runs.Service
+	trail         = audit.Service
 )
 
-// Service implements platformv1.PlatformServiceServer: the calls are those of its
-// nouns. Make it with New.
+// Service implements the gRPC services of the platform with the methods of the embedded
+// services. Create it with New.
 type Service struct {
-	platformv1.UnsafePlatformServiceServer
+	platformv1.UnsafeAccessServiceServer
+	platformv1.UnsafeIdentityServiceServer
+	platformv1.UnsafeOrganizationServiceServer
+	platformv1.UnsafeCredentialServiceServer
+	platformv1.UnsafeRunServiceServer
+	platformv1.UnsafeAuditServiceServer
 	*users
 	*organisations
 	*logins
 	*platforms
 	*records
-	trail     audit.Trail
+	*trail
+	audit     audit.Log
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
 }
 
-// New makes the service. The tables must be there.
+// New returns a Service. The tables must exist.
 func New(d Deps) (*Service, error) {
 	operators, err := htpasswd.Read(htpasswd.File{Path: d.OperatorAccounts, Calls: "Operator calls", Account: "an operator"})
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{trail: audit.Trail{DB: d.DB, Now: d.Now}, deps: d, needs: requirements(), operators: operators}
-	changed := rights{d.Bus, d.Log}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	log := audit.Log{DB: d.DB, Now: d.Now, Limiter: d.Limiter, Errors: d.Log}
+	s := &Service{audit: log, trail: &trail{Log: log}, deps: d, needs: requirements(), operators: operators}
+	changed := notifier{d.Bus, d.Log}
 	s.users = identity.New(identity.Deps{
-		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Now: d.Now,
+		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Log: d.Log, Audit: s.audit, MaxTokenLife: d.MaxTokenLife, Now: d.Now,
 	})
 	s.organisations = orgs.New(orgs.Deps{
-		DB: d.DB, Users: s.users, Rights: changed, Kept: []string{credentials.Table, runs.Table}, Now: d.Now,
+		DB: d.DB, Users: s.users, Audit: s.audit, Notifier: changed, WorkspaceTables: []string{credentials.Table, runs.Table}, GroupRoles: d.GroupRoles, Log: d.Log, Now: d.Now,
 	})
+	s.users.FollowGroups(s.organisations)
 	s.logins = credentials.New(credentials.Deps{
-		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Trail: s.trail, Rights: changed, AdminLogins: d.AdminLogins, Now: d.Now,
+		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Audit: s.audit, Notifier: changed, AdminLogins: d.AdminLogins, Log: d.Log, Now: d.Now,
 	})
-	s.platforms = federation.New(federation.Deps{DB: d.DB, Trusted: d.Foreign, Records: s.logins, Keys: d.Keys, Trail: s.trail, Now: d.Now})
+	s.platforms = federation.New(federation.Deps{DB: d.DB, Trusted: d.Foreign, Records: s.logins, Keys: d.Keys, Audit: s.audit, Now: d.Now})
 	s.records = runs.New(runs.Deps{DB: d.DB, Pages: d.Pages, Now: d.Now})
 	return s, nil
 }
 
-// Run removes what nobody needs any more from time to time, until ctx ends.
+// Run deletes expired rows every ten minutes, until ctx is cancelled.
 func (s *Service) Run(ctx context.Context) error {
 	sweep := time.NewTicker(10 * time.Minute)
 	defer sweep.Stop()
@@ -124,39 +141,44 @@ func (s *Service) Run(ctx context.Context) error {
 			return nil
 		case <-sweep.C:
 			if err := s.sweep(ctx); err != nil {
-				s.deps.Log.WarnContext(ctx, "Old rows were not removed", "err", err)
+				s.deps.Log.WarnContext(ctx, "Deleting expired rows failed; it is tried again in ten minutes", "err", err)
 			}
 		}
 	}
 }
 
-// sweep removes what has ended, and the audit trail's old part. Replicas may do it
-// at once.
+// sweep deletes expired rows, and audit events older than AuditRetention. Replicas may call it
+// concurrently.
 func (s *Service) sweep(ctx context.Context) error {
 	err := errors.Join(s.users.Sweep(ctx), s.platforms.Sweep(ctx))
 	if s.deps.AuditRetention > 0 {
-		err = errors.Join(err, s.trail.Sweep(ctx, s.deps.Now().Add(-s.deps.AuditRetention)))
+		err = errors.Join(err, s.audit.Sweep(ctx, s.deps.Now().Add(-s.deps.AuditRetention)))
 	}
 	return err
 }
 
-// sealed are the tables with rows that a master key wraps.
-func (s *Service) sealed() vault.Tables {
+// VerifyAudit checks the chain of the audit trail, as audit.Log.Verify does.
+func (s *Service) VerifyAudit(ctx context.Context, known ...audit.Position) (audit.Position, error) {
+	return s.audit.Verify(ctx, known...)
+}
+
+// sealedTables returns the tables whose rows contain envelopes.
+func (s *Service) sealedTables() vault.Tables {
 	return vault.Tables{DB: s.deps.DB, Names: append(federation.SealedTables(), credentials.Table)}
 }
 
-// CheckKeys says whether every stored secret can be opened; a process that cannot
-// must not start. The error names the key that is missing.
+// CheckKeys returns an error if a master key that is in use is missing. A process must not start
+// then. The error names the key.
 func (s *Service) CheckKeys(ctx context.Context) error {
-	return s.sealed().Check(ctx, s.deps.Keys)
+	return s.sealedTables().Check(ctx, s.deps.Keys)
 }
 
-// RotateKeys wraps every data key with the current master key and returns how many it
-// changed. It may run while the service is used.
+// RotateKeys wraps every data key with the current master key and returns the number of changed
+// rows. It may run while the service handles requests.
 func (s *Service) RotateKeys(ctx context.Context) (int, error) {
 	keys := s.deps.Keys
 	if err := keys.Check(); err != nil {
 		return 0, err
 	}
-	return s.sealed().Rotate(ctx, keys)
+	return s.sealedTables().Rotate(ctx, keys)
 }

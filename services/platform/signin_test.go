@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,28 +47,76 @@ func TestSignIn(t *testing.T) {
 		}
 		code := w.code("view")
 		first := must(w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
-		wants(t, "an access token", use(first.GetAccessToken()), nil)
-		_, err := w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code })
-		wants(t, "a code again", err, fault.Invalid)
-		wants(t, "a refresh token as an access token", use(first.GetRefreshToken()), fault.Unauthenticated)
+		wantError(t, "an access token", use(first.GetAccessToken()), nil)
+		wantError(t, "a refresh token as an access token", use(first.GetRefreshToken()), fault.Unauthenticated)
 
 		w.clock.now = w.clock.now.Add(time.Hour)
-		err = use(first.GetAccessToken())
+		err := use(first.GetAccessToken())
 		if e, ok := fault.As(err); !ok || e.Meta["refresh"] != "true" {
 			t.Errorf("an expired access token: %v", err)
 		}
 		second := must(w.refresh(first.GetRefreshToken()))(t)
-		wants(t, "a refreshed token", use(second.GetAccessToken()), nil)
+		wantError(t, "a refreshed token", use(second.GetAccessToken()), nil)
 		_, err = w.refresh(first.GetRefreshToken())
-		wants(t, "an old refresh token", err, fault.Unauthenticated)
+		wantError(t, "an old refresh token", err, fault.Unauthenticated)
 		_, err = w.refresh(second.GetRefreshToken())
-		wants(t, "the newest, after an old one came", err, fault.Unauthenticated)
-		wants(t, "the access token of the family", use(second.GetAccessToken()), fault.Unauthenticated)
+		wantError(t, "the newest, after an old one came", err, fault.Unauthenticated)
+		wantError(t, "the access token of the family", use(second.GetAccessToken()), fault.Unauthenticated)
 
 		code = w.code("view")
 		third := must(w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }))(t)
 		must(w.client.DeleteAllTokens(w.as("view"), &platformv1.DeleteAllTokensRequest{}))(t)
-		wants(t, "after all were revoked", use(third.GetAccessToken()), fault.Unauthenticated)
+		wantError(t, "after all were revoked", use(third.GetAccessToken()), fault.Unauthenticated)
+	})
+}
+
+// TestCodeUsedTwice checks that the second use of a code ends the session that it began, on each
+// replica, and no other session.
+func TestCodeUsedTwice(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		redeem := func(code, verifier string) (*platformv1.IssueTokensResponse, error) {
+			return w.issue(func(r *platformv1.IssueTokensRequest) { r.Code, r.CodeVerifier = code, verifier })
+		}
+		other := w.signIn(w.client, w.tokens["view"])
+		for name, thief := range map[string]string{"with its verifier": verifier, "without": ""} {
+			code := w.code("view")
+			first := must(redeem(code, verifier))(t)
+			wantError(t, "the session "+name, w.use(first.GetAccessToken()), nil)
+			_, err := redeem(code, thief)
+			wantError(t, "the code again "+name, err, fault.Invalid)
+			wantError(t, "its session afterwards "+name, w.use(first.GetAccessToken()), fault.Unauthenticated)
+			_, err = w.refresh(first.GetRefreshToken())
+			wantError(t, "its refresh token afterwards "+name, err, fault.Unauthenticated)
+		}
+		code := w.code("view")
+		_, err := redeem(code, "wrong")
+		wantError(t, "a wrong verifier", err, fault.Invalid)
+		_, err = redeem(code, verifier)
+		wantError(t, "the code that came with a wrong verifier", err, fault.Invalid)
+		wantError(t, "another session", w.use(other.GetAccessToken()), nil)
+	})
+}
+
+// TestCodeUsedAtOnce checks that concurrent uses of a code leave no session.
+func TestCodeUsedAtOnce(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		code := w.code("view")
+		var all sync.WaitGroup
+		tokens := make([]string, 8)
+		for n := range tokens {
+			all.Go(func() {
+				resp, _ := w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code }) // at most one succeeds
+				tokens[n] = resp.GetAccessToken()
+			})
+		}
+		all.Wait()
+		for _, token := range tokens {
+			wantError(t, "a session of a code that was used several times", w.use(token), fault.Unauthenticated)
+		}
 	})
 }
 
@@ -83,22 +132,25 @@ func TestSignInRefused(t *testing.T) {
 	} {
 		code := w.code("view")
 		_, err := w.issue(func(r *platformv1.IssueTokensRequest) { r.Code = code; change(r) })
-		wants(t, name, err, fault.Invalid)
+		wantError(t, name, err, fault.Invalid)
 	}
-	good := &platformv1.CreateCodeRequest{AccessToken: w.tokens["view"], RedirectUri: redirect, CodeChallenge: strings.Repeat("x", 43), CodeChallengeMethod: "S256"}
+	good := &platformv1.CreateCodeRequest{AccessToken: w.tokens["view"], ClientId: "cli", RedirectUri: redirect, CodeChallenge: strings.Repeat("x", 43), CodeChallengeMethod: "S256"}
 	for _, uri := range []string{"https://evil.example", "http://127.0.0.1.evil.example", "http://x@localhost", "javascript:alert(1)", "", "http://[::1", "https://page.example/", "https://page.example/login?x", "https://page.example/login/"} {
 		good.RedirectUri = uri
 		_, err := w.client.CreateCode(t.Context(), good)
-		wants(t, uri, err, fault.Invalid)
+		wantError(t, uri, err, fault.Invalid)
 	}
 	good.RedirectUri = "https://page.example/login"
 	must(w.client.CreateCode(t.Context(), good))(t)
 	good.RedirectUri = redirect + strings.Repeat("x", 1000)
 	_, err := w.client.CreateCode(t.Context(), good)
-	wants(t, "a long redirect", err, fault.Invalid)
-	good.RedirectUri, good.AccessToken = redirect, "nonsense"
+	wantError(t, "a long redirect", err, fault.Invalid)
+	good.RedirectUri, good.ClientId = redirect, ""
 	_, err = w.client.CreateCode(t.Context(), good)
-	wants(t, "a wrong token", err, fault.Unauthenticated)
+	wantError(t, "no client_id", err, fault.Invalid)
+	good.ClientId, good.AccessToken = "cli", "nonsense"
+	_, err = w.client.CreateCode(t.Context(), good)
+	wantError(t, "a wrong token", err, fault.Unauthenticated)
 }
 
 func TestForgedTokens(t *testing.T) {
@@ -113,7 +165,7 @@ func TestForgedTokens(t *testing.T) {
 		"nothing": "..", "long": strings.Repeat("x", 3000) + "..", "an unknown key": base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256","kid":"x"}`)) + "." + parts[1] + "." + parts[2],
 	} {
 		_, err := w.client.GetUserInfo(bearer(t.Context(), forged), &platformv1.GetUserInfoRequest{})
-		wants(t, name, err, fault.Unauthenticated)
+		wantError(t, name, err, fault.Unauthenticated)
 	}
 }
 
@@ -134,6 +186,6 @@ func FuzzPresented(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		_, err := w.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: s})
-		wants(t, s, err, fault.Unauthenticated)
+		wantError(t, s, err, fault.Unauthenticated)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// reporter is a run of Nextflow as nf-tower reports it.
+// A reporter sends the reports of a run as nf-tower does.
 type reporter struct {
 	*world
 	who, id string
@@ -64,7 +64,7 @@ func begun(t *testing.T, db *sqldb.DB) *reporter {
 	return r
 }
 
-// tasks is a batch in a state, numbered from first.
+// tasks returns a report of tasks in a state, numbered from first.
 func tasks(first, n int, status, more string) string {
 	var list []string
 	for i := range n {
@@ -77,7 +77,7 @@ func tasks(first, n int, status, more string) string {
 
 const usage = `,"exit":0,"complete":"2026-01-31T12:00:11Z","realtime":10000,"pcpu":150.0,"peakRss":500,"readBytes":10,"writeBytes":20,"volCtxt":1,"invCtxt":2,"script":"echo"`
 
-// TestReplay is a whole run, with what can go wrong on the way.
+// TestReplay reports a complete run with repeated, late and contradictory reports.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -93,15 +93,15 @@ func TestReplay(t *testing.T) {
 			tasks(1, 100, "SUBMITTED", ""),   // late
 			tasks(1, 50, "COMPLETED", usage), tasks(51, 1, "FAILED", `,"errorAction":"RETRY","exit":"137"`+usage[9:]),
 			tasks(52, 1, "FAILED", `,"errorAction":"IGNORE","exit":2147483647`), tasks(53, 1, "ABORTED", ""), tasks(54, 1, "CACHED", ""),
-			tasks(1, 50, "FAILED", ""), // an end is the end
+			tasks(1, 50, "FAILED", ""), // a final state does not change
 			`{"tasks":[{"taskId":"55","status":"RUNNING","process":"A"},{"taskId":null},7,{"status":"RUNNING"}],"progress":"none"}`,
 			`{"tasks":"none","unknown":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`,
 			"{\"tasks\":[{\"taskId\":300,\"process\":\"\xff\\ud800\\u0000\",\"name\":\"\xff\",\"status\":\"NEW\"}]}",
 		} {
-			wants(t, batch[:min(len(batch), 60)], r.progress(batch), nil)
+			wantError(t, batch[:min(len(batch), 60)], r.progress(batch), nil)
 		}
 		for _, bad := range []string{"", "[]", "null", "{", `{}{}`, "7"} {
-			wants(t, bad, r.progress(bad), fault.Invalid)
+			wantError(t, bad, r.progress(bad), fault.Invalid)
 		}
 		run, load := r.describe()
 		want := map[string]float64{
@@ -152,14 +152,14 @@ func (r *reporter) checkTasks() {
 		t.Errorf("the second page is %v", page)
 	}
 	_, err := r.client.ListTasks(r.as("view"), &platformv1.ListTasksRequest{WorkspaceId: &r.ws, WorkflowId: r.id, SortBy: "1; DROP TABLE platform_tasks"})
-	wants(t, "an injection", err, fault.Invalid)
+	wantError(t, "an injection", err, fault.Invalid)
 }
 
 func (r *reporter) checkEnd() {
 	t := r.t
 	end := `{"workflow":{"success":true,"complete":"2026-01-31T14:00:00+01:00","exitStatus":0,"duration":3600000,"stats":{"succeedCount":50}},"metrics":[{"process":"A","cpu":{"mean":1.5,"max":1e400}},7],"progress":{},"instant":1}`
 	_, err := r.client.DeleteWorkflow(r.as("launch"), &platformv1.DeleteWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id})
-	wants(t, "deleting a run that goes on", err, fault.Conflict)
+	wantError(t, "deleting a run that goes on", err, fault.Conflict)
 	r.complete(end)
 	r.complete(`{"workflow":{"success":false}}`)
 	r.begin(`{"workflow":{"success":false,"commandLine":"late"}}`)
@@ -178,7 +178,7 @@ func (r *reporter) checkEnd() {
 	if !slices.Equal(left.GetFailedWorkflowIds(), []string{"none"}) {
 		t.Errorf("left are %v", left)
 	}
-	wants(t, "a report of what is gone", r.progress("{}"), fault.NotFound)
+	wantError(t, "a report of what is gone", r.progress("{}"), fault.NotFound)
 }
 
 func TestCreateAgain(t *testing.T) {
@@ -204,14 +204,14 @@ func TestCreateAgain(t *testing.T) {
 			`{"workflowId":"../x"}`:                                     fault.Invalid,
 		} {
 			_, err := r.client.CreateTrace(r.as("launch"), &platformv1.CreateTraceRequest{WorkspaceId: &r.ws, Body: []byte(body)})
-			wants(t, body, err, kind)
+			wantError(t, body, err, kind)
 		}
 		_, err := r.client.CreateTrace(r.as("stranger"), &platformv1.CreateTraceRequest{Body: []byte(given)})
-		wants(t, "another's id", err, fault.NotFound)
+		wantError(t, "another's id", err, fault.NotFound)
 	})
 }
 
-// TestReportsAtOnce: the counts hold when reports of one run come together.
+// TestReportsAtOnce checks the counts after concurrent reports of one run.
 func TestReportsAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -220,7 +220,7 @@ func TestReportsAtOnce(t *testing.T) {
 		for n := range 8 {
 			wg.Go(func() {
 				for _, status := range []string{"SUBMITTED", "RUNNING", "COMPLETED"} {
-					wants(t, status, r.progress(tasks(1+20*(n%4), 40, status, "")), nil)
+					wantError(t, status, r.progress(tasks(1+20*(n%4), 40, status, "")), nil)
 				}
 			})
 		}
@@ -250,7 +250,7 @@ func TestSilence(t *testing.T) {
 	}
 	r.clock.now = r.clock.now.Add(2 * time.Minute)
 	if status() != "UNKNOWN" || found("status:running") != 0 || found("status:UNKNOWN") != 1 {
-		t.Error("nobody noticed the silence")
+		t.Error("a run without heartbeats is not UNKNOWN")
 	}
 	must(r.client.CancelWorkflow(r.as("maintain"), &platformv1.CancelWorkflowRequest{WorkspaceId: &r.ws, WorkflowId: r.id}))(t)
 	r.complete(`{"workflow":{"success":true}}`)
@@ -278,7 +278,7 @@ func TestSearch(t *testing.T) {
 		}
 		for _, bad := range []string{"status:nonsense", "after:yesterday", strings.Repeat("x", 501)} {
 			_, err := r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Search: bad})
-			wants(t, bad[:9], err, fault.Invalid)
+			wantError(t, bad[:9], err, fault.Invalid)
 		}
 		part := must(r.client.ListWorkflows(r.as("view"), &platformv1.ListWorkflowsRequest{WorkspaceId: &r.ws, Max: new(int32(1)), Attributes: "progress", IncludeTotalSize: new(false)}))(t)
 		if !part.GetHasMore() || part.TotalSize != nil || members(t, part.GetWorkflows()[0].GetDocument())["id"] != second || part.GetWorkflows()[0].GetProgress() == nil {
@@ -291,16 +291,16 @@ func TestSearch(t *testing.T) {
 	})
 }
 
-// TestTenThousandTasks reports a large run; services/bench says how fast that is.
+// TestTenThousandTasks reports a large run; services/bench measures its speed.
 func TestTenThousandTasks(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		r := begun(t, db)
-		// Of some it is heard while they run; reports are as large as a client makes
-		// them when it could not send for a while.
-		wants(t, "running", r.progress(tasks(1, 1000, "RUNNING", "")), nil)
+		// Some tasks are reported while they run. The reports are as large as those of a client
+		// that could not send for some time.
+		wantError(t, "running", r.progress(tasks(1, 1000, "RUNNING", "")), nil)
 		for n := range 20 {
-			wants(t, "completed", r.progress(tasks(1+500*n, 500, "COMPLETED", usage)), nil)
+			wantError(t, "completed", r.progress(tasks(1+500*n, 500, "COMPLETED", usage)), nil)
 		}
 		if _, l := r.describe(); l.GetSucceeded() != 10_000 {
 			t.Errorf("counted %v", l)
@@ -308,8 +308,7 @@ func TestTenThousandTasks(t *testing.T) {
 	})
 }
 
-// TestTenThousandRuns finds some among many, which have documents; services/bench
-// says how fast that is.
+// TestTenThousandRuns searches many runs with documents; services/bench measures its speed.
 func TestTenThousandRuns(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -343,8 +342,8 @@ func TestTenThousandRuns(t *testing.T) {
 	})
 }
 
-// TestLateBegin reports the beginning of a run that has ended: what the end said
-// stays, and what was not said yet is taken.
+// TestLateBegin reports the start of a run that has ended. Members that the end reported are kept,
+// and missing members are added.
 func TestLateBegin(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -366,4 +365,23 @@ func TestLateBegin(t *testing.T) {
 			t.Errorf("the run is %s", raw)
 		}
 	})
+}
+
+// TestTextMembers checks that members are strings where the published API requires it, whatever
+// Nextflow sends.
+func TestTextMembers(t *testing.T) {
+	t.Parallel()
+	r := begun(t, testkit.SQLite(t))
+	if err := r.progress(tasks(1, 1, "RUNNING", `,"nativeId":4711,"scratch":false,"queue":{"no":"string"}`)); err != nil {
+		t.Fatal(err)
+	}
+	run, _ := r.describe()
+	if nextflow := run["nextflow"].(map[string]any); nextflow["build"] != "1" || nextflow["version"] != "26.04" {
+		t.Errorf("nextflow is %v", nextflow)
+	}
+	resp := must(r.client.DescribeTask(r.as("view"), &platformv1.DescribeTaskRequest{WorkspaceId: &r.ws, WorkflowId: r.id, TaskId: 1}))(t)
+	task := members(t, resp.GetDocument())
+	if _, has := task["queue"]; has || task["nativeId"] != "4711" || task["scratch"] != "false" {
+		t.Errorf("nativeId is %v, scratch %v, queue %v", task["nativeId"], task["scratch"], task["queue"])
+	}
 }

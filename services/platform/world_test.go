@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -22,7 +23,7 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// clock is what time the platform thinks it is.
+// A clock is a settable clock.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -39,13 +40,37 @@ func deps(t *testing.T, db *sqldb.DB) platform.Deps {
 	}
 }
 
-// serve answers the service, and its gRPC client.
-func serve(t *testing.T, db *sqldb.DB) (*platform.Service, platformv1.PlatformServiceClient) {
+// A platformClient is a client of all services of a platform.
+type platformClient interface {
+	platformv1.AccessServiceClient
+	platformv1.IdentityServiceClient
+	platformv1.OrganizationServiceClient
+	platformv1.CredentialServiceClient
+	platformv1.RunServiceClient
+	platformv1.AuditServiceClient
+}
+
+func newClient(conn grpc.ClientConnInterface) platformClient {
+	return struct {
+		platformv1.AccessServiceClient
+		platformv1.IdentityServiceClient
+		platformv1.OrganizationServiceClient
+		platformv1.CredentialServiceClient
+		platformv1.RunServiceClient
+		platformv1.AuditServiceClient
+	}{
+		platformv1.NewAccessServiceClient(conn), platformv1.NewIdentityServiceClient(conn), platformv1.NewOrganizationServiceClient(conn),
+		platformv1.NewCredentialServiceClient(conn), platformv1.NewRunServiceClient(conn), platformv1.NewAuditServiceClient(conn),
+	}
+}
+
+// serve starts a platform and returns it with a gRPC client.
+func serve(t *testing.T, db *sqldb.DB) (*platform.Service, platformClient) {
 	t.Helper()
 	return serveWith(t, deps(t, db))
 }
 
-func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformv1.PlatformServiceClient) {
+func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformClient) {
 	t.Helper()
 	if err := d.DB.Migrate(t.Context(), "platform", platform.Migrations()); err != nil {
 		t.Fatal(err)
@@ -66,15 +91,14 @@ func serveWith(t *testing.T, d platform.Deps) (*platform.Service, platformv1.Pla
 		_ = conn.Close()
 		server.Stop(context.Background())
 	})
-	return s, platformv1.NewPlatformServiceClient(conn)
+	return s, newClient(conn)
 }
 
-// world is a platform with an organisation, a workspace, and somebody of each
-// role.
+// A world is a platform with an organisation, a workspace, and a user of each role.
 type world struct {
 	t        *testing.T
 	service  *platform.Service
-	client   platformv1.PlatformServiceClient
+	client   platformClient
 	clock    *clock
 	org, ws  int64
 	tokens   map[string]string
@@ -83,9 +107,10 @@ type world struct {
 	memberOf map[string]int64 // member ids
 }
 
-// people are the roles, from most to least: an owner of the organisation, then
-// participants, then a member who is none, then somebody else.
-func people() []string {
+// userNames returns the names of the users in descending order of their roles: an owner of the
+// organisation, a participant of each role, a member who is no participant, and a user outside
+// the organisation.
+func userNames() []string {
 	return []string{"boss", "owner", "admin", "maintain", "launch", "connect", "view", "member", "stranger"}
 }
 
@@ -105,12 +130,11 @@ func newWorldWith(t *testing.T, d platform.Deps, c *clock) *world {
 	return w
 }
 
-// settle makes the people, whose names begin with a prefix, their organisation and
-// their workspace.
+// settle creates the users, with a prefix before their names, an organisation and a workspace.
 func (w *world) settle(prefix string) {
 	w.t.Helper()
 	t := w.t
-	for _, name := range people() {
+	for _, name := range userNames() {
 		a, err := w.service.CreateUser(t.Context(), identity.Account{Name: prefix + name, Email: prefix + name + "@example.org"})
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +153,7 @@ func (w *world) settle(prefix string) {
 		OrgId: w.org, Body: &platformv1.CreateWorkspaceBody{Workspace: &platformv1.WorkspaceSpec{Name: new("bench")}},
 	}))(t)
 	w.ws = int64(ws.GetWorkspace().GetId())
-	for _, name := range people()[1:8] {
+	for _, name := range userNames()[1:8] {
 		m := must(w.client.AddMember(boss, &platformv1.AddMemberRequest{OrgId: w.org, Member: &platformv1.MemberSpec{User: prefix + name}}))(t)
 		w.memberOf[name] = int64(m.GetMember().GetMemberId())
 		if name == "member" {
@@ -145,14 +169,14 @@ func (w *world) settle(prefix string) {
 	}
 }
 
-// as is a context of somebody's call.
+// as returns a context with a user's access token.
 func (w *world) as(name string) context.Context { return bearer(w.t.Context(), w.tokens[name]) }
 
 func bearer(ctx context.Context, token string) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 }
 
-// must answers a value that has to be there.
+// must returns v and fails the test on an error.
 func must[T any](v T, err error) func(*testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()
@@ -163,7 +187,7 @@ func must[T any](v T, err error) func(*testing.T) T {
 	}
 }
 
-// members reads what a run or a task says of itself.
+// members decodes the document of a run or a task.
 func members(t *testing.T, d *platformv1.Document) map[string]any {
 	t.Helper()
 	var o map[string]any
@@ -173,8 +197,8 @@ func members(t *testing.T, d *platformv1.Document) map[string]any {
 	return o
 }
 
-// wants fails unless err is of a kind; nil is no error.
-func wants(t *testing.T, what string, err, kind error) {
+// wantError fails the test unless err is of a kind; a nil kind means no error.
+func wantError(t *testing.T, what string, err, kind error) {
 	t.Helper()
 	if !errors.Is(err, kind) {
 		t.Errorf("%s: %v, want %v", what, err, kind)

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// TestRedirectsHere knows the address under which clients know this service.
+// TestRedirectsHere checks that redirects to this service's own address are rejected.
 func TestRedirectsHere(t *testing.T) {
 	t.Parallel()
 	s := &Registry{}
@@ -28,10 +28,11 @@ func TestRedirectsHere(t *testing.T) {
 	}
 }
 
-// TestImagesThatLeadToVeryMuch fills an image with manifests until it is enough.
+// TestImagesThatLeadToVeryMuch serves images with more manifests and blobs than the limits
+// allow.
 func TestImagesThatLeadToVeryMuch(t *testing.T) {
 	t.Parallel()
-	img := &image{blobs: map[digest.Digest]int64{}, noted: map[digest.Digest]bool{}, others: map[digest.Digest]bool{}}
+	img := &image{blobs: map[digest.Digest]int64{}, parsed: map[digest.Digest]bool{}, others: map[digest.Digest]bool{}}
 	desc := func(s string) string { return fmt.Sprintf(`{"digest":"%s","size":1}`, digest.FromString(s)) }
 	var err error
 	for n := 0; err == nil && n < 1000; n++ {

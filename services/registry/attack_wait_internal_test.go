@@ -18,13 +18,14 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
 )
 
-// building is a container room whose every name waits for one build.
+// building is a container service whose image names all wait for one build.
 type building struct {
 	containerv1.ContainerServiceClient
 }
@@ -36,7 +37,7 @@ func (building) ResolveToken(_ context.Context, req *containerv1.ResolveTokenReq
 	}}, nil
 }
 
-// endless is a build room whose build goes on until it is let fail.
+// endless is a build service whose build runs until the test lets it fail.
 type endless struct {
 	buildv1.BuildServiceClient
 	end chan struct{}
@@ -51,13 +52,14 @@ func (e endless) AwaitBuild(ctx context.Context, _ *buildv1.AwaitBuildRequest, _
 	}
 }
 
-// TestAttackManyWaitingPulls: one client has as many pulls wait for a build as it may;
-// one more is told to come back, and another client waits as before.
+// TestAttackManyWaitingPulls starts as many pulls that wait for a build as one client may
+// have. One more is rejected, and another client can still wait.
 func TestAttackManyWaitingPulls(t *testing.T) {
 	t.Parallel()
 	builds := endless{end: make(chan struct{})}
 	s, err := New(Deps{
 		Containers: building{}, Builds: builds, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now,
+		Keychain: caller.NewKeychain(nil, nil),
 		Limiter:  ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Settings: Settings{LayerDir: t.TempDir(), LayerCache: 1, ImageCache: 1 << 20, PullWait: time.Minute},
 	})
@@ -92,7 +94,7 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 	waits(cluster, limits.WaitingPulls)
 	w := ask(cluster)
 	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "TOOMANYREQUESTS") ||
-		!strings.Contains(w.Body.String(), "at most 1000 at a time") {
+		!strings.Contains(w.Body.String(), "the limit is 1000 at a time") {
 		t.Errorf("one more is answered %d, %v: %s", w.Code, w.Header(), w.Body)
 	}
 	waits(other, limits.WaitingPulls+1)

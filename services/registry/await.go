@@ -12,37 +12,70 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/internal/bus"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 )
 
-// await waits for the build that makes a token's image. All pulls of one image in
-// this process wait in one call. Fault: unavailable when it takes too long,
-// MANIFEST_UNKNOWN when there will be no image.
+// await waits for the build that creates a token's image. All pulls of one image in this
+// process share one call. It returns an unavailable fault on timeout, and MANIFEST_UNKNOWN
+// if the build fails.
 func (s *Registry) await(ctx context.Context, tok *resolvedToken) error {
 	if tok.build == "" || tok.built.Load() {
 		return nil
 	}
+	return s.awaitResult(ctx, tok, tok.build)
+}
+
+// errLost marks errors of pulls whose image was pushed by a build but is missing in the
+// registry.
+var errLost = errors.New("the registry has lost the image")
+
+// restore rebuilds a lost image and waits for the build. Concurrent pulls of one image share
+// one call.
+func (s *Registry) restore(ctx context.Context, tok *resolvedToken) error {
 	if s.deps.Builds == nil {
-		return fault.Unavailable.Newf("The image %s is being built, and no build service is set up here", tok.name)
+		return unknownManifest("The registry has lost the image, and this server has no build service to rebuild it")
 	}
-	leave, err := s.waiting.Enter(rpc.CallFrom(ctx).Client())
+	place, err := s.waiting.TryAcquire(fairshare.Request{Client: rpc.CallFrom(ctx).Address()})
 	if err != nil {
 		return err
 	}
-	defer leave()
-	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", tok.build)))
+	id, err := s.restores.Do(ctx, tok.build, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		defer cancel()
+		got, err := s.deps.Builds.RestoreImage(ctx, &buildv1.RestoreImageRequest{BuildId: tok.build})
+		return got.GetBuildId(), err
+	})
+	place.Release()
+	if err != nil {
+		return fmt.Errorf("rebuilding a lost image: %w", err)
+	}
+	return s.awaitResult(ctx, tok, id)
+}
+
+// awaitResult waits for a build of the token's image.
+func (s *Registry) awaitResult(ctx context.Context, tok *resolvedToken, build string) error {
+	if s.deps.Builds == nil {
+		return fault.Unavailable.Newf("The image %s is being built, and this server has no build service", tok.name)
+	}
+	place, err := s.waiting.TryAcquire(fairshare.Request{Client: rpc.CallFrom(ctx).Address()})
+	if err != nil {
+		return err
+	}
+	defer place.Release()
+	ctx, span := s.tracer.Start(ctx, "wait for build", trace.WithAttributes(attribute.String("slipway.build_id", build)))
 	defer span.End()
 	s.metrics.waiting.Add(1)
 	defer s.metrics.waiting.Add(-1)
-	got, err := s.builds.Do(ctx, tok.build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
-		return s.awaitBuild(ctx, tok.build)
+	got, err := s.builds.Do(ctx, build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
+		return s.awaitBuild(ctx, build)
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for build %s: %w", tok.build, err)
+		return fmt.Errorf("waiting for build %s: %w", build, err)
 	}
-	// The build is in the trace of the request that started it.
+	// The build belongs to the trace of the request that started it.
 	bus.Link(span, got.GetTraceParent())
 	switch got.GetState() {
 	case buildv1.BuildState_BUILD_STATE_SUCCEEDED:
@@ -50,13 +83,14 @@ func (s *Registry) await(ctx context.Context, tok *resolvedToken) error {
 		return nil
 	case buildv1.BuildState_BUILD_STATE_FAILED:
 		return unknownManifest(fmt.Sprintf("The build %s failed (%s): %s. Its log: %s/v1alpha1/builds/%s/logs",
-			tok.build, got.GetReason(), got.GetMessage(), s.deps.PublicURL, tok.build))
+			build, got.GetReason(), got.GetMessage(), s.deps.PublicURL, build))
 	default:
-		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", tok.build).After(5 * time.Second)
+		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", build).After(5 * time.Second)
 	}
 }
 
-// awaitBuild is one long call; when its connection ends, the next.
+// awaitBuild calls AwaitBuild until the build ends, and calls it again after each dropped
+// connection.
 func (s *Registry) awaitBuild(ctx context.Context, id string) (*buildv1.AwaitBuildResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.deps.PullWait+time.Second)
 	defer cancel()

@@ -21,7 +21,7 @@ func invalidDigest(s string) error {
 	return coded(fault.Invalid.Newf("%q is not a digest", s), "DIGEST_INVALID")
 }
 
-// blob answers a blob that the requested image refers to.
+// blob serves a blob that the requested image refers to.
 func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	img, err := s.find(ctx, tok, src, func(img *image) bool { _, ok := img.blob(d); return ok })
 	if err != nil {
@@ -51,10 +51,10 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 	size, _ := img.blob(d)
 	r, ok := withRange(r, d, size)
 	if !ok {
-		refuseRange(w, size)
+		rejectRange(w, size)
 		return nil
 	}
-	if config, ok := img.made[d]; ok {
+	if config, ok := img.generated[d]; ok {
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
 		return nil
 	}
@@ -69,7 +69,7 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 	return s.upstreamBlob(w, r, src, ocispec.Descriptor{Digest: d, Size: size})
 }
 
-// addedLayer sends a client to the layer's address, or serves it from disk.
+// addedLayer redirects the client to the layer's URL, or serves the layer from disk.
 func (s *Registry) addedLayer(w http.ResponseWriter, r *http.Request, d digest.Digest, l addedLayer) error {
 	if l.url != "" {
 		redirect(w, l.url)
@@ -90,8 +90,8 @@ func redirect(w http.ResponseWriter, location string) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-// isOwn says whether a host is the one under which clients know this service: a
-// redirect there would come from whoever runs the registry, in our name.
+// isOwn reports whether host is this service's own public address. A redirect there would
+// be issued in our name by the operator of an upstream registry.
 func (s *Registry) isOwn(host string) bool {
 	own, err := url.Parse(s.deps.PublicURL)
 	return err == nil && strings.EqualFold(own.Host, host)

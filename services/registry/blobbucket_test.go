@@ -22,7 +22,8 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// newBucketFront is newFront for an image of layers that are worth a bucket, with one.
+// newBucketFront is newFront with a bucket, for an image whose layers are large enough to
+// be stored in it.
 func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 	t.Helper()
 	s3 := testkit.StartS3(t)
@@ -47,8 +48,8 @@ func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 	return f, s3
 }
 
-// keep has a blob pulled until it is in the bucket: how much there is in it is learnt
-// beside requests.
+// keep pulls a blob until it is in the bucket. The bucket's contents are listed in the
+// background.
 func (f *front) keep(t *testing.T, path string, s3 *testkit.S3) {
 	t.Helper()
 	testkit.Until(t, "the bucket", func() error {
@@ -63,7 +64,7 @@ func (f *front) keep(t *testing.T, path string, s3 *testkit.S3) {
 	})
 }
 
-// follow gets what a client is sent to.
+// follow fetches the redirect target.
 func follow(t *testing.T, w *httptest.ResponseRecorder, part string) (int, []byte) {
 	t.Helper()
 	if w.Code != http.StatusTemporaryRedirect {
@@ -88,8 +89,9 @@ func follow(t *testing.T, w *httptest.ResponseRecorder, part string) (int, []byt
 	return resp.StatusCode, content
 }
 
-// TestBlobsInABucket: clients are sent there, and each time the registry is asked whether
-// the login may read the blob: when it says no, or nothing, nobody is sent.
+// TestBlobsInABucket checks that clients are redirected to the bucket. For each request the
+// registry is asked whether the login may read the blob; if it refuses or does not respond,
+// the client is not redirected.
 func TestBlobsInABucket(t *testing.T) {
 	t.Parallel()
 	f, s3 := newBucketFront(t)
@@ -138,11 +140,12 @@ func TestBlobsInABucket(t *testing.T) {
 	}
 }
 
-// TestClientsThatLeave: what a client did not read to its end is not in the bucket.
+// TestClientsThatLeave checks that a blob which a client did not read to its end is not
+// stored in the bucket.
 func TestClientsThatLeave(t *testing.T) {
 	t.Parallel()
 	f, s3 := newBucketFront(t)
-	f.keep(t, f.name+"/blobs/"+f.layer, s3) // by now it knows how much there is
+	f.keep(t, f.name+"/blobs/"+f.layer, s3) // the size of the bucket's contents is known by now
 	var m v1.Manifest
 	f.json(t, f.name+"/manifests/"+f.manifest, &m)
 	other := m.Layers[1].Digest.String()
@@ -156,7 +159,7 @@ func TestClientsThatLeave(t *testing.T) {
 	}
 }
 
-// leaving is a client that reads one piece.
+// leaving is a client that reads one piece and disconnects.
 type leaving struct {
 	*httptest.ResponseRecorder
 	leave func()

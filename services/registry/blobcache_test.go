@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// newCachingFront is newFront with a blob cache, and its folder.
+// newCachingFront is newFront with a blob cache. It also returns the cache's folder.
 func newCachingFront(t *testing.T) (*front, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +35,7 @@ func (f *front) asked(kind string) (out []string) {
 	return out
 }
 
-// there is a blob as the image's registry has it.
+// there returns a blob's content as the image's registry has it.
 func (f *front) there(t *testing.T, d string) []byte {
 	t.Helper()
 	resp, err := http.Get("http://" + f.up.Host + "/v2/lib/tool/blobs/" + d)
@@ -50,8 +50,9 @@ func (f *front) there(t *testing.T, d string) []byte {
 	return content
 }
 
-// TestWarmBlobs come from disk, whole and in parts, and each time the registry is asked
-// whether the login may read them: when it says no, or nothing, nobody gets them.
+// TestWarmBlobs checks that cached blobs are served from disk, in full and in ranges. For
+// each request the registry is asked whether the login may read the blob; if it refuses or
+// does not respond, the client gets nothing.
 func TestWarmBlobs(t *testing.T) {
 	t.Parallel()
 	f, _ := newCachingFront(t)
@@ -89,7 +90,8 @@ func TestWarmBlobs(t *testing.T) {
 	}
 }
 
-// TestPoisonedBlobsAreNotKept: the next client has what the registry has by then.
+// TestPoisonedBlobsAreNotKept checks that the next client gets the registry's current
+// content.
 func TestPoisonedBlobsAreNotKept(t *testing.T) {
 	t.Parallel()
 	f, dir := newCachingFront(t)
@@ -110,7 +112,7 @@ func TestPoisonedBlobsAreNotKept(t *testing.T) {
 	}
 }
 
-// TestTruncatedBlobsAreServedByTheRegistry, and kept anew.
+// TestTruncatedBlobsAreServedByTheRegistry checks that a truncated cache file is replaced.
 func TestTruncatedBlobsAreServedByTheRegistry(t *testing.T) {
 	t.Parallel()
 	f, dir := newCachingFront(t)
@@ -134,7 +136,8 @@ func TestTruncatedBlobsAreServedByTheRegistry(t *testing.T) {
 	}
 }
 
-// TestBlobsThatAreElsewhere are read from there once, and kept; parts of them are not.
+// TestBlobsThatAreElsewhere checks that the target of an upstream redirect is fetched once
+// and cached. Ranges of it are not cached.
 func TestBlobsThatAreElsewhere(t *testing.T) {
 	t.Parallel()
 	f, _ := newCachingFront(t)

@@ -32,8 +32,8 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// plans is the container room as far as pulls ask it: plans by token, with the digests
-// that were recorded for them.
+// plans is a container service that returns plans by token, with the digests that were
+// recorded for them.
 type plans struct {
 	containerv1.ContainerServiceClient
 	mu    sync.Mutex
@@ -63,7 +63,7 @@ func (p *plans) RecordDigest(_ context.Context, req *containerv1.RecordDigestReq
 	return &containerv1.RecordDigestResponse{}, nil
 }
 
-// served is a registry on loopback, in front of one with the image lib/tool:v1.
+// served is a registry on loopback, in front of an upstream that has the image lib/tool:v1.
 type served struct {
 	t     *testing.T
 	url   string
@@ -105,16 +105,17 @@ func serve(t *testing.T) *served {
 	return s
 }
 
-// name makes a fresh name of lib/tool:v1, and answers its base address; change may be nil.
-func (s *served) name(change func(*containerv1.Plan)) string {
+// name creates a new name of lib/tool:v1 and returns its base address. The argument change
+// may be nil.
+func (s *served) name(augmentation func(*containerv1.Plan)) string {
 	s.names++
 	plan := &containerv1.Plan{
 		Token: fmt.Sprintf("token%d", s.names), Name: "lib/tool", Reference: "v1",
 		Source:     &containerv1.Source{Registry: s.up.Host, Repository: "lib/tool", Reference: "v1"},
 		Expiration: timestamppb.New(time.Now().Add(time.Hour)),
 	}
-	if change != nil {
-		change(plan)
+	if augmentation != nil {
+		augmentation(plan)
 	}
 	s.plans.mu.Lock()
 	defer s.plans.mu.Unlock()
@@ -122,7 +123,7 @@ func (s *served) name(change func(*containerv1.Plan)) string {
 	return s.url + "/v2/wt/" + plan.GetToken() + "/" + plan.GetName()
 }
 
-// reply is what was answered, read in full.
+// reply is a response with its whole body.
 type reply struct {
 	status int
 	header http.Header
@@ -150,8 +151,8 @@ func (s *served) ask(method, url string, header ...string) reply {
 	return reply{resp.StatusCode, resp.Header, body}
 }
 
-// The names that the specification's cases are run for. A built one has no digest
-// recorded: nobody has asked for its tag yet.
+// kinds returns the image names that the specification's cases run for. A built image has
+// no recorded digest, since its tag has not been requested yet.
 func kinds() map[string]func(*containerv1.Plan) {
 	return map[string]func(*containerv1.Plan){
 		"unchanged": nil,
@@ -162,15 +163,15 @@ func kinds() map[string]func(*containerv1.Plan) {
 
 const absent = "sha256:0000000000000000000000000000000000000000000000000000000000000000"
 
-// TestConformance is the pull and discovery cases of the OCI distribution
-// specification's conformance suite, v1.1.1.
+// TestConformance runs the pull and discovery cases of the OCI distribution specification's
+// conformance suite, v1.1.1.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for kind, change := range kinds() {
+	for kind, augmentation := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := serve(t)
-			conform(t, s, s.name(change))
+			conform(t, s, s.name(augmentation))
 		})
 	}
 }
@@ -215,7 +216,7 @@ func conform(t *testing.T, s *served, base string) {
 		{"GET referrers of nonexistent manifest", "GET", "/referrers/" + absent, 200, isEmptyIndex},
 		{"GET referrers with filter", "GET", "/referrers/" + d + "?artifactType=a/b", 200, isFiltered},
 		{"GET referrers of a malformed digest", "GET", "/referrers/sha256:wrong", 400, hasCode("DIGEST_INVALID")},
-		// What is not served
+		// Unsupported requests
 		{"PUT a manifest", "PUT", "/manifests/v1", 405, isReadOnly},
 		{"POST an upload", "POST", "/blobs/uploads/", 405, isReadOnly},
 		{"DELETE a blob", "DELETE", "/blobs/" + config, 405, isReadOnly},
@@ -235,23 +236,23 @@ func conform(t *testing.T, s *served, base string) {
 	}
 }
 
-// TestFirstByDigest asks a fresh name for a digest before anybody asked it for its tag.
+// TestFirstByDigest requests a digest from a new name before its tag was ever requested.
 func TestFirstByDigest(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	for kind, change := range kinds() {
-		manifest := s.ask(http.MethodGet, s.name(change)+"/manifests/v1")
+	for kind, augmentation := range kinds() {
+		manifest := s.ask(http.MethodGet, s.name(augmentation)+"/manifests/v1")
 		d := digest.FromBytes(manifest.body).String()
 		config, layer := parts(t, manifest.body)
 		for _, path := range []string{"/manifests/" + d, "/blobs/" + config, "/blobs/" + layer} {
-			if got := s.ask(http.MethodGet, s.name(change)+path); got.status != http.StatusOK {
+			if got := s.ask(http.MethodGet, s.name(augmentation)+path); got.status != http.StatusOK {
 				t.Errorf("%s: %s is answered %d %s", kind, path, got.status, got.body)
 			}
 		}
 	}
 }
 
-// TestRanges holds to RFC 9110 what is served from here, and what upstream serves.
+// TestRanges compares ranges served from here and ranges served by upstream with RFC 9110.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -293,7 +294,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestErrorsCarryACode is the specification's: an error has a code, whoever is at fault.
+// TestErrorsCarryACode checks that each error has a code, as the specification requires,
+// whether the client or the server is at fault.
 func TestErrorsCarryACode(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
@@ -319,7 +321,7 @@ func TestErrorsCarryACode(t *testing.T) {
 	}
 }
 
-// parts are the digests of a manifest's config and of its first layer.
+// parts returns the digests of a manifest's config and of its first layer.
 func parts(t *testing.T, manifest []byte) (config, layer string) {
 	t.Helper()
 	var m struct {

@@ -18,16 +18,15 @@ import (
 )
 
 const (
-	// spoolLimit is how many bytes of uncounted pulls are kept, two million pulls
-	// or so.
+	// spoolLimit bounds the uncounted pulls on disk in bytes, about two million pulls.
 	spoolLimit = 64 << 20
-	// gather keeps the messages few while there is much to count.
+	// gather is how long events are collected into one message when there are many.
 	gather = 250 * time.Millisecond
 )
 
-// counter counts pulls. A pull is written to disk before its answer ends, and
-// published from there: it is counted once, whoever is killed meanwhile, and waits
-// for nobody. nil counts nothing.
+// A counter counts pulls. Each pull is written to disk before its response ends and
+// published from there. So it is counted exactly once even if a process is killed, and it
+// never waits for another service. A nil counter counts nothing.
 type counter struct {
 	spool   *spool.Spool
 	outbox  *metricsbus.Outbox
@@ -59,7 +58,7 @@ func newCounter(d Deps) (*counter, error) {
 	}
 	d.Metrics.MustRegister(c.lost,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "slipway_registry_spool_bytes", Help: "What is kept on disk until it is counted.",
+			Name: "slipway_registry_spool_bytes", Help: "Size of the events on disk that are not counted yet.",
 		}, func() float64 { return float64(s.Stats().Bytes) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "slipway_registry_spool_waiting", Help: "Events on disk that wait to be published; a pull is one or two.",
@@ -78,7 +77,8 @@ func (c *counter) close() error {
 	return c.spool.Close()
 }
 
-// pull notes a pull. It cannot fail: a pull that cannot be noted goes on.
+// pull records a pull. It never fails: a pull that cannot be recorded is served all the
+// same.
 func (c *counter) pull(ctx context.Context, tok *resolvedToken) {
 	if c == nil {
 		return
@@ -88,11 +88,11 @@ func (c *counter) pull(ctx context.Context, tok *resolvedToken) {
 		c.lost.Inc()
 	}
 	if failing := err != nil; c.failing.Swap(failing) != failing && failing {
-		c.log.ErrorContext(ctx, "Pulls cannot be noted, and are not counted", "err", err)
+		c.log.ErrorContext(ctx, "Pulls cannot be written to the spool, and are not counted", "err", err)
 	}
 }
 
-// events are what one pull counts as.
+// events returns the events that one pull is counted as.
 func (c *counter) events(tok *resolvedToken) [][]byte {
 	e := &metricsv1.Event{Metric: metricsv1.Metric_METRIC_PULLS, Day: int32(c.now().Unix() / (24 * 60 * 60)), Org: tok.org}
 	metrics := []metricsv1.Metric{metricsv1.Metric_METRIC_PULLS}
@@ -101,15 +101,14 @@ func (c *counter) events(tok *resolvedToken) [][]byte {
 	}
 	var out [][]byte
 	for _, e.Metric = range metrics {
-		if raw, err := proto.Marshal(e); err == nil { // it always is
+		if raw, err := proto.Marshal(e); err == nil { // always true
 			out = append(out, raw)
 		}
 	}
 	return out
 }
 
-// addsLayerUnder says whether a layer that the request added comes from a URL
-// that begins so.
+// addsLayerUnder reports whether the request added a layer whose URL begins with prefix.
 func (tok *resolvedToken) addsLayerUnder(prefix string) bool {
 	for _, l := range tok.layers {
 		if strings.HasPrefix(l.url, prefix) {
@@ -119,13 +118,13 @@ func (tok *resolvedToken) addsLayerUnder(prefix string) bool {
 	return false
 }
 
-// run publishes what was noted, until ctx ends.
+// run publishes recorded pulls until ctx ends.
 func (c *counter) run(ctx context.Context) { c.outbox.Run(ctx) }
 
-// pullQueue is the spool as an outbox reads it.
+// pullQueue presents the spool as a queue for an outbox.
 type pullQueue struct {
 	spool *spool.Spool
-	last  spool.Batch // that Next returned
+	last  spool.Batch // the batch that Next returned
 }
 
 // Next implements metricsbus.Queue.
@@ -137,7 +136,7 @@ func (q *pullQueue) Next(_ context.Context, most int) (_ *metricsv1.Batch, err e
 	for _, raw := range q.last.Records {
 		e := &metricsv1.Event{}
 		if err := proto.Unmarshal(raw, e); err != nil {
-			e = &metricsv1.Event{} // it keeps its place; nothing is counted
+			e = &metricsv1.Event{} // counts nothing, and keeps its ordinal
 		}
 		batch.Events = append(batch.Events, e)
 	}
@@ -146,6 +145,6 @@ func (q *pullQueue) Next(_ context.Context, most int) (_ *metricsv1.Batch, err e
 
 // Published implements metricsbus.Queue.
 func (q *pullQueue) Published(context.Context, *metricsv1.Batch) error {
-	q.spool.Taken(q.last)
+	q.spool.Ack(q.last)
 	return nil
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,13 +16,13 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// errMethod and errNoRoute are mistakes in the request itself.
+// errMethod and errNoRoute are returned for requests that the registry does not serve.
 var (
 	errMethod  = errors.New("only GET and HEAD are served here")
 	errNoRoute = errors.New("no such path")
 )
 
-// ociError is an error body of the distribution specification.
+// An ociError is an error body of the distribution specification.
 type ociError struct {
 	Errors []ociErrorEntry `json:"errors"`
 }
@@ -31,15 +32,15 @@ type ociErrorEntry struct {
 	Message string `json:"message"`
 }
 
-// The specification has no codes for a registry that is at fault itself; these are what
-// most registries send, and clients know.
+// The specification defines no codes for failures of the registry itself. These are the
+// ones that most registries send and clients understand.
 const (
 	codeUnknown     = "UNKNOWN"
 	codeUnavailable = "UNAVAILABLE"
 )
 
-// statusOf says how a kind of fault is answered; its code where the fault itself
-// names none.
+// statusOf returns the HTTP status for a kind of fault, and the error code for faults that
+// carry none.
 func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 	switch k {
 	case fault.Invalid:
@@ -58,6 +59,8 @@ func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 		return http.StatusNotFound, "MANIFEST_UNKNOWN"
 	case fault.Exhausted:
 		return http.StatusTooManyRequests, "TOOMANYREQUESTS"
+	case fault.Full:
+		return http.StatusInsufficientStorage, codeUnavailable
 	case fault.Timeout:
 		return http.StatusGatewayTimeout, codeUnavailable
 	case fault.Unsupported:
@@ -68,10 +71,11 @@ func statusOf(k fault.Kind, requestKind string) (status int, code string) {
 	return http.StatusInternalServerError, codeUnknown
 }
 
-// clientGone is what the metrics show when nobody waits for the answer.
+// clientGone is the status that metrics record when the client disconnected before the
+// response.
 const clientGone = 499
 
-// fail answers an error, or ends the connection when an answer has begun.
+// fail responds with an error, or aborts the connection if the response has already begun.
 func (s *Registry) fail(w *httprecord.Writer, r *http.Request, kind string, err error) {
 	if errors.Is(r.Context().Err(), context.Canceled) {
 		if w.Code == 0 {
@@ -81,18 +85,18 @@ func (s *Registry) fail(w *httprecord.Writer, r *http.Request, kind string, err 
 	}
 	if w.Code != 0 {
 		s.deps.Log.WarnContext(r.Context(), "A pull broke off", "kind", kind, "request_id", rpc.CallFrom(r.Context()).RequestID, "err", err)
-		panic(http.ErrAbortHandler) // the client must not take what it has for the whole
+		panic(http.ErrAbortHandler) // so that the client does not accept a truncated body
 	}
-	status, entry := s.describe(w, r, kind, err)
-	body, _ := json.Marshal(ociError{Errors: []ociErrorEntry{entry}})
+	status, entry := s.errorResponse(w, r, kind, err)
+	body := encode(ociError{Errors: []ociErrorEntry{entry}})
 	if r.Method == http.MethodHead {
 		body = nil
 	}
 	writeJSON(w, status, "application/json", body)
 }
 
-// describe sets headers and answers status and body.
-func (s *Registry) describe(w http.ResponseWriter, r *http.Request, kind string, err error) (int, ociErrorEntry) {
+// errorResponse sets the headers for an error and returns the status and body.
+func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind string, err error) (int, ociErrorEntry) {
 	switch {
 	case errors.Is(err, errMethod):
 		w.Header().Set("Allow", "GET, HEAD")
@@ -117,26 +121,36 @@ func (s *Registry) describe(w http.ResponseWriter, r *http.Request, kind string,
 		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
 	setQuota(w.Header(), e.Meta)
-	return status, ociErrorEntry{code, e.Public}
+	return status, ociErrorEntry{code, s.deps.Keychain.Publish(e.Public)}
 }
 
-// setQuota writes the RateLimit headers; meta may be nil.
+// setQuota sets the RateLimit headers. The argument meta may be nil.
 func setQuota(h http.Header, meta map[string]string) {
 	for key, name := range map[string]string{
 		ratelimit.MetaLimit: "RateLimit-Limit", ratelimit.MetaRemaining: "RateLimit-Remaining", ratelimit.MetaReset: "RateLimit-Reset",
 	} {
 		if v := meta[key]; v != "" {
-			h[name] = []string{v} // as RFC drafts and clients spell it
+			h[name] = []string{v} // spelled as in the RFC drafts, without canonicalization
 		}
 	}
 }
 
-// writeJSON answers a small body in full; nil for HEAD.
+// writeJSON writes a small body in full, or only the headers for HEAD.
 func writeJSON(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	if body != nil {
 		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone; nobody is left to tell
+	_, _ = w.Write(body) // the client may have disconnected
+}
+
+// encode encodes an error without escaping <, > and &, since clients print messages as they
+// are.
+func encode(e ociError) []byte {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	_ = out.Encode(e) // strings always encode
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// serveFile answers with a file, or the part of it that is asked for. The kernel moves it
-// to a plain connection; a client that stops reading is given up.
+// serveFile serves a file or the requested range of it. On a plain connection the kernel
+// copies the bytes. A client that stops reading is disconnected.
 func serveFile(w http.ResponseWriter, r *http.Request, f *os.File) {
 	http.ServeContent(pieces{w}, r, "", time.Time{}, f)
 }
 
-// pieces is a response with time for each piece of a file, not for the whole.
+// pieces is a response whose deadline applies to each piece of a file, not to the whole.
 type pieces struct{ http.ResponseWriter }
 
-// ReadFrom implements io.ReaderFrom. The kernel moves a file that has one bound around it,
-// not one with two.
+// ReadFrom implements io.ReaderFrom. The kernel only copies a file that is wrapped in a
+// single io.LimitedReader.
 func (w pieces) ReadFrom(src io.Reader) (sum int64, err error) {
-	part, ok := src.(*io.LimitedReader) // as http.ServeContent has it
+	part, ok := src.(*io.LimitedReader) // as http.ServeContent passes it
 	if !ok {
 		part = &io.LimitedReader{R: src, N: 1<<63 - 1}
 	}
 	rc := http.NewResponseController(w.ResponseWriter)
 	for part.N > 0 {
-		_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
+		_ = rc.SetWriteDeadline(time.Now().Add(pieceTimeout)) // not every writer supports deadlines
 		n, err := io.CopyN(w.ResponseWriter, part.R, min(part.N, largePiece))
 		sum += n
 		part.N -= n

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/httprecord"
 )
 
-// sinks is a response that notes what it is to read from.
+// sinks is a response that records the reader that it is to read from.
 type sinks struct {
 	*httptest.ResponseRecorder
 	from []io.Reader
@@ -22,8 +22,8 @@ func (s *sinks) ReadFrom(src io.Reader) (int64, error) {
 	return io.Copy(io.Discard, src)
 }
 
-// TestFilesAreSentByTheKernel: the connection reads from the file itself, behind one bound,
-// which is what sendfile takes.
+// TestFilesAreSentByTheKernel checks that the connection reads from the file itself through
+// one io.LimitedReader, as sendfile requires.
 func TestFilesAreSentByTheKernel(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "blob")

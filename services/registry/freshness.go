@@ -13,52 +13,52 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// tagKey is a tag as one login sees it: what it leads to is another's business no more
-// than the image is.
+// A tagKey identifies a tag as one login sees it. Logins do not share results, since one
+// may read what another may not.
 type tagKey struct {
 	access upstream.Access
 	repo   upstream.Repository
 	tag    string
 }
 
-// tagAnswer is what a tag pointed at, by a registry that was asked at a time.
-type tagAnswer struct {
+// A resolvedTag is the digest that a registry returned for a tag, and when.
+type resolvedTag struct {
 	digest digest.Digest
 	asked  time.Time
 }
 
-// tagAnswers asks what tags point at, once for all who ask at a time, and again when the
-// answer is as old as the settings allow.
-type tagAnswers struct {
+// tagCache resolves tags. Concurrent calls for one key share one request, and a result is
+// reused for as long as the settings allow.
+type tagCache struct {
 	now       func() time.Time
 	freshness time.Duration
-	known     *otter.Cache[tagKey, tagAnswer]
-	asking    memo.Flight[tagKey, tagAnswer]
+	known     *otter.Cache[tagKey, resolvedTag]
+	asking    memo.Flight[tagKey, resolvedTag]
 	hits      *stats.Counter
 }
 
-func newTagAnswers(d Deps) *tagAnswers {
-	return &tagAnswers{
+func newTagCache(d Deps) *tagCache {
+	return &tagCache{
 		now: d.Now, freshness: d.TagFreshness, hits: stats.NewCounter(),
-		known: otter.Must(&otter.Options[tagKey, tagAnswer]{MaximumSize: limits.TagAnswers}),
+		known: otter.Must(&otter.Options[tagKey, resolvedTag]{MaximumSize: limits.TagAnswers}),
 	}
 }
 
-// ask returns what a tag points at, with an error of work's.
-func (t *tagAnswers) ask(ctx context.Context, key tagKey, work func(context.Context) (digest.Digest, error)) (digest.Digest, error) {
+// ask returns the digest that a tag points at, or the error of work.
+func (t *tagCache) ask(ctx context.Context, key tagKey, work func(context.Context) (digest.Digest, error)) (digest.Digest, error) {
 	if a, ok := t.known.GetIfPresent(key); ok && t.now().Sub(a.asked) < t.freshness {
 		t.hits.RecordHits(1)
 		return a.digest, nil
 	}
 	t.hits.RecordMisses(1)
-	a, err := t.asking.Do(ctx, key, func(ctx context.Context) (tagAnswer, error) {
+	a, err := t.asking.Do(ctx, key, func(ctx context.Context) (resolvedTag, error) {
 		asked := t.now()
 		d, err := work(ctx)
-		return tagAnswer{d, asked}, err
+		return resolvedTag{d, asked}, err
 	})
 	switch {
 	case err != nil:
-		t.known.Invalidate(key) // the login may have lost it
+		t.known.Invalidate(key) // the login may no longer be allowed to read it
 	case t.freshness > 0:
 		t.known.Set(key, a)
 	}

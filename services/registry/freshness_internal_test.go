@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestTagAnswersAreALoginsOwn: what one login was told is not told to another, nor of
-// another repository, and no more once the registry has refused it.
+// TestTagAnswersAreALoginsOwn checks that a result is used neither for another login, nor
+// for another repository, nor after the registry has refused the login.
 func TestTagAnswersAreALoginsOwn(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
-	a := newTagAnswers(Deps{Now: func() time.Time { return now }, Settings: Settings{TagFreshness: 10 * time.Second}})
+	a := newTagCache(Deps{Now: func() time.Time { return now }, Settings: Settings{TagFreshness: 10 * time.Second}})
 	ada := tagKey{upstream.Access{Scope: "ada", Login: upstream.Login{Username: "ada", Password: "1"}}, upstream.Repository{Host: "h", Name: "n"}, "v1"}
 	says := func(s string) func(context.Context) (digest.Digest, error) {
 		return func(context.Context) (digest.Digest, error) { return digest.Digest(s), nil }
@@ -28,7 +28,7 @@ func TestTagAnswersAreALoginsOwn(t *testing.T) {
 	if d, err := a.ask(t.Context(), ada, refuses); d != "one" || err != nil {
 		t.Errorf("told before: %q, %v", d, err)
 	}
-	for name, change := range map[string]func(*tagKey){
+	for name, augmentation := range map[string]func(*tagKey){
 		"scope":      func(k *tagKey) { k.access.Scope = "bob" },
 		"password":   func(k *tagKey) { k.access.Login.Password = "2" },
 		"anonymous":  func(k *tagKey) { k.access = upstream.Access{} },
@@ -37,7 +37,7 @@ func TestTagAnswersAreALoginsOwn(t *testing.T) {
 		"tag":        func(k *tagKey) { k.tag = "v2" },
 	} {
 		other := ada
-		change(&other)
+		augmentation(&other)
 		if d, err := a.ask(t.Context(), other, refuses); err == nil {
 			t.Errorf("another %s is told %q", name, d)
 		}
@@ -46,7 +46,7 @@ func TestTagAnswersAreALoginsOwn(t *testing.T) {
 	if d, err := a.ask(t.Context(), ada, refuses); err == nil {
 		t.Errorf("too old: %q", d)
 	}
-	now = now.Add(-time.Second) // the clock goes back
+	now = now.Add(-time.Second) // the clock is set back
 	if d, err := a.ask(t.Context(), ada, says("two")); d != "two" || err != nil {
 		t.Errorf("after a refusal: %q, %v", d, err)
 	}

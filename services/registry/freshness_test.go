@@ -11,8 +11,9 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// TestTagFreshness: by default every pull of a tag asks; where an operator allows it, an
-// answer is used again until it is so old, and a tag that moved is seen then.
+// TestTagFreshness checks that by default each pull resolves the tag. If the operator
+// allows it, a result is reused until it is that old, and then the tag's new digest is
+// allRoots.
 func TestTagFreshness(t *testing.T) {
 	t.Parallel()
 	for name, freshness := range map[string]time.Duration{"default": 0, "ten seconds": 10 * time.Second} {

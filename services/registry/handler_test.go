@@ -30,7 +30,7 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// named is a container room that knows one name.
+// named is a container service that knows one name.
 type named struct {
 	containerv1.ContainerServiceClient
 	plan *containerv1.Plan
@@ -47,26 +47,26 @@ func (named) RecordDigest(context.Context, *containerv1.RecordDigestRequest, ...
 	return &containerv1.RecordDigestResponse{}, nil
 }
 
-// front is a registry that serves one name, for an image that is at up.
+// front is a registry that serves one name for an image in the registry up.
 type front struct {
 	http.Handler
 	up *testkit.Registry
-	// name is below /v2/; index, manifest, config and layer are digests of what it
-	// leads to, and size is the layer's.
+	// name is the path below /v2/; index, manifest, config and layer are digests of the
+	// image's parts, and size is the layer's size.
 	name, index, manifest, config, layer string
 	size                                 int64
-	// run is what the registry does beside requests.
+	// run is the registry's background work.
 	run func(context.Context) error
 }
 
-// newFront serves lib/tool:v1 with one more variable, so many pulls of it at most.
+// newFront serves lib/tool:v1 with one more variable, and allows the given number of pulls.
 func newFront(t *testing.T, pulls int) *front {
 	t.Helper()
 	return newFrontWith(t, pulls, func(*registry.Deps) {})
 }
 
-// newFrontWith is newFront with a change of what the registry works with.
-func newFrontWith(t *testing.T, pulls int, change func(*registry.Deps)) *front {
+// newFrontWith is newFront with a change of the registry's dependencies.
+func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *front {
 	t.Helper()
 	f := &front{up: testkit.NewRegistry(t, testkit.Open), name: "/v2/wt/abcdef/lib/tool"}
 	f.up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
@@ -90,7 +90,7 @@ func newFrontWith(t *testing.T, pulls int, change func(*registry.Deps)) *front {
 			PullsAnonymous: ratelimit.Limit{{Count: pulls, Window: time.Hour}},
 		},
 	}
-	change(&deps)
+	augmentation(&deps)
 	r, err := registry.New(deps)
 	if err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func newFrontWith(t *testing.T, pulls int, change func(*registry.Deps)) *front {
 	return f
 }
 
-// look finds out what the name leads to, without a pull.
+// look reads the digests behind the name and uses no pull.
 func (f *front) look(t *testing.T) {
 	t.Helper()
 	ask := func(path string, into any) string {
@@ -139,8 +139,8 @@ func (f *front) ask(method, path string, header ...string) *httptest.ResponseRec
 	return w
 }
 
-// TestDistributionAPI goes through what the OCI distribution specification says about
-// pulls (its "Pull", "Content Discovery" and "Error Codes").
+// TestDistributionAPI checks the pull requirements of the OCI distribution specification
+// ("Pull", "Content Discovery" and "Error Codes").
 func TestDistributionAPI(t *testing.T) {
 	t.Parallel()
 	const index, manifest = "application/vnd.oci.image.index.v1+json", "application/vnd.oci.image.manifest.v1+json"
@@ -193,7 +193,7 @@ func TestDistributionAPI(t *testing.T) {
 			}
 			for key, want := range tc.want {
 				got := w.Header().Get(key)
-				if v := w.Header()[key]; len(v) > 0 { // as it is spelt
+				if v := w.Header()[key]; len(v) > 0 { // spelled as sent
 					got = v[0]
 				}
 				if got != want {
@@ -204,7 +204,7 @@ func TestDistributionAPI(t *testing.T) {
 	}
 }
 
-// codeOf is the code of an error, "" where there is none.
+// codeOf returns the code of an error body, or "" if there is none.
 func codeOf(w *httptest.ResponseRecorder) string {
 	var body struct {
 		Errors []struct{ Code, Message string }
@@ -232,10 +232,11 @@ func TestTagsAreTheOneOfTheName(t *testing.T) {
 	}
 }
 
-// TestPullsAreCharged: a pull is a manifest, by GET; what is asked about costs nothing.
+// TestPullsAreCharged checks that a GET of a manifest is charged as a pull, and that HEAD
+// is free.
 func TestPullsAreCharged(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, 2) // one of which look has used
+	f := newFront(t, 2) // look has used one of them
 	for range 5 {
 		if w := f.ask(http.MethodHead, f.name+"/manifests/"+f.manifest); w.Code != http.StatusOK {
 			t.Errorf("HEAD is answered %d", w.Code)
@@ -256,7 +257,8 @@ func TestPullsAreCharged(t *testing.T) {
 	}
 }
 
-// TestUpstreamFaults become what engines retry, or give up at.
+// TestUpstreamFaults checks that upstream faults become statuses that engines retry, or
+// give up on.
 func TestUpstreamFaults(t *testing.T) {
 	t.Parallel()
 	for upstream, want := range map[int]struct {
@@ -283,7 +285,7 @@ func TestUpstreamFaults(t *testing.T) {
 	}
 }
 
-// TestRealClientPulls has a client library pull the image and check every digest.
+// TestRealClientPulls pulls the image with a client library and verifies every digest.
 func TestRealClientPulls(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, 1000)

@@ -18,43 +18,43 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// image is what one upstream root leads to under one token's change: every
-// document and blob that a client may ask for by digest. Documents that we made
-// and documents that pass as they are look the same from outside.
+// An image is what one upstream root leads to after one token's changes: every document and
+// blob that a client may request by digest. Generated documents and unchanged upstream
+// documents are served alike.
 type image struct {
-	// root is what stands for the upstream root.
+	// root is served in place of the upstream root.
 	root oci.Document
-	// made are documents and configs that exist only here, by digest.
-	made map[digest.Digest]oci.Document
-	// entries are the descriptors of an index, as it is served.
+	// generated holds generated manifests and configs, by digest.
+	generated map[digest.Digest]oci.Document
+	// entries are the descriptors of an index, as served.
 	entries []ocispec.Descriptor
-	// augmented says whether anything was changed.
+	// augmented reports whether anything was changed.
 	augmented bool
 
 	mu sync.Mutex
-	// blobs are sizes by digest, of the manifests in noted.
-	blobs map[digest.Digest]int64
-	noted map[digest.Digest]bool
-	// others are manifests that the image leads to beside its entries.
+	// blobs holds sizes by digest, from the manifests in parsed.
+	blobs  map[digest.Digest]int64
+	parsed map[digest.Digest]bool
+	// others holds manifests that belong to the image and are not among its entries.
 	others map[digest.Digest]bool
-	// walked says that blobs and others are complete.
+	// walked reports whether blobs and others are complete.
 	walked bool
 }
 
-// images fetches and augments, and remembers what it can: in memory, by access,
-// so that nobody is shown what another could read.
+// images fetches and augments images. It caches them in memory per access rights, so that
+// no client sees content that only another client may read.
 type images struct {
 	client   *upstream.Client
 	control  *upstream.Control
 	keychain *caller.Keychain
 
-	docs     *memo.Memo[docKey, oci.Document]
-	made     *memo.Memo[imageKey, *image]
-	docHits  *stats.Counter
-	madeHits *stats.Counter
-	configs  memo.Flight[docKey, []byte]
-	tags     *tagAnswers
-	walking  memo.Flight[imageKey, struct{}]
+	docs      *memo.Memo[docKey, oci.Document]
+	generated *memo.Memo[imageKey, *image]
+	docHits   *stats.Counter
+	madeHits  *stats.Counter
+	configs   memo.Flight[docKey, []byte]
+	tags      *tagCache
+	walking   memo.Flight[imageKey, struct{}]
 }
 
 type docKey struct {
@@ -64,8 +64,8 @@ type docKey struct {
 }
 
 type imageKey struct {
-	docKey // of the upstream root
-	change string
+	docKey       // the upstream root
+	augmentation string
 }
 
 func newImages(d Deps) *images {
@@ -73,13 +73,13 @@ func newImages(d Deps) *images {
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
 		docHits: docHits, madeHits: madeHits,
-		client: d.Upstream, control: d.Control, keychain: d.Keychain, tags: newTagAnswers(d),
+		client: d.Upstream, control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
 			StatsRecorder: docHits,
 			Weigher:       func(_ docKey, doc oci.Document) uint32 { return uint32(len(doc.Bytes)) + 512 },
 		}),
-		made: memo.New(&otter.Options[imageKey, *image]{
+		generated: memo.New(&otter.Options[imageKey, *image]{
 			MaximumWeight: half,
 			StatsRecorder: madeHits,
 			Weigher:       func(_ imageKey, img *image) uint32 { return img.weight() },
@@ -91,13 +91,13 @@ func (img *image) weight() uint32 {
 	img.mu.Lock()
 	defer img.mu.Unlock()
 	n := 2048 + len(img.root.Bytes) + 200*(len(img.entries)+len(img.blobs)+len(img.others))
-	for _, d := range img.made {
+	for _, d := range img.generated {
 		n += len(d.Bytes)
 	}
 	return uint32(n)
 }
 
-// reader fetches for one token: a Source for oci.Augment.
+// A reader fetches for one token. It is a Source for oci.Augment.
 type reader struct {
 	images *images
 	access upstream.Access
@@ -105,16 +105,16 @@ type reader struct {
 }
 
 func (s *images) reader(ctx context.Context, tok *resolvedToken) (reader, error) {
-	return s.readerOf(ctx, origin{repo: tok.repo, who: tok.who, built: tok.build != ""})
+	return s.readerOf(ctx, origin{repo: tok.repo, identity: tok.identity, built: tok.build != ""})
 }
 
-// readerOf fetches from one repository, with the login for that.
+// readerOf returns a reader of one repository, with the login for it.
 func (s *images) readerOf(ctx context.Context, from origin) (reader, error) {
 	find := s.keychain.Access
 	if from.built {
-		find = s.keychain.Target
+		find = s.keychain.BuildAccess
 	}
-	a, err := find(ctx, from.who, from.repo.Host, from.repo.Name)
+	a, err := find(ctx, from.identity, from.repo.Host, from.repo.Name)
 	return reader{s, a, from.repo}, err
 }
 
@@ -132,19 +132,20 @@ func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error
 	})
 }
 
-// resolve asks what the token's source points at now. A digest points at itself.
+// resolve returns the digest that the token's source points at now. A digest points at
+// itself.
 func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest, error) {
 	if d := digest.Digest(tok.source); d.Validate() == nil {
 		return d, nil
 	}
 	key := tagKey{r.access, r.repo, tok.source}
 	return r.images.tags.ask(ctx, key, func(ctx context.Context) (digest.Digest, error) {
-		for _, d := range tok.seen() {
+		for _, d := range tok.allRoots() {
 			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
 				return r.images.client.Resolve(ctx, r.repo, tok.source, r.access)
 			}
 		}
-		// Nothing is here yet: one request brings tag and manifest.
+		// Nothing is cached yet, so one request fetches both the tag and its manifest.
 		doc, err := r.images.client.Manifest(ctx, r.repo, tok.source, r.access)
 		if err == nil {
 			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc)
@@ -154,12 +155,12 @@ func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest,
 }
 
 func (r reader) key(tok *resolvedToken, root digest.Digest) imageKey {
-	return imageKey{docKey{r.access, r.repo, root}, tok.change}
+	return imageKey{docKey{r.access, r.repo, root}, tok.augmentation}
 }
 
-// image returns what an upstream root is served as.
+// image returns the image that is served for an upstream root.
 func (r reader) image(ctx context.Context, tok *resolvedToken, root digest.Digest) (*image, error) {
-	return r.images.made.Get(ctx, r.key(tok, root), func(ctx context.Context) (*image, error) { return r.build(ctx, tok, root) })
+	return r.images.generated.Get(ctx, r.key(tok, root), func(ctx context.Context) (*image, error) { return r.build(ctx, tok, root) })
 }
 
 func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Digest) (*image, error) {
@@ -169,17 +170,17 @@ func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Diges
 	if err != nil {
 		return nil, err
 	}
-	img := &image{root: doc, made: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
-		blobs: map[digest.Digest]int64{}, noted: map[digest.Digest]bool{}}
+	img := &image{root: doc, generated: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
+		blobs: map[digest.Digest]int64{}, parsed: map[digest.Digest]bool{}}
 	if !tok.add.IsZero() {
 		out, err := oci.Augment(ctx, r, doc, tok.add, tok.platforms...)
 		if err != nil {
 			return nil, err
 		}
 		img.root, img.augmented = out.Root, true
-		img.made[out.Root.Digest] = out.Root
+		img.generated[out.Root.Digest] = out.Root
 		for _, i := range out.Images {
-			img.made[i.Manifest.Digest], img.made[i.Config.Digest] = i.Manifest, i.Config
+			img.generated[i.Manifest.Digest], img.generated[i.Config.Digest] = i.Manifest, i.Config
 			if err := img.addBlobs(i.Manifest); err != nil {
 				return nil, err
 			}
@@ -196,11 +197,11 @@ func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Diges
 	return img, nil
 }
 
-// addBlobs notes what a manifest refers to.
+// addBlobs records the blobs that a manifest refers to.
 func (img *image) addBlobs(doc oci.Document) error {
 	img.mu.Lock()
 	defer img.mu.Unlock()
-	if img.noted[doc.Digest] {
+	if img.parsed[doc.Digest] {
 		return nil
 	}
 	m, err := oci.ParseManifest(doc)
@@ -210,14 +211,14 @@ func (img *image) addBlobs(doc oci.Document) error {
 	if len(img.blobs)+len(m.Layers) >= limits.ImageBlobs {
 		return fault.Invalid.Newf("The image leads to more than %d blobs", limits.ImageBlobs)
 	}
-	img.noted[doc.Digest] = true
+	img.parsed[doc.Digest] = true
 	for _, d := range append(m.Layers, m.Config) {
 		img.blobs[d.Digest] = d.Size
 	}
 	return nil
 }
 
-// addOthers notes manifests that the image leads to.
+// addOthers records manifests that belong to the image.
 func (img *image) addOthers(list []digest.Digest) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
@@ -228,8 +229,8 @@ func (img *image) addOthers(list []digest.Digest) {
 	}
 }
 
-// leadsTo says whether a manifest is the root, one of its entries, or was found
-// behind it.
+// leadsTo reports whether a manifest is the root, one of its entries, or was found behind
+// one of them.
 func (img *image) leadsTo(d digest.Digest) bool {
 	if d == img.root.Digest || slices.ContainsFunc(img.entries, func(e ocispec.Descriptor) bool { return e.Digest == d }) {
 		return true
@@ -239,7 +240,7 @@ func (img *image) leadsTo(d digest.Digest) bool {
 	return img.others[d]
 }
 
-// blob returns the size of a blob that is known to belong to the image.
+// blob returns the size of a blob, if it is known to belong to the image.
 func (img *image) blob(d digest.Digest) (int64, bool) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
@@ -247,12 +248,12 @@ func (img *image) blob(d digest.Digest) (int64, bool) {
 	return size, ok
 }
 
-// document returns a manifest that the image leads to.
+// document returns a manifest that belongs to the image.
 func (r reader) document(ctx context.Context, img *image, d digest.Digest) (oci.Document, error) {
 	if d == img.root.Digest {
 		return img.root, nil
 	}
-	if doc, ok := img.made[d]; ok {
+	if doc, ok := img.generated[d]; ok {
 		return doc, nil
 	}
 	doc, err := r.Manifest(ctx, d)

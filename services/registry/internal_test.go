@@ -55,7 +55,7 @@ func FuzzPath(f *testing.F) {
 		if !ok {
 			return
 		}
-		back := prefix + p.token + "/" + p.name + "/" + map[string]string{
+		back := "/v2/wt/" + p.token + "/" + p.name + "/" + map[string]string{
 			kindManifest: "manifests/", kindBlob: "blobs/", kindReferrers: "referrers/", kindTags: "tags/list",
 		}[p.kind] + p.ref
 		if back != in {
@@ -64,7 +64,7 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// containers is the container room as far as tokens and layers ask it.
+// containers is a container service that only serves plans and layers.
 type containers struct {
 	containerv1.ContainerServiceClient
 	asked   atomic.Int64
@@ -103,7 +103,7 @@ func (s *layerStream) Recv() (*containerv1.GetLayerResponse, error) {
 	return &containerv1.GetLayerResponse{Chunk: out}, nil
 }
 
-// TestMissedRevocation is a replica that never gets the message.
+// TestMissedRevocation runs a replica that never receives the revocation message.
 func TestMissedRevocation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,11 +142,11 @@ func TestRevocationReachesAnAnswerOnItsWay(t *testing.T) {
 		c := &containers{}
 		g := cachesOnly(c)
 		defer g.forget()
-		g.revoke(keyOf("tok")) // the message overtakes the answer that was read before it
+		g.revoke(keyOf("tok")) // the message arrives before the response that was read earlier
 		if _, err := g.get(t.Context(), "tok"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked token answers %v", err)
 		}
-		if err := g.renew(t.Context(), &resolvedToken{token: "tok"}); !errors.Is(err, fault.NotFound) {
+		if err := g.refresh(t.Context(), &resolvedToken{token: "tok"}); !errors.Is(err, fault.NotFound) {
 			t.Errorf("a revoked token is renewed: %v", err)
 		}
 	})
@@ -159,7 +159,7 @@ func TestExpiredGrantIsRefused(t *testing.T) {
 		defer g.forget()
 		g.now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 		if _, err := g.get(t.Context(), "tok"); err != nil {
-			t.Fatal(err) // the first answer is the container room's word
+			t.Fatal(err) // the first response comes from the container service
 		}
 		if _, err := g.get(t.Context(), "tok"); !errors.Is(err, fault.NotFound) {
 			t.Errorf("got %v", err)

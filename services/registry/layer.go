@@ -20,8 +20,8 @@ import (
 	"slipway.dev/services/internal/memo"
 )
 
-// layerCache keeps the content of `data:` layers on local disk, by digest, within
-// a size. A file is there in full or not at all.
+// layerCache caches the content of `data:` layers on local disk, by digest, within a size
+// limit. A file is either complete or missing.
 type layerCache struct {
 	containers containerv1.ContainerServiceClient
 	dir        string
@@ -32,20 +32,19 @@ type layerCache struct {
 
 func newLayerCache(c containerv1.ContainerServiceClient, dir string, limit int64) (*layerCache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the layer cache: %w", err)
+		return nil, fmt.Errorf("creating the layer cache: %w", err)
 	}
 	return &layerCache{containers: c, dir: dir, limit: limit, hits: stats.NewCounter()}, nil
 }
 
 func (c *layerCache) path(d digest.Digest) string { return filepath.Join(c.dir, d.Encoded()) }
 
-// open returns the layer's file, fetching it first if need be. The caller closes
-// it.
+// open returns the layer's file and fetches it first if needed. The caller closes it.
 func (c *layerCache) open(ctx context.Context, d digest.Digest) (*os.File, error) {
 	f, err := os.Open(c.path(d))
 	if err == nil {
 		now := time.Now()
-		_ = os.Chtimes(c.path(d), now, now) // only the order of removal hangs on it
+		_ = os.Chtimes(c.path(d), now, now) // only affects the order of eviction
 		c.hits.RecordHits(1)
 		return f, nil
 	}
@@ -97,8 +96,7 @@ func (c *layerCache) fetch(ctx context.Context, d digest.Digest) (err error) {
 	return tmp.Close()
 }
 
-// trim removes what was not asked for the longest, until the rest fits. The file
-// that was just written stays.
+// trim evicts the least recently used layers until the rest fits. It never evicts keep.
 func (c *layerCache) trim(keep digest.Digest) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {

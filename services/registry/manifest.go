@@ -16,14 +16,14 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// manifest answers the requested reference, or a digest that it leads to.
+// manifest serves the requested reference, or a digest that belongs to the image.
 func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
-	doc, err := s.document(r.Context(), tok, p.ref)
+	doc, err := s.read(r.Context(), tok, p.ref)
 	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) {
-		quota, err := s.charge(r, tok.who)
+		quota, err := s.charge(r, tok.identity)
 		if err != nil {
 			return err
 		}
@@ -41,14 +41,14 @@ func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok 
 	h.Set("Content-Length", strconv.Itoa(len(doc.Bytes)))
 	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodGet {
-		_, _ = w.Write(doc.Bytes) // the client may be gone; nobody is left to tell
+		_, _ = w.Write(doc.Bytes) // the client may have disconnected
 	}
 	return nil
 }
 
 func etag(d digest.Digest) string { return `"` + d.String() + `"` }
 
-// matches says whether the client has d already (If-None-Match).
+// matches reports whether the client already has d (If-None-Match).
 func matches(r *http.Request, d digest.Digest) bool {
 	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/")
@@ -59,7 +59,9 @@ func matches(r *http.Request, d digest.Digest) bool {
 	return false
 }
 
-func (s *Registry) document(ctx context.Context, tok *resolvedToken, ref string) (oci.Document, error) {
+// read returns the document at the requested reference, or at a digest that belongs to the
+// image.
+func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (oci.Document, error) {
 	src, err := s.images.reader(ctx, tok)
 	if err != nil {
 		return oci.Document{}, err
@@ -84,7 +86,7 @@ func (s *Registry) document(ctx context.Context, tok *resolvedToken, ref string)
 	return src.document(ctx, img, d)
 }
 
-// current resolves the reference anew.
+// current resolves the reference without a cache.
 func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (oci.Document, error) {
 	root, err := s.resolve(ctx, tok, src)
 	if err != nil {
@@ -97,47 +99,55 @@ func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) 
 	return img.root, nil
 }
 
-// resolve asks what the reference is now and records it, before the answer: so every
-// replica can serve the rest of the pull, wherever the tag goes.
+// resolve resolves the reference and records the digest before the response is sent. So
+// every replica can serve the rest of the pull, even if the tag moves. It returns errLost if
+// the registry has no image that a build has pushed.
 func (s *Registry) resolve(ctx context.Context, tok *resolvedToken, src reader) (digest.Digest, error) {
 	root, err := src.resolve(ctx, tok)
-	if err != nil || tok.sees(root) {
+	if tok.build != "" && errors.Is(err, fault.NotFound) {
+		return "", fmt.Errorf("%w: %w", errLost, err)
+	}
+	if err != nil || tok.hasRoot(root) {
 		return root, err
 	}
 	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: tok.token, Digest: root.String()})
 	if err != nil {
 		return "", fmt.Errorf("recording what a tag resolved to: %w", err)
 	}
-	tok.saw(root)
+	tok.addRoots(root)
 	return root, nil
 }
 
-// find looks through the images that the token's source has resolved to, newest
-// first: at what memory knows, then at what the durable record knows, then
-// behind every manifest. A name that nobody has asked for its tag yet is resolved
-// first: whoever has the digest from elsewhere may begin with it. nil when it is
-// nowhere.
+// find returns the first image that has accepts, or nil. It searches the images that the
+// token's source has resolved to, newest first: those in memory, then those in the durable
+// record, then all manifests behind each. If the name's tag has never been requested, find
+// resolves it first, since a client may know the digest from elsewhere and begin with it. If
+// a built image is not found, it may be lost: find resolves the tag to find that out.
 func (s *Registry) find(ctx context.Context, tok *resolvedToken, src reader, has func(*image) bool) (*image, error) {
 	img, err := src.search(ctx, tok, has, false)
 	if img != nil || err != nil {
 		return img, err
 	}
-	if err := s.tokens.renew(ctx, tok); err != nil {
+	if err := s.tokens.refresh(ctx, tok); err != nil {
 		return nil, err
 	}
-	if len(tok.seen()) == 0 {
+	if len(tok.allRoots()) == 0 {
 		if _, err := s.resolve(ctx, tok, src); err != nil {
 			return nil, err
 		}
 	}
-	return src.search(ctx, tok, has, true)
+	img, err = src.search(ctx, tok, has, true)
+	if img == nil && err == nil && tok.build != "" {
+		_, err = s.resolve(ctx, tok, src)
+	}
+	return img, err
 }
 
 func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image) bool, deep bool) (*image, error) {
-	for _, root := range tok.seen() {
+	for _, root := range tok.allRoots() {
 		img, err := r.image(ctx, tok, root)
 		if errors.Is(err, fault.NotFound) {
-			continue // what the tag once was is gone upstream
+			continue // upstream has deleted what the tag once pointed at
 		}
 		if err != nil {
 			return nil, err

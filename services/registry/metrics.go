@@ -11,12 +11,11 @@ import (
 	"slipway.dev/services/internal/httprecord"
 )
 
-// metrics say how much is pulled, and how.
+// metrics measure pulls.
 type metrics struct {
 	seconds *prometheus.HistogramVec
 	bytes   *prometheus.CounterVec
-	// open are requests that are being answered, waiting those of them that wait
-	// for a build.
+	// open counts requests in progress, and waiting those of them that wait for a build.
 	open, waiting atomic.Int64
 }
 
@@ -24,24 +23,24 @@ func newMetrics(reg prometheus.Registerer, r *Registry) *metrics {
 	m := &metrics{
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "slipway_registry_seconds",
-			Help:    "Time until registry requests were answered in full, by kind and status code.",
+			Help:    "Duration of registry requests until the end of the response, by kind and status code.",
 			Buckets: []float64{.001, .005, .02, .1, .5, 2, 10, 60, 600},
 		}, []string{"kind", "code"}),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_registry_bytes_total",
-			Help: "Bytes of bodies that were sent to clients, by kind of request; what they read elsewhere after a redirect is not in it.",
+			Help: "Bytes of response bodies by kind of request, without those that clients fetch after a redirect.",
 		}, []string{"kind"}),
 	}
-	reg.MustRegister(m.seconds, m.bytes,
-		gauge("slipway_registry_open_requests", "Requests that are being answered now.", &m.open),
+	reg.MustRegister(m.seconds, m.bytes, r.waiting,
+		gauge("slipway_registry_open_requests", "Requests in progress.", &m.open),
 		gauge("slipway_registry_waiting_requests", "Requests that wait for a build now.", &m.waiting),
 	)
 	for cache, hits := range map[string]*stats.Counter{
 		"token": r.tokens.hits, "document": r.images.docHits, "image": r.images.madeHits, "layer": r.layers.hits, "blob": r.blobs.Hits(), "tag": r.images.tags.hits,
 	} {
 		reg.MustRegister(
-			looked(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),
-			looked(cache, "miss", func(s stats.Stats) uint64 { return s.Misses }, hits),
+			lookups(cache, "hit", func(s stats.Stats) uint64 { return s.Hits }, hits),
+			lookups(cache, "miss", func(s stats.Stats) uint64 { return s.Misses }, hits),
 		)
 	}
 	return m
@@ -51,15 +50,15 @@ func gauge(name, help string, n *atomic.Int64) prometheus.GaugeFunc {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 { return float64(n.Load()) })
 }
 
-func looked(cache, result string, pick func(stats.Stats) uint64, of *stats.Counter) prometheus.CounterFunc {
+func lookups(cache, result string, pick func(stats.Stats) uint64, of *stats.Counter) prometheus.CounterFunc {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name:        "slipway_registry_cache_total",
-		Help:        "Looks into the registry's caches, by cache and result.",
+		Help:        "Lookups in the registry's caches, by cache and result.",
 		ConstLabels: prometheus.Labels{"cache": cache, "result": result},
 	}, func() float64 { return float64(pick(of.Snapshot())) })
 }
 
-func (m *metrics) answered(kind string, rec *httprecord.Writer, start time.Time) {
+func (m *metrics) observe(kind string, rec *httprecord.Writer, start time.Time) {
 	m.seconds.WithLabelValues(kind, strconv.Itoa(rec.Code)).Observe(time.Since(start).Seconds())
 	m.bytes.WithLabelValues(kind).Add(float64(rec.Bytes))
 }

@@ -3,9 +3,11 @@ package registry
 import (
 	"strings"
 	"unicode/utf8"
+
+	"slipway.dev/services/internal/oci"
 )
 
-// The kinds of requests, also as metrics label them.
+// Kinds of requests, which are also metric labels.
 const (
 	kindManifest  = "manifest"
 	kindBlob      = "blob"
@@ -13,35 +15,32 @@ const (
 	kindReferrers = "referrers"
 )
 
-// prefix is where the names that requests answer live.
-const prefix = "/v2/wt/"
+// prefix is the path below which images are served, by their issued names.
+const prefix = "/v2/"
 
-// path is a path of the pull API, taken apart.
+// A path is a parsed path of the pull API.
 type path struct {
 	// token and name are from /v2/wt/<token>/<name>/…
 	token, name string
 	kind        string
-	// ref is the tag or digest at the end; "" for tags.
+	// ref is the tag or digest at the end, and "" for tags.
 	ref string
 }
 
-// parsePath reads from the tail, since a name may itself hold a component that is
-// called "manifests" or "blobs".
+// parsePath parses from the end, since a name may contain components such as "manifests" or
+// "blobs".
 func parsePath(p string) (path, bool) {
-	rest, ok := strings.CutPrefix(p, prefix)
-	if !ok || !utf8.ValidString(p) || strings.Contains(p, "\x00") { // no message could carry it
+	rest, isPull := strings.CutPrefix(p, prefix)
+	issued, ok := oci.ParseIssued(rest)
+	if !isPull || !ok || !utf8.ValidString(p) || strings.Contains(p, "\x00") { // Protobuf cannot carry such a string
 		return path{}, false
 	}
-	token, rest, ok := strings.Cut(rest, "/")
-	if !ok {
-		return path{}, false
-	}
-	rest, ref, ok := cutLast(rest)
+	rest, ref, ok := cutLast(issued.Name)
 	name, kind, ok2 := cutLast(rest)
-	if !ok || !ok2 || token == "" || name == "" || ref == "" {
+	if !ok || !ok2 || name == "" || ref == "" {
 		return path{}, false
 	}
-	out := path{token: token, name: name, ref: ref}
+	out := path{token: issued.Token, name: name, ref: ref}
 	switch kind {
 	case "manifests":
 		out.kind = kindManifest

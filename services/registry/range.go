@@ -9,13 +9,13 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// byteRange is a Range of one part. A server may answer any other, of several parts or
-// of another unit, with the whole.
+// byteRange matches a Range with one part. A server may respond to other ranges with the
+// whole content.
 var byteRange = regexp.MustCompile(`^bytes=(\d{0,18})-(\d{0,18})$`)
 
-// withRange returns the request as it is to be answered for a blob of size bytes
-// (RFC 9110, sections 13.1.5 and 14.2): with one part, or with none for the whole. A
-// part that the blob does not have is not ok.
+// withRange returns the request to serve for a blob of size bytes: with one range, or with
+// none for the whole blob (RFC 9110, sections 13.1.5 and 14.2). It returns false for a
+// range outside the blob.
 func withRange(r *http.Request, d digest.Digest, size int64) (_ *http.Request, ok bool) {
 	part := byteRange.FindStringSubmatch(r.Header.Get("Range"))
 	condition := r.Header.Get("If-Range")
@@ -29,7 +29,7 @@ func withRange(r *http.Request, d digest.Digest, size int64) (_ *http.Request, o
 	last, err2 := strconv.ParseInt(part[2], 10, 64)
 	switch {
 	case err1 != nil && err2 != nil || err1 == nil && err2 == nil && last < first:
-		r.Header.Del("Range") // it is not a range
+		r.Header.Del("Range") // not a range
 	case err1 != nil:
 		return r, last > 0
 	default:
@@ -38,8 +38,8 @@ func withRange(r *http.Request, d digest.Digest, size int64) (_ *http.Request, o
 	return r, true
 }
 
-// refuseRange says that a blob does not have the part that was asked for.
-func refuseRange(w http.ResponseWriter, size int64) {
+// rejectRange responds that the blob does not have the requested range.
+func rejectRange(w http.ResponseWriter, size int64) {
 	h := w.Header()
 	h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 	h.Del("Docker-Content-Digest")

@@ -15,8 +15,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// referrers lists what refers to a manifest of the image: signatures, SBOMs. What
-// we made ourselves has none; what upstream made has upstream's.
+// referrers lists the manifests that refer to a manifest of the image, such as signatures
+// and SBOMs. Generated manifests have none; upstream manifests have upstream's.
 func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
 	d, err := digest.Parse(p.ref)
 	if err != nil {
@@ -32,11 +32,11 @@ func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, tok
 	}
 	list := []descriptor.Descriptor{}
 	if img != nil {
-		if _, ours := img.made[d]; !ours {
+		if _, ours := img.generated[d]; !ours {
 			if list, err = src.referrers(r.Context(), d); err != nil {
 				return err
 			}
-			img.noteReferrers(list)
+			img.addReferrers(list)
 		}
 	}
 	if want := r.URL.Query().Get("artifactType"); want != "" {
@@ -65,8 +65,8 @@ func filter(list []descriptor.Descriptor, artifactType string) []descriptor.Desc
 	return out
 }
 
-// noteReferrers makes the referrers ones that the client may go on to.
-func (img *image) noteReferrers(list []descriptor.Descriptor) {
+// addReferrers records that the client may request these referrers.
+func (img *image) addReferrers(list []descriptor.Descriptor) {
 	digests := make([]digest.Digest, len(list))
 	for i, d := range list {
 		digests[i] = d.Digest
@@ -74,8 +74,7 @@ func (img *image) noteReferrers(list []descriptor.Descriptor) {
 	img.addOthers(digests)
 }
 
-// referrers asks upstream, by its API or, where it has none, by the tag that
-// stands for it.
+// referrers queries upstream's referrers API or, if there is none, its fallback tag.
 func (r reader) referrers(ctx context.Context, d digest.Digest) ([]descriptor.Descriptor, error) {
 	subject, err := ref.New(oci.Reference{Registry: r.repo.Host, Repository: r.repo.Name, Digest: d}.String())
 	if err != nil {

@@ -1,10 +1,9 @@
-// Package registry owns the pull path: /v2/ over plain HTTP, as engines speak it
-// (OCI distribution specification v1.1, pull part). A token in the path stands
-// for an image at somebody's registry and for what is put on top of it; the
-// registry asks the container room what that is, fetches with the caller's own
-// login, augments, and streams. Memory and disk hold caches, which may be lost,
-// and a spool of the pulls that the metrics room has not been told of yet. It
-// never writes to anybody's registry.
+// Package registry serves image pulls at /v2/, with the pull part of the OCI distribution
+// specification v1.1 over plain HTTP. A token in the path represents an upstream image and
+// the changes to it. The registry requests the token's plan from the container service,
+// fetches with the owner's login, augments, and streams. Memory and disk hold caches, which
+// may be lost, and a spool of pulls that the metrics service has not counted yet. The
+// package never writes to an upstream registry.
 package registry
 
 import (
@@ -25,21 +24,21 @@ import (
 
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/httprecord"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/blob"
 )
 
-// Deps is what the registry works with.
+// Deps are the registry's dependencies.
 type Deps struct {
 	Containers containerv1.ContainerServiceClient
-	// Builds is nil where nothing is built.
+	// Builds is nil if there is no build service.
 	Builds   buildv1.BuildServiceClient
 	Bus      *nats.Conn
 	Upstream *upstream.Client
@@ -48,40 +47,43 @@ type Deps struct {
 	Limiter  *ratelimit.Limiter
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 
 	Settings
 }
 
-// Settings are the registry's choices.
+// Settings are the registry's settings.
 type Settings struct {
 	// PullsUser and PullsAnonymous limit image pulls.
 	PullsUser, PullsAnonymous ratelimit.Limit
-	// LayerDir is where added layers are kept; LayerCache its size in bytes.
+	// LayerDir is the folder for added layers, and LayerCache its size in bytes.
 	LayerDir   string
 	LayerCache int64
-	// BlobDir is where blobs of registries are kept, unless BlobBucket is set; "" keeps
-	// none. BlobCache is the size in bytes.
+	// BlobDir is the folder for cached upstream blobs, used unless BlobBucket is set; ""
+	// disables the cache. BlobCache is its size in bytes.
 	BlobDir    string
 	BlobBucket *bucket.Bucket
 	BlobCache  int64
+	// DiskFull returns an error while the disk of BlobDir is too full to cache more; nil: it
+	// never is.
+	DiskFull func() error
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
-	// TagFreshness is how old may be what a tag points at; 0 asks each time.
+	// TagFreshness is how long a resolved tag is reused; 0 resolves it for each pull.
 	TagFreshness time.Duration
 	// PullWait is how long a pull waits for a build.
 	PullWait time.Duration
-	// PublicURL is the service's own address, without a slash at the end.
+	// PublicURL is the service's own address, without a trailing slash.
 	PublicURL string
-	// SpoolDir is where pulls are noted until they are counted; "" counts none.
+	// SpoolDir is the folder for pulls that are not yet counted; "" disables counting.
 	SpoolDir string
-	// FilesystemPrefix is what the URL of a file system client's layer begins with;
-	// "" tells no such layer.
+	// FilesystemPrefix is the URL prefix of file system clients' layers; "" recognises
+	// none.
 	FilesystemPrefix string
 }
 
-// Registry is the handler of /v2/. Make it with New, Close it after use.
+// Registry is the handler of /v2/. Create it with New and call Close after use.
 type Registry struct {
 	deps    Deps
 	tokens  *tokens
@@ -90,19 +92,23 @@ type Registry struct {
 	blobs   blob.Cache
 	streams *streams
 	builds  memo.Flight[string, *buildv1.AwaitBuildResponse]
-	waiting ratelimit.AtOnce // pulls that wait for builds
-	metrics *metrics
-	counter *counter
-	tracer  trace.Tracer
+	// restores shares the running calls that rebuild lost images, by build.
+	restores memo.Flight[string, string]
+	waiting  *fairshare.Pool // bounds pulls that wait for builds
+	// discarded lists the builds whose images are not served any more.
+	discarded *discarded
+	metrics   *metrics
+	counter   *counter
+	tracer    trace.Tracer
 }
 
-// New makes the registry and starts to listen for revocations.
+// New creates the registry and subscribes to revocations.
 func New(d Deps) (*Registry, error) {
 	layers, err := newLayerCache(d.Containers, d.LayerDir, d.LayerCache)
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := blob.Open(blob.Config{Bucket: d.BlobBucket, Dir: d.BlobDir, Size: d.BlobCache, Metrics: d.Metrics, Log: d.Log, Now: d.Now})
+	blobs, err := blob.Open(blob.Config{Bucket: d.BlobBucket, Dir: d.BlobDir, Size: d.BlobCache, DiskFull: d.DiskFull, Metrics: d.Metrics, Log: d.Log, Now: d.Now})
 	if err != nil {
 		return nil, err
 	}
@@ -116,17 +122,19 @@ func New(d Deps) (*Registry, error) {
 	}
 	r := &Registry{
 		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: blobs, streams: newStreams(), counter: counter,
-		waiting: ratelimit.AtOnce{What: "pulls that wait for builds", Each: limits.WaitingPulls, All: limits.AllWaitingPulls},
-		tracer:  otel.Tracer("slipway.dev/registry"),
+		waiting:   fairshare.New(fairshare.Config{Name: "pulls that wait for builds", Capacity: limits.AllWaitingPulls, PerClient: limits.WaitingPulls}),
+		discarded: &discarded{builds: d.Builds},
+		tracer:    otel.Tracer("slipway.dev/registry"),
 	}
 	r.metrics = newMetrics(d.Metrics, r)
 	return r, nil
 }
 
-// Run publishes what there is to count, and tidies up what is kept, until ctx ends.
+// Run publishes pull counts and cleans caches until ctx ends.
 func (s *Registry) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.blobs.Run(ctx) })
+	all.Go(func() { s.discarded.run(ctx, s.deps.Log) })
 	if s.counter != nil {
 		s.counter.run(ctx)
 	}
@@ -135,15 +143,15 @@ func (s *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
-// Close stops listening. Run must have ended.
+// Close ends the subscription. Run must have returned.
 func (s *Registry) Close() error {
 	return errors.Join(s.tokens.close(), s.blobs.Close(), s.counter.close())
 }
 
-// answerTime is how long anything but a blob may take.
-const answerTime = 90 * time.Second
+// requestTimeout is the timeout of every request but those for blobs.
+const requestTimeout = 90 * time.Second
 
-// ServeHTTP answers one request. The request's context carries the rpc.Call.
+// ServeHTTP serves one request. The request's context carries the rpc.Call.
 func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	s.metrics.open.Add(1)
@@ -153,10 +161,10 @@ func (s *Registry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.fail(rec, r, kind, err)
 	}
-	s.metrics.answered(kind, rec, start)
+	s.metrics.observe(kind, rec, start)
 }
 
-// route returns what kind of request it was, for the metrics.
+// route serves the request and returns its kind, for the metrics.
 func (s *Registry) route(w *httprecord.Writer, r *http.Request) (kind string, err error) {
 	w.Header().Set("Docker-Distribution-Api-Version", "registry/2.0")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -181,10 +189,29 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 	if err := s.await(r.Context(), tok); err != nil {
 		return err
 	}
+	if err := s.discarded.check(r.Context(), tok); err != nil {
+		return err
+	}
 	if p.kind == kindBlob {
 		return s.blob(w, r, p, tok)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+	err = s.document(w, r, p, tok)
+	if errors.Is(err, errLost) {
+		// HEAD and lists are free otherwise.
+		if _, err := s.charge(r, tok.identity); err != nil {
+			return err
+		}
+		if err := s.restore(r.Context(), tok); err != nil {
+			return err
+		}
+		return s.document(w, r, p, tok)
+	}
+	return err
+}
+
+// document serves manifests, tag lists and referrers, which are all requests except blobs.
+func (s *Registry) document(w *httprecord.Writer, r *http.Request, p path, tok *resolvedToken) error {
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
 	switch p.kind {
@@ -197,14 +224,15 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 	}
 }
 
-// resolved finds what the token in a path allows; the rest of the path must fit.
+// resolved returns the plan of the token in a path. It returns an error if the rest of the
+// path does not match the plan.
 func (s *Registry) resolved(r *http.Request, p path) (*resolvedToken, error) {
 	tok, err := s.tokens.get(r.Context(), p.token)
 	if err == nil && tok.name != p.name {
 		err = unknownName(nil)
 	}
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		// Whoever tries out tokens uses up their pulls.
+		// Guessing tokens uses up the client's pulls.
 		if _, limit := s.charge(r, caller.ID{}); limit != nil {
 			return nil, limit
 		}
@@ -212,12 +240,9 @@ func (s *Registry) resolved(r *http.Request, p path) (*resolvedToken, error) {
 	return tok, err
 }
 
-// charge counts a pull of the caller, or of the client's address.
-func (s *Registry) charge(r *http.Request, who caller.ID) (ratelimit.Quota, error) {
-	if !who.IsAnonymous() {
-		return s.deps.Limiter.Charge(r.Context(), "pulls", "user:"+who.User(), s.deps.PullsUser, 1)
-	}
-	return s.deps.Limiter.Charge(r.Context(), "pulls", rpc.CallFrom(r.Context()).Client(), s.deps.PullsAnonymous, 1)
+// charge charges a pull to the caller, or to the client's address.
+func (s *Registry) charge(r *http.Request, identity caller.ID) (ratelimit.Quota, error) {
+	return s.deps.Limiter.ChargeClient(r.Context(), "pulls", identity.Client(r.Context()), s.deps.PullsUser, s.deps.PullsAnonymous, 1)
 }
 
 func unknownName(cause error) error {

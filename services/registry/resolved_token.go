@@ -27,48 +27,50 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// resolvedToken is what a token allows: its plan, in the form in which it is served.
+// A resolvedToken is the plan that a token grants access to, prepared for serving.
 type resolvedToken struct {
 	token string
-	// name and ref are the image in the name that was answered.
+	// name and ref are the image name and reference that this service issued.
 	name, ref string
 	repo      upstream.Repository
 	// source is the tag or digest at the upstream registry.
 	source    string
 	platforms []ocispec.Platform
-	add       oci.Addition
-	// layers tells where added layers come from, by digest.
-	layers map[digest.Digest]addedLayer
-	who    caller.ID
-	// org is the organisation that pulls are counted for; "" for none.
+	add       oci.Augmentation
+	// layers holds where added layers are fetched from, by digest.
+	layers   map[digest.Digest]addedLayer
+	identity caller.ID
+	// org is the organisation that pulls are counted for, or "".
 	org     string
 	expires time.Time
-	// build makes the image; "" for one that is there.
+	// build is the id of the build that creates the image, or "".
 	build string
-	// built says that the build is known to have made it.
+	// builds are the ids of that build and of those that created the images of added layers.
+	builds []string
+	// built reports whether the build is known to have succeeded.
 	built atomic.Bool
-	// change names platforms and addition: the same text, the same augmentation.
-	change string
+	// augmentation identifies the augmentation: equal keys produce equal bytes.
+	augmentation string
 
 	mu sync.Mutex
 	// roots are the upstream digests that source has resolved to, newest first.
 	roots []digest.Digest
 }
 
-// addedLayer is a layer that a request put on top.
+// An addedLayer is a layer that the request added.
 type addedLayer struct {
 	size int64
-	// url is where clients get it; "" when it is served from here.
+	// url is where clients fetch the layer, or "" if this service serves it.
 	url string
-	// from is where the layer of an included image lies; nil for any other.
+	// from is the repository of an included image's layer, and nil for other layers.
 	from *origin
 }
 
-// origin is a repository, and who reads it.
+// An origin is a repository and the login to read it with.
 type origin struct {
-	repo upstream.Repository
-	who  caller.ID
-	// built says that a build has pushed the image there.
+	repo     upstream.Repository
+	identity caller.ID
+	// built reports whether a build has pushed the image there.
 	built bool
 }
 
@@ -77,27 +79,27 @@ func newOrigin(from *containerv1.LayerOrigin) *origin {
 		return nil
 	}
 	return &origin{
-		repo: upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()},
-		who:  caller.Of(from.GetIdentity()), built: from.GetBuildId() != "",
+		repo:     upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()},
+		identity: caller.Of(from.GetIdentity()), built: from.GetBuildId() != "",
 	}
 }
 
-// seen lists the digests that the source has resolved to, newest first.
-func (tok *resolvedToken) seen() []digest.Digest {
+// allRoots returns the digests that the source has resolved to, newest first.
+func (tok *resolvedToken) allRoots() []digest.Digest {
 	tok.mu.Lock()
 	defer tok.mu.Unlock()
 	return slices.Clone(tok.roots)
 }
 
-// sees says whether d is among them.
-func (tok *resolvedToken) sees(d digest.Digest) bool {
+// hasRoot reports whether d is one of the digests that the source has resolved to.
+func (tok *resolvedToken) hasRoot(d digest.Digest) bool {
 	tok.mu.Lock()
 	defer tok.mu.Unlock()
 	return slices.Contains(tok.roots, d)
 }
 
-// saw adds digests in front.
-func (tok *resolvedToken) saw(roots ...digest.Digest) {
+// addRoots adds digests in front.
+func (tok *resolvedToken) addRoots(roots ...digest.Digest) {
 	tok.mu.Lock()
 	defer tok.mu.Unlock()
 	for _, d := range slices.Backward(roots) {
@@ -108,23 +110,23 @@ func (tok *resolvedToken) saw(roots ...digest.Digest) {
 }
 
 const (
-	// remembered is how long a plan is believed without asking: a revocation whose
-	// message was missed takes effect after this time at the latest.
-	remembered = time.Minute
-	// ignored is how long an unknown token is not asked about again.
-	ignored = 5 * time.Second
-	// subjectRevoked carries the keys of tokens that the container room revokes.
+	// planTTL is how long a plan is cached. A revocation whose message was missed takes
+	// effect within this time.
+	planTTL = time.Minute
+	// unknownTTL is how long an unknown token stays cached as unknown.
+	unknownTTL = 5 * time.Second
+	// subjectRevoked carries the keys of tokens that the container service revokes.
 	subjectRevoked = "container.revoked"
 )
 
-// tokens knows what tokens allow, and forgets it when they are revoked.
+// tokens caches the plans of tokens until they are revoked.
 type tokens struct {
 	containers containerv1.ContainerServiceClient
 	now        func() time.Time
-	// known and refused are by key.
+	// known holds plans by token key.
 	known *otter.Cache[string, *resolvedToken]
 	hits  *stats.Counter
-	// refused holds unknown and revoked tokens, each for its own time.
+	// refused holds unknown and revoked tokens by key, each with its own lifetime.
 	refused *otter.Cache[string, time.Duration]
 	flight  memo.Flight[string, *resolvedToken]
 	sub     *nats.Subscription
@@ -141,7 +143,7 @@ func newTokens(d Deps) (*tokens, error) {
 	return t, nil
 }
 
-// cachesOnly are tokens that learn of no revocation.
+// cachesOnly returns tokens without a subscription to revocations.
 func cachesOnly(c containerv1.ContainerServiceClient) *tokens {
 	hits := stats.NewCounter()
 	return &tokens{
@@ -150,7 +152,7 @@ func cachesOnly(c containerv1.ContainerServiceClient) *tokens {
 		now:        time.Now,
 		known: otter.Must(&otter.Options[string, *resolvedToken]{
 			MaximumSize:      50_000,
-			ExpiryCalculator: otter.ExpiryWriting[string, *resolvedToken](remembered),
+			ExpiryCalculator: otter.ExpiryWriting[string, *resolvedToken](planTTL),
 			StatsRecorder:    hits,
 		}),
 		refused: otter.Must(&otter.Options[string, time.Duration]{
@@ -165,26 +167,26 @@ func (t *tokens) close() error {
 	return t.sub.Unsubscribe()
 }
 
-// forget ends the caches.
+// forget stops the caches.
 func (t *tokens) forget() {
 	t.known.StopAllGoroutines()
 	t.refused.StopAllGoroutines()
 }
 
-// keyOf is what a token is kept under: its SHA-256, in hex, as revocations name it.
+// keyOf returns the cache key of a token: its SHA-256 in hex, as revocation messages have
+// it.
 func keyOf(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// revoke forgets a token, by its key, for longer than an answer that is on its way
-// takes.
+// revoke rejects a token, by key, for longer than a pending response may take to arrive.
 func (t *tokens) revoke(key string) {
-	t.refused.Set(key, 2*remembered)
+	t.refused.Set(key, 2*planTTL)
 	t.known.Invalidate(key)
 }
 
-// get returns what a token allows; NAME_UNKNOWN when it is unknown.
+// get returns a token's plan, or NAME_UNKNOWN.
 func (t *tokens) get(ctx context.Context, token string) (*resolvedToken, error) {
 	key := keyOf(token)
 	if known, ok := t.known.GetIfPresent(key); ok {
@@ -199,14 +201,14 @@ func (t *tokens) get(ctx context.Context, token string) (*resolvedToken, error) 
 	return t.flight.Do(ctx, token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, token, false) })
 }
 
-// renew asks for the durable record, when a client wants what memory does not
-// know. Another replica may have served the first part of its pull.
-func (t *tokens) renew(ctx context.Context, old *resolvedToken) error {
+// refresh reads the plan again if a client requests a digest that is not cached. Another
+// replica may have served the first part of the pull.
+func (t *tokens) refresh(ctx context.Context, old *resolvedToken) error {
 	fresh, err := t.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, old.token, true) })
 	if err != nil {
 		return err
 	}
-	old.saw(fresh.seen()...)
+	old.addRoots(fresh.allRoots()...)
 	return nil
 }
 
@@ -216,12 +218,12 @@ func (t *tokens) ask(ctx context.Context, token string, fresh bool) (*resolvedTo
 	key := keyOf(token)
 	resp, err := t.containers.ResolveToken(ctx, &containerv1.ResolveTokenRequest{Token: token, Fresh: fresh})
 	if e, ok := fault.As(err); ok && e.Kind == fault.NotFound {
-		t.refused.Set(key, ignored)
+		t.refused.Set(key, unknownTTL)
 		t.known.Invalidate(key)
 		return nil, unknownName(err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("asking for the plan of a token: %w", err)
+		return nil, fmt.Errorf("getting the plan of a token: %w", err)
 	}
 	if p := resp.GetPlan(); p.GetFrozen() {
 		src := p.GetSource()
@@ -255,27 +257,33 @@ func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 		repo:      upstream.Repository{Host: p.GetSource().GetRegistry(), Name: p.GetSource().GetRepository()},
 		source:    p.GetSource().GetReference(),
 		platforms: platforms,
-		who:       caller.Of(p.GetIdentity()),
+		identity:  caller.Of(p.GetIdentity()),
 		org:       caller.Organisation(p.GetIdentity()),
 		expires:   p.GetExpiration().AsTime(),
 		layers:    map[digest.Digest]addedLayer{},
 		build:     p.GetBuildId(),
 	}
 	tok.built.Store(p.GetBuilt())
+	if tok.build != "" {
+		tok.builds = append(tok.builds, tok.build)
+	}
 	c := p.GetConfig()
-	tok.add = oci.AdditionOf(c)
+	tok.add = oci.NewAugmentation(c)
 	for _, l := range c.GetLayers() {
 		added := addedLayer{size: l.GetGzipSize(), from: newOrigin(l.GetIncludedFrom())}
 		if !strings.HasPrefix(l.GetLocation(), "data:") {
 			added.url = l.GetLocation()
 		}
 		tok.layers[digest.Digest(l.GetGzipDigest())] = added
+		if id := l.GetIncludedFrom().GetBuildId(); id != "" && !slices.Contains(tok.builds, id) {
+			tok.builds = append(tok.builds, id)
+		}
 	}
 	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(c)
 	if err != nil {
 		return nil, err
 	}
-	tok.change = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
+	tok.augmentation = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
 	for _, d := range p.GetDigests() {
 		tok.roots = append(tok.roots, digest.Digest(d))
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -11,23 +12,22 @@ import (
 	"time"
 )
 
-// slowest is how long a client may take to accept the next piece of a blob.
-const slowest = 2 * time.Minute
+// pieceTimeout is how long a client may take to accept the next piece of a blob.
+const pieceTimeout = 2 * time.Minute
 
-// The kernel moves large pieces at half the cost of small ones, but memory is
-// pieces in flight: so only streams that last get a large one, and only so many
-// of them.
+// The kernel moves large pieces at half the cost of small ones, but each piece in flight
+// takes memory. So only long streams use a large piece, and their number is limited.
 const (
 	smallPiece  = 64 << 10
 	largePiece  = 1 << 20
 	largePieces = 32
 )
 
-// streams copies blobs with memory that is bounded for large pieces and reused
-// for small ones. Safe for concurrent use.
+// streams copies blobs with bounded memory for large pieces and reused memory for small
+// ones. It is safe for concurrent use.
 type streams struct {
 	small sync.Pool
-	large chan []byte // nil until it is first used
+	large chan []byte // nil until first used
 }
 
 func newStreams() *streams {
@@ -41,17 +41,18 @@ func newStreams() *streams {
 	return s
 }
 
-// mover is a body that the kernel can move on from its connection, without a copy.
+// A mover is a body that the kernel can splice from its connection without a copy.
 type mover interface {
-	// Moves says whether MoveTo may ever move anything.
+	// Moves reports whether MoveTo may ever move anything.
 	Moves() bool
-	// MoveTo moves at most n bytes, for which the other side has so long. Where it moves
-	// none, and there is no error, the next bytes are read.
+	// MoveTo moves at most n bytes, and w has the given time to accept them. If it moves
+	// none and returns no error, the caller must read the next bytes instead.
 	MoveTo(w io.Writer, n int64, within time.Duration) (int64, error)
 }
 
-// copy passes a body on to a client; one that stops reading is given up. plain says that
-// the client's connection takes bytes as they are.
+// copy copies a body to a client, and gives up when the client stops reading. The argument
+// plain reports whether the client's connection takes bytes unchanged, that is, without
+// TLS.
 func (s *streams) copy(w http.ResponseWriter, body io.Reader, plain bool) error {
 	small := s.small.Get().(*[smallPiece]byte) //nolint:forcetypeassert // the pool holds nothing else
 	defer s.small.Put(small)
@@ -79,8 +80,8 @@ func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) er
 	rc := http.NewResponseController(w)
 	for {
 		began := time.Now()
-		_ = rc.SetWriteDeadline(began.Add(slowest))
-		n, err := m.MoveTo(w, largePiece, slowest/2)
+		_ = rc.SetWriteDeadline(began.Add(pieceTimeout))
+		n, err := m.MoveTo(w, largePiece, pieceTimeout/2)
 		if err != nil && !isReaders(err, began) {
 			return fmt.Errorf("moving a blob: %w", err)
 		}
@@ -93,12 +94,13 @@ func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) er
 	}
 }
 
-// isReaders says whether an error of MoveTo may pass with another read. One of the client's
-// side may not: what the kernel had taken from the registry by then is lost, and what
-// follows would be in its place. A connection that was reset can be either one, and is
-// safe: the client's takes nothing any more.
+// isReaders reports whether an error of MoveTo came from the reading side, so that another
+// read may succeed. After an error of the client's side a read must not follow: the bytes
+// that the kernel had taken are lost, and later ones would be sent in their place. A reset
+// or closed connection may be either side; that case is safe, since the client's side then
+// accepts nothing more.
 func isReaders(err error, began time.Time) bool {
-	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) < slowest
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) < pieceTimeout
 }
 
 func copyPieces(w http.ResponseWriter, body io.Reader, piece []byte) error {
@@ -110,16 +112,16 @@ func copyPieces(w http.ResponseWriter, body io.Reader, piece []byte) error {
 	}
 }
 
-// copyPiece copies what one read brings, and says whether that was the end.
+// copyPiece copies the result of one read, and reports whether the body has ended.
 func copyPiece(w http.ResponseWriter, rc *http.ResponseController, body io.Reader, piece []byte) (end bool, err error) {
 	n, err := body.Read(piece)
 	if n > 0 {
-		_ = rc.SetWriteDeadline(time.Now().Add(slowest)) // not every writer can; it then has no limit
+		_ = rc.SetWriteDeadline(time.Now().Add(pieceTimeout)) // not every writer supports deadlines
 		if _, err := w.Write(piece[:n]); err != nil {
 			return false, fmt.Errorf("writing a blob: %w", err)
 		}
 	}
-	if err == io.EOF { // not errors.Is: a body that ends too early may say why with an io.EOF in it
+	if err == io.EOF { // not errors.Is, since an early end of the body may wrap io.EOF
 		return true, nil
 	}
 	return false, err

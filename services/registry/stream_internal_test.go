@@ -20,7 +20,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// moves counts what a mover moves.
+// moves counts the bytes that a mover moves.
 type moves struct {
 	io.Reader
 	mover
@@ -33,8 +33,8 @@ func (m *moves) MoveTo(w io.Writer, n int64, within time.Duration) (int64, error
 	return n, err
 }
 
-// TestBlobsAreMoved from the registry's connection to the client's by the kernel, with
-// whatever becomes of the former.
+// TestBlobsAreMoved checks that the kernel moves blobs from the registry's connection to
+// the client's, however the registry's connection ends.
 func TestBlobsAreMoved(t *testing.T) {
 	t.Parallel()
 	raw := make([]byte, 9<<20+12345)
@@ -87,7 +87,7 @@ func TestBlobsAreMoved(t *testing.T) {
 					return
 				}
 				defer b.Body.Close()
-				rec := &httprecord.Writer{ResponseWriter: &httprecord.Writer{ResponseWriter: w}} // as the edge and the registry do
+				rec := &httprecord.Writer{ResponseWriter: &httprecord.Writer{ResponseWriter: w}} // as the edge and the registry wrap it
 				rec.Header().Set("Content-Length", strconv.FormatInt(b.Size, 10))
 				m := &moves{Reader: b.Body, mover: b.Body.(mover)}
 				if err := newStreams().copy(rec, m, true); err != nil {

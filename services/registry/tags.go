@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// tags returns the one tag that the name is for; none for a digest.
+// tags lists the one tag of the image name, or none for a digest.
 func (s *Registry) tags(w http.ResponseWriter, r *http.Request, tok *resolvedToken) error {
 	list := []string{}
 	n, err := strconv.Atoi(r.URL.Query().Get("n"))
@@ -18,7 +18,7 @@ func (s *Registry) tags(w http.ResponseWriter, r *http.Request, tok *resolvedTok
 	body, err := json.Marshal(struct {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
-	}{"wt/" + tok.token + "/" + tok.name, list})
+	}{oci.IssuedName{Token: tok.token, Name: tok.name}.String(), list})
 	if err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/registry/blob"
 )
 
-// upstreamBlob answers a blob of a registry: from the cache, if the registry says that the
-// login may read it, and else from there.
+// upstreamBlob serves an upstream blob: from the cache if the upstream registry confirms
+// that the login may read it, otherwise from upstream.
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
 	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size}
 	if r.Method == http.MethodGet {
@@ -22,7 +22,7 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	}
 	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {
-		refuseRange(w, d.Size)
+		rejectRange(w, d.Size)
 		return nil
 	}
 	if err != nil {
@@ -33,17 +33,18 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
 		}
 		if r.Method == http.MethodGet {
-			return s.elsewhere(w, r, src, key, b.Redirect.String())
+			return s.redirectOrCache(w, r, src, key, b.Redirect.String())
 		}
-		// What is signed for GET often refuses HEAD; the manifest knows the size.
+		// Presigned GET URLs often reject HEAD. The manifest has the size.
 		b.Status, b.Size, b.Body = http.StatusOK, d.Size, http.NoBody
 	}
 	defer b.Body.Close()
-	return s.passOn(w, r, key, b)
+	return s.forward(w, r, key, b)
 }
 
-// passOn sends a client what the registry sends, which is kept where it is to be.
-func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blob.Key, b *upstream.Blob) error {
+// forward forwards the registry's response to the client, and caches it if it should be
+// cached.
+func (s *Registry) forward(w http.ResponseWriter, r *http.Request, key blob.Key, b *upstream.Blob) error {
 	h := w.Header()
 	h.Set("Accept-Ranges", "bytes")
 	if b.ContentRange != "" {
@@ -59,16 +60,17 @@ func (s *Registry) passOn(w http.ResponseWriter, r *http.Request, key blob.Key, 
 	case b.Status == http.StatusOK && b.Size == key.Size:
 		if fill := s.blobs.Fill(key, b.Body); fill != nil {
 			defer fill.End()
-			return s.keepBlob(w, r, fill)
+			return s.cacheBlob(w, r, fill)
 		}
 	}
 	return s.streams.copy(w, b.Body, r.TLS == nil)
 }
 
-// serveFound answers from the cache, if the registry says that the login may read the blob.
+// serveFound serves a blob from the cache if the upstream registry confirms that the login
+// may read it.
 func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, f blob.Found) error {
 	defer f.Close()
-	if err := s.mayRead(r, src, d); err != nil {
+	if err := s.checkAccess(r, src, d); err != nil {
 		return err
 	}
 	if f.File == nil {
@@ -79,9 +81,10 @@ func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader
 	return nil
 }
 
-// mayRead asks the registry what it would be asked without a cache, but for the content:
-// whether this login may read this blob of this repository now.
-func (s *Registry) mayRead(r *http.Request, src reader, d ocispec.Descriptor) error {
+// checkAccess sends the upstream registry the request that it would get without a cache, but
+// without fetching the content. It returns an error unless this login may read this blob of
+// this repository now.
+func (s *Registry) checkAccess(r *http.Request, src reader, d ocispec.Descriptor) error {
 	b, err := s.deps.Upstream.Blob(r.Context(), http.MethodHead, src.repo, d.Digest, src.access, "")
 	if err == nil && b.Body != nil {
 		_ = b.Body.Close()
@@ -89,20 +92,21 @@ func (s *Registry) mayRead(r *http.Request, src reader, d ocispec.Descriptor) er
 	return err
 }
 
-// elsewhere sends a client on, unless the blob is to be kept: then it is read from there.
-func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader, key blob.Key, location string) error {
+// redirectOrCache redirects a client, unless the blob is to be cached: then the registry fetches
+// it from the redirect's target.
+func (s *Registry) redirectOrCache(w http.ResponseWriter, r *http.Request, src reader, key blob.Key, location string) error {
 	if r.Header.Get("Range") != "" || !s.blobs.Wants(key.Size) {
 		redirect(w, location)
 		return nil
 	}
 	fill := s.blobs.Fill(key, nil)
-	if fill == nil { // it is being kept
+	if fill == nil { // another request is caching it
 		redirect(w, location)
 		return nil
 	}
 	defer fill.End()
 	body, err := s.deps.Upstream.ReadBlob(r.Context(), src.repo, key.Digest, src.access, 0, key.Size)
-	if err != nil { // what this service may not reach, clients may
+	if err != nil { // clients may reach hosts that this service may not
 		redirect(w, location)
 		return nil
 	}
@@ -111,16 +115,16 @@ func (s *Registry) elsewhere(w http.ResponseWriter, r *http.Request, src reader,
 	w.Header().Set("Accept-Ranges", "bytes")
 	w.Header().Set("Content-Length", strconv.FormatInt(key.Size, 10))
 	w.WriteHeader(http.StatusOK)
-	return s.keepBlob(w, r, fill)
+	return s.cacheBlob(w, r, fill)
 }
 
-// keepBlob passes a whole blob on, and keeps it. The client has all of it before a disk is
-// waited for.
-func (s *Registry) keepBlob(w http.ResponseWriter, r *http.Request, fill *blob.Filling) error {
+// cacheBlob sends a whole blob to the client and caches it. The client never waits for the
+// disk.
+func (s *Registry) cacheBlob(w http.ResponseWriter, r *http.Request, fill *blob.Filling) error {
 	if err := s.streams.copy(w, fill, r.TLS == nil); err != nil {
 		return err
 	}
-	_ = http.NewResponseController(w).Flush() // not every writer can
+	_ = http.NewResponseController(w).Flush() // not every writer supports Flush
 	fill.Commit()
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// walk reads every manifest behind the image that was not read yet, and those
-// that refer to it: a client may go on here with what another replica showed it.
+// walk reads every unread manifest of the image, and their referrers. So a client may
+// continue here with digests that another replica returned.
 func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest, img *image) error {
 	img.mu.Lock()
 	walked := img.walked
@@ -23,7 +23,7 @@ func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest
 	_, err := r.images.walking.Do(ctx, r.key(tok, root), func(ctx context.Context) (struct{}, error) {
 		err := r.walkNow(ctx, img)
 		if err == nil {
-			r.images.made.Set(r.key(tok, root), img) // it has grown, and weighs more
+			r.images.generated.Set(r.key(tok, root), img) // the image has grown, and its weight with it
 		}
 		return struct{}{}, err
 	})
@@ -41,7 +41,7 @@ func (r reader) walkNow(ctx context.Context, img *image) error {
 	for n := 0; len(queue) > 0 && n < limits.WalkManifests; n++ {
 		d := queue[0]
 		queue = queue[1:]
-		if _, ours := img.made[d]; ours {
+		if _, ours := img.generated[d]; ours {
 			continue
 		}
 		more, err := r.visit(ctx, img, d)
@@ -56,12 +56,12 @@ func (r reader) walkNow(ctx context.Context, img *image) error {
 	return nil
 }
 
-// visit reads one manifest, and answers the ones to read next.
+// visit reads one manifest and returns the digests to read next.
 func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]digest.Digest, error) {
 	doc, err := r.document(ctx, img, d)
 	if err != nil {
 		if errors.Is(err, fault.NotFound) {
-			return nil, nil // an entry that upstream lost takes nothing from the others
+			return nil, nil // a manifest that upstream lost does not affect the others
 		}
 		return nil, err
 	}

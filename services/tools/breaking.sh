@@ -1,6 +1,6 @@
 #!/bin/sh
-# breaking.sh BUF: fails when proto/ breaks what clients of the main branch rely on
-# (buf.yaml says what counts). BUF is the command that runs buf.
+# breaking.sh BUF: fails if proto/ is incompatible with the main branch, by the rules of
+# buf.yaml. BUF is the command that runs buf.
 set -eu
 buf=${1:?usage: breaking.sh BUF}
 cd "$(dirname "$0")/../.."
@@ -27,6 +27,6 @@ trap 'rm -rf "$old"' EXIT
 trap 'exit 1' INT TERM
 git archive -o "$old/base.tar" "$base" buf.yaml proto
 tar -xf "$old/base.tar" -C "$old"
-# BUF is several words on purpose.
+# BUF may consist of several words.
 # shellcheck disable=SC2086
 $buf breaking --against "$old"

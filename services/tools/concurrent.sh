@@ -1,7 +1,6 @@
 #!/bin/sh
-# Prints the packages in which something runs at once, or that talk to a server: those that
-# the race detector and real servers can say more about than `make test`. The end-to-end
-# tests are not among them, which run by themselves.
+# Prints the packages that use concurrency or servers, which are also tested under the race
+# detector and with real servers. The end-to-end tests are left out, since they run separately.
 set -eu
 go list -f '{{.ImportPath}} {{.Dir}}' ./gateway/... ./services/... | while read -r package dir; do
 	case $package in */services/e2e) continue ;; esac

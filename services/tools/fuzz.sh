@@ -1,6 +1,6 @@
 #!/bin/sh
 # fuzz.sh TIME: runs every fuzz test of gateway and services for TIME each (30s, or
-# 1000x for that many inputs), and stops at the first that fails.
+# 1000x for that many inputs), and stops at the first failure.
 set -eu
 time=${1:?usage: fuzz.sh TIME}
 cd "$(dirname "$0")/../.."

@@ -1,7 +1,7 @@
 #!/bin/sh
-# generated.sh: fails when `make generate` changes anything: then the generated
-# files do not belong to their sources. It compares before with after, not with
-# git, so that uncommitted work does not matter; what it made anew stays.
+# generated.sh: fails if `make generate` changes a file, which means that the generated
+# files were outdated. It compares the files before and after instead of using git, so
+# that uncommitted changes do not matter. The new files stay.
 set -eu
 cd "$(dirname "$0")/../.."
 
@@ -11,7 +11,7 @@ trap 'exit 1' INT TERM
 
 # sums lists every generated file with a hash of its content.
 sums() {
-	for path in proto/gen deploy/config.md deploy/metrics.md; do
+	for path in proto/gen deploy/config.md deploy/metrics.md docs/develop/architecture.svg; do
 		if [ -e "$path" ]; then
 			find "$path" -type f -exec sha256sum {} +
 		fi
@@ -27,7 +27,7 @@ fi
 sums >"$work/after"
 
 if ! cmp -s "$work/before" "$work/after"; then
-	echo "generated.sh: these generated files did not fit their sources; they are made anew, commit them:" >&2
+	echo "generated.sh: these generated files were outdated and have been updated; commit them:" >&2
 	sort "$work/before" "$work/after" | uniq -u | sed 's/^[0-9a-f]*  /  /' | sort -u >&2
 	exit 1
 fi

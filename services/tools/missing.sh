@@ -1,6 +1,6 @@
 #!/bin/sh
-# missing.sh: says which of gcc, pkg-config and libseccomp's headers this machine lacks, by which bin/runc is made, and the
-# one command that installs them; it fails when it lacks one.
+# missing.sh: lists which build dependencies of bin/runc (gcc, pkg-config, libseccomp's headers) are missing, and the
+# command that installs them. It fails if one is missing.
 lacks=
 command -v gcc >/dev/null || lacks="$lacks gcc"
 command -v pkg-config >/dev/null || lacks="$lacks pkg-config"

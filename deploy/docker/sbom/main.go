@@ -1,6 +1,5 @@
-// Command sbom lists what an image is made of, in SPDX 2.3: the Go modules of its
-// programs, as the programs themselves say, and its Debian packages. The same
-// image gives the same text.
+// Command sbom writes the SPDX 2.3 SBOM of an image: the Go modules of its programs, from their
+// build information, and its Debian packages. Equal images give equal documents.
 //
 // Usage: sbom NAME VERSION ROOT PACKAGES, where PACKAGES is a file with lines of
 // `sha256  name_version_arch.deb`.
@@ -41,7 +40,7 @@ func main() {
 	}
 }
 
-// document is the part of SPDX 2.3 that we need.
+// document is the part of SPDX 2.3 that sbom writes.
 type document struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`
@@ -130,7 +129,7 @@ func programs(root string, parts map[string]part) error {
 		}
 		add := func(name, version, sum string) {
 			p := newPart("golang", name, version)
-			p.Comment = sum // of go.sum: a hash of the module's files, not of an archive
+			p.Comment = sum // from go.sum: a hash of the module's files, not of an archive
 			parts[p.ID] = p
 		}
 		add("stdlib", info.GoVersion, "")
@@ -146,8 +145,8 @@ func programs(root string, parts map[string]part) error {
 	})
 }
 
-// packages adds the Debian packages: all, where the image has their libraries, or
-// only the certificates of authorities.
+// packages adds the Debian packages of the image: all packages if their libraries are in the
+// image, otherwise only ca-certificates.
 func packages(root, list string, parts map[string]part) error {
 	raw, err := os.ReadFile(list)
 	if err != nil {
@@ -159,7 +158,7 @@ func packages(root, list string, parts map[string]part) error {
 		sum, file, ok := strings.Cut(strings.TrimSpace(line), "  ")
 		fields := strings.Split(strings.TrimSuffix(file, ".deb"), "_")
 		if !ok || len(fields) != 3 {
-			return fmt.Errorf("%s: a line is `sha256  name_version_arch.deb`, not %q", list, line)
+			return fmt.Errorf("%s: lines have the form `sha256  name_version_arch.deb`: %q", list, line)
 		}
 		if !all && fields[0] != "ca-certificates" {
 			continue
@@ -176,7 +175,7 @@ func packages(root, list string, parts map[string]part) error {
 	return nil
 }
 
-// newPart is a package of a kind that package URLs know.
+// newPart returns a package with a package URL of the kind.
 func newPart(kind, name, version string) part {
 	plain := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestDescribe lists this test's own program and two Debian packages, twice.
+// TestDescribe describes the test binary and two Debian packages twice.
 func TestDescribe(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
 	self, err := os.Executable()
@@ -45,10 +45,10 @@ func TestDescribe(t *testing.T) {
 		}
 		a, _ := json.Marshal(doc)
 		if b, _ := json.Marshal(again); string(a) != string(b) {
-			t.Error("the same image gives two texts")
+			t.Error("equal images give different documents")
 		}
 		if doc.Creation.Created != "2023-11-14T22:13:20Z" {
-			t.Errorf("made %s", doc.Creation.Created)
+			t.Errorf("created %s", doc.Creation.Created)
 		}
 		var out []string
 		for _, p := range doc.Packages {
@@ -71,6 +71,6 @@ func TestDescribe(t *testing.T) {
 	}
 	write(list, []byte("nonsense\n"))
 	if _, err := describe("image", "1.0", root, list); err == nil {
-		t.Error("a list that is none was read")
+		t.Error("an invalid list was accepted")
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// groups are the control groups that the nodes' pods live below, one folder in
-// every hierarchy of the machine.
+// groups are the control groups that contain the nodes' pods, one folder in each hierarchy of
+// the machine.
 type groups []string
 
-// makeGroups makes them, for both nodes.
+// makeGroups creates the control groups of both nodes.
 func makeGroups() (groups, error) {
 	hierarchies := []string{"/sys/fs/cgroup"}
 	if _, err := os.Stat("/sys/fs/cgroup/cgroup.controllers"); err != nil {
@@ -44,8 +44,8 @@ func makeGroups() (groups, error) {
 	return g, nil
 }
 
-// remove takes them away, with what the kubelets made below; nothing runs in them
-// any more. The kernel takes a moment to see that.
+// remove deletes the control groups with the groups that the kubelets created in them. No
+// process runs in them any more, but the kernel may take a moment to notice.
 func (g groups) remove() error {
 	var err error
 	for range 50 {

@@ -13,22 +13,22 @@ import (
 	"time"
 )
 
-// controlPlane is the address of the first node, which is the control plane's.
+// controlPlane is the address of the first node, which runs the control plane.
 const controlPlane = "192.168.77.1"
 
-// cluster is a control plane and two nodes. Its processes end with ours.
+// A cluster is a control plane and two nodes. Its processes end with this program.
 type cluster struct {
-	// dir holds all that is written; cache what is built once, bin the programs.
+	// dir holds all files of the run, cache the results of prepare.sh, bin the programs.
 	dir, cache, bin, repo string
 }
 
-// cacheDir is where prepare.sh keeps what it makes.
+// cacheDir returns the folder in which prepare.sh stores its results.
 func cacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "slipway", "k8s"), err
 }
 
-// repository is the folder that all of the project is in.
+// repository returns the root folder of the repository.
 func repository(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel").Output()
 	if err != nil {
@@ -58,21 +58,29 @@ func newCluster(ctx context.Context, dir string) (*cluster, error) {
 	return c, nil
 }
 
-// start brings everything up until both nodes are ready.
+// start starts all processes, and waits until both nodes are ready.
 func (c *cluster) start(ctx context.Context, r *report) error {
 	began := time.Now()
-	for _, step := range []func(context.Context) error{c.namespaces, c.metadata, c.certificates, c.controlPlane, c.nodes, c.addons} {
+	for _, step := range []func(context.Context) error{c.namespaces, c.metadata, c.certificates} {
 		if err := step(ctx); err != nil {
 			return err
 		}
+	}
+	imported := make(chan error, 1)
+	go func() { imported <- c.importImages(ctx) }()
+	if err := errors.Join(c.controlPlane(ctx), <-imported); err != nil {
+		return err
+	}
+	if err := errors.Join(c.kubelets(ctx), c.addons(ctx)); err != nil {
+		return err
 	}
 	go c.enforce(ctx)
 	r.fact("cluster ready", time.Since(began))
 	return nil
 }
 
-// namespaces makes ours livable: a /proc of our own, and nothing of what daemons
-// write reaches the machine.
+// namespaces prepares the mount namespace: it mounts a new /proc, and hides the folders to
+// which daemons write.
 func (c *cluster) namespaces(ctx context.Context) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_PRIVATE|syscall.MS_REC, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
@@ -89,7 +97,7 @@ func (c *cluster) namespaces(ctx context.Context) error {
 		}
 	}
 	return c.sh(ctx, `
-mkdir -p /run/netns /run/lock /run/nobody
+mkdir -p /run/netns /run/lock /run/metadata
 ip link set lo up
 ip link add node0 type bridge
 ip addr add 192.168.77.1/24 dev node0
@@ -119,9 +127,9 @@ $in sysctl -qw net.ipv4.ip_forward=1
 `)
 }
 
-// metadata starts what listens where clouds have their secrets, beyond both nodes.
+// metadata starts a server at the metadata address of clouds, outside both nodes.
 func (c *cluster) metadata(context.Context) error {
-	return c.daemon("metadata", "outside", "busybox", "httpd", "-f", "-p", metadata+":80", "-h", "/run/nobody")
+	return c.daemon("metadata", "outside", "busybox", "httpd", "-f", "-p", metadata+":80", "-h", "/run/metadata")
 }
 
 func (c *cluster) certificates(context.Context) error {
@@ -181,8 +189,8 @@ func (c *cluster) controlPlane(ctx context.Context) error {
 	)
 }
 
-// daemon starts a program that runs as long as we do, in a node's network (""
-// is the control plane's); what it says is in dir/NAME.log.
+// daemon starts a program in a node's network; "" is the control plane's. The program runs as
+// long as this one, and logs to dir/NAME.log.
 func (c *cluster) daemon(name, network, program string, args ...string) error {
 	log, err := os.Create(filepath.Join(c.dir, name+".log"))
 	if err != nil {
@@ -195,7 +203,7 @@ func (c *cluster) daemon(name, network, program string, args ...string) error {
 	if network != "" {
 		program, args = "nsenter", append([]string{"--net=/run/netns/" + network, program}, args...)
 	}
-	cmd := exec.Command(program, args...) //nolint:noctx // it runs until we end, also while we explain a failure
+	cmd := exec.Command(program, args...) //nolint:noctx // it must still run while explain prints a failure
 	cmd.Env = append(os.Environ(), "PATH="+c.bin+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -208,7 +216,7 @@ func (c *cluster) daemon(name, network, program string, args ...string) error {
 	return nil
 }
 
-// kubectl answers what it prints.
+// kubectl returns its standard output.
 func (c *cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectlWith(ctx, nil, args...)
 }
@@ -225,7 +233,7 @@ func (c *cluster) kubectlWith(ctx context.Context, stdin []byte, args ...string)
 	return out.String(), nil
 }
 
-// sh runs a script, and fails with what it said.
+// sh runs a script, and returns its output in the error if it fails.
 func (c *cluster) sh(ctx context.Context, script string) error {
 	out, err := exec.CommandContext(ctx, "sh", "-euc", script).CombinedOutput()
 	if err != nil {
@@ -234,9 +242,9 @@ func (c *cluster) sh(ctx context.Context, script string) error {
 	return nil
 }
 
-// until tries until it works; it gives up after a time.
-func (c *cluster) until(ctx context.Context, what string, patience time.Duration, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// until calls try until it succeeds or the timeout has passed.
+func (c *cluster) until(ctx context.Context, what string, timeout time.Duration, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		err := try()
@@ -251,7 +259,7 @@ func (c *cluster) until(ctx context.Context, what string, patience time.Duration
 	}
 }
 
-// explain prints what helps to see why a scenario failed.
+// explain prints the state of the cluster to help find the cause of a failure.
 func (c *cluster) explain(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	for _, args := range [][]string{
@@ -263,7 +271,7 @@ func (c *cluster) explain(ctx context.Context) {
 	out, _ := c.kubectl(ctx, "get", "pods", "-A", "--field-selector=status.phase!=Succeeded", "-o", `jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}`)
 	for line := range strings.Lines(out) {
 		if ns, pod, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
-			logs, _ := c.kubectl(ctx, "logs", "-n", ns, pod, "--all-containers", "--tail=15")
+			logs, _ := c.kubectl(ctx, "logs", "-n", ns, pod, "--all-containers", "--tail=8")
 			fmt.Fprintf(os.Stderr, "--- %s/%s\n%s", ns, pod, logs)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,12 +27,13 @@ func digestOf(raw []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// layer is a tar with executables: name in the image → file here.
+// layer returns a tar of executables; the keys of programs are names in the image, the values
+// are local files. Entries are sorted, so that equal programs give an equal digest.
 func layer(programs map[string]string) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for name, path := range programs {
-		raw, err := os.ReadFile(path)
+	for _, name := range slices.Sorted(maps.Keys(programs)) {
+		raw, err := os.ReadFile(programs[name])
 		if err != nil {
 			return nil, err
 		}
@@ -45,7 +47,7 @@ func layer(programs map[string]string) ([]byte, error) {
 	return b.Bytes(), w.Close()
 }
 
-// config is an image's, of one layer; entry is what it runs.
+// config returns the configuration of an image with one layer; entry is its entrypoint.
 func config(diff string, entry []string) ([]byte, error) {
 	return json.Marshal(object{
 		"architecture": runtime.GOARCH, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": []string{diff}},
@@ -53,7 +55,7 @@ func config(diff string, entry []string) ([]byte, error) {
 	})
 }
 
-// archive writes a docker archive with one layer, which is in a file.
+// archive writes a docker archive of an image with one layer, which is read from a file.
 func archive(name, out, layerFile string, entry []string) error {
 	f, err := os.Open(layerFile)
 	if err != nil {
@@ -101,7 +103,7 @@ func archive(name, out, layerFile string, entry []string) error {
 	return w.Close()
 }
 
-// push puts an image of one layer into a registry, over plain HTTP.
+// push pushes an image with one layer to a registry over plain HTTP.
 func push(ctx context.Context, registry, repository, tag string, content []byte) error {
 	cfg, err := config(digestOf(content), nil)
 	if err != nil {
@@ -136,7 +138,7 @@ func push(ctx context.Context, registry, repository, tag string, content []byte)
 	return err
 }
 
-// send answers a response without its body, if its status is the one that is wanted.
+// send sends a request, checks the status, and returns the response without its body.
 func send(ctx context.Context, method, url, kind string, body []byte, want int) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
@@ -155,8 +157,8 @@ func send(ctx context.Context, method, url, kind string, body []byte, want int) 
 	return resp, err
 }
 
-// makeImages writes the images that the nodes import: those of others, of what is
-// in the cache, and our own, of their layouts.
+// makeImages writes the images that the nodes import: third-party images from the cache, and
+// our own from their OCI layouts.
 func makeImages(cache, own string) error {
 	for _, name := range []string{"slipwayd", "slipway-builder"} {
 		if err := bare(filepath.Join(own, name), filepath.Join(cache, "images", name+".tar")); err != nil {
@@ -180,8 +182,8 @@ func makeImages(cache, own string) error {
 	return archive("docker.io/e2e/servers:1", filepath.Join(cache, "images", "servers.tar"), filepath.Join(cache, "servers.tar"), nil)
 }
 
-// bare writes a tar of an OCI layout without the referrers of its images, which
-// containerd does not take for images.
+// bare writes a tar of an OCI layout without the referrers of its images, which containerd
+// cannot import.
 func bare(layout, out string) error {
 	raw, err := os.ReadFile(filepath.Join(layout, "index.json"))
 	if err != nil {

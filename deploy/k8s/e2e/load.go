@@ -13,48 +13,53 @@ import (
 	"time"
 )
 
-// client speaks to the service as clients do: REST to the gateways, pulls to the
-// registries, each through its Service. It repeats nothing.
+// client sends requests like users do: REST to the gateways, pulls to the registries, each
+// through its Service. It never retries.
 type client struct {
 	gateway, registry string // http://10.96.…
 	http              *http.Client
 }
 
 func newClient(gateway, registry string) *client {
-	// Every request is a new connection, as from as many clients: kube-proxy chooses
-	// a pod for each.
+	// Each request opens a new connection, like many clients do: kube-proxy selects a pod for
+	// each connection.
 	t := &http.Transport{DisableKeepAlives: true}
 	return &client{"http://" + gateway, "http://" + registry, &http.Client{Transport: t, Timeout: 20 * time.Minute}}
 }
 
-// submit asks for a container, and answers its name without the host.
+// submit requests a container, and returns its name without the host.
 func (c *client) submit(ctx context.Context, request object) (string, error) {
-	raw, err := json.Marshal(request)
-	if err != nil {
-		return "", err
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.gateway+"/v1alpha2/container", bytes.NewReader(raw))
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	body, err := c.do(req)
-	if err != nil {
-		return "", err
-	}
 	var answer struct{ TargetImage string }
-	if err := json.Unmarshal(body, &answer); err != nil {
+	if err := c.post(ctx, "/v1alpha2/container", request, &answer); err != nil {
 		return "", err
 	}
 	_, name, ok := strings.Cut(answer.TargetImage, "/")
 	if !ok {
-		return "", fmt.Errorf("the answer has no name: %s", body)
+		return "", fmt.Errorf("the response has the name %q", answer.TargetImage)
 	}
 	return name, nil
 }
 
-// pull reads an image to the last byte, and checks every digest. It answers the
-// image's configuration.
+// post calls the REST API. It decodes the response into answer unless answer is nil.
+func (c *client) post(ctx context.Context, path string, request object, answer any) error {
+	raw, err := json.Marshal(request)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.gateway+path, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	body, err := c.do(req)
+	if err != nil || answer == nil {
+		return err
+	}
+	return json.Unmarshal(body, answer)
+}
+
+// pull downloads all blobs of an image, verifies every digest, and returns the image's
+// configuration.
 func (c *client) pull(ctx context.Context, name string) (imageConfig, error) {
 	var cfg imageConfig
 	repository, tag, _ := strings.Cut(name, ":")
@@ -85,6 +90,7 @@ func (c *client) pull(ctx context.Context, name string) (imageConfig, error) {
 	if err := json.Unmarshal(raw, &cfg); err != nil {
 		return cfg, err
 	}
+	cfg.layers = len(manifest.Layers)
 	for _, l := range manifest.Layers {
 		if _, err := c.get(ctx, base+"/blobs/"+l.Digest, l.Digest); err != nil {
 			return cfg, err
@@ -97,6 +103,8 @@ type descriptor struct{ Digest string }
 
 type imageConfig struct {
 	Config struct{ Env []string }
+	// layers is the number of layers in the manifest.
+	layers int
 }
 
 func (c *client) get(ctx context.Context, url, digest string) ([]byte, error) {
@@ -107,7 +115,7 @@ func (c *client) get(ctx context.Context, url, digest string) ([]byte, error) {
 	req.Header.Set("Accept", "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json, */*")
 	raw, err := c.do(req)
 	if err == nil && digest != "" && digestOf(raw) != digest {
-		err = fmt.Errorf("%s has other content", url)
+		err = fmt.Errorf("the content of %s does not match its digest", url)
 	}
 	return raw, err
 }
@@ -125,7 +133,7 @@ func (c *client) do(req *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// load pulls and submits all the time, and counts.
+// load counts the results of operations that are repeated continuously.
 type load struct {
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -135,8 +143,7 @@ type load struct {
 	errors []error
 }
 
-// startLoad has workers that do something with a name of its own, one after the
-// other.
+// startLoad starts workers that repeat do, each time with a new id.
 func startLoad(ctx context.Context, workers int, do func(ctx context.Context, id string) error) *load {
 	ctx, stop := context.WithCancel(ctx)
 	l := &load{stop: stop}
@@ -144,7 +151,7 @@ func startLoad(ctx context.Context, workers int, do func(ctx context.Context, id
 		l.done.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				began := time.Now()
-				// What has begun is finished, also when the load ends.
+				// An operation that has started is finished even if the load ends.
 				err := do(context.WithoutCancel(ctx), fmt.Sprintf("-%d-%d", w, i))
 				l.mu.Lock()
 				l.times = append(l.times, time.Since(began))
@@ -158,7 +165,7 @@ func startLoad(ctx context.Context, workers int, do func(ctx context.Context, id
 	return l
 }
 
-// once asks for an image with an addition, and pulls it.
+// once requests an image with an added variable, and pulls it.
 func once(ctx context.Context, c *client, image, env string) error {
 	name, err := c.submit(ctx, object{"containerImage": image, "containerConfig": object{"env": []string{env}}})
 	if err != nil {
@@ -171,8 +178,8 @@ func once(ctx context.Context, c *client, image, env string) error {
 	return err
 }
 
-// end stops it and answers how many pulls there were, the slowest, and what
-// failed.
+// end stops the load. It returns the number of operations, the duration of the slowest, and the
+// errors.
 func (l *load) end() (n int, slowest time.Duration, failed []error) {
 	l.stop()
 	l.done.Wait()

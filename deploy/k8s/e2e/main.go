@@ -1,13 +1,13 @@
-// Command e2e proves deploy/k8s on a real cluster: two nodes on one Linux machine,
-// each a network namespace with containerd, a kubelet and kube-proxy, under a
-// control plane of the same. It applies the overlay e2e with our own images, and
-// pulls and builds while it rolls, deletes and drains. Everything runs in
-// namespaces of its own: when the program ends, the kernel ends the rest.
+// Command e2e tests deploy/k8s on a real cluster. The cluster has two nodes on one Linux
+// machine, each a network namespace with containerd, a kubelet and kube-proxy, and a control
+// plane. The program deploys the overlay e2e with our own images, and pulls and builds during
+// updates, deletions and drains. Everything runs in new namespaces, so that the kernel ends all
+// processes when the program ends.
 //
 // It needs root and Debian's containerd, runc, containernetworking-plugins,
 // nftables, iproute2 and mmdebstrap. `make k8s-e2e` prepares and runs it.
 //
-// Usage: e2e [-keep] [-run SCENARIO,…]
+// Usage: e2e [-keep] [-tries N] [-run SCENARIO,…]
 package main
 
 import (
@@ -28,6 +28,7 @@ func main() {
 	flag.BoolVar(&s.keep, "keep", false, "leave the cluster running until interrupted")
 	flag.StringVar(&s.only, "run", "", "scenarios to run, by name, with commas; empty is all")
 	flag.StringVar(&s.report, "report", "REPORT.md", "where the report of a run of all scenarios goes")
+	flag.IntVar(&s.tries, "tries", 1, "times that a scenario is tried until it passes")
 	images := flag.Bool("images", false, "only make the images that nodes import")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,18 +56,25 @@ func main() {
 	}
 }
 
-// settings are what the flags say.
+// settings are the parsed flags.
 type settings struct {
 	keep         bool
 	only, report string
+	// tries is the maximum number of attempts of a scenario.
+	tries int
 }
 
 // outside prepares the machine, and runs this program again as the first process
 // of the cluster's namespaces.
 func outside(ctx context.Context, _ settings) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("a cluster needs root")
+		return fmt.Errorf("the test cluster needs root")
 	}
+	unlock, err := lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	dir, err := os.MkdirTemp("", "slipway-k8s-")
 	if err != nil {
 		return err
@@ -76,9 +84,28 @@ func outside(ctx context.Context, _ settings) error {
 		err = again(ctx, dir)
 	}
 	if left := errors.Join(groups.remove(), removeAll(dir)); left != nil {
-		err = errors.Join(err, fmt.Errorf("something is left on the machine: %w", left))
+		err = errors.Join(err, fmt.Errorf("cleaning up the machine: %w", left))
 	}
 	return err
+}
+
+// lock waits until no other cluster runs on this machine, since all use the same control
+// groups.
+func lock() (unlock func(), err error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(cache, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	unlock = func() { _ = f.Close() } // closing releases the lock
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		unlock()
+		return nil, fmt.Errorf("locking %s: %w", f.Name(), err)
+	}
+	return unlock, nil
 }
 
 // again runs this program as the first process of new namespaces.
@@ -98,8 +125,7 @@ func again(ctx context.Context, dir string) error {
 	return cmd.Run()
 }
 
-// removeAll takes the folder away. The kernel takes a moment to let go of what was
-// mounted in it.
+// removeAll deletes the folder. The kernel may take a moment to release mounts in it.
 func removeAll(dir string) error {
 	var err error
 	for range 50 {
@@ -111,7 +137,7 @@ func removeAll(dir string) error {
 	return err
 }
 
-// inside starts the cluster and goes through the scenarios.
+// inside starts the cluster and runs the scenarios.
 func inside(ctx context.Context, s settings) error {
 	c, err := newCluster(ctx, os.Getenv("SLIPWAY_E2E_INSIDE"))
 	if err != nil {
@@ -120,10 +146,9 @@ func inside(ctx context.Context, s settings) error {
 	r := newReport()
 	err = c.start(ctx, r)
 	if err == nil {
-		err = scenarios(ctx, c, r, s.only)
+		err = scenarios(ctx, c, r, s)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "e2e:", err)
 		c.explain(ctx)
 	}
 	if s.keep {

@@ -12,9 +12,8 @@ import (
 	"time"
 )
 
-// enforce keeps NetworkPolicies, as a CNI with an engine for them would: the ptp
-// plugin has none. It looks once a second, and replaces one table of nftables in
-// each node's network.
+// enforce implements NetworkPolicies, which the ptp plugin does not support. It reads them once
+// a second, and replaces one nftables table in each node's network.
 func (c *cluster) enforce(ctx context.Context) {
 	last := ""
 	for ctx.Err() == nil {
@@ -112,7 +111,7 @@ type item struct {
 	Status struct{ PodIP, Phase string }
 }
 
-// snapshot is what rules are made of.
+// A snapshot is the input of the rules.
 type snapshot struct {
 	pods, policies []item
 	namespaces     map[string]labels
@@ -164,7 +163,7 @@ func (s snapshot) table() string {
 			jump := fmt.Sprintf("  ip %s %s jump %s\n", d.me, pod.Status.PodIP, chain)
 			forward.WriteString(jump)
 			if d.kind == "Egress" {
-				input.WriteString(jump) // the node itself is no exception
+				input.WriteString(jump) // traffic from the node itself is also restricted
 			}
 		}
 	}
@@ -174,7 +173,7 @@ func (s snapshot) table() string {
 	return "table inet netpol\ndelete table inet netpol\ntable inet netpol {\n" + chains.String() + hook("forward", forward.String()) + hook("input", input.String()) + "}\n"
 }
 
-// about are the policies that hold for a pod in one direction.
+// about returns the policies that apply to a pod in one direction.
 func (s snapshot) about(pod item, kind string) []item {
 	var out []item
 	for _, p := range s.policies {
@@ -223,7 +222,7 @@ func (s snapshot) rule(to *strings.Builder, namespace, them string, peers []peer
 	}
 }
 
-// addresses are those of the pods that peers name.
+// addresses returns the addresses of the pods that peers select.
 func (s snapshot) addresses(namespace string, peers []peer) []string {
 	var ips []string
 	for _, p := range peers {

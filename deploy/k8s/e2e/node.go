@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/template"
 	"time"
 )
@@ -16,7 +17,7 @@ import (
 //go:embed files
 var files embed.FS
 
-// node is what a node's configuration files are made of.
+// A node is the data of a node's configuration files.
 type node struct {
 	Node, IP, Pods, Dir, Base string
 	network                   string
@@ -29,10 +30,26 @@ func (c *cluster) both() []node {
 	}
 }
 
-// nodes starts both, and waits until they are ready.
-func (c *cluster) nodes(ctx context.Context) error {
+// importImages starts containerd for both nodes and imports the images of the cluster. It needs
+// no control plane.
+func (c *cluster) importImages(ctx context.Context) error {
+	var side sync.WaitGroup
+	failed := make([]error, 2)
+	for i, n := range c.both() {
+		side.Go(func() {
+			if err := c.containerd(ctx, n); err != nil {
+				failed[i] = fmt.Errorf("%s: %w", n.Node, err)
+			}
+		})
+	}
+	side.Wait()
+	return errors.Join(failed...)
+}
+
+// kubelets starts the kubelets of both nodes, and waits until the nodes are ready.
+func (c *cluster) kubelets(ctx context.Context) error {
 	for _, n := range c.both() {
-		if err := c.node(ctx, n); err != nil {
+		if err := c.kubelet(n); err != nil {
 			return fmt.Errorf("%s: %w", n.Node, err)
 		}
 	}
@@ -45,7 +62,7 @@ func (c *cluster) nodes(ctx context.Context) error {
 	})
 }
 
-func (c *cluster) node(ctx context.Context, n node) error {
+func (c *cluster) containerd(ctx context.Context, n node) error {
 	var err error
 	for _, dir := range []string{"cni", "pods", "kubelet", "plugins", "images"} {
 		err = errors.Join(err, os.MkdirAll(filepath.Join(n.Dir, dir), 0o750))
@@ -71,6 +88,10 @@ func (c *cluster) node(ctx context.Context, n node) error {
 			return err
 		}
 	}
+	return nil
+}
+
+func (c *cluster) kubelet(n node) error {
 	return errors.Join(
 		c.daemon("kubelet-"+n.Node, n.network, "kubelet", "--config", filepath.Join(n.Dir, "kubelet.yaml"), "--kubeconfig", filepath.Join(c.dir, n.Node+".kubeconfig"),
 			"--hostname-override", n.Node, "--node-ip", n.IP, "--root-dir", filepath.Join(n.Dir, "kubelet"), "--cert-dir", filepath.Join(n.Dir, "pki"),
@@ -87,7 +108,7 @@ func (c *cluster) ctr(ctx context.Context, n node, args ...string) error {
 	return nil
 }
 
-// render fills in a template of files/.
+// render executes a template of files/.
 func render(from, to string, data any) error {
 	t, err := template.ParseFS(files, from)
 	if err != nil {
@@ -100,7 +121,7 @@ func render(from, to string, data any) error {
 	return errors.Join(t.Execute(f, data), f.Close())
 }
 
-// addons are DNS, and volumes for whoever claims one.
+// addons deploys DNS and the persistent volumes.
 func (c *cluster) addons(ctx context.Context) error {
 	dns, err := files.ReadFile("files/coredns.yaml")
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// authority signs what the parts of the cluster show each other.
+// An authority signs the certificates of the cluster's components.
 type authority struct {
 	dir    string
 	cert   *x509.Certificate
@@ -24,7 +24,7 @@ type authority struct {
 	serial int64
 }
 
-// newAuthority makes one; its certificate is dir/ca.crt.
+// newAuthority creates an authority and writes its certificate to dir/ca.crt.
 func newAuthority(dir string) (*authority, error) {
 	a := &authority{dir: dir, serial: 1}
 	var err error
@@ -49,8 +49,8 @@ func newAuthority(dir string) (*authority, error) {
 	return a, writePEM(filepath.Join(dir, "sa.key"), "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(sa))
 }
 
-// issue writes dir/NAME.crt and NAME.key for a user of groups; hosts makes it a
-// server's, too.
+// issue writes dir/NAME.crt and NAME.key for a user in groups. With hosts, the certificate is
+// also valid for servers.
 func (a *authority) issue(name, user string, groups []string, hosts ...string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

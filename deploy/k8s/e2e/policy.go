@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// metadata is the address at which clouds tell machines their secrets.
+// metadata is the address at which clouds serve secrets to their machines.
 const metadata = "169.254.169.254"
 
-// policies looks at the network as a builder, a step of a build and a stranger see
-// it.
+// policies checks which addresses a builder, a build step and an unrelated pod can reach.
 func policies(ctx context.Context, w *world) (string, error) {
 	name, err := w.client.submit(ctx, object{"containerImage": w.image, "containerConfig": object{"env": []string{"PROBE=1"}}})
 	if err != nil {
@@ -28,11 +27,11 @@ func policies(ctx context.Context, w *world) (string, error) {
 		return "", err
 	}
 	if !stranger[metadata+" 80"] {
-		return "", errors.New("the metadata address answers nobody: nothing would be proven")
+		return "", errors.New("an unrelated pod cannot reach the metadata address, so that the test proves nothing")
 	}
 	for _, target := range open[:3] {
 		if stranger[target] {
-			return "", fmt.Errorf("a stranger reaches %s", target)
+			return "", fmt.Errorf("an unrelated pod reaches %s", target)
 		}
 	}
 	seen, err := w.probe(ctx, image, "slipway", "{app.kubernetes.io/name: slipway, app.kubernetes.io/component: builder}", append(append([]string{}, open...), shut...))
@@ -41,7 +40,7 @@ func policies(ctx context.Context, w *world) (string, error) {
 	}
 	for _, target := range open {
 		if !seen[target] {
-			return "", fmt.Errorf("a builder does not reach %s", target)
+			return "", fmt.Errorf("a builder cannot reach %s", target)
 		}
 	}
 	for _, target := range shut {
@@ -49,27 +48,29 @@ func policies(ctx context.Context, w *world) (string, error) {
 			return "", fmt.Errorf("a builder reaches %s", target)
 		}
 	}
-	// A step says what it reaches by failing. In its network, which has one interface and
-	// one port, is its proxy: that must answer, and lead to none of them.
-	steps := "[ $(wc -l </proc/net/dev) = 3 ] && [ $(wc -l </proc/net/tcp) = 2 ] && nc -w 3 127.0.0.1 3128 -e /bin/busybox true"
+	// The step fails if it reaches any target. Its network has one interface and one port, the
+	// proxy's: the proxy must accept connections, but reach none of the targets.
+	steps := "[ $(wc -l </proc/net/dev) = 3 ] && [ $(wc -l </proc/net/tcp) = 2 ] && nc -w 3 127.0.0.1 3128 -e /bin/busybox true || exit 1\n"
 	for _, target := range append(shut, open...) {
 		host, port, _ := strings.Cut(target, " ")
-		steps += " && ! nc -w 3 " + target + " -e /bin/busybox true && ! http_proxy=http://127.0.0.1:3128 wget -q -T 5 -O /dev/null http://" + host + ":" + port + "/v2/"
+		steps += "nc -w 3 " + target + " -e /bin/busybox true && echo " + host + " >> /reached &\n" +
+			"http_proxy=http://127.0.0.1:3128 wget -q -T 5 -O /dev/null http://" + host + ":" + port + "/v2/ && echo " + host + " by the proxy >> /reached &\n"
 	}
-	if err := buildSteps(ctx, w, steps+" && echo nothing > /reached"); err != nil {
+	if err := buildSteps(ctx, w, steps+"wait\n! cat /reached"); err != nil {
 		return "", fmt.Errorf("a step of a build: %w", err)
 	}
-	return fmt.Sprintf("of %d places a builder reaches the %d that it needs, a step of a build none, nor by its proxy; the metadata address answers a stranger, and neither of them",
+	return fmt.Sprintf("of %d addresses a builder reaches the %d that it needs, a build step none, nor through its proxy; an unrelated pod reaches the metadata address, builders and steps do not",
 		len(open)+len(shut), len(open)), nil
 }
 
-// probe runs a pod that tries to connect, and answers where it could.
+// probe runs a pod that tries to connect to targets, and reports which connections succeeded.
 func (c *cluster) probe(ctx context.Context, image, namespace, labels string, targets []string) (map[string]bool, error) {
-	// The policies hold for a pod a moment after it got its address.
+	// Policies take effect shortly after the pod has its address.
 	script := "sleep 5\n"
 	for _, t := range targets {
-		script += fmt.Sprintf("nc -w 3 %s -e /bin/busybox true && echo 'open %s'\n", t, t)
+		script += fmt.Sprintf("nc -w 3 %s -e /bin/busybox true && echo 'open %s' &\n", t, t)
 	}
+	script += "wait\n"
 	pod := fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: probe, namespace: %s, labels: %s}

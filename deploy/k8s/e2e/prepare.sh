@@ -1,7 +1,8 @@
 #!/bin/sh
-# prepare.sh: what the cluster is made of, kept in ${XDG_CACHE_HOME:-~/.cache}/slipway/k8s and made again only when its
-# sources change: Kubernetes and etcd in one program (the first time: 11 minutes of processor, 2.5 GB), CoreDNS,
-# prometheus-adapter, and images. Our own images come from `make image`. Installs the Debian packages that are missing.
+# prepare.sh: builds the programs and images of the test cluster in ${XDG_CACHE_HOME:-~/.cache}/slipway/k8s, and
+# rebuilds them only when their sources change: Kubernetes and etcd in one program (the first time: 11 minutes of
+# processor time, 2.5 GB), CoreDNS, prometheus-adapter, and images. Our own images come from `make image`. Installs
+# missing Debian packages.
 set -eu
 cd "$(dirname "$0")"
 top=$(git rev-parse --show-toplevel)
@@ -19,7 +20,7 @@ if [ -n "$missing" ]; then
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing
 fi
 
-# changed NAME FILE…: NAME in the cache is not made of these.
+# changed NAME FILE…: reports whether NAME in the cache was built from other files.
 changed() {
 	name=$1 && shift
 	key=$(cat "$@" | sha256sum)

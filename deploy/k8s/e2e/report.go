@@ -9,35 +9,40 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 )
 
-// heading begins the part of a report that is about one run.
+// heading starts the section of a run in the report.
 const heading = "\n## Run of "
 
-// report is what was proven, for people.
+// A report is the result of a run in Markdown.
 type report struct {
 	began time.Time
-	rows  []string
 	facts []string
+
+	mu   sync.Mutex
+	rows []string
 }
 
 func newReport() *report { return &report{began: time.Now()} }
 
-// fact notes a figure.
+// fact records the duration of a step.
 func (r *report) fact(what string, took time.Duration) {
 	r.facts = append(r.facts, fmt.Sprintf("%s after %.0f s", what, took.Seconds()))
 	fmt.Printf("%s after %.1f s\n", what, took.Seconds())
 }
 
-// passed notes a scenario.
+// passed records a scenario.
 func (r *report) passed(scenario, figures string, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.rows = append(r.rows, fmt.Sprintf("| %s | %s | %.0f s |", scenario, figures, took.Seconds()))
 	fmt.Printf("PASS %s (%s) in %.0f s\n", scenario, figures, took.Seconds())
 }
 
-// write prints the report into a file, after the run before if that was of the
-// same commit.
+// write writes the report to a file. It appends to the report of an earlier run of the same
+// commit.
 func (r *report) write(ctx context.Context, path string) error {
 	commit := output(ctx, "git", "rev-parse", "--short=12", "HEAD")
 	old, err := os.ReadFile(path)
@@ -49,7 +54,7 @@ func (r *report) write(ctx context.Context, path string) error {
 		before = string(old[i:])
 	}
 	var b strings.Builder
-	b.WriteString("# What `make k8s-e2e` proved\n\nWritten by it, after a run in which everything passed; two runs of one commit stand below each other.\n")
+	b.WriteString("# Results of `make k8s-e2e`\n\nWritten by `make k8s-e2e` after a run without failures. The report lists all runs of the same commit.\n")
 	fmt.Fprintf(&b, "Kubernetes v1.36.3, etcd v3.6.8, CoreDNS v1.15.0, prometheus-adapter v0.12.0, %s, %s; Linux %s, %d processors.\n",
 		output(ctx, "sh", "-c", "containerd --version | cut -d' ' -f1,3"), output(ctx, "sh", "-c", "runc --version | head -1"), output(ctx, "sh", "-c", "uname -r | cut -d- -f1"), runtime.NumCPU())
 	b.WriteString(before)

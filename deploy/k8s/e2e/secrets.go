@@ -8,8 +8,8 @@ import (
 
 func encode(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// secretValues reads what secrets.sh printed: every value that is secret by
-// itself. Of a key, a line from its middle stands for all of it.
+// secretValues reads the output of secrets.sh and returns the secret values. A key is
+// represented by a line from its middle.
 func secretValues(path string) (map[string]string, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {

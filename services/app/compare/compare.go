@@ -1,6 +1,6 @@
-// Package compare asks a running service for one Conda environment twice: as an image
-// that is put together of its packages, and as one in which micromamba has installed
-// the same packages in a container; and holds the one against the other.
+// Package compare requests one Conda environment twice from a running service: as an image
+// assembled from its packages, and as an image in which micromamba has installed the same
+// packages in a container. It compares the two.
 package compare
 
 import (
@@ -19,22 +19,22 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// Options say what is compared, and who makes it.
+// Options are the options of a comparison.
 type Options struct {
-	// Config has the images that packages are installed with and put on, where the
-	// request names none, and where the service is.
+	// Config holds the images that packages are installed with and on, if the request names
+	// none, and the service's address.
 	Config config.Config
 	// Server is the service's address; "" is public_url.
 	Server string
-	// Token is an access token; "" asks as an anonymous caller.
+	// Token is an access token; "" is an anonymous caller.
 	Token string
 	// Request is a container request for Conda packages, for one platform.
 	Request *containerv1.ContainerRequest
-	// Tell is told how far it is, a line at a time.
+	// Tell receives progress messages.
 	Tell func(line string)
 }
 
-// Read reads the body of a container request.
+// Read parses the body of a container request.
 func Read(raw []byte) (*containerv1.ContainerRequest, error) {
 	req := &containerv1.ContainerRequest{}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, req); err != nil {
@@ -43,21 +43,21 @@ func Read(raw []byte) (*containerv1.ContainerRequest, error) {
 	return req, nil
 }
 
-// Of asks for packages by their specifications.
+// Of returns a request for packages by their specifications.
 func Of(specs []string) *containerv1.ContainerRequest {
 	return &containerv1.ContainerRequest{Packages: &containerv1.Packages{Type: "CONDA", Entries: specs}}
 }
 
-// Report is how the two images compare, and which they are.
+// A Report is the result of a comparison, with the compared builds.
 type Report struct {
 	shadow.Report
-	// Direct and Classic are the builds of the images, Lock what both are made from.
+	// Direct and Classic are the builds of the images, and Lock is the lock of both.
 	Direct  string `json:"direct"`
 	Classic string `json:"classic"`
 	Lock    string `json:"lock"`
 }
 
-// Run has both images made, and compares them.
+// Run builds both images and compares them.
 func Run(ctx context.Context, o Options) (Report, error) {
 	if o.Server == "" {
 		o.Server = o.Config.PublicURL
@@ -67,10 +67,10 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	o.Tell("Putting the image together of its packages")
+	o.Tell("Assembling the image from its packages")
 	one, err := s.make(ctx, direct)
 	if err != nil {
-		return Report{}, fmt.Errorf("putting the image together: %w", err)
+		return Report{}, fmt.Errorf("assembling the image: %w", err)
 	}
 	out := Report{Direct: one.build}
 	if out.Lock, err = s.lock(ctx, one.build); err != nil {
@@ -95,18 +95,18 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	return out, nil
 }
 
-// directRequest is the request without what has an image made in steps, or elsewhere: what
-// is compared is how packages are installed.
+// directRequest returns the request without steps and targets, since the comparison is
+// about how packages are installed.
 func directRequest(r *containerv1.ContainerRequest) (*containerv1.ContainerRequest, error) {
 	switch {
 	case r.GetPackages() == nil && (r.GetCondaFile() == "" || r.GetContainerFile() != ""):
-		return nil, errors.New("the request asks for no Conda packages: give packages, or condaFile alone")
+		return nil, errors.New("the request has no Conda packages: give packages, or condaFile without containerFile")
 	case strings.Contains(r.GetContainerPlatform(), ","):
 		return nil, errors.New("containerPlatform names two platforms; compare one at a time")
 	}
 	for _, entry := range r.GetPackages().GetEntries() {
 		if strings.HasPrefix(entry, "pip:") {
-			return nil, fmt.Errorf("%s comes from PyPI, which takes a container either way: leave it out", entry)
+			return nil, fmt.Errorf("%s comes from PyPI, which requires a container in both images: remove it", entry)
 		}
 	}
 	out := &containerv1.ContainerRequest{
@@ -121,8 +121,8 @@ func directRequest(r *containerv1.ContainerRequest) (*containerv1.ContainerReque
 	return out, nil
 }
 
-// installer installs a lock, which is conda.yml in the build's context. A lock for micromamba
-// is one by its ending.
+// installer installs a lock, which is conda.yml in the build's context. micromamba
+// recognises a lock by its suffix.
 const installer = `FROM %s AS build
 USER 0
 COPY conda.yml /slipway-lock.txt
@@ -131,7 +131,7 @@ RUN ["sh", "-c", "set -e; micromamba install -y -p /opt/conda -f /slipway-lock.t
 FROM %s
 ` + installs
 
-// classicRequest installs a lock as it is, on the image that the other is put on.
+// classicRequest returns the request that installs a lock on the same base image.
 func classicRequest(o Options, direct *containerv1.ContainerRequest, lock string) *containerv1.ContainerRequest {
 	mamba, base := o.Request.GetPackages().GetCondaOpts().GetMambaImage(), o.Request.GetPackages().GetCondaOpts().GetBaseImage()
 	if mamba == "" {

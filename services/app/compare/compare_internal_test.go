@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// TestRequests: what both images are asked for with.
+// TestRequests checks the requests for both images.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	req, err := Read([]byte(`{"packages": {"type": "CONDA", "entries": ["samtools"], "condaOpts": {"mambaImage": "mine/mamba:1", "commands": ["RUN x"]}},
@@ -38,8 +38,8 @@ func TestRequests(t *testing.T) {
 func TestNotCompared(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		`{"containerImage": "alpine"}`:                                                     "asks for no Conda packages",
-		`{"containerFile": "RlJPTQ==", "condaFile": "eA=="}`:                               "asks for no Conda packages",
+		`{"containerImage": "alpine"}`:                                                     "has no Conda packages",
+		`{"containerFile": "RlJPTQ==", "condaFile": "eA=="}`:                               "has no Conda packages",
 		`{"packages": {"entries": ["x"]}, "containerPlatform": "linux/amd64,linux/arm64"}`: "two platforms",
 		`{"packages": {"entries": ["x", "pip:y"]}}`:                                        "pip:y comes from PyPI",
 		`[`: "not the body of POST /v1alpha2/container",
@@ -54,15 +54,15 @@ func TestNotCompared(t *testing.T) {
 	}
 }
 
-// TestSaysWhyNot: what the service says is said.
+// TestSaysWhyNot checks that the service's error is shown.
 func TestSaysWhyNot(t *testing.T) {
 	t.Parallel()
 	const ask, status, record = "POST /v1alpha2/container", "GET /v1alpha2/container/abc/status", "GET /v1alpha1/builds/beef_1"
 	made := map[string]string{ask: `{"requestId":"abc","buildId":"beef_1","targetImage":"h/wt/abc/b:1"}`, status: `{"status":"DONE","succeeded":true}`}
 	for want, answers := range map[string]map[string]string{
 		"No worker of this service": {ask: `!{"message":"No worker of this service builds for linux/arm64"}`},
-		"does not answer like":      {ask: `<html>`},
-		"failed (build): the disk":  {ask: made[ask], status: `{"status":"DONE","succeeded":false,"reason":"build","message":"the disk is full"}`},
+		"does not respond like":     {ask: `<html>`},
+		"failed (build): the disk":  {ask: made[ask], status: `{"status":"DONE","succeeded":false,"reasonCode":"build","message":"the disk is full"}`},
 		"slipway logs beef_1":       {ask: made[ask], status: made[status], record: `{"buildId":"beef_1","containerFile":"FROM x AS build\nFROM y\nCOPY --from=build /opt/conda /opt/conda\n"}`},
 		"404":                       {ask: made[ask], status: made[status], record: `{"buildId":"beef_1"}`},
 	} {

@@ -11,14 +11,15 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/builder/flatten"
 	"slipway.dev/services/builder/shadow"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
-// tree reads what an image holds, from the registry that serves its name. Nothing of it is
-// kept on disk.
+// tree reads the content of an image from the registry that serves its name. Nothing is
+// stored on disk.
 func (s *service) tree(ctx context.Context, image made) (*shadow.Tree, error) {
 	layers, err := s.layers(ctx, image.name)
 	if err != nil {
@@ -40,7 +41,7 @@ func flattened(ctx context.Context, layers []flatten.Layer, write writer) (*shad
 	out, in := io.Pipe()
 	go func() {
 		archive := flatten.NewTar(in)
-		_, err := write(ctx, archive, layers, flatten.Limits{Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes})
+		_, err := write(ctx, archive, layers, flatten.Limits{Entries: limits.ImageEntries, Names: limits.ImageEntries, NameBytes: limits.ImageNameBytes, Memory: arena.NewBudget(limits.ImageTables)})
 		if err == nil {
 			err = archive.Close()
 		}
@@ -50,7 +51,7 @@ func flattened(ctx context.Context, layers []flatten.Layer, write writer) (*shad
 	return t, errors.Join(err, out.Close())
 }
 
-// layers are those of the image that a name, HOST/PATH:TAG, stands for.
+// layers returns the layers of the image with a name, HOST/PATH:TAG.
 func (s *service) layers(ctx context.Context, name string) ([]flatten.Layer, error) {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
@@ -62,7 +63,7 @@ func (s *service) layers(ctx context.Context, name string) ([]flatten.Layer, err
 	if err != nil {
 		return nil, err
 	}
-	if oci.IsIndex(doc.MediaType) { // BuildKit wraps an image with what it says of itself
+	if oci.IsIndex(doc.MediaType) { // BuildKit adds provenance to an image in an index
 		x, err := oci.ParseIndex(doc)
 		if err != nil {
 			return nil, err
@@ -104,7 +105,7 @@ func (s *service) document(ctx context.Context, path string, types []string) (oc
 	return oci.NewDocument(resp.Header.Get("Content-Type"), raw), err
 }
 
-// verified is a layer whose end is an error when it is not the right one.
+// verified is a layer whose end is an error if its digest is wrong.
 type verified struct {
 	io.ReadCloser
 	sum digest.Verifier
@@ -113,7 +114,7 @@ type verified struct {
 // Read returns the next bytes.
 func (v *verified) Read(p []byte) (int, error) {
 	n, err := v.ReadCloser.Read(p)
-	_, _ = v.sum.Write(p[:n]) // a hash takes everything
+	_, _ = v.sum.Write(p[:n]) // a hash never fails
 	if errors.Is(err, io.EOF) && !v.sum.Verified() {
 		return n, errors.New("a layer does not have its digest")
 	}

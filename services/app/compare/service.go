@@ -18,17 +18,17 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// service is a running service, by its public contract.
+// service is a client of a running service's public API.
 type service struct{ base, token string }
 
-// made is an image that was made.
+// made is a built image.
 type made struct{ build, name string }
 
-// answerBytes is the most that is read of an answer: a lock of thousands of packages is
-// a tenth of it.
+// answerBytes is the maximum size of a response. A lock of thousands of packages is a tenth
+// of it.
 const answerBytes = 40_000_000
 
-// call makes a call, and reads its answer.
+// call makes a call and decodes its response.
 func (s *service) call(ctx context.Context, method, path string, body, out proto.Message) error {
 	var content io.Reader
 	if body != nil {
@@ -48,12 +48,12 @@ func (s *service) call(ctx context.Context, method, path string, body, out proto
 		return fmt.Errorf("reading the answer of %s: %w", s.base, err)
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, out); err != nil {
-		return fmt.Errorf("%s does not answer like this service; it must run, and --server lead to it: %w", s.base, err)
+		return fmt.Errorf("%s does not respond like slipwayd; it must be running, and --server must be its address: %w", s.base, err)
 	}
 	return nil
 }
 
-// send makes a call; an answer other than 200 is an error with its words.
+// send makes a call. A response other than 200 is an error with the server's message.
 func (s *service) send(ctx context.Context, method, path string, content io.Reader, header http.Header) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, s.base+path, content)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *service) send(ctx context.Context, method, path string, content io.Read
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("slipwayd must run, and answer at %s: %w", s.base, err)
+		return nil, fmt.Errorf("slipwayd must be running and reachable at %s: %w", s.base, err)
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
@@ -79,7 +79,7 @@ func (s *service) send(ctx context.Context, method, path string, content io.Read
 	return nil, errors.New(refusal.Message)
 }
 
-// make asks for an image, and waits until it is there.
+// make requests an image and waits until it exists.
 func (s *service) make(ctx context.Context, r *containerv1.ContainerRequest) (made, error) {
 	var answer containerv1.SubmitContainerResponse
 	if err := s.call(ctx, http.MethodPost, "/v1alpha2/container", r, &answer); err != nil {
@@ -97,7 +97,7 @@ func (s *service) make(ctx context.Context, r *containerv1.ContainerRequest) (ma
 		case now.GetStatus() == "DONE" && now.GetSucceeded():
 			return out, nil
 		case now.GetStatus() == "DONE":
-			return out, fmt.Errorf("the build %s failed (%s): %s", out.build, now.GetReason(), now.GetMessage())
+			return out, fmt.Errorf("the build %s failed (%s): %s", out.build, now.GetReasonCode(), now.GetMessage())
 		}
 		select {
 		case <-look.C:
@@ -107,20 +107,20 @@ func (s *service) make(ctx context.Context, r *containerv1.ContainerRequest) (ma
 	}
 }
 
-// installs is the line of a Dockerfile by which packages come that a container has
-// installed, in ours and in what the service generates.
+// installs is the line of a Dockerfile that copies packages installed in a container, in
+// our Dockerfile and in the generated ones.
 const installs = "COPY --from=build /opt/conda /opt/conda\n"
 
-// lock is what an image was put together of. One that was installed has no use here: it
-// would be compared with itself. Steps that were run on packages as they are change
-// nothing of that.
+// lock returns the lock of an assembled image. If its packages were installed in a
+// container instead, it returns an error, since the image would be compared with itself.
+// Steps after the assembly do not matter.
 func (s *service) lock(ctx context.Context, build string) (string, error) {
 	var record buildv1.Build
 	if err := s.call(ctx, http.MethodGet, "/v1alpha1/builds/"+build, nil, &record); err != nil {
 		return "", err
 	}
 	if strings.Contains(record.GetContainerFile(), installs) {
-		return "", fmt.Errorf("the packages were installed in a container, so that there is nothing to compare: `slipway logs %s` says why", build)
+		return "", fmt.Errorf("the packages were installed in a container, so that there is nothing to compare: `slipway logs %s` shows the reason", build)
 	}
 	resp, err := s.send(ctx, http.MethodGet, "/v1alpha1/builds/"+build+"/lock?format=explicit", nil, http.Header{})
 	if err != nil {

@@ -18,10 +18,11 @@ import (
 
 	"slipway.dev/services/app"
 	"slipway.dev/services/internal/bucket"
+	"slipway.dev/services/internal/disk"
 )
 
-// blobFolder is the folder of blob_cache, and how many bytes more it may come to hold; ""
-// where it is none.
+// blobFolder returns the folder of blob_cache, and by how many bytes it may still grow; ""
+// if it is not a folder.
 func (d *doctor) blobFolder() (dir string, more int64) {
 	if d.Config.BlobCache == "" || bucket.IsAddress(d.Config.BlobCache) {
 		return "", 0
@@ -31,7 +32,7 @@ func (d *doctor) blobFolder() (dir string, more int64) {
 		return "", 0
 	}
 	more = int64(d.Config.BlobCacheSize)
-	found, _ := os.ReadDir(dir) // which may not be there yet
+	found, _ := os.ReadDir(dir) // the folder may not exist yet
 	for _, e := range found {
 		if info, err := e.Info(); err == nil {
 			more -= info.Size()
@@ -40,7 +41,7 @@ func (d *doctor) blobFolder() (dir string, more int64) {
 	return dir, max(more, 0)
 }
 
-// blobs are where blob_cache keeps them.
+// blobs checks where blob_cache stores blobs.
 func (d *doctor) blobs(ctx context.Context) []Finding {
 	const check = "blob cache"
 	if bucket.IsAddress(d.Config.BlobCache) {
@@ -50,18 +51,18 @@ func (d *doctor) blobs(ctx context.Context) []Finding {
 	if dir == "" {
 		return nil
 	}
-	at := standing(dir)
+	at := disk.Existing(dir)
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		return one(check, "", fmt.Errorf("this user cannot write to %s: %w", at, err), Fail, "give it to the user that runs slipwayd (chown), or set another blob_cache")
 	}
-	if sameDisk(at, standing(d.Config.DataDir)) {
-		return one(check, dir+" can be written; the disk is that of data_dir", nil, OK, "")
+	if disk.Same(at, disk.Existing(d.Config.DataDir)) {
+		return one(check, dir+" is writable, on the disk of data_dir", nil, OK, "")
 	}
-	return room(check, at, dir, more, "free space, put blob_cache on a larger disk, or lower blob_cache_size")
+	return d.freeSpace(check, at, dir, more, "free space, put blob_cache on a larger disk, or lower blob_cache_size")
 }
 
-// bucket does with an object of its own what is done with blobs: it is put, found, listed,
-// read by a URL as clients do, and removed.
+// bucket performs all operations on blobs with a test object: it puts, finds and lists it,
+// reads it by a presigned URL as clients do, and deletes it.
 func (d *doctor) bucket(ctx context.Context) []Finding {
 	const check = "blob cache"
 	b, err := app.Bucket(d.Config)
@@ -73,7 +74,7 @@ func (d *doctor) bucket(ctx context.Context) []Finding {
 	name, sum := ".doctor-"+hex.EncodeToString(content[len(content)-8:]), sha256.Sum256(content)
 	began := time.Now()
 	if err := b.Put(ctx, name, bytes.NewReader(content), int64(len(content)), hex.EncodeToString(sum[:]), false); err != nil {
-		return one(check, "", fmt.Errorf("nothing can be put into %s: %w", b, err), Fail, advice(err))
+		return one(check, "", fmt.Errorf("objects cannot be stored in %s: %w", b, err), Fail, advice(err))
 	}
 	wrote := time.Since(began)
 	defer func() { _ = b.Delete(context.WithoutCancel(ctx), name) }()
@@ -82,26 +83,26 @@ func (d *doctor) bucket(ctx context.Context) []Finding {
 		do   func() error
 		help string
 	}{
-		{"an object that was put is not found", func() error { return found(ctx, b, name, len(content)) }, "let the keys s3:GetObject"},
-		{"the bucket cannot be listed", func() error { return listed(ctx, b, name) }, "let the keys s3:ListBucket: without it nothing is kept, for nobody sees how much there is"},
-		{"clients cannot read at " + b.Host(), func() error { return signed(ctx, b, name, content) }, "see that clients reach public_endpoint (else endpoint) of blob_cache, and that the clocks agree; this machine may be one that does not"},
-		{"objects cannot be removed", func() error { return b.Delete(ctx, name) }, "let the keys s3:DeleteObject: without it the bucket grows beyond blob_cache_size"},
+		{"an object that was put is not found", func() error { return found(ctx, b, name, len(content)) }, "allow the keys s3:GetObject"},
+		{"the bucket cannot be listed", func() error { return listed(ctx, b, name) }, "allow the keys s3:ListBucket: without it nothing is cached, since the size of the cache is unknown"},
+		{"clients cannot read at " + b.Host(), func() error { return signed(ctx, b, name, content) }, "check that clients reach public_endpoint (or endpoint) of blob_cache, and that the clocks agree; maybe only this machine cannot reach it"},
+		{"objects cannot be removed", func() error { return b.Delete(ctx, name) }, "allow the keys s3:DeleteObject: without it the bucket grows beyond blob_cache_size"},
 	} {
 		if err := step.do(); err != nil {
 			return one(check, "", fmt.Errorf("%s, %s: %w", b, step.what, err), Fail, step.help)
 		}
 	}
 	if wrote > time.Second {
-		return one(check, "", fmt.Errorf("%s takes %s to put a small object; a pull waits for 1s at most to hear whether a blob is there", b, wrote.Round(time.Millisecond)), Warn, "use a bucket that is nearer")
+		return one(check, "", fmt.Errorf("storing a small object in %s takes %s; a pull waits at most 1s for the lookup of a blob", b, wrote.Round(time.Millisecond)), Warn, "use a bucket with a lower latency")
 	}
-	return one(check, fmt.Sprintf("%s takes objects, lists and removes them, and gives them to clients at %s", b, b.Host()), nil, OK, "")
+	return one(check, fmt.Sprintf("%s stores, lists and deletes objects, and clients can read them at %s", b, b.Host()), nil, OK, "")
 }
 
-// advice is by what the bucket answered.
+// advice returns the fix for a bucket's error.
 func advice(err error) string {
-	var refused *bucket.Refused
+	var refused *bucket.ResponseError
 	if !errors.As(err, &refused) {
-		return "see that the endpoint of blob_cache runs, and that blob_cache_credentials_file or AWS's environment has its keys"
+		return "check that the endpoint of blob_cache is running, and that blob_cache_credentials_file or AWS's environment has its keys"
 	}
 	switch refused.Code {
 	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "ExpiredToken":
@@ -111,11 +112,11 @@ func advice(err error) string {
 	case "RequestTimeTooSkewed":
 		return "synchronise this machine's clock: timedatectl set-ntp true"
 	case "NoSuchBucket":
-		return "make the bucket, or correct its name in blob_cache"
+		return "create the bucket, or correct its name in blob_cache"
 	case "AccessDenied":
-		return "let the keys s3:PutObject, s3:GetObject, s3:DeleteObject and s3:ListBucket"
+		return "allow the keys s3:PutObject, s3:GetObject, s3:DeleteObject and s3:ListBucket"
 	}
-	return "see what the bucket's server says of it"
+	return "check the log of the bucket's server"
 }
 
 func found(ctx context.Context, b *bucket.Bucket, name string, size int) error {
@@ -131,14 +132,14 @@ func listed(ctx context.Context, b *bucket.Bucket, name string) error {
 		if err != nil {
 			return err
 		}
-		if o.Name == name { // it is among the first: names of blobs have no dot before them
+		if o.Name == name { // it is among the first, since names of blobs do not begin with a dot
 			return nil
 		}
 	}
 	return errors.New("what was put is not in the list")
 }
 
-// signed reads an object as a client that was sent to it.
+// signed reads an object by its presigned URL, as clients do.
 func signed(ctx context.Context, b *bucket.Bucket, name string, want []byte) error {
 	location, err := b.Presign(ctx, name, time.Minute)
 	if err != nil {
@@ -151,7 +152,7 @@ func signed(ctx context.Context, b *bucket.Bucket, name string, want []byte) err
 	client := &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: 5 * time.Second, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
-		return bucket.Plain(err) // the URL lets whoever has it read
+		return bucket.Sanitize(err) // the URL is a secret
 	}
 	defer resp.Body.Close()
 	got, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))

@@ -1,64 +1,68 @@
-// Package doctor looks at what a slipwayd with some settings needs of its machine
-// and of others, and says of each thing whether it is as it should be, and if not
-// what to do. It changes nothing: a folder that is missing is not made, tables are
-// not migrated, of ports it only tries whether they are free, and what it puts into a
-// bucket it removes.
+// Package doctor checks what a slipwayd with given settings needs from its machine and from
+// other hosts, and suggests fixes. It changes nothing: it creates no folders and migrates
+// no tables, only tests whether ports are free, and deletes its test object from a bucket.
 package doctor
 
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/disk"
 	"slipway.dev/services/internal/upstream"
 )
 
-// State is how something is.
+// A State is the result of a check.
 type State string
 
-// The states: Warn is for what works, but less well or not for long.
+// States. Warn is for something that works, but less well or not for long.
 const (
 	OK   State = "ok"
 	Warn State = "warn"
 	Fail State = "fail"
 )
 
-// Finding is what was seen of one thing.
+// A Finding is the result of checking one thing.
 type Finding struct {
-	// Check is what was looked at, e.g. "runc". Several findings may be of one.
+	// Check is the name of the check, for example "runc". A check may have several
+	// findings.
 	Check string `json:"check"`
 	State State  `json:"state"`
-	// Text is what was seen, a sentence; Do is what helps, "" where nothing has to.
+	// Text is the result as a sentence. Do is the fix, or "".
 	Text string `json:"text"`
 	Do   string `json:"do,omitempty"`
 }
 
-// Options are what is looked at; the zero value of each is the usual.
+// Options are the options of an examination. The zero value of each field is the default.
 type Options struct {
 	Config config.Config
-	// Registry and Channels are what every installation is expected to reach.
+	// Registry and Channels must be reachable from every installation. Without Channels,
+	// they are the default channels at their configured addresses.
 	Registry string
 	Channels []string
-	// Groups is where the system shows its control groups.
+	// Groups is where the system mounts its control groups.
 	Groups string
-	Now    func() time.Time
+	// Free returns the bytes that are free on the disk of a path. Without it, the system is asked.
+	Free func(path string) (int64, error)
+	Now  func() time.Time
 }
 
 // doctor is one examination.
 type doctor struct {
 	Options
 	egress *upstream.Egress
-	// web speaks to what everybody may reach, and to what egress_allow names.
+	// web is a client for public addresses and those in egress_allow.
 	web *http.Client
 }
 
-// patience is how long one check may take.
-const patience = 20 * time.Second
+// checkTimeout is the timeout of one check.
+const checkTimeout = 20 * time.Second
 
-// Examine looks at everything at once, and answers in an order of its own: this
-// process, the machine, the stores, the world.
+// Examine runs all checks concurrently, and returns their findings in a fixed order: this
+// process, the machine, the stores, other hosts.
 func Examine(ctx context.Context, o Options) []Finding {
 	d := &doctor{Options: o}
 	d.defaults()
@@ -75,7 +79,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	var all sync.WaitGroup
 	for i, check := range checks {
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, patience)
+			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
 			found[i] = check(ctx)
 		})
@@ -88,12 +92,28 @@ func Examine(ctx context.Context, o Options) []Finding {
 	return out
 }
 
+// channel returns the address of a channel that requests name without one.
+func (d *doctor) channel(name string) string {
+	for _, c := range d.Config.CondaChannels {
+		if address, ok := strings.CutPrefix(c, name+"="); ok {
+			return strings.TrimRight(address, "/")
+		}
+	}
+	return strings.TrimRight(d.Config.CondaChannelAlias, "/") + "/" + name
+}
+
 func (d *doctor) defaults() {
 	if d.Registry == "" {
 		d.Registry = "registry-1.docker.io"
 	}
 	if len(d.Channels) == 0 {
-		d.Channels = []string{"https://conda.anaconda.org/conda-forge", "https://conda.anaconda.org/bioconda"}
+		d.Channels = []string{d.channel("conda-forge"), d.channel("bioconda")}
+	}
+	if d.Free == nil {
+		d.Free = func(path string) (int64, error) {
+			space, err := disk.Of(path)
+			return space.Free, err
+		}
 	}
 	if d.Groups == "" {
 		d.Groups = "/sys/fs/cgroup"
@@ -103,15 +123,15 @@ func (d *doctor) defaults() {
 	}
 }
 
-// settings are those that Validate finds fault with.
+// settings returns the errors of Validate.
 func (d *doctor) settings(context.Context) []Finding {
 	if err := d.Config.Validate(); err != nil {
-		return []Finding{{Check: "settings", State: Fail, Text: err.Error(), Do: "correct them; `slipwayd config --explain` says what each is"}}
+		return []Finding{{Check: "settings", State: Fail, Text: err.Error(), Do: "correct them; `slipwayd config --explain` describes each"}}
 	}
-	return []Finding{{Check: "settings", State: OK, Text: "the settings can be read and fit together"}}
+	return []Finding{{Check: "settings", State: OK, Text: "the settings are valid"}}
 }
 
-// one is the single finding of a check: fine where err is nil.
+// one returns the single finding of a check, which is OK if err is nil.
 func one(check, fine string, err error, state State, do string) []Finding {
 	if err == nil {
 		return []Finding{{Check: check, State: OK, Text: fine}}

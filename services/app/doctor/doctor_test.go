@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/http"
@@ -27,7 +28,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// healthy is a place where everything is as it should be, builds elsewhere.
+// healthy returns options for which everything works, with builds elsewhere.
 func healthy(t *testing.T) doctor.Options {
 	t.Helper()
 	world := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,10 +51,14 @@ func healthy(t *testing.T) doctor.Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return doctor.Options{Config: cfg, Registry: host, Channels: []string{world.URL + "/conda-forge"}}
+	return doctor.Options{
+		Config: cfg, Registry: host, Channels: []string{world.URL + "/conda-forge"},
+		// The disk of the machine that runs the tests may be as full as it likes.
+		Free: func(string) (int64, error) { return 1 << 40, nil },
+	}
 }
 
-// TestHealthy: nothing fails where nothing is amiss.
+// TestHealthy checks that nothing fails.
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	for _, f := range doctor.Examine(t.Context(), healthy(t)) {
@@ -63,8 +68,7 @@ func TestHealthy(t *testing.T) {
 	}
 }
 
-// TestBroken breaks one thing after the other: each is found, and there is something
-// to do about it.
+// TestBroken breaks one thing after the other, and checks that each is found and has a fix.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,7 +80,12 @@ func TestBroken(t *testing.T) {
 		"a setting":           {func(_ *testing.T, o *doctor.Options) { o.Config.LogLevel = "loud" }, "settings", doctor.Fail, "log_level must be debug"},
 		"an egress rule":      {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
 		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is no folder"},
-		"a small disk":        {func(_ *testing.T, o *doctor.Options) { o.Config.LayerCache = 1 << 60 }, "disk", doctor.Warn, "may fill"},
+		"a full disk": {func(_ *testing.T, o *doctor.Options) { o.Free = func(string) (int64, error) { return 2 << 30, nil } },
+			"disk", doctor.Fail, "2 GiB left"},
+		"a disk that is gone": {func(_ *testing.T, o *doctor.Options) {
+			o.Free = func(string) (int64, error) { return 0, errors.New("input/output error") }
+		}, "disk", doctor.Warn, "input/output error"},
+		"a small disk": {func(_ *testing.T, o *doctor.Options) { o.Config.LayerCache = 1 << 60 }, "disk", doctor.Warn, "may fill"},
 		"a small disk for blobs": {func(t *testing.T, o *doctor.Options) {
 			o.Config.BlobCache, o.Config.BlobCacheSize = filepath.Join(o.Config.DataDir, "blobs"), 1<<60
 		}, "disk", doctor.Warn, "may fill"},
@@ -86,17 +95,17 @@ func TestBroken(t *testing.T) {
 		"a file for blobs": {func(t *testing.T, o *doctor.Options) { o.Config.BlobCache = "/proc/self/blobs" }, "blob cache", doctor.Fail, "cannot write"},
 		"a bucket": {func(t *testing.T, o *doctor.Options) {
 			o.Config.BlobCache, o.Config.BlobCacheLogin = "s3://blobs?endpoint=http://127.0.0.1:1", (&testkit.S3{}).Credentials(t)
-		}, "blob cache", doctor.Fail, "does not answer"},
+		}, "blob cache", doctor.Fail, "does not respond"},
 		"a port": {func(t *testing.T, o *doctor.Options) { o.Config.HTTPAddr = listener(t) }, "ports", doctor.Fail,
 			"is taken by another program"},
-		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "nobody can listen"},
+		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "not possible to listen"},
 		"an old certificate":      {certificate("localhost", -time.Hour), "certificates", doctor.Fail, "ended on"},
 		"a certificate of others": {certificate("example.org", 24*365*time.Hour), "certificates", doctor.Fail, "not for localhost"},
 		"a certificate that ends": {certificate("localhost", 24*time.Hour), "certificates", doctor.Warn, "ends on"},
 		"no certificate": {func(t *testing.T, o *doctor.Options) {
 			o.Config.TLSCertFile, o.Config.TLSKeyFile = file(t, "x"), file(t, "y")
 		}, "certificates", doctor.Fail, "tls_cert_file"},
-		"an address that leads elsewhere": {elsewhere, "public_url", doctor.Fail, "something else answers"},
+		"an address that leads elsewhere": {elsewhere, "public_url", doctor.Fail, "another server responds"},
 		"runc":                            {func(_ *testing.T, o *doctor.Options) { o.Config.BuildkitAddr, o.Config.RuncPath = nil, "/nonexistent" }, "runc", "", ""},
 		"no control groups": {func(t *testing.T, o *doctor.Options) { o.Config.BuildkitAddr, o.Groups = nil, t.TempDir() }, "control groups", doctor.Fail,
 			"no control groups are mounted"},
@@ -104,18 +113,32 @@ func TestBroken(t *testing.T) {
 			o.Config.BuildkitAddr, o.Groups = nil, filepath.Dir(write(t, filepath.Join(t.TempDir(), "cgroup.controllers"), "cpu memory"))
 		}, "control groups", doctor.Warn, "controllers pids are missing"},
 		"the database": {func(_ *testing.T, o *doctor.Options) { o.Config.DatabaseURL = "postgres://u:p@127.0.0.1:1/d" }, "database", doctor.Fail,
-			"does not answer"},
+			"does not respond"},
 		"old tables": {func(t *testing.T, o *doctor.Options) { o.Config.DatabaseURL = "sqlite:" + file(t, "") }, "database", doctor.Fail, "platform"},
 		"Redis":      {func(_ *testing.T, o *doctor.Options) { o.Config.RedisURL = "redis://127.0.0.1:1" }, "Redis", doctor.Fail, "refused"},
 		"NATS":       {func(_ *testing.T, o *doctor.Options) { o.Config.NATSURL = "nats://127.0.0.1:1" }, "NATS", doctor.Fail, ""},
 		"NATS without JetStream": {func(t *testing.T, o *doctor.Options) { o.Config.NATSURL = natsServer(t) }, "NATS", doctor.Fail,
 			"without JetStream"},
-		"DNS":               {func(_ *testing.T, o *doctor.Options) { o.Registry = "registry.nowhere.invalid" }, "DNS", doctor.Fail, "is not found"},
-		"a registry":        {func(_ *testing.T, o *doctor.Options) { o.Registry = "127.0.0.1:1" }, "registry", doctor.Fail, "127.0.0.1:1"},
+		"DNS":        {func(_ *testing.T, o *doctor.Options) { o.Registry = "registry.nowhere.invalid" }, "DNS", doctor.Fail, "cannot be resolved"},
+		"a registry": {func(_ *testing.T, o *doctor.Options) { o.Registry = "127.0.0.1:1" }, "registry", doctor.Fail, "127.0.0.1:1"},
+		"a registry with a mirror": {func(_ *testing.T, o *doctor.Options) {
+			o.Registry, o.Config.RegistryMirrors = "127.0.0.1:1", []string{"127.0.0.1:1=" + o.Registry}
+		}, "registry", doctor.Warn, "127.0.0.1:1"},
+		"a name with a mirror": {func(_ *testing.T, o *doctor.Options) {
+			o.Registry, o.Config.RegistryMirrors = "registry.nowhere.invalid", []string{"registry.nowhere.invalid=" + o.Registry}
+		}, "DNS", doctor.Warn, "cannot be resolved"},
 		"a registry inside": {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = nil }, "registry", doctor.Fail, "egress_allow"},
 		"a login":           {wrongLogin, "registry", doctor.Fail, "credentials"},
 		"a channel":         {func(_ *testing.T, o *doctor.Options) { o.Channels = []string{"http://127.0.0.1:1/c"} }, "channels", doctor.Warn, "no packages from"},
-		"the clock":         {func(_ *testing.T, o *doctor.Options) { o.Now = func() time.Time { return time.Now().Add(time.Hour) } }, "clock", doctor.Fail, "off by 1h0m"},
+		"a channel elsewhere": {func(_ *testing.T, o *doctor.Options) {
+			o.Channels, o.Config.CondaChannelAlias = nil, "http://127.0.0.1:1/"
+		}, "channels", doctor.Warn,
+			"no packages from http://127.0.0.1:1/conda-forge, http://127.0.0.1:1/bioconda"},
+		"a channel by its name": {func(_ *testing.T, o *doctor.Options) {
+			o.Config.CondaChannelAlias, o.Config.CondaChannels = strings.TrimSuffix(o.Channels[0], "/conda-forge"), []string{"bioconda=http://127.0.0.1:1/b"}
+			o.Channels = nil
+		}, "channels", doctor.Warn, "no packages from http://127.0.0.1:1/b:"},
+		"the clock": {func(_ *testing.T, o *doctor.Options) { o.Now = func() time.Time { return time.Now().Add(time.Hour) } }, "clock", doctor.Fail, "off by 1h0m"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -157,7 +180,7 @@ func listener(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// certificate gives a host's certificate, which has that long to go.
+// certificate creates a host's certificate with the given remaining lifetime.
 func certificate(host string, left time.Duration) func(*testing.T, *doctor.Options) {
 	return func(t *testing.T, o *doctor.Options) {
 		t.Helper()
@@ -182,7 +205,7 @@ func certificate(host string, left time.Duration) func(*testing.T, *doctor.Optio
 	}
 }
 
-// elsewhere has a slipwayd run, and public_url lead to something else.
+// elsewhere runs a slipwayd whose public_url leads to another server.
 func elsewhere(t *testing.T, o *doctor.Options) {
 	t.Helper()
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) }))
@@ -191,7 +214,7 @@ func elsewhere(t *testing.T, o *doctor.Options) {
 	o.Config.PublicURL = "http://" + strings.Replace(o.Registry, "127.0.0.1", "localhost", 1)
 }
 
-// wrongLogin keeps a login for build_repository that is refused there.
+// wrongLogin stores a login for build_repository that is rejected there.
 func wrongLogin(t *testing.T, o *doctor.Options) {
 	t.Helper()
 	asks := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -219,8 +242,7 @@ func natsServer(t *testing.T) string {
 	return s.ClientURL()
 }
 
-// TestBuckets: one that works is, and each trouble has its remedy, which does not say the
-// keys.
+// TestBuckets checks a working bucket, and that each problem has a fix without the keys.
 func TestBuckets(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
@@ -252,7 +274,7 @@ func TestBuckets(t *testing.T) {
 	for name, c := range map[string]struct{ address, credentials, want string }{
 		"wrong keys":        {s3.Address(s3.URL), strings.Replace(string(right), testkit.S3Secret, "geheim", 1), "correct the keys"},
 		"no keys":           {s3.Address(s3.URL), "geheim", "blob_cache_credentials_file"},
-		"another bucket":    {strings.Replace(s3.Address(s3.URL), testkit.S3Bucket, "others", 1), string(right), "make the bucket"},
+		"another bucket":    {strings.Replace(s3.Address(s3.URL), testkit.S3Bucket, "others", 1), string(right), "create the bucket"},
 		"another region":    {strings.Replace(s3.Address(s3.URL), "us-east-1", "eu-west-1", 1), string(right), "region"},
 		"nobody for others": {s3.Address(s3.URL) + "&public_endpoint=http://127.0.0.1:1", string(right), "public_endpoint"},
 	} {
@@ -262,8 +284,8 @@ func TestBuckets(t *testing.T) {
 	}
 }
 
-// TestKeepsSecrets: what is wrong with an address is said without the password in it,
-// also where the address is malformed, as one with a bare % or # in its password is.
+// TestKeepsSecrets checks that errors in an address do not show its password, even if the
+// address is malformed because of a % or # in the password.
 func TestKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	for i, password := range []string{"s3cret", "s3cret%zz", "%s3cret", "s3cret#x", "s3cret/x", "s3cret?x", "s3cret\x7f", "s3cret[", "x:s3cret", "s3cret@x"} {

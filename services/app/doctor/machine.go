@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,15 +12,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"slipway.dev/services/builder/daemon"
+	"slipway.dev/services/internal/disk"
 )
 
-// data is data_dir, and the room on its disk.
+// data checks data_dir and the free space on its disk.
 func (d *doctor) data(context.Context) []Finding {
 	dir, err := filepath.Abs(d.Config.DataDir)
 	if err != nil {
 		return one("data", "", err, Fail, "set data_dir")
 	}
-	at := standing(dir)
+	at := disk.Existing(dir)
 	if info, err := os.Stat(at); err == nil && !info.IsDir() {
 		return one("data", "", fmt.Errorf("%s is no folder", at), Fail, "remove it, or set another data_dir")
 	}
@@ -31,75 +31,58 @@ func (d *doctor) data(context.Context) []Finding {
 	return d.disk(at, dir)
 }
 
-// standing is a folder, or the next one above it that is there: what is not is made in it.
-func standing(dir string) string {
-	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err == nil && !info.IsDir() || !errors.Is(err, fs.ErrNotExist) || at == "/" {
-			return at
-		}
-	}
-}
-
-// little is the room below which a disk soon is full.
-const little = 5 << 30
+// minFree is the free space below which a disk is about to be full.
+const minFree = 5 << 30
 
 func (d *doctor) disk(at, dir string) []Finding {
-	wants, keys := int64(d.Config.LayerCache)+int64(d.Config.StoreSize), "layer_cache and store_size"
+	needed, keys := int64(d.Config.LayerCache)+int64(d.Config.StoreSize), "layer_cache and store_size"
 	if d.buildsHere() {
-		wants, keys = wants+int64(d.Config.BuildDisk), "build_disk, "+keys
+		needed, keys = needed+int64(d.Config.BuildDisk), "build_disk, "+keys
 	}
 	blobs, more := d.blobFolder()
-	if blobs != "" && sameDisk(at, standing(blobs)) {
-		wants, keys = wants+more, "blob_cache_size, "+keys
+	if blobs != "" && disk.Same(at, disk.Existing(blobs)) {
+		needed, keys = needed+more, "blob_cache_size, "+keys
 	}
-	return room("disk", at, dir, wants, "free space, put data_dir on a larger disk, or lower "+keys+", whose sum it may fill")
+	return d.freeSpace("disk", at, dir, needed, "free space, put data_dir on a larger disk, or lower "+keys+", whose sum it may fill")
 }
 
-// room says whether a disk has so many bytes left.
-func room(check, at, dir string, wants int64, do string) []Finding {
-	var s unix.Statfs_t
-	if err := unix.Statfs(at, &s); err != nil {
+// freeSpace checks that a disk has the needed number of free bytes.
+func (d *doctor) freeSpace(check, at, dir string, needed int64, do string) []Finding {
+	free, err := d.Free(at)
+	if err != nil {
 		return one(check, "", err, Warn, "look at the disk of "+dir)
 	}
-	free := int64(s.Bavail) * s.Bsize
 	text := fmt.Sprintf("%s has %d GiB left", dir, free>>30)
 	switch {
-	case free < little:
+	case free < minFree:
 		return []Finding{{Check: check, State: Fail, Text: text, Do: do}}
-	case free < wants:
-		return []Finding{{Check: check, State: Warn, Text: fmt.Sprintf("%s; builds and caches may fill %d GiB", text, wants>>30), Do: do}}
+	case free < needed:
+		return []Finding{{Check: check, State: Warn, Text: fmt.Sprintf("%s; builds and caches may fill %d GiB", text, needed>>30), Do: do}}
 	}
 	return []Finding{{Check: check, State: OK, Text: text}}
 }
 
-func sameDisk(a, b string) bool {
-	var x, y unix.Stat_t
-	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev
-}
-
-// buildsHere says whether builds run on this machine, by the daemon of the builder
-// role.
+// buildsHere reports whether the builder role's own daemon builds on this machine.
 func (d *doctor) buildsHere() bool { return len(d.Config.BuildkitAddr) == 0 }
 
-// mayBuild says whether the build daemon can be run by who we are.
+// mayBuild reports whether this user can run the build daemon.
 func mayBuild() bool { return runtime.GOOS == "linux" && os.Geteuid() == 0 }
 
-// builds are what runs their steps: runc, its version, and one step that does
-// nothing, in namespaces and a control group.
+// builds checks what runs build steps: runc, its version, and an empty container with
+// namespaces and a control group.
 func (d *doctor) builds(ctx context.Context) []Finding {
 	if !d.buildsHere() {
-		return one("runc", "BuildKit daemons elsewhere build: "+strings.Join(d.Config.BuildkitAddr, ", "), nil, OK, "")
+		return one("runc", "remote BuildKit daemons build: "+strings.Join(d.Config.BuildkitAddr, ", "), nil, OK, "")
 	}
 	if !mayBuild() {
-		return one("runc", "", errors.New("Dockerfiles are not built here: only root of a Linux machine can run the build daemon"), Warn,
-			"run slipwayd as root (sudo), or set buildkit_addr; everything but Dockerfiles works without, images of Conda packages too")
+		return one("runc", "", errors.New("Dockerfiles cannot be built here: only root on Linux can run the build daemon"), Warn,
+			"run slipwayd as root (sudo), or set buildkit_addr; everything except Dockerfiles works without it, including images of Conda packages")
 	}
 	path, version, err := daemon.Look(ctx, d.Config.RuncPath)
 	return one("runc", fmt.Sprintf("%s, version %s, runs containers here", path, version), err, Fail, "")
 }
 
-// groups are the control groups that keep builds within their limits.
+// groups checks the control groups that enforce the limits of builds.
 func (d *doctor) groups(context.Context) []Finding {
 	const check = "control groups"
 	if !d.buildsHere() || !mayBuild() {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// ports are free, or this service's own.
+// ports checks that the ports are free, or used by this service.
 func (d *doctor) ports(ctx context.Context) []Finding {
 	var out []Finding
 	for _, p := range []struct{ key, addr string }{
@@ -43,10 +43,10 @@ func (d *doctor) port(ctx context.Context, key, addr string) Finding {
 	case errors.Is(err, syscall.EACCES):
 		return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("this user may not listen on %s (%s)", addr, key), Do: "take a port from 1024 on, or give the right: AmbientCapabilities=CAP_NET_BIND_SERVICE"}
 	}
-	return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("nobody can listen on %s (%s): %v", addr, key, err), Do: "set " + key + " to an address of this machine; 0.0.0.0 is all of them"}
+	return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("it is not possible to listen on %s (%s): %v", addr, key, err), Do: "set " + key + " to an address of this machine; 0.0.0.0 is all of them"}
 }
 
-// running says whether a slipwayd answers at admin_addr.
+// running reports whether a slipwayd responds at admin_addr.
 func (d *doctor) running(ctx context.Context) bool {
 	_, port, err := net.SplitHostPort(d.Config.AdminAddr)
 	if err != nil {
@@ -56,18 +56,18 @@ func (d *doctor) running(ctx context.Context) bool {
 	return err == nil && string(body) == "ok\n"
 }
 
-// publicURL leads to this service.
+// publicURL checks that public_url leads to this service.
 func (d *doctor) publicURL(ctx context.Context) []Finding {
 	const check = "public_url"
 	if !d.running(ctx) {
-		return one(check, "", errors.New("slipwayd does not run here, so nobody knows where "+d.Config.PublicURL+" leads"), Warn, "start it, and ask again")
+		return one(check, "", errors.New("slipwayd does not run here, so that it is unknown where "+d.Config.PublicURL+" leads"), Warn, "start it, and run this check again")
 	}
 	body, err := d.read(ctx, strings.TrimRight(d.Config.PublicURL, "/")+"/service-info", http.DefaultTransport)
 	var info struct {
 		ServiceInfo struct{ Version string } `json:"serviceInfo"`
 	}
 	if err == nil && (json.Unmarshal(body, &info) != nil || info.ServiceInfo.Version == "") {
-		err = errors.New("something else answers there")
+		err = errors.New("another server responds there")
 	}
 	if err != nil {
 		err = fmt.Errorf("%s does not lead here: %w; clients cannot pull the names that requests return", d.Config.PublicURL, err)
@@ -75,7 +75,7 @@ func (d *doctor) publicURL(ctx context.Context) []Finding {
 	return one(check, d.Config.PublicURL+" leads here", err, Fail, "set public_url to the address that clients use, and have DNS, the proxy and its certificate lead it to http_addr")
 }
 
-// answerLimit bounds what is read of an answer, in bytes.
+// answerLimit is the maximum size of a response in bytes.
 const answerLimit = 64 << 10
 
 func (d *doctor) read(ctx context.Context, url string, through http.RoundTripper) ([]byte, error) {
@@ -96,10 +96,11 @@ func (d *doctor) read(ctx context.Context, url string, through http.RoundTripper
 	return io.ReadAll(io.LimitReader(resp.Body, answerLimit))
 }
 
-// soon is how long before its end a certificate is to be renewed.
+// soon is how long before its expiry a certificate should be renewed.
 const soon = 14 * 24 * time.Hour
 
-// certificates fit their keys, the host of public_url, and the time.
+// certificates checks that certificates match their keys and the host of public_url, and
+// are valid now.
 func (d *doctor) certificates(context.Context) []Finding {
 	c := d.Config
 	var out []Finding
@@ -131,7 +132,7 @@ func (d *doctor) certificate(key, cert, private, host string) Finding {
 	case left < 0:
 		f.Text = fmt.Sprintf("%s ended on %s", key, leaf.NotAfter.Format(time.DateOnly))
 	case d.Now().Before(leaf.NotBefore):
-		f.Text, f.Do = fmt.Sprintf("%s holds only from %s on", key, leaf.NotBefore.Format(time.DateTime)), "see the clock of this machine (timedatectl), or wait"
+		f.Text, f.Do = fmt.Sprintf("%s holds only from %s on", key, leaf.NotBefore.Format(time.DateTime)), "check the clock of this machine (timedatectl), or wait"
 	case host != "" && leaf.VerifyHostname(host) != nil:
 		f.Text, f.Do = fmt.Sprintf("%s is not for %s: %v", key, host, leaf.VerifyHostname(host)), "take one that names the host of public_url"
 	case left < soon:

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/kv"
 )
 
-// database is opened, and its tables must be of this version.
+// database checks that the database can be opened and that its tables are current.
 func (d *doctor) database(ctx context.Context) []Finding {
 	const check = "database"
 	where := d.Config.DatabaseURL
@@ -26,17 +26,17 @@ func (d *doctor) database(ctx context.Context) []Finding {
 			path = filepath.Join(d.Config.DataDir, "slipway.db")
 		}
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			return one(check, path+" is made at the first start", nil, OK, "")
+			return one(check, path+" is created at the first start", nil, OK, "")
 		}
 	}
 	old, err := app.Tables(ctx, d.Config)
 	if err != nil {
-		return one(check, "", fmt.Errorf("the database does not answer: %w", err), Fail, "see that it runs, and that database_url has its address, user and password")
+		return one(check, "", fmt.Errorf("the database does not respond: %w", err), Fail, "check that it is running, and that database_url has its address, user and password")
 	}
 	if old != nil {
 		return one(check, "", old, Fail, "slipwayd migrate")
 	}
-	return one(check, "it answers, and its tables are of this version", nil, OK, "")
+	return one(check, "it responds, and its tables are of this version", nil, OK, "")
 }
 
 func (d *doctor) redis(ctx context.Context) []Finding {
@@ -48,7 +48,7 @@ func (d *doctor) redis(ctx context.Context) []Finding {
 	if err == nil {
 		err = errors.Join(client.Ping(ctx).Err(), client.Close())
 	}
-	return one(check, "it answers", err, Fail, "see that it runs, and that redis_url has its address and password")
+	return one(check, "it answers", err, Fail, "check that it is running, and that redis_url has its address and password")
 }
 
 func (d *doctor) nats(ctx context.Context) []Finding {
@@ -69,10 +69,10 @@ func (d *doctor) nats(ctx context.Context) []Finding {
 	defer cancel()
 	_, err = js.AccountInfo(ctx)
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
-		return one(check, "", errors.New("it answers, but without JetStream, in which builds wait for workers"), Fail, "start nats-server with --jetstream, or with a jetstream block in its configuration")
+		return one(check, "", errors.New("it responds, but without JetStream, in which builds wait for workers"), Fail, "start nats-server with --jetstream, or with a jetstream block in its configuration")
 	}
 	if err != nil && conn.LastError() != nil {
 		err = conn.LastError()
 	}
-	return one(check, "it answers, with JetStream", err, Fail, "see that it runs, and that nats_url has its address, user and password")
+	return one(check, "it responds, with JetStream", err, Fail, "check that it is running, and that nats_url has its address, user and password")
 }

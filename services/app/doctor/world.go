@@ -13,10 +13,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// names are what has to be found by DNS.
+// names checks that host names can be resolved.
 func (d *doctor) names(ctx context.Context) []Finding {
 	host := d.Registry
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -24,21 +25,40 @@ func (d *doctor) names(ctx context.Context) []Finding {
 	}
 	_, err := net.DefaultResolver.LookupHost(ctx, host)
 	if err != nil {
-		err = fmt.Errorf("the name %s is not found: %w", host, err)
+		err = fmt.Errorf("the name %s cannot be resolved: %w", host, err)
 	}
-	return one("DNS", host+" is found", err, Fail, "see /etc/resolv.conf, and that its servers can be reached from here (in a container: --dns)")
+	return one("DNS", host+" is found", err, d.ifUnreachable(ctx), "check /etc/resolv.conf, and that its servers can be reached from here (in a container: --dns)")
 }
 
-// registries are the one that most images are at, and build_repository, with the
-// login that is there for it.
+// mirrors returns the mirrors of registry_mirrors. Validate reports errors in the setting.
+func (d *doctor) mirrors() []upstream.Mirror {
+	mirrors, _ := upstream.ParseMirrors(d.Config.RegistryMirrors)
+	return mirrors
+}
+
+func (d *doctor) registryClient() *upstream.Client {
+	return upstream.New(upstream.Options{Egress: d.egress, Plain: d.Config.InsecureRegistries, Metrics: prometheus.NewRegistry()})
+}
+
+// ifUnreachable returns the state if Registry cannot be reached: Warn if one of its mirrors
+// responds, since images are then pulled from there.
+func (d *doctor) ifUnreachable(ctx context.Context) State {
+	for _, m := range d.mirrors() {
+		if oci.SameHost(m.Registry, oci.CanonicalHost(d.Registry)) && d.registryClient().Ping(ctx, m.Host, upstream.Login{}) == nil {
+			return Warn
+		}
+	}
+	return Fail
+}
+
+// registries checks the default registry, and build_repository with its login.
 func (d *doctor) registries(ctx context.Context) []Finding {
-	client := upstream.New(upstream.Options{Egress: d.egress, Plain: d.Config.InsecureRegistries, Metrics: prometheus.NewRegistry()})
-	out := one("registry", d.Registry+" answers", client.Ping(ctx, d.Registry, upstream.Login{}), Fail,
+	client := d.registryClient()
+	out := one("registry", d.Registry+" answers", client.Ping(ctx, d.Registry, upstream.Login{}), d.ifUnreachable(ctx),
 		"let this machine reach it over https; behind a proxy set HTTPS_PROXY; one in a private network goes into egress_allow")
-	mirrors, _ := upstream.ParseMirrors(d.Config.RegistryMirrors) // which Validate reports
-	for _, m := range mirrors {
+	for _, m := range d.mirrors() {
 		out = append(out, one("registry", m.Host+" (registry_mirrors) answers", client.Ping(ctx, m.Host, upstream.Login{}), Warn,
-			"see that it runs, and that egress_allow names it if it is private; meanwhile "+m.Registry+" itself is asked")...)
+			"check that it is running, and that egress_allow names it if it is private; meanwhile "+m.Registry+" itself is used")...)
 	}
 	host, _, _ := strings.Cut(d.Config.BuildRepository, "/")
 	if host == "" {
@@ -48,25 +68,11 @@ func (d *doctor) registries(ctx context.Context) []Finding {
 	if err != nil {
 		return append(out, one("registry", "", err, Fail, "correct registry_auth_file: docker's config.json")...)
 	}
-	return append(out, one("registry", host+" (build_repository) answers, and takes the login that is there for it", client.Ping(ctx, host, loginFor(logins, d.Config.BuildRepository)), Fail,
-		"see that it runs, that egress_allow names it if it is private, and that registry_auth_file has its login")...)
+	return append(out, one("registry", host+" (build_repository) responds and accepts its login", client.Ping(ctx, host, caller.LoginFor(logins, d.Config.BuildRepository)), Fail,
+		"check that it is running, that egress_allow names it if it is private, and that registry_auth_file has its login")...)
 }
 
-// loginFor is the one whose key is the longest that a repository begins with.
-func loginFor(logins map[string]upstream.Login, repository string) upstream.Login {
-	for key := repository; ; {
-		if l, ok := logins[key]; ok {
-			return l
-		}
-		i := strings.LastIndexByte(key, '/')
-		if i < 0 {
-			return upstream.Login{}
-		}
-		key = key[:i]
-	}
-}
-
-// channels are where Conda packages come from.
+// channels checks the Conda channels.
 func (d *doctor) channels(ctx context.Context) []Finding {
 	var silent []string
 	var last error
@@ -86,10 +92,11 @@ func (d *doctor) channels(ctx context.Context) []Finding {
 		"let this machine reach them over https, or name a mirror of yours in the requests; only Conda requests need them")
 }
 
-// skew is by how much clocks may differ: tokens and certificates hold for minutes.
+// skew is by how much clocks may differ, since tokens and certificates are valid for
+// minutes.
 const skew = 30 * time.Second
 
-// clock is held against whoever says the time with an answer.
+// clock compares the clock with the Date header of any server.
 func (d *doctor) clock(ctx context.Context) []Finding {
 	for _, url := range slices.Concat(d.Channels, []string{"https://" + d.Registry + "/v2/"}) {
 		resp, err := d.head(ctx, url)
@@ -102,11 +109,11 @@ func (d *doctor) clock(ctx context.Context) []Finding {
 		}
 		off := d.Now().Sub(theirs).Round(time.Second)
 		if off.Abs() > skew {
-			return one("clock", "", fmt.Errorf("this machine's clock is off by %s, as %s says", off, resp.Request.URL.Host), Fail, "synchronise it: timedatectl set-ntp true")
+			return one("clock", "", fmt.Errorf("this machine's clock is off by %s, compared with %s", off, resp.Request.URL.Host), Fail, "synchronise it: timedatectl set-ntp true")
 		}
 		return one("clock", "it agrees with "+resp.Request.URL.Host, nil, OK, "")
 	}
-	return one("clock", "", errors.New("nobody was reached who says the time"), Warn, "see DNS and channels; or look yourself: timedatectl")
+	return one("clock", "", errors.New("no server with a clock could be reached"), Warn, "check DNS and channels, or run timedatectl")
 }
 
 func (d *doctor) head(ctx context.Context, url string) (*http.Response, error) {

@@ -1,5 +1,5 @@
-// Package engine names the engines that make images, and tells which workers can make
-// what a recipe asks for. It makes nothing itself.
+// Package engine names the engines that build images, and determines which workers can
+// build a recipe.
 package engine
 
 import (
@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// The engines of workers.
+// Engines of workers.
 const (
 	BuildKit = "buildkit"
 	Freeze   = "freeze"
@@ -16,18 +16,18 @@ const (
 	Conda    = "conda"
 )
 
-// Index makes an index over the images of other builds. It is a matter of one small
-// document, so the build room does it itself, when the parts are there.
+// Index builds an index of the images of other builds. The index is one small document, so
+// the build service creates it itself when the images exist.
 const Index = "index"
 
-// Any is the architecture of engines that work on images as they lie in registries,
-// whatever they are for.
+// Any is the architecture of engines that do not run anything of an image.
 const Any = "any"
 
-// Kind is an engine for an architecture: what a worker has to be.
+// A Kind is an engine for an architecture: the requirements for a worker.
 type Kind struct{ Engine, Architecture string }
 
-// KindOf is what has to make a recipe; its architecture is "" for a malformed platform.
+// KindOf returns the requirements of a recipe. Its architecture is "" for a malformed
+// platform.
 func KindOf(r *buildv1.Recipe) Kind { return Kind{r.GetEngine(), architecture(r)} }
 
 func architecture(r *buildv1.Recipe) string {

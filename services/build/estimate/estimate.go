@@ -1,5 +1,5 @@
-// Package estimate tells when a build that has not ended is likely to begin and to end, by
-// what others took. It is asked, and changes nothing.
+// Package estimate predicts when an unfinished build begins and ends, from the durations of
+// earlier builds. It changes nothing.
 package estimate
 
 import (
@@ -13,40 +13,40 @@ import (
 )
 
 const (
-	// lately is how far back builds say how long the next will take, by the newest
-	// samples of them.
-	lately  = 7 * 24 * time.Hour
-	samples = 50
-	// farthest is how many builds may run or wait before one whose start is estimated.
-	farthest = 1000
+	// sampleAge is the age limit of the builds whose durations are used, of which only the
+	// newest samples count.
+	sampleAge = 7 * 24 * time.Hour
+	samples   = 50
+	// maxAhead is how many builds may run or wait before one whose start is estimated.
+	maxAhead = 1000
 )
 
-// Estimator is what estimates are made from.
+// Estimator estimates from the builds in the store.
 type Estimator struct {
 	Store   store.Store
 	Workers *workers.Watch
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Of is when a build is likely to begin and to end, from now; nil is not known, or past.
-// An error is one of the store's.
+// Of returns how long from now a build is likely to begin and to end; nil if unknown or
+// already past. An error is one of the store's.
 func (e Estimator) Of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	return look{Estimator: e, now: e.Now(), took: map[engine.Kind][]time.Duration{}}.of(ctx, r)
 }
 
-// look is what one look at the queue found out.
+// look holds the data of one estimate.
 type look struct {
 	Estimator
 	now time.Time
-	// took is how long builds of a kind took lately, the shortest first.
+	// took holds recent durations of builds of a kind, the shortest first.
 	took map[engine.Kind][]time.Duration
 }
 
-// of is Estimator.Of.
+// of implements Estimator.Of.
 func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	switch {
-	case !r.IsPending():
+	case !r.IsPending(), r.Request.GetUnsolved() != nil: // how long the solver takes is unknown
 		return nil, nil, nil
 	case !r.Started.IsZero():
 		end, err = e.left(ctx, r.Kind(), r.Started)
@@ -65,8 +65,8 @@ func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration
 	return start, new(*start + *own), nil
 }
 
-// ofParts is when a build is likely to have ended that is made from others: after the
-// last of them, and what it takes itself.
+// ofParts returns when a build that uses the images of other builds is likely to end: after
+// the last of them, plus its own duration.
 func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
 	var last time.Duration
 	for _, id := range r.Request.GetPartIds() {
@@ -83,7 +83,7 @@ func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, erro
 		}
 		last = max(last, *end)
 	}
-	if r.Request.GetRecipe().GetEngine() == engine.Index { // no work to speak of
+	if r.Request.GetRecipe().GetEngine() == engine.Index { // takes almost no time
 		return &last, nil
 	}
 	own, err := e.left(ctx, r.Kind(), e.now)
@@ -93,15 +93,15 @@ func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, erro
 	return new(last + *own), nil
 }
 
-// start is when a worker is likely to be free for a build: what runs on the workers
-// that could make it ends, and what waits before it is made, each in its time.
+// start returns when a worker is likely to be free for a build: after the builds that run
+// on suitable workers and those that wait before it.
 func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error) {
 	able := e.Workers.Fit(r.Kind())
 	if able.Slots == 0 {
 		return nil, nil
 	}
-	loads, err := e.Store.Loads(ctx, r, farthest+1)
-	if err != nil || len(loads) > farthest {
+	loads, err := e.Store.Loads(ctx, r, maxAhead+1)
+	if err != nil || len(loads) > maxAhead {
 		return nil, err
 	}
 	free := make([]time.Duration, min(able.Slots, len(loads)+1))
@@ -118,13 +118,13 @@ func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error)
 	return new(slices.Min(free)), nil
 }
 
-// left is how long a build of a kind is likely to go on that runs since a moment: the
-// median of those that took as long already; nil where there is none.
+// left returns how much longer a running build of a kind is likely to take: the median of
+// the earlier builds that took at least as long; nil if there are none.
 func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
 	took, known := e.took[c]
 	if !known {
 		var err error
-		if took, err = e.Store.Lengths(ctx, c, e.now.Add(-lately), samples); err != nil {
+		if took, err = e.Store.Lengths(ctx, c, e.now.Add(-sampleAge), samples); err != nil {
 			return nil, err
 		}
 		slices.Sort(took)
@@ -138,7 +138,7 @@ func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.D
 	return new(took[len(took)/2] - runs), nil
 }
 
-// since is when what runs of a load began; what waits is as if it began now.
+// since returns when a load began to run. A waiting load counts as if it began now.
 func (e look) since(l store.Load) time.Time {
 	if l.Started.IsZero() {
 		return e.now

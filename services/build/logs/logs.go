@@ -1,9 +1,8 @@
-// Package logs keeps the logs of builds: on the bus while a build runs, in SQL once it has
-// ended; the end of one that is followed is in memory, too.
+// Package logs stores the logs of builds: on the bus while a build runs, and in SQL when it
+// has ended. The end of a followed log is also in memory.
 //
-// A line's ordinal is its place in the build's log: first in the subject on the bus, then
-// in SQL, which takes the subject over as it is. So it is the same for every reader, at
-// any time, on any replica.
+// A line's ordinal is its position in the build's log. It is part of the subject on the bus
+// and is copied to SQL, so it is the same for every reader, at any time and on any replica.
 package logs
 
 import (
@@ -22,7 +21,7 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// Logs is all logs. Make it with New; safe for concurrent use.
+// Logs holds all logs. Create it with New; it is safe for concurrent use.
 type Logs struct {
 	bus   jetstream.JetStream
 	store store.Store
@@ -36,20 +35,25 @@ func New(js jetstream.JetStream, rows store.Store) *Logs {
 	return l
 }
 
-// Begin writes the line that a build's log begins with, before a worker can. It may be
-// repeated.
+// Begin writes the first line of a build's log before a worker can. It may be repeated.
 func (l *Logs) Begin(ctx context.Context, id, text string) error {
+	return l.Note(ctx, id, "preface", text)
+}
+
+// Note appends a line of the build service to a build's log, while no worker has the build.
+// key identifies the line within the build, so that the call can be retried.
+func (l *Logs) Note(ctx context.Context, id, key, text string) error {
 	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: text}}})
 	if err != nil {
 		return err
 	}
-	if err := bus.Publish(ctx, l.bus, buildbus.Log(id), raw, jetstream.WithMsgID(id+".preface")); err != nil {
-		return fmt.Errorf("beginning the log of %s: %w", id, err)
+	if err := bus.Publish(ctx, l.bus, buildbus.Log(id), raw, jetstream.WithMsgID(id+"."+key)); err != nil {
+		return fmt.Errorf("writing to the log of %s: %w", id, err)
 	}
 	return nil
 }
 
-// Fold copies a build's log from the bus to SQL. What is there already stayl.
+// Fold copies a build's log from the bus to SQL. Parts that are already there are kept.
 func (l *Logs) Fold(ctx context.Context, id string) error {
 	next := int64(1)
 	return l.readBus(ctx, id, func(chunk *buildv1.LogChunk) error {
@@ -59,7 +63,7 @@ func (l *Logs) Fold(ctx context.Context, id string) error {
 	})
 }
 
-// Remove takes a build's log from the bus.
+// Remove deletes a build's log from the bus.
 func (l *Logs) Remove(ctx context.Context, id string) error {
 	stream, err := l.bus.Stream(ctx, buildbus.LogStream)
 	if err != nil {
@@ -68,8 +72,8 @@ func (l *Logs) Remove(ctx context.Context, id string) error {
 	return stream.Purge(ctx, jetstream.WithPurgeSubject(buildbus.Log(id)))
 }
 
-// readBus gives each message of a build's log, from the first to the one that is
-// the last now.
+// readBus calls each with the messages of a build's log, from the first to the current
+// last.
 func (l *Logs) readBus(ctx context.Context, id string, each func(*buildv1.LogChunk) error) error {
 	stream, err := l.bus.Stream(ctx, buildbus.LogStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -106,7 +110,7 @@ func readChunk(m jetstream.Msg) (*buildv1.LogChunk, uint64, error) {
 	return chunk, meta.Sequence.Stream, nil
 }
 
-// followBus gives each message of a build's log, until each says that it was the
+// followBus calls each with the messages of a build's log until it reports that one was the
 // last, or ctx ends.
 func (l *Logs) followBus(ctx context.Context, id string, each func(jetstream.Msg) (last bool, err error)) error {
 	c, err := l.bus.OrderedConsumer(ctx, buildbus.LogStream, buildbus.LogConsumer(id))
@@ -119,7 +123,7 @@ func (l *Logs) followBus(ctx context.Context, id string, each func(jetstream.Msg
 	}
 	defer func() {
 		messages.Stop()
-		if info := c.CachedInfo(); info != nil { // the bus would keep it for a minute
+		if info := c.CachedInfo(); info != nil { // otherwise the bus keeps the consumer for a minute
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 			defer cancel()
 			_ = l.bus.DeleteConsumer(ctx, buildbus.LogStream, info.Name)

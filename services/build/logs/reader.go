@@ -11,27 +11,27 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Reader sends one log to one reader, each line once, whatever it is read from. For one
-// user; Close it after use.
+// Reader sends one log to one client, each line once, from whatever source. For one
+// goroutine; call Close after use.
 type Reader struct {
 	logs *Logs
 	id   string
 	out  lineWriter
-	// tail is there from when the log is followed.
+	// tail is set while the log is followed.
 	tail  *tail
 	leave func()
 }
 
-// Reader reads the log of a build behind a line.
+// Reader returns a reader of a build's log that begins after a line.
 func (l *Logs) Reader(id string, after int64, send func(*buildv1.StreamLogsResponse) error) *Reader {
 	return &Reader{logs: l, id: id, out: lineWriter{after: after, send: send}, leave: func() {}}
 }
 
-// Close ends it.
+// Close releases the reader.
 func (r *Reader) Close() { r.leave() }
 
-// Stored sends what is stored of a log. It begins with the part that holds the first line
-// that the reader lacks.
+// Stored sends the stored part of a log. It begins with the part that has the first missing
+// line.
 func (r *Reader) Stored(ctx context.Context) error {
 	from, err := r.logs.store.LogBefore(ctx, r.id, r.out.after+1)
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *Reader) Stored(ctx context.Context) error {
 	}
 }
 
-// Written sends what is on the bus of a log.
+// Written sends the part of a log that is on the bus.
 func (r *Reader) Written(ctx context.Context) error {
 	r.out.restart()
 	if err := r.logs.readBus(ctx, r.id, r.out.add); err != nil {
@@ -61,8 +61,8 @@ func (r *Reader) Written(ctx context.Context) error {
 	return nil
 }
 
-// Follow sends what comes, until the build ends, or for a while: whoever calls
-// looks then whether it has, since a message may have been lost.
+// Follow sends new lines until the build ends, or for a while. The caller then checks
+// whether it has ended, since a message may have been lost.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}, while time.Duration) error {
 	if r.tail == nil {
 		r.tail, r.leave = r.logs.tails.enter(r.id)
@@ -72,7 +72,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}, while time.D
 	for {
 		lines, gone, more := r.tail.after(r.out.after)
 		switch {
-		case gone: // it is too far behind for what is kept
+		case gone: // the missing lines are no longer in memory
 			before := r.out.after
 			if err := r.Written(ctx); err != nil {
 				return err
@@ -98,7 +98,7 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}, while time.D
 	}
 }
 
-// lineWriter sends lines that the reader does not have yet.
+// lineWriter sends lines that the client does not have yet.
 type lineWriter struct {
 	after int64
 	next  int64 // ordinal of the line before the next chunk
@@ -119,13 +119,13 @@ func (w *lineWriter) chunk(first int64, c *buildv1.LogChunk) error {
 	return w.lines(out.GetLines())
 }
 
-// lines sends lines that follow on the last one.
+// lines sends lines that follow the last one.
 func (w *lineWriter) lines(list []*buildv1.LogLine) error {
 	w.after = list[len(list)-1].GetOrdinal()
 	return w.send(&buildv1.StreamLogsResponse{Lines: list})
 }
 
-// restart begins to count from the first line again.
+// restart sets the position back to the first line.
 func (w *lineWriter) restart() { w.next = 1 }
 
 // add sends the next chunk.

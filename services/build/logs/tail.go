@@ -14,26 +14,25 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// tails are the logs that somebody follows in this process. Each is read from the
-// bus once, however many follow it: a consumer of their own would cost each of
-// them fifty times what a place in a shared list does.
+// tails holds the logs that clients follow in this process. Each is read from the bus once
+// for all its followers, since a consumer per follower would cost fifty times as much.
 type tails struct {
 	follow follower
-	max    int // bytes of text that one tail keeps
+	max    int // limit of the text of one tail in bytes
 
 	mu   sync.Mutex
 	open map[string]*tail
 }
 
-// follower gives each message of a log until each says that it was the last, or ctx ends.
+// A follower calls each with the messages of a log until it reports that one was the last,
+// or ctx ends.
 type follower func(ctx context.Context, id string, each func(jetstream.Msg) (last bool, err error)) error
 
 func newTails(follow follower) *tails {
 	return &tails{follow: follow, max: limits.LogTail, open: map[string]*tail{}}
 }
 
-// tail is the end of one log, for any number of readers who each go at their own
-// pace.
+// tail is the end of one log, for any number of readers, each with its own position.
 type tail struct {
 	stop      context.CancelFunc
 	followers int // guarded by tails.mu
@@ -45,7 +44,7 @@ type tail struct {
 	more  chan struct{} // closed when there are more lines
 }
 
-// enter returns the tail of a log; call leave when it is not needed any more.
+// enter returns the tail of a log. Call leave when it is no longer needed.
 func (t *tails) enter(id string) (_ *tail, leave func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,8 +66,8 @@ func (t *tails) enter(id string) (_ *tail, leave func()) {
 	}
 }
 
-// read takes the log from the bus until nobody follows it. NATS may go and come,
-// and may have no log yet.
+// read reads the log from the bus until it has no followers. It continues when NATS is
+// unavailable or has no log yet.
 func (t *tails) read(ctx context.Context, id string, one *tail) {
 	for ctx.Err() == nil {
 		next := int64(1)
@@ -85,8 +84,8 @@ func (t *tails) read(ctx context.Context, id string, one *tail) {
 	}
 }
 
-// add appends the lines of a chunk that begins with the line first; those that are
-// there already are left out. The oldest go when it becomes too much.
+// add appends the lines of a chunk that begins with the line first, except those that are
+// already there. The oldest lines are dropped beyond the limit.
 func (t *tail) add(first int64, c *buildv1.LogChunk, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -101,28 +100,28 @@ func (t *tail) add(first int64, c *buildv1.LogChunk, most int) {
 	}
 	for t.bytes > most && len(t.lines) > 0 {
 		t.bytes -= lineSize(t.lines[0])
-		t.lines[0] = nil // the array lives on; the text must not
+		t.lines[0] = nil // the backing array lives on, so release the text
 		t.lines = t.lines[1:]
 	}
 	close(t.more)
 	t.more = make(chan struct{})
 }
 
-// lineSize is what a line takes up in memory, about.
+// lineSize is the approximate memory of a line.
 func lineSize(l *buildv1.LogLine) int { return len(l.GetText()) + len(l.GetPhase()) + 128 }
 
-// batch is how many lines go out in one message.
+// batch is how many lines are sent in one message.
 const batch = 256
 
-// after returns the lines behind a place; without any, what tells that there are
-// more. gone says that some of them are not kept any more.
+// after returns the lines after a position, or a channel that is closed when there are
+// more. The result gone reports that some of the lines were dropped.
 func (t *tail) after(place int64) (lines []*buildv1.LogLine, gone bool, more <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	oldest := t.last - int64(len(t.lines)) // the line before the first that is kept
+	oldest := t.last - int64(len(t.lines)) // the line before the first in memory
 	if place < oldest {
 		return nil, true, t.more
 	}
 	rest := t.lines[min(place-oldest, int64(len(t.lines))):]
-	return slices.Clone(rest[:min(len(rest), batch)]), false, t.more // add clears what it lets go of
+	return slices.Clone(rest[:min(len(rest), batch)]), false, t.more // a copy, because add clears dropped lines
 }

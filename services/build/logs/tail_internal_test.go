@@ -7,8 +7,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// TestTail: a reader gets what is behind their place, once, and is told when it is
-// not kept any more.
+// TestTail checks that a reader gets the lines after its position once, and learns that
+// lines were dropped.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	one := &tail{more: make(chan struct{})}
@@ -26,7 +26,7 @@ func TestTail(t *testing.T) {
 	default:
 		t.Error("nobody is told of the first lines")
 	}
-	add(1, 5) // it is read from the start again
+	add(1, 5) // read from the start again
 	if lines, gone, _ := one.after(2); gone || len(lines) != 3 || lines[0].GetOrdinal() != 3 || lines[2].GetText() != "line 5" {
 		t.Errorf("behind the second line are %v (%v)", lines, gone)
 	}

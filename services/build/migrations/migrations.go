@@ -1,5 +1,4 @@
-// Package migrations is the schema of all tables build_*, which change one after the
-// other.
+// Package migrations contains the schema of the tables build_*, as consecutive changes.
 package migrations
 
 import (
@@ -10,5 +9,5 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// FS is for sqldb.DB.Migrate.
+// FS returns the files for sqldb.DB.Migrate.
 func FS() fs.FS { return files }

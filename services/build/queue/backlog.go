@@ -8,26 +8,26 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Backlog tells Prometheus of the builds that have not ended: what dashboards show,
-// and what an autoscaler starts workers by. It reads SQL when it is scraped, so that
-// every replica tells the same, and nobody has to be alive to keep it true.
+// Backlog exports metrics of unfinished builds for dashboards and autoscalers. It queries
+// SQL when scraped, so that all replicas report the same, and no replica has to keep
+// counters.
 type Backlog struct {
 	Queue *Queue
 	Log   *slog.Logger
 }
 
-// scrapeTime is how long the database may take for it.
+// scrapeTime is the timeout of the query.
 const scrapeTime = 5 * time.Second
 
 //nolint:gochecknoglobals // descriptions, never changed
 var (
 	descDepth = prometheus.NewDesc("slipway_build_queue_depth",
-		"Builds that wait for a worker (queued) or run (running). Every replica of the build role says the same: take the largest, not the sum.",
+		"Builds that wait for a worker (queued) or run (running). All replicas of the build role report the same value: use max, not sum.",
 		[]string{"engine", "architecture", "state"}, nil)
 	descAge = prometheus.NewDesc("slipway_build_queue_age_seconds",
 		"Age of the oldest build that waits for a worker; 0 when none waits. All replicas report the same value.", nil, nil)
 	descSlots = prometheus.NewDesc("slipway_build_worker_slots",
-		"How many builds the live workers can run at once, as far as this replica knows.", nil, nil)
+		"How many builds the live workers can run concurrently, as far as this replica knows.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -37,8 +37,8 @@ func (b *Backlog) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descSlots
 }
 
-// Collect implements prometheus.Collector. While the database does not answer, it
-// says nothing of builds: a 0 would stop workers.
+// Collect implements prometheus.Collector. If the database is unavailable, it reports no
+// builds rather than 0, which would stop workers.
 func (b *Backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)

@@ -1,6 +1,6 @@
-// Package queue gives builds to workers: it picks whose turn it is, puts their jobs on the
-// bus, and takes them from there. A job names a build and says nothing else of it: which
-// builds there are, and how they stand, is in the store.
+// Package queue dispatches builds to workers: it chooses the next builds, publishes their
+// jobs on the bus, and removes them. A job only names a build; the store holds the builds
+// and their state.
 package queue
 
 import (
@@ -23,33 +23,36 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// Queue is the jobs of builds. It holds nothing of its own; safe for concurrent use.
+// Queue holds the jobs of builds. It has no state of its own and is safe for concurrent
+// use.
 type Queue struct {
 	Bus     jetstream.JetStream
 	Store   store.Store
 	Workers *workers.Watch
 	Logs    *logs.Logs
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
-	// RunningUser and RunningAnonymous are how many builds of one kind one owner may have
-	// with the workers at a time; 0 is no limit beside the turns.
+	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
+	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int
+	// ReserveForUsers keeps anonymous clients together from occupying all slots.
+	ReserveForUsers bool
 }
 
-// Next picks from builds that wait those whose turn it is, as many as the workers can take.
-// An error is one of the store's.
+// Next returns the next builds, as many as the workers can take. An error is one of the
+// store's.
 func (q *Queue) Next(ctx context.Context, waiting []store.Record) ([]store.Record, error) {
 	out, err := q.Store.Published(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return turns(waiting, out, q.Workers.Slots, q.share), nil
+	return q.turns(waiting, out), nil
 }
 
-// Publish puts the jobs of builds on the bus. Two replicas may publish the same job; the
-// message id makes it one.
+// Publish publishes the jobs of builds. Two replicas may publish the same job; the message
+// id makes them one.
 func (q *Queue) Publish(ctx context.Context, builds []store.Record) error {
-	if err := bus.MakeStreams(ctx, q.Bus, buildbus.Streams()...); err != nil {
+	if err := bus.CreateStreams(ctx, q.Bus, buildbus.Streams()...); err != nil {
 		return err
 	}
 	for _, r := range builds {
@@ -60,7 +63,7 @@ func (q *Queue) Publish(ctx context.Context, builds []store.Record) error {
 	return nil
 }
 
-// publish puts a job on the bus, and notes it only when the bus has it.
+// publish publishes a job, and records that after the bus has confirmed it.
 func (q *Queue) publish(ctx context.Context, r store.Record) error {
 	raw, err := proto.Marshal(&buildv1.Job{BuildId: r.ID})
 	if err != nil {
@@ -71,7 +74,7 @@ func (q *Queue) publish(ctx context.Context, r store.Record) error {
 			return err
 		}
 	}
-	// It waited in SQL: the trace it belongs to is its request's.
+	// The build waited in SQL, and its trace is that of its request.
 	err = bus.Publish(bus.WithTraceParent(ctx, r.TraceParent), q.Bus, subject(r), raw,
 		jetstream.WithMsgID(r.ID+"."+strconv.FormatInt(r.Publications, 10)))
 	if err != nil {
@@ -80,15 +83,15 @@ func (q *Queue) publish(ctx context.Context, r store.Record) error {
 	return q.Store.MarkPublished(ctx, r, q.Now())
 }
 
-// subject is where a build's job is.
+// subject returns the subject of a build's job.
 func subject(r store.Record) string {
 	c := r.Kind()
 	return buildbus.Job(c.Engine, c.Architecture, r.ID)
 }
 
-// Remove takes a build's job from the bus. It is deleted, not purged: when a subject
-// is purged, NATS 2.9 forgets every other job that a worker has in hand, and gives it to
-// nobody once that worker is lost.
+// Remove deletes a build's job from the bus. The message is deleted and the subject not
+// purged: on a purge, NATS 2.9 forgets all other unacknowledged jobs of the consumer, and
+// does not redeliver them if their worker dies.
 func (q *Queue) Remove(ctx context.Context, r store.Record) error {
 	stream, err := q.Bus.Stream(ctx, buildbus.JobStream)
 	if err != nil {
@@ -104,7 +107,8 @@ func (q *Queue) Remove(ctx context.Context, r store.Record) error {
 	return err
 }
 
-// IsLost says whether a build's job is gone from the bus, and nobody has reported on it.
+// IsLost reports whether a build's job has disappeared from the bus without a worker's
+// report.
 func (q *Queue) IsLost(ctx context.Context, r store.Record) (bool, error) {
 	stream, err := q.Bus.Stream(ctx, buildbus.JobStream)
 	if err == nil {
@@ -113,13 +117,12 @@ func (q *Queue) IsLost(ctx context.Context, r store.Record) (bool, error) {
 	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, err
 	}
-	// The worker acknowledges a job after it has reported: the report may just
-	// not have been read yet.
+	// The worker acknowledges a job after its report, so the report may only be unread.
 	waits, err := q.resultsWait(ctx)
 	return !waits && err == nil, err
 }
 
-// resultsWait says whether there are reports that nobody has taken.
+// resultsWait reports whether there are unread reports.
 func (q *Queue) resultsWait(ctx context.Context) (bool, error) {
 	results := buildbus.ResultConsumer()
 	c, err := q.Bus.Consumer(ctx, results.Stream, results.Config.Durable)
@@ -136,7 +139,8 @@ func (q *Queue) resultsWait(ctx context.Context) (bool, error) {
 	return info.NumPending > 0 || info.NumAckPending > 0, nil
 }
 
-// BuildOf is the id of the build whose job has a place on the bus; "" where there is none.
+// BuildOf returns the id of the build whose job has a sequence number on the bus; "" if
+// there is none.
 func (q *Queue) BuildOf(ctx context.Context, sequence uint64) (string, error) {
 	stream, err := q.Bus.Stream(ctx, buildbus.JobStream)
 	if err != nil {
@@ -154,8 +158,8 @@ func (q *Queue) BuildOf(ctx context.Context, sequence uint64) (string, error) {
 	return job.GetBuildId(), err
 }
 
-// Backlog is how many builds wait and run, by what has to make them; what workers could
-// make is there, too, when nothing of it is to be made.
+// Backlog returns how many builds wait and run, by kind. It also has the kinds that the
+// workers could build if there are no such builds.
 func (q *Queue) Backlog(ctx context.Context) (map[engine.Kind]store.Unfinished, error) {
 	all, err := q.Store.Unfinished(ctx)
 	if err != nil {

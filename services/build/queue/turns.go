@@ -6,18 +6,20 @@ import (
 
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/build/workers"
+	"slipway.dev/services/internal/fairshare"
 )
 
-// ahead is how many jobs wait on the bus for each slot of the live workers: one
-// that is done and one that comes next. The rest waits in SQL, where a user who
-// comes later can still be served before.
+// ahead is how many jobs are on the bus per slot of the live workers: one that runs and one
+// that comes next. The others wait in SQL, where a later user's build can still be served
+// first.
 const ahead = 2
 
-// share is how many builds of one kind an owner may have with the workers at a
-// time. One address without a user never has every slot where there are several:
-// a build that only sleeps would keep everybody else waiting for its whole time.
-func (q *Queue) share(r store.Record, slots int) int {
-	if r.Request.GetIdentity() != nil {
+// share returns how many builds of one kind an owner may have with the workers at a time.
+// If there are several slots, an anonymous client never gets all of them, since builds that
+// only sleep would block all others until their time limit.
+func (q *Queue) share(c fairshare.Client, slots int) int {
+	if !c.IsStranger() {
 		if n := q.RunningUser; n > 0 {
 			return n
 		}
@@ -30,45 +32,101 @@ func (q *Queue) share(r store.Record, slots int) int {
 	return n
 }
 
-// turns picks who goes next: always the owner with the fewest builds out, and of
-// those with equally many the one who has waited longest. Nobody gets more than
-// their share.
-func turns(waiting, out []store.Record, slots func(engine.Kind) int, share func(store.Record, int) int) []store.Record {
-	type holding struct {
-		owner string
-		kind  engine.Kind
+// strangersShare returns how many builds all anonymous clients together may have with
+// workers of so many slots. With ReserveForUsers, a quarter of the slots, and at least one
+// if there are several, is reserved for users. Then no anonymous job waits on the bus ahead
+// of a user's.
+func (q *Queue) strangersShare(slots int) int {
+	switch {
+	case !q.ReserveForUsers:
+		return ahead * slots
+	case slots <= 1:
+		return slots
 	}
-	room, most := map[engine.Kind]int{}, map[engine.Kind]int{}
-	busy, held := map[string]int{}, map[holding]int{}
-	for _, r := range waiting {
-		c := r.Kind()
-		most[c] = slots(c)
-		room[c] = ahead * most[c]
-	}
-	give := func(r store.Record) {
-		c := r.Kind()
-		room[c]--
-		busy[r.Owner]++
-		held[holding{r.Owner, c}]++
-	}
-	for _, r := range out {
-		give(r)
-	}
-	waits := func(r store.Record) bool {
-		c := r.Kind()
-		return room[c] <= 0 || held[holding{r.Owner, c}] >= share(r, most[c])
-	}
+	return slots - max(1, slots/4)
+}
+
+// turns returns the next builds in order: users before anonymous clients, then the client
+// with the fewest dispatched builds (see fairshare.Tally), then the oldest.
+func (q *Queue) turns(waiting, out []store.Record) []store.Record {
+	r := q.newRound(waiting, out)
+	waiting = slices.Clone(waiting)
 	var picked []store.Record
 	for {
-		open := slices.DeleteFunc(slices.Clone(waiting), waits)
+		open := slices.DeleteFunc(slices.Clone(waiting), r.mustWait)
 		if len(open) == 0 {
 			return picked
 		}
-		next := slices.MinFunc(open, func(a, b store.Record) int {
-			return cmp.Or(cmp.Compare(busy[a.Owner], busy[b.Owner]), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
-		})
+		next := slices.MinFunc(open, r.compare)
 		picked = append(picked, next)
-		give(next)
-		waiting = slices.DeleteFunc(slices.Clone(waiting), func(r store.Record) bool { return r.ID == next.ID })
+		r.give(next)
+		waiting = slices.DeleteFunc(waiting, func(b store.Record) bool { return b.ID == next.ID })
 	}
+}
+
+// round is the state of the queue while builds are chosen.
+type round struct {
+	*Queue
+	// fits holds the suitable workers for each kind of waiting build.
+	fits map[engine.Kind]workers.Fitting
+	// free is how many more builds of a kind may be dispatched.
+	free map[engine.Kind]int
+	// strangers is how many slots for a kind anonymous builds occupy or may occupy.
+	strangers map[engine.Kind]int
+	held      map[holding]int
+	busy      fairshare.Tally
+}
+
+// A holding identifies the dispatched builds of one kind and owner.
+type holding struct {
+	owner string
+	kind  engine.Kind
+}
+
+func (q *Queue) newRound(waiting, out []store.Record) *round {
+	r := &round{
+		Queue: q, fits: map[engine.Kind]workers.Fitting{}, free: map[engine.Kind]int{}, strangers: map[engine.Kind]int{}, held: map[holding]int{},
+	}
+	for _, b := range waiting {
+		c := b.Kind()
+		if _, known := r.fits[c]; !known {
+			r.fits[c] = q.Workers.Fit(c)
+			r.free[c] = ahead * r.fits[c].Slots
+		}
+	}
+	for _, b := range out {
+		r.give(b)
+	}
+	return r
+}
+
+// give counts a dispatched build.
+func (r *round) give(b store.Record) {
+	c, client := b.Kind(), fairshare.ParseClient(b.Owner)
+	r.free[c]--
+	r.held[holding{b.Owner, c}]++
+	r.busy.Add(client, 1)
+	if !client.IsStranger() {
+		return
+	}
+	worker := b.Worker
+	if b.Delivery == 0 { // no worker has it now
+		worker = ""
+	}
+	for kind, f := range r.fits { // a worker's slots are shared by all architectures of an engine
+		if kind.Engine == c.Engine && f.Carries(worker, c) {
+			r.strangers[kind]++
+		}
+	}
+}
+
+func (r *round) mustWait(b store.Record) bool {
+	c, client := b.Kind(), fairshare.ParseClient(b.Owner)
+	slots := r.fits[c].Slots
+	return r.free[c] <= 0 || r.held[holding{b.Owner, c}] >= r.share(client, slots) ||
+		client.IsStranger() && r.strangers[c] >= r.strangersShare(slots)
+}
+
+func (r *round) compare(a, b store.Record) int {
+	return cmp.Or(r.busy.Compare(fairshare.ParseClient(a.Owner), fairshare.ParseClient(b.Owner)), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
 }

@@ -1,38 +1,90 @@
 package queue
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/build/workers"
 )
 
+// queued returns builds of owners, oldest first: of users (capital letters) and of
+// addresses.
 func queued(owners string) []store.Record {
 	var out []store.Record
 	for i, o := range strings.Split(owners, "") {
-		out = append(out, store.Record{
-			ID: string(rune('a' + i)), Owner: o, Created: time.UnixMilli(int64(i)),
-			Request: &buildv1.SubmitBuildRequest{Recipe: &buildv1.Recipe{Engine: "buildkit", Platform: "linux/amd64"}},
-		})
+		if o == "" {
+			continue
+		}
+		owner := fmt.Sprintf("ip:192.0.%d.1", o[0])
+		if strings.ToUpper(o) == o {
+			owner = "user:" + o
+		}
+		out = append(out, build(i, owner, "amd64"))
 	}
 	return out
 }
 
-func everything(_ store.Record, slots int) int { return ahead * slots }
+func build(n int, owner, arch string) store.Record {
+	return store.Record{
+		ID: fmt.Sprintf("%06d", n), Owner: owner, Created: time.UnixMilli(int64(n)),
+		Request: &buildv1.SubmitBuildRequest{Recipe: &buildv1.Recipe{Engine: "buildkit", Platform: "linux/" + arch}},
+	}
+}
 
-// TestShare: an address without a user cannot hold every slot; users may.
+// letters returns the owners of builds in the notation of queued.
+func letters(builds []store.Record) string {
+	out := ""
+	for _, b := range builds {
+		var c int
+		if _, err := fmt.Sscanf(b.Owner, "ip:192.0.%d.1", &c); err == nil {
+			out += string(rune(c))
+		} else {
+			out += strings.TrimPrefix(b.Owner, "user:")
+		}
+	}
+	return out
+}
+
+// watching returns a watch that has one worker with the given slots for each of some
+// architectures.
+func watching(t *testing.T, slots int, archs ...string) *workers.Watch {
+	t.Helper()
+	w := workers.New(time.Now, false)
+	appear(t, w, "w", slots, archs...)
+	return w
+}
+
+func appear(t *testing.T, w *workers.Watch, name string, slots int, archs ...string) {
+	t.Helper()
+	p := &buildv1.Presence{Worker: name, Slots: int32(slots)}
+	for _, a := range archs {
+		p.Capabilities = append(p.Capabilities, &buildv1.Capability{Engine: engine.BuildKit, Architecture: a})
+	}
+	raw, err := proto.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Observe(raw)
+}
+
+// TestShare checks that an anonymous client cannot occupy every slot, while users may, and
+// that with reserved slots all anonymous clients together cannot.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name            string
-		waiting, out    string // capitals are users
+		waiting, out    string // capital letters are users
 		slots           int
 		user, anonymous int
+		reserve         bool
 		want            string
 	}{
 		{name: "one slot stays", waiting: "aaaa", slots: 2, want: "a"},
@@ -43,27 +95,20 @@ func TestShare(t *testing.T) {
 		{name: "the only slot", waiting: "aaaa", slots: 1, want: "a"},
 		{name: "a user", waiting: "AAAAAA", slots: 2, want: "AAAA"},
 		{name: "a user's setting", waiting: "AAAAAAB", slots: 2, user: 1, want: "AB"},
+		{name: "two addresses without a reservation", waiting: "abab", slots: 2, want: "ab"},
+		{name: "two addresses", waiting: "abab", slots: 2, reserve: true, want: "a"},
+		{name: "many addresses", waiting: "abcdefgh", slots: 8, reserve: true, want: "abcdef"},
+		{name: "many addresses of many slots", waiting: strings.Repeat("abcdefgh", 5), slots: 20, reserve: true, want: "abcdefghabcdefg"},
+		{name: "the reserved slot", waiting: "bA", out: "a", slots: 2, reserve: true, want: "A"},
+		{name: "users before an older stranger", waiting: "abAB", slots: 2, reserve: true, want: "ABa"},
+		{name: "one slot: nothing ahead", waiting: "abA", out: "a", slots: 1, reserve: true, want: "A"},
+		{name: "one slot, free", waiting: "ab", slots: 1, reserve: true, want: "a"},
+		{name: "no slot", waiting: "abA", slots: 0, reserve: true, want: ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			q := &Queue{RunningUser: tc.user, RunningAnonymous: tc.anonymous}
-			known := func(owners string) []store.Record {
-				if owners == "" {
-					return nil
-				}
-				list := queued(owners)
-				for _, r := range list {
-					if strings.ToUpper(r.Owner) == r.Owner {
-						r.Request.Identity = &platformv1.Identity{UserId: 1}
-					}
-				}
-				return list
-			}
-			got := ""
-			for _, r := range turns(known(tc.waiting), known(tc.out), func(engine.Kind) int { return tc.slots }, q.share) {
-				got += r.Owner
-			}
-			if got != tc.want {
+			q := &Queue{Workers: watching(t, tc.slots, "amd64"), RunningUser: tc.user, RunningAnonymous: tc.anonymous, ReserveForUsers: tc.reserve}
+			if got := letters(q.turns(queued(tc.waiting), queued(tc.out))); got != tc.want {
 				t.Errorf("next are %q, want %q", got, tc.want)
 			}
 		})
@@ -80,37 +125,74 @@ func TestTurns(t *testing.T) {
 	}{
 		{name: "nobody works", waiting: "AAB", slots: 0, want: ""},
 		{name: "in turn", waiting: "AAAAAB", slots: 1, want: "AB"},
-		{name: "who has fewer goes first", waiting: "AAAB", out: "A", slots: 1, want: "B"},
+		{name: "the user with fewer builds goes first", waiting: "AAAB", out: "A", slots: 1, want: "B"},
 		{name: "no more than twice the slots", waiting: "AAAAAA", slots: 2, want: "AAAA"},
 		{name: "one owner fills what is left", waiting: "AAAAB", slots: 2, want: "ABAA"},
 		{name: "full", waiting: "AB", out: "CC", slots: 1, want: ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			var out []store.Record
-			if tc.out != "" {
-				out = queued(tc.out)
-			}
-			got := ""
-			for _, r := range turns(queued(tc.waiting), out, func(engine.Kind) int { return tc.slots }, everything) {
-				got += r.Owner
-			}
-			if got != tc.want {
+			q := &Queue{Workers: watching(t, tc.slots, "amd64")}
+			if got := letters(q.turns(queued(tc.waiting), queued(tc.out))); got != tc.want {
 				t.Errorf("%s waits, %s is out: next are %q, want %q", tc.waiting, tc.out, got, tc.want)
 			}
 		})
 	}
 }
 
-// TestFairness lets one owner queue forty builds before another queues ten: both
-// are served alike, for as long as both have something.
+// TestStrangersOfNetworks checks that the addresses of one IPv6 network count as one
+// client.
+func TestStrangersOfNetworks(t *testing.T) {
+	t.Parallel()
+	q := &Queue{Workers: watching(t, 4, "amd64"), ReserveForUsers: true}
+	var waiting []store.Record
+	for i := range 20 {
+		waiting = append(waiting, build(i, fmt.Sprintf("ip:2001:db8:1:%d::/64", i*256), "amd64"))
+	}
+	waiting = append(waiting, build(90, "ip:2001:db8:2::/64", "amd64"), build(91, "ip:198.51.100.7", "amd64"))
+	owners := map[string]bool{}
+	for _, b := range q.turns(waiting, nil) {
+		owners[b.Owner] = true
+	}
+	if len(owners) != 3 || !owners["ip:2001:db8:2::/64"] || !owners["ip:198.51.100.7"] {
+		t.Errorf("the builds of %v are next", owners)
+	}
+}
+
+// TestStrangersOnSharedSlots checks that builds for several architectures share the slots
+// of a worker that builds for all of them, and that separate workers have separate slots.
+func TestStrangersOnSharedSlots(t *testing.T) {
+	t.Parallel()
+	waiting := []store.Record{build(1, "ip:192.0.2.1", "amd64"), build(2, "ip:192.0.2.2", "arm64")}
+	q := &Queue{Workers: watching(t, 2, "amd64", "arm64"), ReserveForUsers: true}
+	if got := q.turns(waiting, nil); len(got) != 1 {
+		t.Errorf("%d builds of strangers take 2 slots", len(got))
+	}
+	running := build(3, "ip:192.0.2.3", "amd64")
+	running.Worker, running.Delivery = "w", 1
+	if got := q.turns(waiting, []store.Record{running}); len(got) != 0 {
+		t.Errorf("%d builds of strangers go to the last slot", len(got))
+	}
+	q.Workers = watching(t, 2, "amd64")
+	appear(t, q.Workers, "arm", 2, "arm64")
+	if got := q.turns(waiting, nil); len(got) != 2 {
+		t.Errorf("%d builds of strangers go to two workers", len(got))
+	}
+	if got := q.turns(waiting, []store.Record{running}); len(got) != 1 || got[0].ID != waiting[1].ID {
+		t.Errorf("%d builds of strangers go to the other worker", len(got))
+	}
+}
+
+// TestFairness queues forty builds of one owner before ten of another, and checks that both
+// are served equally as long as both have builds.
 func TestFairness(t *testing.T) {
 	t.Parallel()
+	q := &Queue{Workers: watching(t, 1, "amd64")}
 	waiting := queued(strings.Repeat("A", 40) + strings.Repeat("B", 10))
 	var out []store.Record
 	order := ""
 	for len(waiting)+len(out) > 0 {
-		for _, r := range turns(waiting, out, func(engine.Kind) int { return 1 }, everything) {
+		for _, r := range q.turns(waiting, out) {
 			out = append(out, r)
 			for i := range waiting {
 				if waiting[i].ID == r.ID {
@@ -119,7 +201,7 @@ func TestFairness(t *testing.T) {
 				}
 			}
 		}
-		order += out[0].Owner
+		order += letters(out[:1])
 		out = out[1:]
 	}
 	if b := strings.Count(order[:20], "B"); b != 10 {

@@ -9,8 +9,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// TestCachesAreApart: those of owners, of scopes, and of compressions; each stays what it
-// is.
+// TestCachesAreApart checks that owners, scopes and compressions have separate caches,
+// whose names never change.
 func TestCachesAreApart(t *testing.T) {
 	t.Parallel()
 	level := int32(0)

@@ -15,9 +15,9 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// What is kept beside builds: contexts, logs and the caches that may be imported.
+// Data besides builds: contexts, logs, and caches to import.
 
-// PutContext keeps a build context, by its digest, at least until a moment.
+// PutContext stores a build context by its digest, at least until the given time.
 func (s Store) PutContext(ctx context.Context, digest string, content []byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO build_contexts (digest, content, expires_at) VALUES ($1, $2, $3)
@@ -27,7 +27,7 @@ func (s Store) PutContext(ctx context.Context, digest string, content []byte, un
 	return err
 }
 
-// Context reads a build context; fault.NotFound when it is not kept.
+// Context returns a build context, or fault.NotFound.
 func (s Store) Context(ctx context.Context, digest string) ([]byte, error) {
 	var content []byte
 	err := s.db.QueryRowContext(ctx, `SELECT content FROM build_contexts WHERE digest = $1`, digest).Scan(&content)
@@ -37,14 +37,14 @@ func (s Store) Context(ctx context.Context, digest string) ([]byte, error) {
 	return content, err
 }
 
-// RemoveContexts removes those that expired before a moment.
+// RemoveContexts deletes the contexts that expired before a time.
 func (s Store) RemoveContexts(ctx context.Context, now time.Time) error {
 	_, err := s.change(ctx, `DELETE FROM build_contexts WHERE expires_at < $1`, sqldb.Micros(now))
 	return err
 }
 
-// PutLog keeps a part of a log, which begins with the line first. One that is
-// there already stays.
+// PutLog stores a part of a log, which begins with the line first. An existing part is
+// kept.
 func (s Store) PutLog(ctx context.Context, id string, first int64, chunk *buildv1.LogChunk) error {
 	if len(chunk.GetEntries()) == 0 {
 		return nil
@@ -58,15 +58,14 @@ func (s Store) PutLog(ctx context.Context, id string, first int64, chunk *buildv
 	return err
 }
 
-// LogBefore is the place behind which LogAfter finds the part that a line is in.
+// LogBefore returns the position after which LogAfter finds the part that contains a line.
 func (s Store) LogBefore(ctx context.Context, id string, line int64) (first int64, err error) {
 	err = s.db.QueryRowContext(ctx, `
 		SELECT COALESCE(MAX(first), 1) - 1 FROM build_logs WHERE build_id = $1 AND first <= $2`, id, line).Scan(&first)
 	return first, err
 }
 
-// LogAfter reads the next part of a log that begins after a line; fault.NotFound
-// when there is none.
+// LogAfter returns the next part of a log after a line, or fault.NotFound.
 func (s Store) LogAfter(ctx context.Context, id string, line int64) (first int64, chunk *buildv1.LogChunk, err error) {
 	var raw []byte
 	err = s.db.QueryRowContext(ctx, `
@@ -84,7 +83,7 @@ func (s Store) LogAfter(ctx context.Context, id string, line int64) (first int64
 	return first, chunk, nil
 }
 
-// PutCache keeps which cache a build may import, in the place of the one before.
+// PutCache stores which cache a build may import, and replaces the previous one.
 func (s Store) PutCache(ctx context.Context, rec Record, digest string, now time.Time) error {
 	_, err := s.change(ctx, `
 		INSERT INTO build_caches (scope, platform, repository, digest, noted_at) VALUES ($1, $2, $3, $4, $5)
@@ -93,7 +92,7 @@ func (s Store) PutCache(ctx context.Context, rec Record, digest string, now time
 	return err
 }
 
-// Cache is the digest of the cache that a build may import; "" for none.
+// Cache returns the digest of the cache that a build may import; "" for none.
 func (s Store) Cache(ctx context.Context, rec Record) (d string, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT digest FROM build_caches WHERE scope = $1 AND platform = $2 AND repository = $3`,
 		rec.CacheScope(), rec.Request.GetRecipe().GetPlatform(), rec.Request.GetTarget().GetCacheRepository()).Scan(&d)

@@ -14,10 +14,11 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Builds are counted by numbers that are given out in SQL, without a gap, and by the
-// last number that the bus has (build_counting).
+// Builds are counted with numbers that SQL assigns without gaps, and with the last number
+// that was published on the bus (build_counting).
 
-// Number numbers builds; false when none are left. Replicas wait for each other.
+// Number assigns numbers to builds, and returns false if none are left. Replicas wait for
+// each other.
 func (s Store) Number(ctx context.Context, most int) (more bool, err error) {
 	waits, err := s.count(ctx, `counted = 0 AND engine <> $1`, engine.Index)
 	if err != nil || waits == 0 {
@@ -45,7 +46,7 @@ func numberIn(ctx context.Context, tx *sql.Tx, most int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var last int64 // the update keeps other replicas out until the commit
+	var last int64 // this update locks out other replicas until the commit
 	if err := tx.QueryRowContext(ctx, `UPDATE build_counting SET numbered = numbered WHERE id = 1 RETURNING numbered`).Scan(&last); err != nil {
 		return 0, err
 	}
@@ -80,8 +81,8 @@ func idsIn(ctx context.Context, tx *sql.Tx, most int) ([]string, error) {
 	return ids, rows.Err()
 }
 
-// Uncounted reads the next numbers that the bus does not have, without a gap;
-// there is one where a build was removed that was too old.
+// Uncounted returns the next numbers that are not published, without gaps. Builds that were
+// deleted because of their age have one, too.
 func (s Store) Uncounted(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	b := &metricsv1.Batch{}
 	rows, err := s.db.QueryContext(ctx, `
@@ -112,7 +113,7 @@ func (s Store) Uncounted(ctx context.Context, most int) (*metricsv1.Batch, error
 	return b, rows.Err()
 }
 
-// MarkCounted notes that the bus has the numbers up to one.
+// MarkCounted records that the numbers up to this one are published.
 func (s Store) MarkCounted(ctx context.Context, number int64) error {
 	_, err := s.change(ctx, `UPDATE build_counting SET published = $1 WHERE id = 1 AND published < $1`, number)
 	return err

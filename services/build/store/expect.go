@@ -8,15 +8,15 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Load is a build that runs, or waits for a worker.
+// A Load is a build that runs, or waits for a worker.
 type Load struct {
 	Kind engine.Kind
-	// Worker has it since Started; "" and zero while it waits.
+	// Worker has run it since Started; both are zero while it waits.
 	Worker  string
 	Started time.Time
 }
 
-// Loads reads what runs, since when it does, and then what waits before a build, the
+// Loads returns the running builds, and then the builds that wait before a build, the
 // oldest first.
 func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	rows, err := s.db.QueryContext(ctx, `
@@ -41,8 +41,8 @@ func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	return out, rows.Err()
 }
 
-// Lengths reads how long the newest builds of a kind took that a worker made since a
-// moment.
+// Lengths returns the durations of the newest builds of a kind that workers have completed
+// since a time.
 func (s Store) Lengths(ctx context.Context, c engine.Kind, since time.Time, limit int) ([]time.Duration, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT completed_at - started_at FROM build_builds

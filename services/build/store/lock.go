@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Lock reads the lock of a build; fault.NotFound when there is none.
+// Lock returns the lock of a build, or fault.NotFound.
 func (s Store) Lock(ctx context.Context, id string) (*condav1.SolvePackagesResponse, error) {
 	var packed []byte
 	err := s.db.QueryRowContext(ctx, `SELECT conda_lock FROM build_builds WHERE id = $1`, id).Scan(&packed)
@@ -37,7 +37,7 @@ func (s Store) Lock(ctx context.Context, id string) (*condav1.SolvePackagesRespo
 	return out, nil
 }
 
-// CheckLock says what is wrong with a lock that is to be kept; nil is none, and is right.
+// CheckLock validates a lock before it is stored. A nil lock is valid.
 func CheckLock(l *condav1.SolvePackagesResponse) error {
 	n := len(l.GetAnswer().GetLocks())
 	switch {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"time"
@@ -14,41 +15,46 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Pending is the build that makes an image just now.
+// Pending returns the unfinished build of an image.
 func (s Store) Pending(ctx context.Context, target, scope string) (Record, error) {
 	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'PENDING'`, target, scope)
 }
 
-// Made is the newest build that made an image.
+// Made returns the newest successful build of an image.
 func (s Store) Made(ctx context.Context, target, scope string) (Record, error) {
 	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'COMPLETED' AND succeeded ORDER BY number DESC LIMIT 1`, target, scope)
 }
 
-// ByTicket is the build whose newest delivery has a ticket.
+// ByTicket returns the build whose newest delivery has a ticket.
 func (s Store) ByTicket(ctx context.Context, hash string) (Record, error) {
 	return s.one(ctx, `ticket = $1 AND ticket <> '' AND state = 'PENDING'`, hash)
 }
 
-// Ticket is the hash of the newest delivery's ticket, also after the build has ended;
-// "" when nobody took it.
+// Ticket returns the hash of the newest delivery's ticket, also after the build has ended;
+// "" if no worker took it.
 func (s Store) Ticket(ctx context.Context, id string) (hash string, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT ticket FROM build_builds WHERE id = $1`, id).Scan(&hash)
 	return hash, err
 }
 
-// Foreign says whether an id is that of a build of another content.
+// Foreign reports whether an id belongs to a build of other content.
 func (s Store) Foreign(ctx context.Context, id, contentID string) (bool, error) {
 	n, err := s.count(ctx, `id = $1 AND content_id <> $2`, id, contentID)
 	return n > 0, err
 }
 
-// LastNumber is the newest build's number for a content; 0 when there is none.
+// LastNumber returns the number of the newest build of a content; 0 if there is none.
 func (s Store) LastNumber(ctx context.Context, contentID string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)
 	return n, err
 }
 
-// OfUser reads builds of a user at a platform, the newest first, and counts them all.
+// Newest returns the newest build of a content, or fault.NotFound.
+func (s Store) Newest(ctx context.Context, contentDigest string) (Record, error) {
+	return s.one(ctx, `content_id = $1 AND content_digest = $2 ORDER BY number DESC LIMIT 1`, contentDigest[:16], contentDigest)
+}
+
+// OfUser returns builds of a user of a platform, the newest first, and their total number.
 func (s Store) OfUser(ctx context.Context, endpoint string, user int64, limit, offset int) (list []Record, total int32, err error) {
 	const mine = `endpoint = $1 AND user_id = $2`
 	if total, err = s.count(ctx, mine, endpoint, user); err != nil {
@@ -58,54 +64,56 @@ func (s Store) OfUser(ctx context.Context, endpoint string, user int64, limit, o
 	return list, total, err
 }
 
-// Ahead counts the builds that wait for the same workers and are older.
+// Ahead counts the older builds that wait for the same workers.
 func (s Store) Ahead(ctx context.Context, r Record) (int32, error) {
 	c := r.Kind()
 	return s.count(ctx, `state = 'PENDING' AND started_at = 0 AND engine = $1 AND architecture = $2 AND created_at < $3`,
 		c.Engine, c.Architecture, sqldb.Micros(r.Created))
 }
 
-// Published reads the builds whose jobs are on the bus, or with a worker.
+// Published returns the builds whose jobs are on the bus or with a worker.
 func (s Store) Published(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND published_at > 0`)
 }
 
-// OpenIndexes reads the indexes that are not made yet.
+// OpenIndexes returns the unfinished indexes.
 func (s Store) OpenIndexes(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND engine = $1`, engine.Index)
 }
 
-// MadeOfOthers reads the builds under way that may be made from others.
+// MadeOfOthers returns the unfinished builds that may use images of other builds.
 func (s Store) MadeOfOthers(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND engine IN ($1, $2)`, engine.Index, engine.Sif)
 }
 
-// Untaken reads the builds from before a moment that no worker has taken.
+// Untaken returns the builds from before a time that no worker has taken.
 func (s Store) Untaken(ctx context.Context, before time.Time) ([]Record, error) {
-	return s.list(ctx, `state = 'PENDING' AND started_at = 0 AND engine <> $1 AND created_at < $2`, engine.Index, sqldb.Micros(before))
+	return s.list(ctx, `state = 'PENDING' AND started_at = 0 AND solve_at = 0 AND engine <> $1 AND created_at < $2`, engine.Index, sqldb.Micros(before))
 }
 
-// inView is how many waiting builds of one owner the dispatcher looks at: it never
-// gives out more at a time, and one owner's long queue does not hide the others'.
+// inView is how many waiting builds of one owner the dispatcher considers. It never
+// dispatches more at a time, and one owner's long queue does not hide those of others.
 const inView = 50
 
-// FirstOfEach are the builds that wait, the first of each owner.
+// FirstOfEach returns the waiting builds of each owner, up to inView. Users come first, so
+// that any number of anonymous owners does not hide them.
 func (s Store) FirstOfEach(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `id IN (
 		SELECT id FROM (
 			SELECT id, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY created_at, id) AS place
-			FROM build_builds WHERE state = 'PENDING' AND published_at = 0 AND engine <> $1
+			FROM build_builds WHERE state = 'PENDING' AND published_at = 0 AND solve_at = 0 AND engine <> $1
 		) AS queue WHERE place <= $2)
-		ORDER BY created_at, id LIMIT 2000`, engine.Index, inView)
+		ORDER BY CASE WHEN user_id = 0 THEN 1 ELSE 0 END, created_at, id LIMIT 2000`, engine.Index, inView)
 }
 
-// Unfinished is how many builds wait and run, and since when the oldest waits.
+// Unfinished holds the number of waiting and running builds, and since when the oldest has
+// waited.
 type Unfinished struct {
 	Queued, Running int64
-	Oldest          time.Time // zero where none waits
+	Oldest          time.Time // zero if none waits
 }
 
-// Unfinished counts the builds that have not ended, by what has to make them.
+// Unfinished counts the unfinished builds by kind.
 func (s Store) Unfinished(ctx context.Context) (_ map[engine.Kind]Unfinished, err error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT engine, architecture, SUM(CASE WHEN started_at = 0 THEN 1 ELSE 0 END),
@@ -129,8 +137,8 @@ func (s Store) Unfinished(ctx context.Context) (_ map[engine.Kind]Unfinished, er
 	return all, rows.Err()
 }
 
-// MarkPublished notes that the bus has a build's job, as it was read: a worker may be
-// so quick that the build waits again by now, for its next job.
+// MarkPublished records that the bus has the job of a build as it was read. A fast worker
+// may already have caused the build to wait for its next job.
 func (s Store) MarkPublished(ctx context.Context, r Record, now time.Time) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = $3 WHERE id = $1 AND state = 'PENDING' AND publications = $2`,
@@ -138,8 +146,8 @@ func (s Store) MarkPublished(ctx context.Context, r Record, now time.Time) error
 	return err
 }
 
-// Unpublish lets a build wait again, as it was read: its job is no longer on the bus.
-// Another replica may have done so already, and published the next.
+// Unpublish makes a build wait again, as it was read, because its job is no longer on the
+// bus. Another replica may already have done so and published the next job.
 func (s Store) Unpublish(ctx context.Context, r Record) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0
@@ -147,8 +155,8 @@ func (s Store) Unpublish(ctx context.Context, r Record) error {
 	return err
 }
 
-// Reroute is Release for a build that another engine has to go on with: it waits anew,
-// and its time runs when that one takes it.
+// Reroute is Release for a build that continues on another engine: it waits again, and its
+// time limit starts when that engine takes it.
 func (s Store) Reroute(ctx context.Context, id string, req *buildv1.SubmitBuildRequest) error {
 	raw, err := proto.Marshal(req)
 	if err != nil {
@@ -161,8 +169,8 @@ func (s Store) Reroute(ctx context.Context, id string, req *buildv1.SubmitBuildR
 	return err
 }
 
-// Release is Unpublish for a build whose worker gave it back: its ticket was on the
-// bus, and is good for nothing any more.
+// Release is Unpublish for a build that its worker has returned to the queue. Its ticket
+// was sent over the bus and becomes invalid.
 func (s Store) Release(ctx context.Context, id string) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0, ticket = ''
@@ -170,32 +178,52 @@ func (s Store) Release(ctx context.Context, id string) error {
 	return err
 }
 
-// Take notes that a delivery was taken; false when the build has ended, or a
+// Take records that a delivery was taken. It returns false if the build has ended, or if a
 // later delivery was taken already.
-func (s Store) Take(ctx context.Context, id string, delivery int64, worker, ticket string, now time.Time) (bool, error) {
-	return s.change(ctx, `
-		UPDATE build_builds
-		SET delivery = $2, worker = $3, ticket = $4, started_at = CASE WHEN started_at = 0 THEN $5 ELSE started_at END
-		WHERE id = $1 AND state = 'PENDING' AND delivery <= $2`,
-		id, delivery, worker, ticket, sqldb.Micros(now))
+func (s Store) Take(ctx context.Context, id string, delivery int64, worker, ticket string, now time.Time) (taken bool, err error) {
+	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
+		n, err := affected(tx.ExecContext(ctx, `
+			UPDATE build_builds
+			SET delivery = $2, worker = $3, ticket = $4, started_at = CASE WHEN started_at = 0 THEN $5 ELSE started_at END
+			WHERE id = $1 AND state = 'PENDING' AND delivery <= $2 AND ticket <> '`+revokedInputs+`'`,
+			id, delivery, worker, ticket, sqldb.Micros(now)))
+		if taken = n > 0; err != nil || !taken {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `INSERT INTO build_makers (build_id, worker) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, worker)
+		return err
+	})
+	return taken, err
 }
 
-// Complete ends a build; false when it had ended, or the result is a failure of
-// a delivery that is not the newest. The ticket stays, and is good for nothing.
-func (s Store) Complete(ctx context.Context, r *buildv1.Result, now time.Time) (bool, error) {
-	return s.change(ctx, `
-		UPDATE build_builds
-		SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6
-		WHERE id = $1 AND state = 'PENDING' AND ($3 OR delivery <= $7)`,
-		r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery())
+// Complete ends a build. It returns false if it had already ended, if the result is a
+// failure of an older delivery, or if the worker was revoked meanwhile. The ticket is kept,
+// but is no longer valid.
+func (s Store) Complete(ctx context.Context, r *buildv1.Result, now time.Time) (ended bool, err error) {
+	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
+		n, err := affected(tx.ExecContext(ctx, `
+			UPDATE build_builds
+			SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6
+			WHERE id = $1 AND state = 'PENDING' AND ($3 AND ticket NOT IN ('`+revokedTicket+`', '`+revokedInputs+`') OR NOT $3 AND delivery <= $7)`,
+			r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery()))
+		if ended = n > 0; err != nil || !ended || !r.GetSucceeded() {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `UPDATE build_discarded SET rebuilt = TRUE
+			WHERE target = (SELECT target FROM build_builds WHERE id = $1)`, r.GetBuildId())
+		return err
+	})
+	return ended, err
 }
 
-// RemoveEnded removes the builds that ended before a moment, with what they left.
+// RemoveEnded deletes the builds that ended before a time, with their data.
 func (s Store) RemoveEnded(ctx context.Context, before time.Time) error {
 	at := sqldb.Micros(before)
 	_, err1 := s.change(ctx, `DELETE FROM build_logs WHERE build_id IN
 		(SELECT id FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1)`, at)
 	_, err2 := s.change(ctx, `DELETE FROM build_builds WHERE state = 'COMPLETED' AND completed_at < $1`, at)
 	_, err3 := s.change(ctx, `DELETE FROM build_caches WHERE noted_at < $1`, at)
-	return errors.Join(err1, err2, err3)
+	_, err4 := s.change(ctx, `DELETE FROM build_layer_keys WHERE build_id NOT IN (SELECT id FROM build_builds)`)
+	_, err5 := s.change(ctx, `DELETE FROM build_makers WHERE build_id NOT IN (SELECT id FROM build_builds)`)
+	return errors.Join(err1, err2, err3, err4, err5)
 }

@@ -11,9 +11,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestQuickWorker: a worker that reports before it is noted that the bus has its job
-// takes the next one of the build from nobody; nor do two replicas that both find a
-// job lost queue it twice.
+// TestQuickWorker checks that a worker which reports before its job is recorded as
+// published does not lose the build's next job, and that two replicas that both find a job
+// lost do not queue it twice.
 func TestQuickWorker(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

@@ -11,46 +11,48 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/build/engine"
+	"slipway.dev/services/internal/sqldb"
 )
 
-// Record is a build: a row of build_builds.
+// A Record is a build: a row of build_builds.
 type Record struct {
 	ID      string
 	Number  int64 // the last part of the id
 	Request *buildv1.SubmitBuildRequest
-	// Owner is whose turn the build takes.
+	// Owner is the client in the fair order of the queue.
 	Owner       string
 	TraceParent string
 	TimeLimit   time.Duration
-	// Times are zero while it has not come to that.
+	// Times are zero until the event.
 	Created, Published, Started, Completed time.Time
-	// Publications are how often the build waited anew; Delivery is the newest that a
-	// worker took of its job, 0 for none.
+	// Publications is how often the build has waited for a job, and Delivery the newest
+	// delivery that a worker took; 0 for none.
 	Publications, Delivery  int64
+	Worker                  string // took the newest delivery
 	Succeeded               bool
 	Reason, Message, Digest string
-	// Counted is 0 for an admission, which is to be counted, or NeverCounted. It is
-	// written once and not read here.
+	// Counted is 0 for an admission that is to be counted, or NeverCounted. It is written
+	// once and not read here.
 	Counted int64
-	// Lock is written once and not read here; nil is none.
+	// Lock is written once and not read here; nil for none.
 	Lock *condav1.SolvePackagesResponse
 }
 
-// NeverCounted is the number of what is not the admission of a build.
+// NeverCounted is the number of builds that are not admissions.
 const NeverCounted = -1
 
-// MaxNumber is the largest number that a build's id may have.
+// MaxNumber is the largest number in a build's id.
 const MaxNumber = 1 << 40
 
-// Renumber gives a build that is not written yet the id with a number.
+// Renumber sets the number, and with it the id, of a build that is not stored yet.
 func (r *Record) Renumber(n int64) {
 	r.ID, r.Number = r.Request.GetContentId()+"_"+strconv.FormatInt(n, 10), n
 }
 
-// IsPending says whether a build has not ended.
+// IsPending reports whether a build has not ended.
 func (r Record) IsPending() bool { return r.Completed.IsZero() }
 
-// Deadline is when the build has to be over; zero while no worker has it.
+// Deadline returns when the build must have ended; zero while no worker has it.
 func (r Record) Deadline() time.Time {
 	if r.Started.IsZero() {
 		return time.Time{}
@@ -58,12 +60,19 @@ func (r Record) Deadline() time.Time {
 	return r.Started.Add(r.TimeLimit)
 }
 
-// Kind is what has to make it.
+// solveAt returns when the build's packages are to be solved, in microseconds; 0 for never.
+func (r Record) solveAt() int64 {
+	if r.Request.GetUnsolved() == nil || !r.IsPending() {
+		return 0
+	}
+	return sqldb.Micros(r.Created)
+}
+
+// Kind returns the requirements for a worker.
 func (r Record) Kind() engine.Kind { return engine.KindOf(r.Request.GetRecipe()) }
 
-// CacheScope names the caches of one owner: nobody finds there what another's
-// build has left. So are those of another compression apart: a layer that is found stays
-// as it was compressed.
+// CacheScope identifies the caches of one owner, so that no owner uses cached data of
+// another. Compressions have separate caches, since a cached layer keeps its compression.
 func (r Record) CacheScope() string {
 	name := r.Owner + "\n" + r.Request.GetScope()
 	if c := r.Request.GetRecipe().GetCompression(); c != nil {
@@ -72,7 +81,7 @@ func (r Record) CacheScope() string {
 	return digest.FromString(name).Encoded()[:16]
 }
 
-// Image is a target in one string.
+// Image returns a target as one string.
 func Image(t *buildv1.Target) string {
 	return t.GetRegistry() + "/" + t.GetRepository() + ":" + t.GetTag()
 }

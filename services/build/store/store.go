@@ -1,6 +1,6 @@
-// Package store owns the tables build_*: their rows, what is asked about them, and what
-// moves them on. All of that is by conditional updates, so that any replica may do any of
-// it. It decides nothing, and speaks to nobody but the database.
+// Package store owns the tables build_*: their rows, queries, and changes of state. All
+// changes are conditional updates, so that any replica may make them. The package makes no
+// decisions and only accesses the database.
 package store
 
 import (
@@ -19,18 +19,18 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Store is the tables build_*. Its errors are of the database but for fault.NotFound; see
-// Fault. Safe for concurrent use.
+// Store gives access to the tables build_*. Its errors are database errors, except for
+// fault.NotFound; see Fault. Safe for concurrent use.
 type Store struct{ db *sqldb.DB }
 
-// New returns the tables in a database, where sqldb.DB.Migrate has made them.
+// New returns the tables in a database that sqldb.DB.Migrate has migrated.
 func New(db *sqldb.DB) Store { return Store{db} }
 
-// Fault is what callers hear of an error of the database.
+// Fault converts a database error for callers.
 func (s Store) Fault(doing string, err error) error { return s.db.Fault(doing, err) }
 
-// Insert writes a new build, one that has ended where it is completed. It answers
-// false when its id is taken, or one that is pending makes the same image.
+// Insert stores a new build, or one that has already ended. It returns false if its id is
+// taken, or if there is a pending build of the same image.
 func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 	request, err := proto.Marshal(r.Request)
 	if err != nil {
@@ -49,15 +49,15 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
-			succeeded, reason, message, digest, counted, conda_lock)
+			succeeded, reason, message, digest, counted, conda_lock, solve_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $20, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24)
+			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24, $25)
 		ON CONFLICT DO NOTHING`,
 		r.ID, req.GetContentId(), r.Number, req.GetContentDigest(), Image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), engine.KindOf(req.GetRecipe()).Architecture, r.Owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
 		request, r.TraceParent, r.TimeLimit.Microseconds(), sqldb.Micros(r.Created), r.Counted,
-		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock)
+		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock, r.solveAt())
 	if err != nil {
 		return false, err
 	}
@@ -65,16 +65,16 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 	return n > 0, err
 }
 
-// columns are what scan reads, in its order.
+// columns are the columns that scan reads, in its order.
 const columns = `id, number, request, owner, trace_parent, time_limit, created_at, published_at, started_at, completed_at,
-	publications, delivery, succeeded, reason, message, digest`
+	publications, delivery, worker, succeeded, reason, message, digest`
 
 func scan(row interface{ Scan(dest ...any) error }) (Record, error) {
 	var r Record
 	var request []byte
 	var limit, created, published, started, completed int64
 	err := row.Scan(&r.ID, &r.Number, &request, &r.Owner, &r.TraceParent, &limit, &created, &published, &started, &completed,
-		&r.Publications, &r.Delivery, &r.Succeeded, &r.Reason, &r.Message, &r.Digest)
+		&r.Publications, &r.Delivery, &r.Worker, &r.Succeeded, &r.Reason, &r.Message, &r.Digest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, UnknownBuild(err)
 	}
@@ -91,19 +91,18 @@ func scan(row interface{ Scan(dest ...any) error }) (Record, error) {
 	return r, nil
 }
 
-// UnknownBuild is the fault of an id that no build has.
+// UnknownBuild returns the fault for an unknown id.
 func UnknownBuild(cause error) error { return fault.NotFound.New("There is no such build", cause) }
 
-// Get reads a build; fault.NotFound when there is none.
+// Get returns a build, or fault.NotFound.
 func (s Store) Get(ctx context.Context, id string) (Record, error) { return s.one(ctx, `id = $1`, id) }
 
-// one reads the first build that a condition holds for; fault.NotFound when there is
-// none.
+// one returns the first build that matches a condition, or fault.NotFound.
 func (s Store) one(ctx context.Context, where string, args ...any) (Record, error) {
 	return scan(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...))
 }
 
-// list reads the builds that a condition holds for.
+// list returns the builds that match a condition.
 func (s Store) list(ctx context.Context, where string, args ...any) ([]Record, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...)
 	if err != nil {
@@ -121,13 +120,13 @@ func (s Store) list(ctx context.Context, where string, args ...any) ([]Record, e
 	return out, rows.Err()
 }
 
-// count counts the builds that a condition holds for.
+// count counts the builds that match a condition.
 func (s Store) count(ctx context.Context, where string, args ...any) (n int32, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM build_builds WHERE `+where, args...).Scan(&n)
 	return n, err
 }
 
-// change runs an update and says whether it found what it was to change.
+// change runs an update and reports whether it changed a row.
 func (s Store) change(ctx context.Context, query string, args ...any) (bool, error) {
 	res, err := s.db.ExecContext(ctx, query, args...)
 	if err != nil {

@@ -6,16 +6,16 @@ import (
 	"slipway.dev/services/build/engine"
 )
 
-// Fitting is the live workers that can make a kind of builds, by Fit.
+// Fitting holds the live workers that can build a kind, as returned by Fit.
 type Fitting struct {
 	names map[string]bool
 	makes map[engine.Kind]bool
-	// Slots is how many builds they make at a time; 0 where there is none.
+	// Slots is how many builds they run at a time; 0 if there are none.
 	Slots int
 }
 
-// Carries says whether a build of a kind takes a slot of these workers, or may; worker has
-// it, "" while it waits.
+// Carries reports whether a build of a kind occupies or may occupy a slot of these workers.
+// The argument worker has the build; "" while it waits.
 func (f Fitting) Carries(worker string, c engine.Kind) bool {
 	if worker != "" {
 		return f.names[worker]
@@ -23,7 +23,7 @@ func (f Fitting) Carries(worker string, c engine.Kind) bool {
 	return f.makes[c]
 }
 
-// Fit finds the live workers that can make a kind of builds, and what else they make.
+// Fit returns the live workers that can build a kind.
 func (w *Watch) Fit(c engine.Kind) Fitting {
 	f := Fitting{names: map[string]bool{}, makes: map[engine.Kind]bool{}}
 	for _, p := range w.Live() {

@@ -1,8 +1,10 @@
-// Package workers knows which workers live, and who of them can build what, from what they
-// say of themselves on the bus. Each replica knows what it has heard; nothing is kept.
+// Package workers tracks the live workers and what they can build, from their presence
+// messages on the bus. Each replica only knows what it has received, and nothing is stored.
 package workers
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -17,30 +19,34 @@ import (
 )
 
 const (
-	// alive is how long a worker is believed after its last sign of life; they
-	// come every three seconds.
+	// alive is how long a worker counts as live after its last presence message; they
+	// arrive every three seconds.
 	alive = 12 * time.Second
-	// patience is how long after our own start workers may be silent before they
-	// are held to be missing.
-	patience = 15 * time.Second
-	// Absence is how long builds are still queued for a kind of worker of which
-	// there is none any more.
+	// reportWindow is how long after this replica's start a queued build waits for workers
+	// that have not reported yet.
+	reportWindow = 15 * time.Second
+	// firstReport is how long a request waits for them. Workers report immediately when a
+	// replica starts (buildbus.RollCall).
+	firstReport = 2 * time.Second
+	// Absence is how long builds are still queued for a kind whose last worker has ended.
 	Absence = 2 * time.Minute
-	// arrival is how long a build waits for a worker that is started on demand, its
-	// machine included.
+	// arrival is how long a build waits for a worker that is started on demand, including
+	// its machine, or for space on the workers' disks.
 	arrival = 30 * time.Minute
 )
 
-// Watch is what was heard of workers. Make it with New; safe for concurrent use.
+// Watch holds the presence of workers. Create it with New; it is safe for concurrent use.
 type Watch struct {
 	now   func() time.Time
 	since time.Time
-	// onDemand says that somebody starts workers when builds wait.
+	// onDemand reports whether workers are started when builds wait.
 	onDemand bool
 
 	mu   sync.Mutex
 	seen map[string]sighting
-	// had is when a kind was there last.
+	// news is closed and replaced when a worker reports.
+	news chan struct{}
+	// had is when a kind was last available.
 	had map[engine.Kind]time.Time
 }
 
@@ -50,14 +56,14 @@ type sighting struct {
 	what *buildv1.Presence
 }
 
-// New begins to watch. onDemand says that somebody starts workers when builds wait: having
-// none is no reason to refuse one.
+// New returns an empty Watch. If onDemand is set, workers are started when builds wait, so
+// that builds are not rejected for a lack of workers.
 func New(now func() time.Time, onDemand bool) *Watch {
-	return &Watch{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, had: map[engine.Kind]time.Time{}}
+	return &Watch{now: now, since: now(), onDemand: onDemand, seen: map[string]sighting{}, news: make(chan struct{}), had: map[engine.Kind]time.Time{}}
 }
 
-// Observe takes a worker's Presence; it says whether there is more to give out than
-// before.
+// Observe records a worker's Presence, and reports whether more builds can be dispatched
+// than before.
 func (w *Watch) Observe(raw []byte) bool {
 	p := &buildv1.Presence{}
 	if err := proto.Unmarshal(raw, p); err != nil || p.GetWorker() == "" {
@@ -65,8 +71,10 @@ func (w *Watch) Observe(raw []byte) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	close(w.news)
+	w.news = make(chan struct{})
 	now := w.now()
-	if p.GetSlots() == 0 { // it stops
+	if p.GetSlots() == 0 { // the worker stops
 		delete(w.seen, p.GetWorker())
 		return false
 	}
@@ -81,7 +89,7 @@ func (w *Watch) Observe(raw []byte) bool {
 		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
 }
 
-// Slots counts what all live workers can do at a time.
+// Slots returns how many builds all live workers can run at a time.
 func (w *Watch) Slots(c engine.Kind) int {
 	n := 0
 	for _, p := range w.Live() {
@@ -94,7 +102,7 @@ func (w *Watch) Slots(c engine.Kind) int {
 	return n
 }
 
-// Kinds are what the live workers can do; a kind is there once for each worker.
+// Kinds returns what the live workers can build, with each kind once per worker.
 func (w *Watch) Kinds() []engine.Kind {
 	var out []engine.Kind
 	for _, p := range w.Live() {
@@ -105,7 +113,7 @@ func (w *Watch) Kinds() []engine.Kind {
 	return out
 }
 
-// Live are the newest words of the workers that live. They are not to be changed.
+// Live returns the newest presence of each live worker. The caller must not modify them.
 func (w *Watch) Live() []*buildv1.Presence {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,11 +126,33 @@ func (w *Watch) Live() []*buildv1.Presence {
 	return out
 }
 
-// Able follows gateway/contract/container-service.md#capabilities:
-// fault.Unsupported, with the reason, when no worker can make a kind of builds. A worker
-// that was there a moment ago may just be on its way back, and one that starts may be able
-// to. Shortly after our own start none may have been heard, but for those that say
-// that they cannot.
+// Await is Able for a request. Shortly after this replica's start it waits for workers that
+// have not reported yet, at most firstReport.
+func (w *Watch) Await(ctx context.Context, c engine.Kind) error {
+	wait := time.NewTimer(firstReport)
+	defer wait.Stop()
+	for {
+		w.mu.Lock()
+		news := w.news
+		w.mu.Unlock()
+		err := w.Able(c)
+		if err == nil || w.now().Sub(w.since) > firstReport && len(w.Live()) > 0 || !w.expects() {
+			return err
+		}
+		select {
+		case <-news:
+		case <-wait.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Able implements gateway/contract/container-service.md#capabilities: it returns
+// fault.Unsupported with the reason if no worker can build a kind, and fault.Full if all workers
+// wait for space on their disks. A worker that was live a
+// moment ago may be restarting, and one that starts may gain the ability, so these count.
 func (w *Watch) Able(c engine.Kind) error {
 	now := w.now()
 	if w.Slots(c) > 0 {
@@ -134,14 +164,15 @@ func (w *Watch) Able(c engine.Kind) error {
 	w.mu.Lock()
 	last, known := w.had[c]
 	w.mu.Unlock()
+	if w.diskFull() {
+		return fault.Full.Newf("The disks of this service's workers are almost full, so that no image can be built; its operator must free space, then try again").
+			After(time.Minute)
+	}
 	if known && now.Sub(last) < Absence || w.starting(c.Engine) {
 		return nil
 	}
 	if why := w.Problem(c.Engine); why != "" {
 		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.Engine), why)
-	}
-	if w.expects() {
-		return nil
 	}
 	switch {
 	case len(w.Live()) == 0 && w.onDemand:
@@ -151,12 +182,12 @@ func (w *Watch) Able(c engine.Kind) error {
 	case c.Architecture == engine.Any:
 		return fault.Unsupported.Newf("No worker of this service can %s", task(c.Engine))
 	}
-	return fault.Unsupported.Newf("No worker of this service builds for linux/%s%s; an operator can add workers of that kind, or emulation (deploy/README.md, Other architectures)",
+	return fault.Unsupported.Newf("No worker of this service builds for linux/%s%s; an operator can add workers of that kind, or emulation (docs/operate/configure.md, Other architectures)",
 		c.Architecture, w.instead(c.Engine))
 }
 
-// instead is what an engine's workers build for, to be asked for instead; "" for
-// nothing.
+// instead describes the architectures that an engine's workers support; "" if there are
+// none.
 func (w *Watch) instead(name string) string {
 	var have []string
 	for _, c := range w.Kinds() {
@@ -171,13 +202,16 @@ func (w *Watch) instead(name string) string {
 	return ": they build for linux/" + strings.Join(have, ", linux/") + ", which containerPlatform can ask for"
 }
 
-// MayWait says why a build that was asked for at a time gets no worker any more;
-// nil when it may.
+// MayWait returns why a build that was requested at a time gets no worker any more; nil if
+// it may still wait.
 func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 	if w.expects() {
 		return nil
 	}
 	if err := w.Able(c); err != nil {
+		if errors.Is(err, fault.Full) && w.now().Sub(asked) <= arrival {
+			return nil
+		}
 		return err
 	}
 	if w.onDemand && len(w.Live()) == 0 && w.now().Sub(asked) > arrival {
@@ -186,11 +220,17 @@ func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 	return nil
 }
 
-// expects says whether workers may not have been heard yet.
-func (w *Watch) expects() bool { return w.now().Sub(w.since) < patience }
+// diskFull reports whether there are live workers, and none takes jobs, because their disks are
+// full.
+func (w *Watch) diskFull() bool {
+	live := w.Live()
+	return len(live) > 0 && !slices.ContainsFunc(live, func(p *buildv1.Presence) bool { return !p.GetDiskFull() })
+}
 
-// starting says whether a live worker does not know yet what an engine of its can
-// do.
+// expects reports whether workers may not have reported yet.
+func (w *Watch) expects() bool { return w.now().Sub(w.since) < reportWindow }
+
+// starting reports whether a live worker does not know yet whether its engine works.
 func (w *Watch) starting(name string) bool {
 	return slices.ContainsFunc(w.Live(), func(p *buildv1.Presence) bool {
 		return slices.ContainsFunc(p.GetProblems(), func(e *buildv1.EngineProblem) bool {
@@ -199,7 +239,7 @@ func (w *Watch) starting(name string) bool {
 	})
 }
 
-// task is what an engine does, for messages.
+// task describes the work of an engine, for messages.
 func task(name string) string {
 	switch name {
 	case engine.Sif:
@@ -212,8 +252,8 @@ func task(name string) string {
 	return "build images"
 }
 
-// Problem is why none of the live workers can use an engine; "" when one can, or
-// does not say why not.
+// Problem returns the reason why no live worker can use an engine; "" if one can, or if no
+// reason is known.
 func (w *Watch) Problem(name string) string {
 	why := ""
 	for _, p := range w.Live() {

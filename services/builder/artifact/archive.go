@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// openZip finds the two archives of a .conda. Members of other names are for
+// openZip finds the two archives of a .conda. Members with other names are reserved for
 // later versions of the format.
 func (a *Artifact) openZip() error {
 	z, err := zip.NewReader(&budget{in: a.in, left: limits.ArtifactDirectory}, a.size)
@@ -36,20 +36,19 @@ func (a *Artifact) openZip() error {
 			continue
 		}
 		if *into != nil {
-			return bad("it has two archives of the kind of %s", clip(f.Name))
+			return invalid("it has two archives of the kind of %s", clip(f.Name))
 		}
 		if *into, err = a.member(f); err != nil {
 			return err
 		}
 	}
 	if a.info == nil {
-		return bad("it has no info-….tar.zst")
+		return invalid("it has no info-….tar.zst")
 	}
 	return nil
 }
 
-// budget lets the directory of a zip be read, and no more: it may claim any
-// length.
+// budget limits the bytes that are read from a zip's directory, which may state any length.
 type budget struct {
 	in   io.ReaderAt
 	left int64
@@ -64,19 +63,19 @@ func (b *budget) ReadAt(p []byte, at int64) (int, error) {
 	return b.in.ReadAt(p, at)
 }
 
-// member is where a member of a zip lies.
+// member returns the stored content of a zip member.
 func (a *Artifact) member(f *zip.File) (*io.SectionReader, error) {
 	at, err := f.DataOffset()
 	if err != nil || f.CompressedSize64 > uint64(a.size) {
 		return nil, fault.Invalid.New("its zip archive is malformed", err)
 	}
 	if f.Method != zip.Store {
-		return nil, bad("%s is compressed twice", clip(f.Name))
+		return nil, invalid("%s is compressed twice", clip(f.Name))
 	}
 	return io.NewSectionReader(a.in, at, int64(f.CompressedSize64)), nil
 }
 
-// archive is one of the tars of an artifact, from its beginning.
+// archive opens one of the artifact's tars at its beginning.
 func (a *Artifact) archive(in *io.SectionReader) (io.Reader, func(), error) {
 	if in == nil {
 		return bzip2.NewReader(io.NewSectionReader(a.in, 0, a.size)), func() {}, nil
@@ -95,8 +94,8 @@ func (a *Artifact) archive(in *io.SectionReader) (io.Reader, func(), error) {
 	}, nil
 }
 
-// decoders are those that nobody uses: each has a window, of 8 MiB for most artifacts, which
-// takes longer to get than a small artifact to read.
+// decoders holds unused decoders. Each has a window, of 8 MiB for most artifacts, whose
+// allocation takes longer than reading a small artifact.
 //
 //nolint:gochecknoglobals // nobody can tell one from a new one
 var decoders sync.Pool // of *zstd.Decoder
@@ -108,13 +107,14 @@ func decoder(in io.Reader) (*zstd.Decoder, error) {
 	return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(limits.ArtifactWindow))
 }
 
-// visit is shown each entry of an archive, under its clean name; content is that
-// of a file. errStop ends the walk.
+// A visit is called with each entry of an archive and its clean name; content is a file's
+// content. errStop ends the walk.
 type visit func(h *tar.Header, name string, content io.Reader) error
 
 var errStop = errors.New("enough was read")
 
-// walk goes through an archive from its beginning; nil is that of a .tar.bz2.
+// walk visits all entries of an archive from its beginning; nil is the archive of a
+// .tar.bz2.
 func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit) error {
 	in, done, err := a.archive(from)
 	if err != nil {
@@ -139,17 +139,17 @@ func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit)
 			return err
 		}
 	}
-	return bad("it has more than %d entries", limits.ArtifactEntries)
+	return invalid("it has more than %d entries", limits.ArtifactEntries)
 }
 
-// entries are those of one archive, in order, within their bounds.
+// entries reads the entries of one archive in order and enforces their limits.
 type entries struct {
 	meter *meter
 	tar   *tar.Reader
-	names int // the length of all names, in bytes
+	names int // total length of all names in bytes
 }
 
-// next is nil at the end, and where there is an error.
+// next returns the next entry, and nil at the end or on error.
 func (e *entries) next(ctx context.Context) (*tar.Header, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -161,17 +161,17 @@ func (e *entries) next(ctx context.Context) (*tar.Header, error) {
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	if err := e.meter.announced(h); err != nil {
+	if err := e.meter.checkSize(h); err != nil {
 		return nil, err
 	}
-	if e.names += len(h.Name) + len(h.Linkname); e.names > 2*limits.ArtifactNames { // hard links are remembered by both
-		return nil, bad("it has names of more than %d MiB", 2*limits.ArtifactNames>>20)
+	if e.names += len(h.Name) + len(h.Linkname); e.names > 2*limits.ArtifactNames { // a hard link stores both names
+		return nil, invalid("it has names of more than %d MiB", 2*limits.ArtifactNames>>20)
 	}
 	return h, nil
 }
 
-// entry is the clean name of an entry of a kind that packages have; "" for one
-// that says nothing of a file.
+// entry returns the clean name of an entry whose type packages may contain; "" for entries
+// to ignore.
 func entry(h *tar.Header) (string, error) {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse:
@@ -179,21 +179,21 @@ func entry(h *tar.Header) (string, error) {
 	case tar.TypeXGlobalHeader:
 		return "", nil
 	}
-	return "", bad("%s is neither a file, a folder nor a link", clip(h.Name))
+	return "", invalid("%s is neither a file, a folder nor a link", clip(h.Name))
 }
 
-// local is a path below the prefix.
+// local returns a clean path below the prefix.
 func local(name string) (string, error) {
 	if name == "" || len(name) > limits.ArtifactPath || strings.ContainsRune(name, 0) {
-		return "", bad("it has a file without a proper name: %s", clip(name))
+		return "", invalid("it has a file without a proper name: %s", clip(name))
 	}
 	if path.IsAbs(name) || strings.Contains("/"+name+"/", "/../") {
-		return "", bad("the path %s leads out of the package", clip(name))
+		return "", invalid("the path %s leads out of the package", clip(name))
 	}
 	return path.Clean(name), nil
 }
 
-// content reads a file out of an archive; what goes wrong is the archive's.
+// content reads a file of an archive. Its errors are the archive's.
 type content struct{ in io.Reader }
 
 func (c content) Read(p []byte) (int, error) {
@@ -204,13 +204,13 @@ func (c content) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unreadable says that an archive is broken, unless it was refused already.
+// unreadable reports that an archive is broken, unless err is already a fault.
 func unreadable(err error) error {
 	if _, ok := fault.As(err); ok || errors.As(err, new(*fs.PathError)) {
 		return err
 	}
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		return bad("its compression reaches back more than %d MiB", limits.ArtifactWindow>>20)
+		return invalid("its compression reaches back more than %d MiB", limits.ArtifactWindow>>20)
 	}
 	return fault.Invalid.New("its archive is broken", err)
 }

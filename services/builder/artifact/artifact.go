@@ -1,12 +1,11 @@
-// Package artifact reads Conda artifacts, .conda (CEP 35) and .tar.bz2, and says
-// which files an installed one has, with which content: paths, prefixes, Python
-// folders, entry points, links, and the record in conda-meta.
+// Package artifact reads Conda artifacts, .conda (CEP 35) and .tar.bz2, and determines the
+// files of an installed package: paths, prefixes, Python folders, entry points, links, and
+// the conda-meta record.
 //
-// It writes nothing but scratch files that are gone by themselves, runs nothing,
-// and takes an artifact for what a stranger made: see services/internal/limits.
-// Whether it is the artifact that was asked for has been checked before.
-// Everything is read as a stream; what stays in memory is what is listed, not
-// what is packed.
+// It runs nothing and writes only temporary files, which are deleted automatically.
+// Artifacts are untrusted input; services/internal/limits has their limits. The caller has
+// verified that the artifact is the requested one. Everything is read as a stream. Memory
+// holds the lists of files and not their content.
 package artifact
 
 import (
@@ -18,12 +17,12 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Artifact is one package as a channel offers it. Not safe for concurrent use.
+// An Artifact is one package as a channel offers it. It is not safe for concurrent use.
 type Artifact struct {
 	name string
 	size int64
 	in   io.ReaderAt
-	// info and content are the two archives of a .conda; a .tar.bz2 has neither.
+	// info and content are the two archives of a .conda; both are nil for a .tar.bz2.
 	info, content *io.SectionReader
 
 	index index
@@ -31,9 +30,9 @@ type Artifact struct {
 	paths *paths
 }
 
-// Open reads what an artifact says of itself. name is its file's, whose ending
-// decides the format; in is its bytes, which are read again by Install. A
-// malformed one is fault.Invalid, and so is one beyond the limits.
+// Open reads an artifact's metadata. The suffix of its file name selects the format. The
+// bytes of in are read again by Install. An artifact that is malformed or exceeds the
+// limits is fault.Invalid.
 func Open(ctx context.Context, in io.ReaderAt, size int64, name string) (*Artifact, error) {
 	a := &Artifact{name: name, size: size, in: in}
 	var err error
@@ -53,22 +52,23 @@ func Open(ctx context.Context, in io.ReaderAt, size int64, name string) (*Artifa
 	return a, nil
 }
 
-// Name is the package's, as it says itself.
+// Name returns the package's name from its own metadata.
 func (a *Artifact) Name() string { return a.index.Name }
 
-// Version is the package's, as written.
+// Version returns the package's version, as written.
 func (a *Artifact) Version() string { return a.index.Version }
 
-// Build is the build string.
+// Build returns the build string.
 func (a *Artifact) Build() string { return a.index.Build }
 
-// Python says whether where its files go depends on the Python beside it.
+// Python reports whether the paths of the package's files depend on the environment's
+// Python.
 func (a *Artifact) Python() bool {
 	return a.link.Noarch.Type == noarchPython || a.index.Noarch == noarchPython
 }
 
-// refused says which artifact an error is about. What went wrong with the machine
-// is no fault of the artifact's.
+// refused adds the artifact's name to an error. Errors of the machine are not the
+// artifact's.
 func (a *Artifact) refused(err error) error {
 	if f, ok := fault.As(err); ok {
 		return fault.In(clip(a.name)+" cannot be installed", f)
@@ -76,10 +76,10 @@ func (a *Artifact) refused(err error) error {
 	return fmt.Errorf("reading %s: %w", clip(a.name), err)
 }
 
-// bad is what is wrong with an artifact.
-func bad(format string, args ...any) error { return fault.Invalid.Newf(format, args...) }
+// invalid returns the fault of an invalid artifact.
+func invalid(format string, args ...any) error { return fault.Invalid.Newf(format, args...) }
 
-// clip shortens a text from outside for a message.
+// clip shortens an external text for a message.
 func clip(text string) string {
 	const most = 120
 	if len(text) > most {

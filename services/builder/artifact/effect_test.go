@@ -6,8 +6,8 @@ import (
 	"slipway.dev/services/builder/artifact"
 )
 
-// TestEffect holds what is known of link scripts. The texts that are not our own
-// are known by their digest; the licence's is a message whose every byte counts.
+// TestEffect checks known link scripts. Scripts that are not our own are identified by
+// digest; the script with the licence has a message of which every byte counts.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	licence := "echo \"By downloading and using the cuDNN conda packages, you accept the terms and conditions of the NVIDIA cuDNN EULA -\n" +
@@ -25,15 +25,15 @@ func TestEffect(t *testing.T) {
 	}
 }
 
-// TestSays holds the message of a script that has nothing but one.
-func TestSays(t *testing.T) {
+// TestMessageText checks the message of a script that only prints one.
+func TestMessageText(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"#!/bin/bash\n\necho \" \" >> $PREFIX/.messages.txt\necho \"Set X before\" >> $PREFIX/.messages.txt\necho \"you start $PREFIX/bin/x.\"  >> x\n": "Set X before\nyou start /opt/conda/bin/x.",
 		"{\n  printf \"%s\\n\" \"Of ${PKG_NAME}\"\n  printf \"%s\\n\" \"and more.\"\n} >> \"${PREFIX}/.messages.txt\"\n":                                "Of thing\nand more.",
 		"true\n": "",
 	} {
-		if got := (artifact.Script{Text: text}).Says("/opt/conda", "thing"); got != want {
+		if got := (artifact.Script{Text: text}).MessageText("/opt/conda", "thing"); got != want {
 			t.Errorf("%q says %q, want %q", text, got, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// entryPoints writes the programs of a package that is for any Python.
+// entryPoints writes the entry points of a noarch Python package.
 func (i *installer) entryPoints() error {
 	if !i.python {
 		return nil
@@ -22,7 +22,7 @@ func (i *installer) entryPoints() error {
 		if _, err := i.claim(n, kindEntryPoint); err != nil {
 			return err
 		}
-		e := Entry{Path: name, Type: tar.TypeReg, Mode: 0o755, ModTime: i.index.made(), Size: int64(len(text))}
+		e := Entry{Path: name, Type: tar.TypeReg, Mode: 0o755, ModTime: i.index.buildTime(), Size: int64(len(text))}
 		p := &i.paths.list[n]
 		if err := i.put(p, e, strings.NewReader(text)); err != nil {
 			return err
@@ -32,8 +32,8 @@ func (i *installer) entryPoints() error {
 	return nil
 }
 
-// complete refuses a package that lists what it does not have. Folders that are
-// listed and not packed are made.
+// complete rejects a package that lists files which it does not contain. Listed folders
+// that are not packed are created.
 func (i *installer) complete() error {
 	for n := range i.paths.list {
 		p := &i.paths.list[n]
@@ -44,17 +44,17 @@ func (i *installer) complete() error {
 				return err
 			}
 		default:
-			return bad("it lists %s and does not have it", clip(p.Path))
+			return invalid("it lists %s and does not have it", clip(p.Path))
 		}
 	}
-	i.follow()
+	i.resolveLinks()
 	i.result.paths = i.paths.list
 	return nil
 }
 
-// follow gives links the digest of the file that they lead to, as far as the
-// package has it.
-func (i *installer) follow() {
+// resolveLinks sets the digests of links to the digest of their targets, as far as the package
+// contains them.
+func (i *installer) resolveLinks() {
 	for n := range i.paths.list {
 		p := &i.paths.list[n]
 		for to, steps := p, 0; p.kind == kindLink && steps < 8; steps++ {

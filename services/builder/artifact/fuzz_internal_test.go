@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// nothing reads what is installed, and keeps none.
+// nothing reads installed files and discards them.
 type nothing struct{ f *testing.T }
 
 func (n nothing) Put(e Entry, content io.Reader) error {
@@ -27,7 +27,7 @@ func (n nothing) Put(e Entry, content io.Reader) error {
 	return err
 }
 
-// FuzzArtifact installs anything.
+// FuzzArtifact installs arbitrary bytes.
 func FuzzArtifact(f *testing.F) {
 	for _, pattern := range []string{"*symlink*", "clobber-pynoarch-1*", "link-scripts*", "zip64*", "dotslash*"} {
 		files, err := filepath.Glob("testdata/packages/" + pattern)
@@ -58,7 +58,7 @@ func FuzzArtifact(f *testing.F) {
 	})
 }
 
-// FuzzPaths reads info/paths.json.
+// FuzzPaths parses info/paths.json.
 func FuzzPaths(f *testing.F) {
 	f.Add(`{"paths":[{"_path":"a","path_type":"hardlink","prefix_placeholder":"/p","file_mode":"binary"}],"paths_version":1}`)
 	f.Add(`{"paths":[{"_path":"a/../b"}]}`)
@@ -75,7 +75,7 @@ func FuzzPaths(f *testing.F) {
 	})
 }
 
-// FuzzHasPrefix reads info/has_prefix.
+// FuzzHasPrefix parses info/has_prefix.
 func FuzzHasPrefix(f *testing.F) {
 	f.Add("bin/a\n\"/opt/p q\" text bin/b\n/p binary 'bin/c d'\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -88,8 +88,8 @@ func FuzzHasPrefix(f *testing.F) {
 	})
 }
 
-// FuzzEntryPoint writes the programs of entry points: one line more would be one
-// that somebody else wrote.
+// FuzzEntryPoint checks that the script of an entry point has the expected number of lines,
+// so that nothing can be injected.
 func FuzzEntryPoint(f *testing.F) {
 	f.Add("pip = pip._internal.cli.main:main")
 	f.Add("a=b : C.d")
@@ -104,7 +104,7 @@ func FuzzEntryPoint(f *testing.F) {
 	})
 }
 
-// FuzzReplace holds the streaming replacement against one that sees all at once.
+// FuzzReplace compares the streaming replacement with one in memory.
 func FuzzReplace(f *testing.F) {
 	f.Add([]byte("a/long/p/lib\x00b"), "/long/p", "/p", true, uint16(3))
 	f.Add([]byte("#!/long/p/bin/x\n/long/p/long/p"), "/long/p", "/opt/conda", false, uint16(64))
@@ -132,7 +132,7 @@ func FuzzReplace(f *testing.F) {
 	})
 }
 
-// replaced is the reference.
+// replaced is the reference implementation.
 func replaced(raw []byte, old, prefix string, isBinary bool) []byte {
 	if !isBinary {
 		return bytes.ReplaceAll(raw, []byte(old), []byte(prefix))

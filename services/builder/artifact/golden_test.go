@@ -20,18 +20,18 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// artifacts is for who has all packages that the golden list knows: the
-// repository keeps a few.
+// artifacts can be set to a folder with all packages of the golden list; the repository has
+// only a few.
 var artifacts = flag.String("artifacts", "testdata/packages", "the folder of the packages that are compared with the golden list")
 
-// state is what is known of one installed file.
+// state holds the compared facts about one installed file.
 type state struct {
 	SHA256 string `json:"sha256,omitempty"`
 	X      bool   `json:"x,omitempty"`
 	Link   string `json:"link,omitempty"`
 }
 
-// tree is a Sink that remembers states, and entries as they came.
+// tree is a Sink that records states, and the entries in their order.
 type tree struct {
 	states  map[string]state
 	entries map[string]artifact.Entry
@@ -76,13 +76,13 @@ type capture struct {
 }
 
 func (c *capture) Write(p []byte) (int, error) {
-	if have := c.tree.texts[c.path]; len(have) < 1<<16 {
+	if have := c.tree.texts[c.path]; len(have) < 1<<16 || strings.HasSuffix(c.path, "/RECORD") {
 		c.tree.texts[c.path] = have + string(p)
 	}
 	return len(p), nil
 }
 
-// open reads an artifact's info.
+// open opens an artifact.
 func open(t *testing.T, file string) *artifact.Artifact {
 	t.Helper()
 	f, err := os.Open(file)
@@ -101,7 +101,7 @@ func open(t *testing.T, file string) *artifact.Artifact {
 	return a
 }
 
-// install is what an artifact becomes.
+// install installs an artifact.
 func install(t *testing.T, file string, at artifact.Place) (*artifact.Installed, *tree) {
 	t.Helper()
 	out := newTree()
@@ -145,7 +145,7 @@ func unpacked(t *testing.T, file string, v any) {
 	}
 }
 
-// TestGolden holds every file of real packages against what conda and mamba
+// TestGolden compares every file of real packages with the files that conda and mamba
 // installed from them: content, executable bit, and link target.
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -165,7 +165,7 @@ func TestGolden(t *testing.T) {
 		_, got := install(t, file, at)
 		for path, w := range want {
 			if g, ok := got.states[path]; !ok && strings.HasSuffix(path, ".pyc") {
-				continue // compiled when the package was installed
+				continue // compiled during the installation
 			} else if diff := cmp.Diff(w, g); diff != "" {
 				t.Errorf("%s: %s (-installed +ours):\n%s", name, path, diff)
 			}

@@ -6,9 +6,9 @@ import (
 	"io"
 )
 
-// hardLink installs a name that stands for an earlier file: as a hard link where
-// both are installed with the same content, else as a file of its own, of which
-// the archive is read again.
+// hardLink installs a hard link to an earlier file. It becomes a hard link if both are
+// installed with the same content, and otherwise a separate file, for which the archive is
+// read again.
 func (i *installer) hardLink(n int, listed bool, name string, h *tar.Header) error {
 	to, err := local(h.Linkname)
 	if err != nil {
@@ -16,14 +16,14 @@ func (i *installer) hardLink(n int, listed bool, name string, h *tar.Header) err
 	}
 	file, ok := i.files[to]
 	if !ok {
-		return bad("the hard link %s is to %s, which is no file before it", clip(name), clip(h.Linkname))
+		return invalid("the hard link %s is to %s, which is no file before it", clip(name), clip(h.Linkname))
 	}
 	i.files[name] = file
 	if !listed {
 		return nil
 	}
 	at, installed := i.paths.at[file]
-	if !installed || !i.alike(at, n) {
+	if !installed || !i.sameContent(at, n) {
 		i.copies[file] = append(i.copies[file], n)
 		return nil
 	}
@@ -33,12 +33,12 @@ func (i *installer) hardLink(n int, listed bool, name string, h *tar.Header) err
 	}
 	of, p := &i.paths.list[at], &i.paths.list[n]
 	p.sha256, p.Size = of.sha256, of.Size
-	return i.out.Put(Entry{Path: path, Type: tar.TypeLink, Target: of.path, Mode: h.Mode & 0o777, ModTime: whole(h.ModTime)}, nil)
+	return i.out.Put(Entry{Path: path, Type: tar.TypeLink, Target: of.path, Mode: h.Mode & 0o777, ModTime: truncateTime(h.ModTime)}, nil)
 }
 
-// alike says whether two paths with the same packed content are installed with
-// the same. Scripts are looked at one by one.
-func (i *installer) alike(a, b int) bool {
+// sameContent reports whether two paths with the same packed content are installed with the same
+// content. Scripts are always installed separately.
+func (i *installer) sameContent(a, b int) bool {
 	x, y := &i.paths.list[a], &i.paths.list[b]
 	return x.Placeholder == y.Placeholder && x.Mode == y.Mode && !isScript(i.index.Name, x.Path) && !isScript(i.index.Name, y.Path)
 }

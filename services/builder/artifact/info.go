@@ -7,21 +7,72 @@ import (
 	"io"
 	"path"
 
+	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// noarchPython is the kind of package whose files go below a Python's folders.
+// noarchPython is the noarch value of packages whose files are installed into the
+// environment's Python folders.
 const noarchPython = "python"
 
-// index is what is used of info/index.json.
+// index is the used part of info/index.json.
 type index struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	Build   string `json:"build"`
-	Noarch  any    `json:"noarch"` // "python", "generic", and true in old packages
-	// Timestamp is milliseconds since the epoch.
+	Noarch  any    `json:"noarch"` // "python", "generic", or true in old packages
+	// Timestamp is in milliseconds since the epoch.
 	Timestamp float64 `json:"timestamp"`
+
+	// Fields for the records of locks that only state address and hash, as written.
+	// Malformed values are omitted.
+	Depends      json.RawMessage `json:"depends"`
+	Constrains   json.RawMessage `json:"constrains"`
+	BuildNumber  json.RawMessage `json:"build_number"`
+	License      json.RawMessage `json:"license"`
+	Family       json.RawMessage `json:"license_family"`
+	SitePackages json.RawMessage `json:"python_site_packages_path"`
+}
+
+// complete completes the record of a sparse lock from the artifact, as conda does. Records
+// of a channel have a size or a time, and are already complete.
+func (x *index) complete(rec conda.Record) conda.Record {
+	if rec.Size != 0 || rec.Timestamp != 0 {
+		return rec
+	}
+	rec.Timestamp = x.buildTime().UnixMilli()
+	if rec.Depends == nil {
+		optional(x.Depends, &rec.Depends)
+	}
+	if rec.Constrains == nil {
+		optional(x.Constrains, &rec.Constrains)
+	}
+	if rec.BuildNumber == 0 {
+		optional(x.BuildNumber, &rec.BuildNumber)
+	}
+	if rec.License == "" {
+		optional(x.License, &rec.License)
+		optional(x.Family, &rec.LicenseFamily)
+	}
+	if rec.PythonSitePackagesPath == "" {
+		optional(x.SitePackages, &rec.PythonSitePackagesPath)
+	}
+	switch x.Noarch {
+	case noarchPython, "generic":
+		rec.NoArch, _ = x.Noarch.(string)
+	case true:
+		rec.NoArch = "generic"
+	}
+	return rec
+}
+
+// optional decodes a value, and leaves to unchanged if that fails.
+func optional[T any](raw json.RawMessage, to *T) {
+	var v T
+	if len(raw) > 0 && json.Unmarshal(raw, &v) == nil {
+		*to = v
+	}
 }
 
 // link is info/link.json.
@@ -32,14 +83,14 @@ type link struct {
 	} `json:"noarch"`
 }
 
-// readInfo reads what the info folder says of the package.
+// readInfo reads the package's info folder.
 func (a *Artifact) readInfo(ctx context.Context) error {
 	i := info{artifact: a, seen: map[string]bool{}}
 	if err := a.walk(ctx, a.info, i.read); err != nil {
 		return err
 	}
 	if !i.seen["info/index.json"] {
-		return bad("it has no info/index.json")
+		return invalid("it has no info/index.json")
 	}
 	if err := a.index.check(); err != nil {
 		return err
@@ -49,28 +100,28 @@ func (a *Artifact) readInfo(ctx context.Context) error {
 	return err
 }
 
-// check refuses what could not be the name of a file.
+// check rejects values that cannot be part of a file name.
 func (x *index) check() error {
 	for _, s := range []string{x.Name, x.Version, x.Build} {
 		if s == "" || len(s) > 255 || path.Base(s) != s || s[0] == '.' {
-			return bad("its info/index.json has no proper name, version and build")
+			return invalid("its info/index.json has no proper name, version and build")
 		}
 	}
 	return nil
 }
 
-// info gathers the files of the info folder.
+// info collects the files of the info folder.
 type info struct {
 	artifact *Artifact
 	seen     map[string]bool
-	// modern is info/paths.json; the others are what packages had before it.
+	// modern is info/paths.json; the others are from packages without it.
 	modern, files *paths
 	prefixes      []hasPrefix
 	noLink        []string
 }
 
-// read takes one file. In a .tar.bz2 the folder lies among the files; tools put it
-// first, but nothing says they must: so all is looked at.
+// read reads one file. In a .tar.bz2 the info folder is among the other files. Tools write
+// it first, but the format does not require that, so all entries are read.
 func (i *info) read(h *tar.Header, name string, content io.Reader) (err error) {
 	if path.Dir(name) != "info" || h.Typeflag == tar.TypeDir {
 		return nil
@@ -92,7 +143,7 @@ func (i *info) read(h *tar.Header, name string, content io.Reader) (err error) {
 		return nil
 	}
 	if h.Typeflag != tar.TypeReg || i.seen[name] {
-		return bad("%s is no file, or comes twice", name)
+		return invalid("%s is no file, or comes twice", name)
 	}
 	i.seen[name] = true
 	if err != nil {
@@ -101,13 +152,13 @@ func (i *info) read(h *tar.Header, name string, content io.Reader) (err error) {
 	return nil
 }
 
-// listed is what the package installs.
+// listed returns the paths that the package installs.
 func (i *info) listed() (*paths, error) {
 	if i.modern != nil {
 		return i.modern, nil
 	}
 	if i.files == nil {
-		return nil, bad("it has neither info/paths.json nor info/files")
+		return nil, invalid("it has neither info/paths.json nor info/files")
 	}
 	for _, p := range i.prefixes {
 		i.files.placeholder(p)
@@ -120,14 +171,14 @@ func (i *info) listed() (*paths, error) {
 	return i.files, nil
 }
 
-// decode reads a small JSON document.
+// decode decodes a small JSON document.
 func decode(in io.Reader, v any) error {
 	raw, err := io.ReadAll(io.LimitReader(in, limits.ArtifactInfo+1))
 	if err != nil {
 		return err
 	}
 	if len(raw) > limits.ArtifactInfo {
-		return bad("it is longer than %d MiB", limits.ArtifactInfo>>20)
+		return invalid("it is longer than %d MiB", limits.ArtifactInfo>>20)
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		return fault.Invalid.New("it is malformed", err)

@@ -6,32 +6,33 @@ import (
 	"crypto/sha256"
 	"io"
 	"path"
+	"strings"
 	"time"
 
 	"slipway.dev/services/internal/conda"
 )
 
-// Entry is one file, folder or link of an installed package.
+// An Entry is a file, folder or link of an installed package.
 type Entry struct {
-	// Path is below the prefix.
+	// Path is relative to the prefix.
 	Path string
-	// Type is tar.TypeReg, TypeDir, TypeSymlink, or TypeLink for a file that is
-	// another one of the same package, which came before.
+	// Type is tar.TypeReg, TypeDir, TypeSymlink, or TypeLink for a hard link to an earlier
+	// file of the same package.
 	Type byte
-	// Target is of a link: as written, or the other file's Path.
+	// Target is a link's target: as written, or the other file's Path.
 	Target string
 	// Mode is the permission bits.
 	Mode int64
-	// ModTime is the packed file's, in whole seconds: what Python compiled is checked
-	// against it.
+	// ModTime is the packed file's time in whole seconds, because compiled Python is
+	// checked against it.
 	ModTime time.Time
-	// Size is of a file, in bytes.
+	// Size is a file's size in bytes.
 	Size int64
 }
 
-// Sink takes what is installed, in the order of the archive.
+// A Sink receives the installed entries in the order of the archive.
 type Sink interface {
-	// Put takes one entry; content is that of a file, to be read before Put returns.
+	// Put receives one entry. For a file, content must be read before Put returns.
 	Put(e Entry, content io.Reader) error
 }
 
@@ -43,17 +44,17 @@ type installer struct {
 	out     Sink
 	result  *Installed
 	scratch scratch
-	// from is where each installed path comes from; files the file that a name in the
-	// archive stands for, through hard links.
+	// from maps each installed path to its listed path, and files maps each name in the
+	// archive to its file, through hard links.
 	from  map[string]int
 	files map[string]string
-	// copies are hard links that must be files of their own, by the file they are of.
+	// copies are hard links that become separate files, by the file that they link to.
 	copies map[string][]int
 }
 
-// Install gives out everything that the package installs at a place, and says what
-// it was. A package that cannot be installed is fault.Invalid; by then out may have
-// got a part of it. It is called once.
+// Install passes all files that the package installs to out, and returns a summary. A
+// package that cannot be installed is fault.Invalid; out may then have received a part of
+// it. Install is called once.
 func (a *Artifact) Install(ctx context.Context, at Place, out Sink) (*Installed, error) {
 	i := &installer{
 		Artifact: a, at: at, python: a.Python(), out: out, scratch: scratch{dir: at.Scratch},
@@ -72,7 +73,7 @@ func (a *Artifact) Install(ctx context.Context, at Place, out Sink) (*Installed,
 
 func (i *installer) install(ctx context.Context) error {
 	if i.python && i.at.Python == (conda.Python{}) {
-		return bad("it is for Python, and there is none in the environment")
+		return invalid("it requires Python, which the environment lacks")
 	}
 	if i.Artifact.content != nil || i.Artifact.info == nil {
 		if err := i.walk(ctx, i.Artifact.content, i.visit); err != nil {
@@ -113,7 +114,7 @@ func (i *installer) visit(h *tar.Header, name string, content io.Reader) error {
 	return nil
 }
 
-// claim is where a listed path goes, which nothing else may.
+// claim returns the installed path of a listed path, and reserves it.
 func (i *installer) claim(n int, kind string) (string, error) {
 	p := &i.paths.list[n]
 	to, err := i.installed(p.Path)
@@ -121,7 +122,7 @@ func (i *installer) claim(n int, kind string) (string, error) {
 		return "", err
 	}
 	if _, twice := i.from[to]; twice {
-		return "", bad("%s comes twice", clip(to))
+		return "", invalid("%s comes twice", clip(to))
 	}
 	i.from[to] = n
 	p.fact = fact{path: to, kind: kind}
@@ -134,7 +135,7 @@ func (i *installer) file(n int, h *tar.Header, content io.Reader) error {
 		return err
 	}
 	p := &i.paths.list[n]
-	e := Entry{Path: to, Type: tar.TypeReg, Mode: h.Mode & 0o777, ModTime: whole(h.ModTime), Size: h.Size}
+	e := Entry{Path: to, Type: tar.TypeReg, Mode: h.Mode & 0o777, ModTime: truncateTime(h.ModTime), Size: h.Size}
 	if p.Placeholder != "" {
 		r, err := newReplacer(content, p.Placeholder, i.at.Prefix, p.Mode)
 		if err != nil {
@@ -151,7 +152,7 @@ func (i *installer) file(n int, h *tar.Header, content io.Reader) error {
 	return i.put(p, e, content)
 }
 
-// text rewrites a text into the scratch: its length is known only then.
+// text writes a rewritten file to the scratch, to determine its length.
 func (i *installer) text(r io.Reader) error {
 	if err := i.scratch.reset(); err != nil {
 		return err
@@ -159,9 +160,8 @@ func (i *installer) text(r io.Reader) error {
 	return shortShebang(&i.scratch, r)
 }
 
-// put hands a file on, and keeps what has to be known of its content. What is installed
-// is bounded as what is unpacked: a hard link that becomes a file, and a short placeholder,
-// make more of it.
+// put passes a file on and records its digests. Installed bytes are limited like unpacked
+// bytes, since hard links that become files and short placeholders expand them.
 func (i *installer) put(p *listed, e Entry, content io.Reader) error {
 	if err := (&meter{packed: i.Artifact.size}).tooLong(i.result.Bytes + e.Size); err != nil {
 		return err
@@ -191,8 +191,21 @@ func (i *installer) symlink(n int, h *tar.Header) error {
 	if err := checkLink(to, h.Linkname); err != nil {
 		return err
 	}
-	i.paths.list[n].target = path.Join(path.Dir(i.paths.list[n].Path), h.Linkname) //nolint:gosec // it is looked up in a list
-	return i.out.Put(Entry{Path: to, Type: tar.TypeSymlink, Target: h.Linkname, Mode: 0o777, ModTime: whole(h.ModTime)}, nil)
+	i.paths.list[n].target = i.inPackage(i.paths.list[n].Path, h.Linkname)
+	return i.out.Put(Entry{Path: to, Type: tar.TypeSymlink, Target: h.Linkname, Mode: 0o777, ModTime: truncateTime(h.ModTime)}, nil)
+}
+
+// inPackage returns the path in the archive that a link points to, or "" for a target
+// outside the prefix. It is only used to look up listed paths.
+func (i *installer) inPackage(name, target string) string {
+	if !path.IsAbs(target) {
+		return path.Join(path.Dir(name), target)
+	}
+	below, ok := strings.CutPrefix(path.Clean(target), i.at.Prefix+"/")
+	if !ok {
+		return ""
+	}
+	return below
 }
 
 func (i *installer) directory(n int) error {
@@ -203,6 +216,6 @@ func (i *installer) directory(n int) error {
 	return i.out.Put(Entry{Path: to, Type: tar.TypeDir, Mode: 0o755}, nil)
 }
 
-// whole cuts a time down to seconds: rounded up, it would not be what Python
-// remembers of a source.
-func whole(t time.Time) time.Time { return time.Unix(t.Unix(), 0).UTC() }
+// truncateTime truncates a time to seconds. A rounded time would differ from the one that compiled
+// Python records.
+func truncateTime(t time.Time) time.Time { return time.Unix(t.Unix(), 0).UTC() }

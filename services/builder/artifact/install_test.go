@@ -2,13 +2,18 @@ package artifact_test
 
 import (
 	"archive/tar"
+	"bytes"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"slipway.dev/services/builder/artifact"
+	"slipway.dev/services/internal/conda"
 )
 
 func write(t *testing.T, p packed) string {
@@ -20,9 +25,9 @@ func write(t *testing.T, p packed) string {
 	return file
 }
 
-// TestHardLinks holds names of one file: the same where it is installed the same,
-// and files of their own where the prefix is replaced in one only, or it is not
-// installed itself.
+// TestHardLinks checks that names of one file stay hard links if they are installed alike.
+// They become separate files if the prefix is replaced in only one of them, or if the
+// linked file is not installed.
 func TestHardLinks(t *testing.T) {
 	t.Parallel()
 	link := func(name, to string) member { return member{name: name, link: to, typeflag: tar.TypeLink} }
@@ -44,8 +49,76 @@ func TestHardLinks(t *testing.T) {
 	}
 }
 
-// TestCompiled holds the time and length in what Python compiled against its
-// source, as Python does when it loads it: in real packages, none is stale.
+// TestLinks checks that links are kept, wherever they point: ocl-icd-system has one to a
+// folder of the machine.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	links := map[string]string{
+		"etc/OpenCL/vendors": "/etc/OpenCL/vendors", "lib/up": "../../../etc/passwd", "lib/own": place(t).Prefix + "/lib/a", "lib/near": "a",
+	}
+	files, listed := []member{{name: "lib/a", content: "x", mode: 0o644}}, []string{"lib/a"}
+	for name, target := range links {
+		files, listed = append(files, member{name: name, link: target, typeflag: tar.TypeSymlink}), append(listed, name+"@")
+	}
+	in, got := install(t, write(t, packed{name: "n", files: files, info: map[string]any{"paths.json": listing(listed...)}}), place(t))
+	for name, target := range links {
+		if e := got.entries[name]; e.Type != tar.TypeSymlink || e.Target != target {
+			t.Errorf("%s is %+v, want a link to %s", name, e, target)
+		}
+	}
+	var out bytes.Buffer
+	if err := in.WriteRecord(&out, conda.Record{Name: "n", Version: "1.0", Build: "0"}); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256([]byte("x"))
+	if n := strings.Count(out.String(), `"sha256_in_prefix":"`+hex.EncodeToString(sum[:])); n != 3 {
+		t.Errorf("%d paths have the digest of lib/a, want the file and the two links to it:\n%s", n, &out)
+	}
+}
+
+// TestRecordChannel checks that conda-meta has the channel's address, whatever its name.
+func TestRecordChannel(t *testing.T) {
+	t.Parallel()
+	in, _ := install(t, write(t, packed{name: "n", info: map[string]any{"paths.json": listing()}}), place(t))
+	for _, c := range []struct{ url, want string }{
+		{"https://conda.anaconda.org/conda-forge/linux-64/n-1.0-0.conda", "https://conda.anaconda.org/conda-forge"}, {"", "conda-forge"},
+	} {
+		var out bytes.Buffer
+		rec := conda.Record{Name: "n", Version: "1.0", Build: "0", Channel: "conda-forge", Subdir: "linux-64", FileName: "n-1.0-0.conda", URL: c.url}
+		if err := in.WriteRecord(&out, rec); err != nil || !strings.Contains(out.String(), `"channel":"`+c.want+`"`) {
+			t.Errorf("the record of %q is %v %s", c.url, err, &out)
+		}
+	}
+}
+
+// TestRecordOfSparseLock checks that values missing in an explicit list are read from the
+// artifact, and that the channel's values are kept.
+func TestRecordOfSparseLock(t *testing.T) {
+	t.Parallel()
+	in, _ := install(t, "testdata/packages/jsonpointer-2.4-py310h4c7bcd0_3.conda", place(t))
+	of := func(rec conda.Record) (back conda.Record) {
+		var out bytes.Buffer
+		if err := in.WriteRecord(&out, rec); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(out.Bytes(), &back); err != nil {
+			t.Fatal(err)
+		}
+		return back
+	}
+	sparse := conda.Record{Name: "jsonpointer", Version: "2.4", Build: "py310h4c7bcd0_3"}
+	if got := of(sparse); len(got.Depends) != 3 || got.BuildNumber != 3 || got.License != "BSD-3-Clause" || got.Timestamp == 0 {
+		t.Errorf("the record is %+v", got)
+	}
+	patched := sparse
+	patched.Size, patched.Depends = 1, []string{"python"}
+	if got := of(patched); len(got.Depends) != 1 || got.License != "" {
+		t.Errorf("the channel's record became %+v", got)
+	}
+}
+
+// TestCompiled checks the time and size in compiled Python against its source, as Python
+// does when it loads it. In real packages none is stale.
 func TestCompiled(t *testing.T) {
 	t.Parallel()
 	pairs := 0
@@ -58,7 +131,7 @@ func TestCompiled(t *testing.T) {
 			}
 			source, ok := got.entries[dir+file[:strings.IndexByte(file, '.')]+".py"]
 			if flags := binary.LittleEndian.Uint32([]byte(head[4:])); !ok || flags != 0 {
-				continue // checked by its hash, or never
+				continue // checked by hash, or never
 			}
 			pairs++
 			if at := binary.LittleEndian.Uint32([]byte(head[8:])); int64(at) != source.ModTime.Unix() {
@@ -72,7 +145,7 @@ func TestCompiled(t *testing.T) {
 	t.Logf("%d compiled files are fresh", pairs)
 }
 
-// TestScripts holds what is kept of scripts, beside being installed.
+// TestScripts checks the recorded scripts.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	in, got := install(t, "testdata/packages/link-scripts-0.1.0-h4616a5c_0.conda", place(t))

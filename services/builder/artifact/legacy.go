@@ -9,13 +9,13 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// oldPlaceholder is the prefix of packages that name none.
-const oldPlaceholder = "/opt/anaconda1anaconda2anaconda3"
+// defaultPlaceholder is the prefix of packages that state none.
+const defaultPlaceholder = "/opt/anaconda1anaconda2anaconda3"
 
 // hasPrefix is a line of info/has_prefix.
 type hasPrefix struct{ placeholder, mode, path string }
 
-// readFiles reads info/files, a path a line.
+// readFiles parses info/files, which has one path per line.
 func readFiles(in io.Reader) (*paths, error) {
 	lines, err := readLines(in)
 	if err != nil {
@@ -30,16 +30,16 @@ func readFiles(in io.Reader) (*paths, error) {
 	return out, nil
 }
 
-// placeholder marks a file as one that holds a prefix. One that is not listed is
-// not installed.
+// placeholder records the placeholder of a file. A file that is not listed is not
+// installed.
 func (p *paths) placeholder(h hasPrefix) {
 	if at, ok := p.at[h.path]; ok {
 		p.list[at].Mode, p.list[at].Placeholder = h.mode, h.placeholder
 	}
 }
 
-// readHasPrefix reads info/has_prefix: a path alone, or placeholder, mode and
-// path, each in quotes where it has a space.
+// readHasPrefix parses info/has_prefix. A line is a path, or placeholder, mode and path,
+// each quoted if it has a space.
 func readHasPrefix(in io.Reader) ([]hasPrefix, error) {
 	lines, err := readLines(in)
 	if err != nil {
@@ -63,7 +63,7 @@ func parseHasPrefix(line string) (hasPrefix, error) {
 		if rest[0] == '"' || rest[0] == '\'' {
 			end := strings.IndexByte(rest[1:], rest[0])
 			if end < 0 {
-				return hasPrefix{}, bad("a quote does not end in the line %s", clip(line))
+				return hasPrefix{}, invalid("a quote does not end in the line %s", clip(line))
 			}
 			word, rest = rest[1:1+end], rest[2+end:]
 		} else {
@@ -73,14 +73,14 @@ func parseHasPrefix(line string) (hasPrefix, error) {
 	}
 	switch {
 	case len(words) == 1 && words[0] != "":
-		return hasPrefix{oldPlaceholder, "text", words[0]}, nil
+		return hasPrefix{defaultPlaceholder, "text", words[0]}, nil
 	case len(words) == 3 && words[0] != "" && len(words[0]) <= limits.ArtifactPath && !strings.ContainsRune(words[0], 0):
 		return hasPrefix{words[0], modeOf(words[1], words[0]), words[2]}, nil
 	}
-	return hasPrefix{}, bad("the line %s is malformed", clip(line))
+	return hasPrefix{}, invalid("the line %s is malformed", clip(line))
 }
 
-// readLines reads the lines of a list that are not empty.
+// readLines returns the non-empty lines of a list.
 func readLines(in io.Reader) ([]string, error) {
 	var out []string
 	s := bufio.NewScanner(in)
@@ -91,7 +91,7 @@ func readLines(in io.Reader) ([]string, error) {
 			continue
 		}
 		if n += len(line); len(out) == limits.ArtifactEntries || n > 2*limits.ArtifactNames {
-			return nil, bad("it is longer than any package needs")
+			return nil, invalid("it is longer than any package needs")
 		}
 		out = append(out, line)
 	}

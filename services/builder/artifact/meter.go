@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// meter counts what an archive expands to.
+// meter counts the unpacked bytes of an archive.
 type meter struct {
 	in       io.Reader
 	packed   int64
@@ -23,9 +23,9 @@ func (m *meter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// announced refuses a file before it is read, also one with holes, which expands
-// by itself.
-func (m *meter) announced(h *tar.Header) error {
+// checkSize rejects a file that is too large before it is read. That includes sparse files,
+// which expand without stored bytes.
+func (m *meter) checkSize(h *tar.Header) error {
 	if h.Size < 0 || h.Size > limits.ArtifactBytes {
 		return m.tooLong(limits.ArtifactBytes + 1)
 	}
@@ -35,9 +35,9 @@ func (m *meter) announced(h *tar.Header) error {
 func (m *meter) tooLong(n int64) error {
 	switch {
 	case n > limits.ArtifactBytes:
-		return bad("it is longer than %d GiB when it is unpacked", limits.ArtifactBytes>>30)
+		return invalid("it is longer than %d GiB when it is unpacked", limits.ArtifactBytes>>30)
 	case n > limits.ArtifactRatioFrom && n/limits.ArtifactRatio > m.packed:
-		return bad("it is more than %d times as long when it is unpacked", limits.ArtifactRatio)
+		return invalid("it is more than %d times as long when it is unpacked", limits.ArtifactRatio)
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Kinds of a path, as conda-meta writes them.
+// Kinds of paths, as in conda-meta.
 const (
 	kindFile       = "hardlink"
 	kindLink       = "softlink"
@@ -18,62 +18,62 @@ const (
 	kindEntryPoint = "unix_python_entry_point"
 )
 
-// modeBinary is the way to replace a prefix that keeps the length.
+// modeBinary replaces a prefix without changing the length.
 const modeBinary = "binary"
 
-// paths is what a package lists, in its order.
+// paths holds the paths that a package lists, in their order.
 type paths struct {
 	list []listed
-	at   map[string]int // by the path in the archive
-	// holders are the placeholders of the package: mostly one, in thousands of paths.
-	holders map[string]string
-	names   int // their length together
+	at   map[string]int // index by path in the archive
+	// placeholders holds each distinct placeholder of the package once: mostly one, used by
+	// thousands of paths.
+	placeholders map[string]string
+	names        int // total length of all names
 }
 
-// listed is one path of a package, and what is found out of it.
+// listed is one path of a package, with the facts found while it is installed.
 type listed struct {
-	// Path is the one in the archive, below the prefix.
+	// Path is the path in the archive, relative to the prefix.
 	Path string
-	// Kind is what the package says that it is; "" where it does not.
+	// Kind is the kind that the package states, or "".
 	Kind string
-	// Mode is how Placeholder is replaced by the prefix; both "" for a file that is
-	// not changed.
+	// Mode is how Placeholder is replaced by the prefix; both are "" for an unchanged file.
 	Mode, Placeholder string
-	// NoLink asks installers to copy the file.
+	// NoLink requests that installers copy the file.
 	NoLink bool
-	// SHA256 is of the packed file; zero is unknown. Size is in bytes, packed.
+	// SHA256 is the digest of the packed file; zero is unknown. Size is its size in bytes.
 	SHA256 [32]byte
 	Size   int64
 
 	fact
 }
 
-// fact is what a path became.
+// fact is the result of installing a path.
 type fact struct {
-	path   string // below the prefix; "" until it came
+	path   string // relative to the prefix; "" until installed
 	kind   string
 	sha256 [32]byte
-	target string // of a link
+	target string // a link's target
 }
 
 func newPaths() *paths {
-	return &paths{at: map[string]int{}, holders: map[string]string{}}
+	return &paths{at: map[string]int{}, placeholders: map[string]string{}}
 }
 
-// add takes a path, once.
+// add adds a path, which must not be listed yet.
 func (p *paths) add(l listed) error {
 	clean, err := local(l.Path)
 	if err != nil {
 		return err
 	}
 	if _, twice := p.at[clean]; twice {
-		return bad("%s is listed twice", clip(clean))
+		return invalid("%s is listed twice", clip(clean))
 	}
 	if p.names += len(clean); len(p.list) >= limits.ArtifactEntries || p.names > limits.ArtifactNames {
-		return bad("it lists more than %d files, or names of more than %d MiB", limits.ArtifactEntries, limits.ArtifactNames>>20)
+		return invalid("it lists more than %d files, or names of more than %d MiB", limits.ArtifactEntries, limits.ArtifactNames>>20)
 	}
 	l.Path = clean
-	if l.Placeholder, err = p.holder(l.Placeholder); err != nil {
+	if l.Placeholder, err = p.intern(l.Placeholder); err != nil {
 		return err
 	}
 	p.at[clean] = len(p.list)
@@ -81,23 +81,23 @@ func (p *paths) add(l listed) error {
 	return nil
 }
 
-// holder keeps one copy of a placeholder.
-func (p *paths) holder(text string) (string, error) {
+// intern returns the stored copy of a placeholder.
+func (p *paths) intern(text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
-	if one, ok := p.holders[text]; ok {
+	if one, ok := p.placeholders[text]; ok {
 		return one, nil
 	}
 	const most = 1000
-	if len(text) > limits.ArtifactPath || strings.ContainsRune(text, 0) || len(p.holders) == most {
-		return "", bad("it has a malformed prefix placeholder, or more than %d", most)
+	if len(text) > limits.ArtifactPath || strings.ContainsRune(text, 0) || len(p.placeholders) == most {
+		return "", invalid("it has a malformed prefix placeholder, or more than %d", most)
 	}
-	p.holders[text] = text
+	p.placeholders[text] = text
 	return text, nil
 }
 
-// readPaths reads info/paths.json (CEP 34), one path at a time.
+// readPaths parses info/paths.json (CEP 34), one path at a time.
 func readPaths(in io.Reader) (*paths, error) {
 	ahead := &lookahead{in: in}
 	out, dec := newPaths(), json.NewDecoder(ahead)
@@ -123,7 +123,7 @@ func readPaths(in io.Reader) (*paths, error) {
 	return out, expect(dec, json.Delim('}'))
 }
 
-// lookahead keeps a decoder from holding a value of any length.
+// lookahead bounds the size of a value that a decoder buffers.
 type lookahead struct {
 	in      io.Reader
 	decoded func() int64
@@ -132,7 +132,7 @@ type lookahead struct {
 
 func (l *lookahead) Read(p []byte) (int, error) {
 	if l.read-l.decoded() > limits.ArtifactInfo {
-		return 0, bad("a value is longer than %d MiB", limits.ArtifactInfo>>20)
+		return 0, invalid("a value is longer than %d MiB", limits.ArtifactInfo>>20)
 	}
 	n, err := l.in.Read(p)
 	l.read += int64(n)
@@ -158,7 +158,7 @@ func readList(dec *json.Decoder, out *paths) error {
 		}
 		path := listed{Path: l.Path, Kind: kindOf(l.Kind), Mode: modeOf(l.Mode, l.Placeholder), Placeholder: l.Placeholder, NoLink: l.NoLink, Size: l.Size}
 		if len(l.SHA256) == hex.EncodedLen(len(path.SHA256)) {
-			_, _ = hex.Decode(path.SHA256[:], []byte(l.SHA256)) // what is no digest stays unknown
+			_, _ = hex.Decode(path.SHA256[:], []byte(l.SHA256)) // a malformed digest stays unknown
 		}
 		if err := out.add(path); err != nil {
 			return err
@@ -167,7 +167,7 @@ func readList(dec *json.Decoder, out *paths) error {
 	return expect(dec, json.Delim(']'))
 }
 
-// kindOf and modeOf keep one copy of the words that come thousands of times.
+// kindOf and modeOf return constants for words that occur thousands of times.
 func kindOf(word string) string {
 	for _, k := range []string{kindFile, kindLink, kindDirectory} {
 		if k == word {
@@ -193,7 +193,7 @@ func expect(dec *json.Decoder, want json.Delim) error {
 		return malformed(err)
 	}
 	if t != want {
-		return bad("it is malformed: there is %v where %v should be", t, want)
+		return invalid("it is malformed: there is %v where %v should be", t, want)
 	}
 	return nil
 }

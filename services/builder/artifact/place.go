@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"fmt"
-	"path"
 	"regexp"
 	"strings"
 	"time"
@@ -11,20 +10,20 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Place is where a package is installed. What it holds, and the artifact, decide
-// everything that Install makes.
+// A Place is the location where a package is installed. The place and the artifact
+// determine the result of Install completely.
 type Place struct {
-	// Prefix is absolute, e.g. "/opt/conda".
+	// Prefix is an absolute path, for example "/opt/conda".
 	Prefix string
-	// Python is the environment's, for packages that are for any; the zero value
-	// where there is none.
+	// Python is the environment's Python, for noarch packages; the zero value if there is
+	// none.
 	Python conda.Python
-	// Scratch is the folder for files that cannot be held in memory; "" is the
-	// system's. Nothing stays there.
+	// Scratch is the folder for temporary files, and "" is the system's. No file remains
+	// there.
 	Scratch string
 }
 
-// installed is where a path of the archive goes.
+// installed returns the installed path of a path in the archive.
 func (i *installer) installed(name string) (string, error) {
 	if !i.python {
 		return name, nil
@@ -36,33 +35,30 @@ func (i *installer) installed(name string) (string, error) {
 		out = "bin/" + rest
 	}
 	if len(out) > limits.ArtifactPath {
-		return "", bad("the path %s is too long", clip(out))
+		return "", invalid("the path %s is too long", clip(out))
 	}
 	return out, nil
 }
 
-// checkLink refuses a link that leads out of the prefix. name is where it is
-// installed.
+// checkLink rejects a link without a valid target. The argument name is the link's
+// installed path. Links may point anywhere, as ocl-icd-system's does to /etc/OpenCL. No
+// file is ever written through a link: a path below a link is rejected in a package (see
+// claim) and in an environment (package layering).
 func checkLink(name, target string) error {
 	if target == "" || len(target) > limits.ArtifactPath || strings.ContainsRune(target, 0) {
-		return bad("the link %s has no proper target", clip(name))
-	}
-	to := path.Join(path.Dir(name), target)
-	if path.IsAbs(target) || to == ".." || strings.HasPrefix(to, "../") {
-		return bad("the link %s leads out of the package, to %s", clip(name), clip(target))
+		return invalid("the link %s has no proper target", clip(name))
 	}
 	return nil
 }
 
-// entryPoint is one of info/link.json: "name = module:function".
+// entryPoint matches an entry point of info/link.json: "name = module:function".
 var entryPoint = regexp.MustCompile(`^\s*([A-Za-z0-9._+-]{1,200})\s*=\s*([\pL_][\pL\pN_.]{0,400})\s*:\s*([\pL_][\pL\pN_]{0,200})((?:\.[\pL_][\pL\pN_]{0,200})*)\s*$`)
 
-// script is the program that an entry point stands for, as every installer of
-// Conda packages writes it.
+// script returns the program of an entry point, as all Conda installers write it.
 func script(p conda.Python, prefix, point string) (name, text string, err error) {
 	m := entryPoint.FindStringSubmatch(point)
 	if m == nil || m[1] == "." || m[1] == ".." {
-		return "", "", bad("the entry point %s is malformed", clip(point))
+		return "", "", invalid("the entry point %s is malformed", clip(point))
 	}
 	const form = `#!%[1]s/bin/python%[2]s
 # -*- coding: utf-8 -*-
@@ -78,10 +74,10 @@ if __name__ == '__main__':
 	return "bin/" + m[1], fmt.Sprintf(form, prefix, p.Minor, m[2], m[3], m[4]), nil
 }
 
-// made is when the package was built, in whole seconds; the epoch where it does
-// not say. Old packages say it in seconds, newer ones in milliseconds.
-func (x *index) made() time.Time {
-	const lastSecond = 253402300799 // of the year 9999
+// buildTime returns when the package was built, in whole seconds, or the epoch if unknown. Old
+// packages state it in seconds, newer ones in milliseconds.
+func (x *index) buildTime() time.Time {
+	const lastSecond = 253402300799 // in the year 9999
 	s := x.Timestamp
 	if s > lastSecond {
 		s /= 1000

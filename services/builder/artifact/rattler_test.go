@@ -15,7 +15,7 @@ import (
 	nouns "slipway.dev/services/internal/conda"
 )
 
-// installedState is what testdata/install.py writes down of one file.
+// installedState is the record that testdata/install.py writes for one file.
 type installedState struct {
 	state
 	MTime int64 `json:"mtime"`
@@ -31,11 +31,11 @@ type pathData struct {
 	Size           int64  `json:"size_in_bytes"`
 }
 
-// entryPoint is how conda-meta calls a program that an installer writes.
+// entryPoint is the path type in conda-meta of programs that an installer writes.
 const entryPoint = "unix_python_entry_point"
 
-// TestRattler holds files, times and records against what another installer made
-// of the same artifacts, and of those that TestMade makes.
+// TestRattler compares files, times and records with those of another installer, for the
+// same artifacts and for those of TestMade.
 func TestRattler(t *testing.T) {
 	t.Parallel()
 	var golden struct {
@@ -71,9 +71,9 @@ func TestRattler(t *testing.T) {
 		}
 		for path, w := range want.Files {
 			g := files[path]
-			// It reads the rounded one of the two times in a header; and what it wrote itself
-			// has another.
-			if kinds[path] == entryPoint { // TestGolden compares what is in it
+			// That installer uses the rounded one of a header's two times, and the current
+			// time for files that it writes itself.
+			if kinds[path] == entryPoint { // compared by TestGolden
 				w.SHA256 = g.SHA256
 			}
 			if w.MTime == g.MTime+1 || w.MTime > golden2026 || w.Link != "" || rewritten[path] {
@@ -92,7 +92,7 @@ func TestRattler(t *testing.T) {
 	t.Logf("%d packages compared", compared)
 }
 
-// golden2026 is before the list was made, and after all packages were.
+// golden2026 is before the list was created, and after all packages were built.
 const golden2026 = 1767225600
 
 func compareRecord(t *testing.T, name string, in *artifact.Installed, listed []string, paths []pathData) {
@@ -121,16 +121,16 @@ func compareRecord(t *testing.T, name string, in *artifact.Installed, listed []s
 	slices.SortFunc(got.Data.Paths, byPath)
 	for i, p := range paths {
 		g := &got.Data.Paths[i]
-		// There, only what the prefix changed has one, and links that of their text; ours
-		// is that of the file, as conda's.
+		// There, only files with a changed prefix have a digest, and the digest of a link
+		// is that of its text; ours is that of the file, as conda's.
 		if p.SHA256InPrefix == "" || p.Kind == "softlink" {
 			p.SHA256InPrefix, g.SHA256InPrefix = "", ""
 			paths[i] = p
 		}
-		if p.Kind == entryPoint { // TestGolden compares what is in it
+		if p.Kind == entryPoint { // compared by TestGolden
 			g.SHA256, g.Size = p.SHA256, p.Size
 		}
-		if p.Mode == "text" || p.Kind == "softlink" { // the length there is the new one; conda's is that of the package
+		if p.Mode == "text" || p.Kind == "softlink" { // there it is the new length; conda's is the packed length
 			g.Size = p.Size
 		}
 	}

@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// RecordName is the file in conda-meta that says that a package is installed.
+// RecordName returns the path of the conda-meta file that records the package as installed.
 func (in *Installed) RecordName() string {
 	return fmt.Sprintf("conda-meta/%s-%s-%s.json", in.index.Name, in.index.Version, in.index.Build)
 }
 
-// path is an entry of paths_data, as conda writes it.
+// pathData is an entry of paths_data, as conda writes it.
 type pathData struct {
 	Path           string `json:"_path"`
 	Kind           string `json:"path_type"`
@@ -28,9 +28,11 @@ type pathData struct {
 	Size           int64  `json:"size_in_bytes,omitempty"`
 }
 
-// WriteRecord writes what conda-meta says of the package: its record in the
-// channel, the files, and what became of each.
+// WriteRecord writes the package's conda-meta record: the channel's record, the list of
+// files, and the facts about each.
 func (in *Installed) WriteRecord(out io.Writer, rec conda.Record) error {
+	rec = in.index.complete(rec)
+	rec.Channel = rec.ChannelURL()
 	head, err := encode(rec)
 	if err != nil {
 		return err
@@ -73,7 +75,7 @@ func (in *Installed) data(p *listed) pathData {
 	return d
 }
 
-// digits is a digest in hex; "" for one that is not known.
+// digits returns a digest in hex; "" if unknown.
 func digits(sum [32]byte) string {
 	if sum == [32]byte{} {
 		return ""
@@ -81,7 +83,7 @@ func digits(sum [32]byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// encode is json.Marshal without what HTML would want.
+// encode is json.Marshal without HTML escaping.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

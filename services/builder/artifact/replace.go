@@ -9,25 +9,25 @@ import (
 	"strings"
 )
 
-// window is how much of a file is looked at at a time, in bytes.
+// window is the size of the buffer in bytes.
 const window = 64 << 10
 
-// replacer reads a file with every placeholder replaced by the prefix. It holds
-// one window of it.
+// replacer reads a file and replaces each placeholder with the prefix. It buffers one
+// window.
 type replacer struct {
 	in       io.Reader
 	old, new []byte
-	// pad keeps the length of each string that ends with a NUL, and of the file.
+	// pad preserves the length of each NUL-terminated string, and of the file.
 	pad bool
 
-	buf   []byte // what is looked at
-	tail  []byte // the end of it, which may be the beginning of a placeholder
-	ready []piece
-	owed  int64 // NULs that the current string lacks
-	end   error
+	buf     []byte // unprocessed bytes
+	tail    []byte // the end of buf, which may be the beginning of a placeholder
+	ready   []piece
+	padding int64 // NULs to add at the end of the current string
+	end     error
 }
 
-// piece is what is ready to be read: bytes of buf or of new, then NULs.
+// piece is ready output: bytes of buf or of new, followed by NULs.
 type piece struct {
 	bytes []byte
 	nuls  int64
@@ -36,20 +36,20 @@ type piece struct {
 func newReplacer(in io.Reader, placeholder, prefix, mode string) (*replacer, error) {
 	r := &replacer{in: in, old: []byte(placeholder), new: []byte(prefix), pad: mode == modeBinary}
 	if r.pad && len(r.new) > len(r.old) {
-		return nil, bad("the prefix %s is longer than the one in a binary file, %s", prefix, clip(placeholder))
+		return nil, invalid("the prefix %s is longer than the one in a binary file, %s", prefix, clip(placeholder))
 	}
 	r.buf = make([]byte, window+len(r.old))
 	return r, nil
 }
 
-// Read implements io.Reader. It fills p as far as a window goes: a prefix is short, and
-// whoever copies may make a call to the system for each Read.
+// Read implements io.Reader. It fills p as far as the window goes, because prefixes are
+// short, and callers may make a system call for each Read.
 func (r *replacer) Read(p []byte) (int, error) {
 	for len(r.ready) == 0 {
 		if r.end != nil {
 			return 0, r.end
 		}
-		r.look()
+		r.fill()
 	}
 	n := 0
 	for n < len(p) && len(r.ready) > 0 {
@@ -58,7 +58,7 @@ func (r *replacer) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next copies the first of what is ready, as far as it fits.
+// next copies as much of the ready output as fits.
 func (r *replacer) next(p []byte) int {
 	first := &r.ready[0]
 	n := copy(p, first.bytes)
@@ -75,12 +75,12 @@ func (r *replacer) next(p []byte) int {
 	return n
 }
 
-// look makes the next window ready. The end of it stays for the next, as far as
-// it may be the beginning of a placeholder.
-func (r *replacer) look() {
+// fill processes the next window. Its end is kept for the following one if it may be the
+// beginning of a placeholder.
+func (r *replacer) fill() {
 	kept := copy(r.buf, r.tail)
 	n, err := io.ReadFull(r.in, r.buf[kept:])
-	if err == io.ErrUnexpectedEOF { // one that is wrapped is the archive's
+	if err == io.ErrUnexpectedEOF { // a wrapped error is the archive's
 		err = io.EOF
 	}
 	data := r.buf[:kept+n]
@@ -90,27 +90,27 @@ func (r *replacer) look() {
 		if i < 0 {
 			break
 		}
-		r.pass(data[:i])
-		r.pass(r.new)
-		r.owed += int64(len(r.old) - len(r.new))
+		r.emit(data[:i])
+		r.emit(r.new)
+		r.padding += int64(len(r.old) - len(r.new))
 		data = data[i+len(r.old):]
 	}
 	if err == nil {
-		whole := max(0, len(data)-len(r.old)+1)
-		data, r.tail = data[:whole], data[whole:]
+		truncateTime := max(0, len(data)-len(r.old)+1)
+		data, r.tail = data[:truncateTime], data[truncateTime:]
 	}
-	r.pass(data)
-	if err != nil && r.owed > 0 && r.pad {
-		r.ready = append(r.ready, piece{nuls: r.owed})
+	r.emit(data)
+	if err != nil && r.padding > 0 && r.pad {
+		r.ready = append(r.ready, piece{nuls: r.padding})
 	}
 }
 
-// pass hands bytes on; the first NUL ends the current string.
-func (r *replacer) pass(b []byte) {
-	if r.pad && r.owed > 0 {
+// emit adds bytes to the output. The first NUL ends the current string.
+func (r *replacer) emit(b []byte) {
+	if r.pad && r.padding > 0 {
 		if i := bytes.IndexByte(b, 0); i >= 0 {
-			r.ready = append(r.ready, piece{b[:i], r.owed})
-			b, r.owed = b[i:], 0
+			r.ready = append(r.ready, piece{b[:i], r.padding})
+			b, r.padding = b[i:], 0
 		}
 	}
 	if len(b) > 0 {
@@ -118,14 +118,14 @@ func (r *replacer) pass(b []byte) {
 	}
 }
 
-// shebangMost is how much of a first line older kernels read, in bytes.
-const shebangMost = 127
+// shebangLimit is the number of bytes of the first line that older kernels read.
+const shebangLimit = 127
 
-// shebang is the first line of a script: program, then options.
+// shebang matches the first line of a script: program, then options.
 var shebang = regexp.MustCompile(`^#!\s*(/(?:\\ |[^ \n\r\t])*)(.*)$`)
 
-// shortShebang copies a text; a first line that kernels would cut looks its
-// program up in PATH.
+// shortShebang copies a text. A first line that kernels would truncate is replaced by one
+// that looks its program up in PATH.
 func shortShebang(out io.Writer, in io.Reader) error {
 	r := bufio.NewReaderSize(in, window)
 	line, err := r.ReadSlice('\n')
@@ -133,7 +133,7 @@ func shortShebang(out io.Writer, in io.Reader) error {
 		return err
 	}
 	text := strings.TrimSuffix(string(line), "\n")
-	if m := shebang.FindStringSubmatch(text); m != nil && len(text) > shebangMost {
+	if m := shebang.FindStringSubmatch(text); m != nil && len(text) > shebangLimit {
 		line = []byte("#!/usr/bin/env " + m[1][strings.LastIndexByte(m[1], '/')+1:] + m[2] + string(line[len(text):]))
 	}
 	if _, err := out.Write(line); err != nil {

@@ -6,11 +6,11 @@ import (
 	"os"
 )
 
-// scratchMemory is how much a scratch holds before it goes to disk, in bytes.
+// scratchMemory is how many bytes a scratch holds in memory.
 const scratchMemory = 1 << 20
 
-// scratch keeps bytes until their length is known: in memory, and on disk when
-// there are many. Not safe for concurrent use.
+// scratch buffers bytes until their length is known, in memory and then on disk. It is not
+// safe for concurrent use.
 type scratch struct {
 	dir    string
 	memory bytes.Buffer
@@ -30,14 +30,14 @@ func (s *scratch) Write(p []byte) (int, error) {
 			return 0, err
 		}
 		s.file = f
-		if err := os.Remove(f.Name()); err != nil { // it is gone with the process, too
+		if err := os.Remove(f.Name()); err != nil { // unlinked immediately, so that it does not outlive the process
 			return 0, err
 		}
 	}
 	return s.file.Write(p)
 }
 
-// reader reads all that was written, from the beginning.
+// reader returns a reader of all bytes that were written.
 func (s *scratch) reader() io.Reader {
 	memory := bytes.NewReader(s.memory.Bytes())
 	if s.file == nil {
@@ -46,14 +46,14 @@ func (s *scratch) reader() io.Reader {
 	return io.MultiReader(memory, io.NewSectionReader(s.file, 0, s.size-int64(s.memory.Len())))
 }
 
-// reset empties it.
+// reset empties the scratch.
 func (s *scratch) reset() error {
 	s.memory.Reset()
 	s.size = 0
 	return s.close()
 }
 
-// close gives the disk back.
+// close frees the disk space.
 func (s *scratch) close() error {
 	if s.file == nil {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Installed is what a package has become.
+// Installed describes an installed package.
 type Installed struct {
-	// Bytes is the length of its files together.
+	// Bytes is the total size of its files.
 	Bytes int64
-	// LinkScripts are those that installers run when the package is linked.
+	// LinkScripts are the scripts that installers run when the package is linked.
 	LinkScripts []Script
-	// Activation are the files of etc/conda/activate.d and env_vars.d, in the order of
+	// Activation holds the files of etc/conda/activate.d and env_vars.d, in the order of
 	// the archive.
 	Activation []Script
 
@@ -25,28 +25,28 @@ type Installed struct {
 	paths []listed
 }
 
-// Script is a small file that says what is to be done.
+// A Script is a small file that contains commands or variables.
 type Script struct {
-	// Path is below the prefix.
+	// Path is relative to the prefix.
 	Path string `json:"path"`
-	// Text is what it says, as installed.
+	// Text is the file's content, as installed.
 	Text string `json:"text"`
 }
 
-// SHA256 is of the text, in hex.
+// SHA256 returns the digest of the text in hex.
 func (s Script) SHA256() string {
 	sum := sha256.Sum256([]byte(s.Text))
 	return hex.EncodeToString(sum[:])
 }
 
-// Paths calls f with each path that is installed, and whether it is a folder.
+// Paths calls f with each installed path, and whether it is a folder.
 func (in *Installed) Paths(f func(path string, folder bool)) {
 	for i := range in.paths {
 		f(in.paths[i].path, in.paths[i].kind == kindDirectory)
 	}
 }
 
-// isScript says whether installers run a file while they link the package.
+// isScript reports whether installers run the file when they link the package.
 func isScript(pkg, file string) bool {
 	dir, name := path.Split(file)
 	if dir != "bin/" {
@@ -56,7 +56,7 @@ func isScript(pkg, file string) bool {
 	return ok && (action == "pre-link.sh" || action == "post-link.sh")
 }
 
-// isActivation says whether a file has a say when an environment is entered.
+// isActivation reports whether the file is used when an environment is activated.
 func isActivation(file string) bool {
 	switch path.Dir(file) {
 	case "etc/conda/activate.d":
@@ -67,7 +67,7 @@ func isActivation(file string) bool {
 	return false
 }
 
-// watch reads scripts beforehand, and keeps them.
+// watch reads a script in advance and records it.
 func (in *Installed) watch(a *Artifact, e Entry, content io.Reader) (io.Reader, error) {
 	into := &in.Activation
 	switch {
@@ -77,7 +77,7 @@ func (in *Installed) watch(a *Artifact, e Entry, content io.Reader) (io.Reader, 
 		return content, nil
 	}
 	if e.Size > limits.ArtifactScript || len(in.LinkScripts)+len(in.Activation) == limits.ArtifactScripts {
-		return nil, bad("%s is longer than %d KiB, or one of more than %d scripts", clip(e.Path), limits.ArtifactScript>>10, limits.ArtifactScripts)
+		return nil, invalid("%s is longer than %d KiB, or one of more than %d scripts", clip(e.Path), limits.ArtifactScript>>10, limits.ArtifactScripts)
 	}
 	var b bytes.Buffer
 	if _, err := io.Copy(&b, content); err != nil {

@@ -7,20 +7,19 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// How much of a log is kept, in bytes of text.
+// Bounds of a stored log, in bytes of text.
 const (
 	headBytes = 8 << 20
 	tailBytes = 2 << 20
 	LineBytes = 16 << 10
-	// lineCost is added to each line's length, so that a million empty lines are
-	// not free.
+	// lineCost is added to each line's length, so that empty lines count, too.
 	lineCost = 16
 )
 
-// logCap lets through the first lines of a log and keeps back the last ones. It
-// never holds more than its tail. Not safe for concurrent use.
+// logCap passes the beginning of a log and retains the end. It never holds more than tail
+// bytes. Not safe for concurrent use.
 type logCap struct {
-	head, tail int // bytes that may still be let through; bytes that may be kept back
+	head, tail int // bytes that may still pass; bytes that may be retained
 	kept       []*buildv1.LogEntry
 	keptBytes  int
 	leftLines  int
@@ -30,7 +29,7 @@ type logCap struct {
 
 func newLogCap(head, tail int) *logCap { return &logCap{head: head, tail: tail} }
 
-// add returns the entry that can go out now, or nil when it is kept back.
+// add returns the entry to send now, or nil if it is retained.
 func (c *logCap) add(phase, text string) *buildv1.LogEntry {
 	e := &buildv1.LogEntry{Text: Clean(text), Phase: phase}
 	size := cost(e)
@@ -38,7 +37,7 @@ func (c *logCap) add(phase, text string) *buildv1.LogEntry {
 		c.head -= size
 		return e
 	}
-	c.full = true // once a line is kept back, all later ones are, for the order
+	c.full = true // after a retained line all later lines are retained, to keep the order
 	c.kept = append(c.kept, e)
 	c.keptBytes += size
 	for c.keptBytes > c.tail && len(c.kept) > 0 {
@@ -49,14 +48,14 @@ func (c *logCap) add(phase, text string) *buildv1.LogEntry {
 
 func (c *logCap) drop() {
 	size := cost(c.kept[0])
-	c.kept[0] = nil // the slice's array lives on; the text must not
+	c.kept[0] = nil // the backing array lives on, so release the text
 	c.kept = c.kept[1:]
 	c.keptBytes -= size
 	c.leftLines++
 	c.leftBytes += size
 }
 
-// end returns what was kept back, after a line that says what is missing.
+// end returns the retained lines, after a line that states how many are missing.
 func (c *logCap) end() []*buildv1.LogEntry {
 	out := c.kept
 	c.kept = nil
@@ -69,8 +68,7 @@ func (c *logCap) end() []*buildv1.LogEntry {
 
 func cost(e *buildv1.LogEntry) int { return len(e.GetText()) + lineCost }
 
-// Clean is text that every reader can show: valid, without line ends, and
-// not too long.
+// Clean returns the text as valid UTF-8, without line ends, and truncated.
 func Clean(text string) string {
 	const mark = " … (cut)"
 	cut := len(text) > LineBytes

@@ -10,7 +10,7 @@ import (
 
 func TestLogCap(t *testing.T) {
 	t.Parallel()
-	size := lineCost + 1 // of a line with one letter
+	size := lineCost + 1 // cost of a line with one letter
 	for _, c := range []struct {
 		name  string
 		lines string

@@ -1,6 +1,6 @@
-// Package buildlog sends what a build prints to the bus, in order, and never more of it
-// than a reader wants: the head and the tail of a log that is too long. Its truth is the
-// stream of logs; it keeps in memory what is not sent yet.
+// Package buildlog sends a build's output to the bus, in order. Of a log that is too long
+// it only sends the beginning and the end. The stream is the stored log; memory only holds
+// lines that are not yet sent.
 package buildlog
 
 import (
@@ -17,17 +17,17 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// How lines are gathered into messages.
+// Bounds of the messages that lines are collected into.
 const (
 	chunkBytes = 64 << 10
 	chunkDelay = 200 * time.Millisecond
 )
 
-// Publish puts a message on a stream under an id, so that a repeat is harmless.
+// Publish publishes a message on a stream. The id makes repetitions harmless.
 type Publish func(ctx context.Context, subject, id string, m proto.Message) error
 
-// Writer sends what a build prints, in order. Lines wait in memory while the
-// bus is away: the cap bounds them. Safe for concurrent use.
+// Writer sends a build's output in order. Lines wait in memory while the bus is
+// unavailable, bounded by the cap. Safe for concurrent use.
 type Writer struct {
 	job     jobs.Job
 	publish Publish
@@ -38,14 +38,14 @@ type Writer struct {
 	pending []*buildv1.LogEntry
 	bytes   int
 
-	full   chan struct{} // a chunk is worth sending
+	full   chan struct{} // a chunk is complete
 	closed chan struct{} // nothing more will be printed
-	done   chan struct{} // all is sent, or was given up
+	done   chan struct{} // everything was sent, or given up
 	stop   context.CancelFunc
 	sent   int
 }
 
-// New starts one; the caller ends it.
+// New creates a writer. The caller must call End.
 func New(job jobs.Job, p Publish, log *slog.Logger) *Writer {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Writer{
@@ -77,8 +77,8 @@ func (w *Writer) append(e *buildv1.LogEntry) {
 	}
 }
 
-// End sends the rest and waits for that, until ctx ends. Nothing is to be
-// printed afterwards.
+// End sends the remaining lines and waits until they are sent or ctx ends. Print must not
+// be called afterwards.
 func (w *Writer) End(ctx context.Context) {
 	w.mu.Lock()
 	for _, e := range w.cap.end() {
@@ -112,7 +112,8 @@ func (w *Writer) run(ctx context.Context) {
 	}
 }
 
-// send sends one chunk; false when there is none, or no hope.
+// send sends one chunk. It returns false if there is none, or if sending has failed
+// permanently.
 func (w *Writer) send(ctx context.Context) bool {
 	entries := w.take()
 	if len(entries) == 0 {
@@ -124,7 +125,7 @@ func (w *Writer) send(ctx context.Context) bool {
 	return w.publish(ctx, buildbus.Log(w.job.ID), id, chunk) == nil
 }
 
-// take removes a chunk's worth of lines.
+// take removes the lines of one chunk.
 func (w *Writer) take() []*buildv1.LogEntry {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,21 +8,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// holding is a claim that is renewed until it ends.
+// A holding is a claim that is renewed until it ends.
 type holding struct {
 	kv   jetstream.KeyValue
 	name string
-	// revision is that of the holder's last word; 0 once the claim is lost. It is renew's
-	// until ended.
+	// revision is the revision of the last renewal, and 0 once the claim is lost. Only
+	// renew uses it until ended is closed.
 	revision uint64
-	// kept is called when a record was left.
+	// sign signs a record for a name.
+	sign func(name string, record []byte) []byte
+	// kept is called when a record was stored.
 	kept       func()
-	once       sync.Once
+	try        sync.Once
 	end, ended chan struct{}
 }
 
-// renew says now and then that the holder is alive. One who has lost its claim goes on
-// with what it makes, and says no more.
+// renew renews the claim until it ends. A worker that has lost its claim continues to build
+// the layer, and writes no more.
 func (h *holding) renew(after func(time.Duration) <-chan time.Time) {
 	defer close(h.ended)
 	for h.revision > 0 {
@@ -35,16 +37,16 @@ func (h *holding) renew(after func(time.Duration) <-chan time.Time) {
 	}
 }
 
-// put writes a value on top of the last; what cannot be written now is written later,
-// or never missed.
+// put writes a value on top of the last revision. Errors are ignored: a renewal is
+// repeated, and without a record another worker builds the layer.
 func (h *holding) put(value []byte) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 	defer cancel()
 	revision, err := h.kv.Update(ctx, h.name, value, h.revision)
 	switch {
 	case err == nil:
 		h.revision = revision
-	case overtaken(err):
+	case isConflict(err):
 		h.revision = 0
 	}
 }
@@ -52,7 +54,7 @@ func (h *holding) put(value []byte) {
 // Keep implements layering.Claim.
 func (h *holding) Keep(record []byte) {
 	h.finish(func() {
-		if h.put(record); h.revision > 0 {
+		if h.put(h.sign(h.name, record)); h.revision > 0 {
 			h.kept()
 		}
 	})
@@ -61,15 +63,15 @@ func (h *holding) Keep(record []byte) {
 // Release implements layering.Claim.
 func (h *holding) Release() {
 	h.finish(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 		defer cancel()
-		// What cannot be released now is taken over when it has been silent.
+		// A claim that cannot be released expires after its holder's silence.
 		_ = h.kv.Delete(ctx, h.name, jetstream.LastRevision(h.revision))
 	})
 }
 
 func (h *holding) finish(say func()) {
-	h.once.Do(func() {
+	h.try.Do(func() {
 		close(h.end)
 		<-h.ended
 		if h.revision > 0 {

@@ -23,21 +23,21 @@ import (
 
 // child is one run of the daemon.
 type child struct {
-	proxy string // address of the proxy, as inside sees it
+	proxy string // address of the proxy inside the sandbox
 	cmd   *exec.Cmd
 	said  chan string
 	ended chan struct{}
-	err   error // why it ended; once ended is closed
+	err   error // why it ended; valid once ended is closed
 }
 
-// start starts the daemon in a sandbox of its own.
+// start starts the daemon in a new sandbox.
 func (d *Daemon) start() (*child, error) {
 	config, err := d.configure()
 	if err != nil {
 		return nil, err
 	}
 	_ = os.Remove(d.socket("buildkitd"))
-	_ = os.RemoveAll(d.state()) // the containers of a daemon that is gone
+	_ = os.RemoveAll(d.state()) // the containers of an earlier daemon
 	c := &child{ended: make(chan struct{})}
 	started := make(chan error)
 	go d.run(c, config, started)
@@ -47,14 +47,14 @@ func (d *Daemon) start() (*child, error) {
 	return c, nil
 }
 
-// run holds a thread of this process for as long as the child lives: the thread
-// makes the network, the child is born on it and so shares it, and the child is
-// killed when the thread ends.
+// run locks an OS thread for as long as the child lives. The thread creates the network;
+// the child is started on it and so shares that network. The child is killed when the
+// thread ends.
 func (d *Daemon) run(c *child, config string, started chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		// The first thread stands for the whole process in /proc: take another one,
-		// which there must be while this one is held.
+		// The main thread represents the whole process in /proc, so use another one, which
+		// must exist while this one is locked.
 		go d.run(c, config, started)
 		time.Sleep(50 * time.Millisecond)
 		runtime.UnlockOSThread()
@@ -62,7 +62,7 @@ func (d *Daemon) run(c *child, config string, started chan<- error) {
 	}
 	sandbox, home, err := d.enter()
 	if err != nil {
-		started <- err // the thread is never given back: it may be in the wrong network
+		started <- err // never unlock the thread: it may be in the wrong network
 		return
 	}
 	c.proxy = "http://" + sandbox.proxy.Addr().String()
@@ -78,7 +78,7 @@ func (d *Daemon) run(c *child, config string, started chan<- error) {
 	}
 	d.serve(sandbox)
 	started <- nil
-	said := <-c.said // before Wait, which closes what it reads
+	said := <-c.said // before Wait, which closes the pipe
 	if err := c.cmd.Wait(); err != nil {
 		said = strings.TrimSpace(said + " (" + err.Error() + ")")
 	}
@@ -87,20 +87,19 @@ func (d *Daemon) run(c *child, config string, started chan<- error) {
 	close(c.ended)
 }
 
-// inside is what the child does before it becomes the daemon: it enters its control
-// groups, and offers itself when memory is short; its mounts stay its own, and /proc
-// shows its own processes.
-const inside = `for group in $GROUPS_TO_ENTER; do
+// initScript is what the child runs before it becomes the daemon. It enters its control groups
+// and raises its OOM score. Its mounts stay private, and /proc shows its own processes.
+const initScript = `for group in $GROUPS_TO_ENTER; do
 	echo 0 >"$group/cgroup.procs" || { echo "buildkitd: its control group cannot be entered" >&2; exit 1; }
 done
 unset GROUPS_TO_ENTER
 echo 300 >/proc/self/oom_score_adj || true
 mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
 
-// spawn starts the child on this thread, as the first of its own processes: when
-// it is killed, the system kills all of them.
+// spawn starts the child on this thread, as the first process of a new PID namespace: when
+// it is killed, the kernel kills all of them.
 func (d *Daemon) spawn(c *child, config string) error {
-	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", inside, "sh", d.programs.daemon, "--config", config)
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", initScript, "sh", d.programs.daemon, "--config", config)
 	cmd.Dir = d.o.Dir
 	cmd.Env = environment{
 		proxy: c.proxy, steps: d.socket("steps"), runtime: d.programs.runtime, state: d.state(), noNewPrivileges: d.o.NoNewPrivileges,
@@ -111,7 +110,7 @@ func (d *Daemon) spawn(c *child, config string) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
 		Pdeathsig:  syscall.SIGKILL,
-		Setpgid:    true, // a Ctrl-C is for us alone
+		Setpgid:    true, // so that only this process receives a Ctrl-C
 	}
 	out, err := cmd.StderrPipe()
 	if err != nil {
@@ -126,10 +125,11 @@ func (d *Daemon) spawn(c *child, config string) error {
 	return nil
 }
 
-// state is where runc notes which containers there are.
+// state returns the folder where runc records its containers.
 func (d *Daemon) state() string { return filepath.Join(d.o.Dir, "runc") }
 
-// environment is what buildkitd has of its own, and hands on to slipway-runc.
+// environment holds the additional variables of buildkitd, which it passes on to
+// slipway-runc.
 type environment struct {
 	proxy                 string // URL
 	steps, runtime, state string // paths
@@ -138,7 +138,8 @@ type environment struct {
 
 func (e environment) all() []string {
 	out := append(plainEnv(),
-		// Logs are cut before they get there, and keep their ends; the daemon would not.
+		// Long output is shortened earlier, with its end preserved; the daemon would omit
+		// the end.
 		fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SIZE=%d", limits.DaemonStepLog), fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SPEED=%d", limits.DaemonStepLog),
 		"HTTP_PROXY="+e.proxy, "HTTPS_PROXY="+e.proxy, "http_proxy="+e.proxy, "https_proxy="+e.proxy,
 		step.EnvSocket+"="+e.steps, step.EnvRuntime+"="+e.runtime, step.EnvState+"="+e.state)
@@ -148,8 +149,8 @@ func (e environment) all() []string {
 	return out
 }
 
-// plainEnv is the little that the daemon needs of our environment: nothing that
-// may hold a secret.
+// plainEnv returns the few variables that the daemon needs from our environment, none of
+// which can be secret.
 func plainEnv() []string {
 	var out []string
 	for _, name := range []string{"PATH", "HOME", "TMPDIR", "LANG", "SSL_CERT_FILE", "SSL_CERT_DIR"} {
@@ -160,7 +161,7 @@ func plainEnv() []string {
 	return out
 }
 
-// logOutput passes on what the daemon says of itself, and answers its last words.
+// logOutput forwards the daemon's log and returns its last line.
 func logOutput(r io.Reader, log *slog.Logger) (last string) {
 	in := bufio.NewScanner(r)
 	in.Buffer(nil, 1<<20)
@@ -174,13 +175,13 @@ func logOutput(r io.Reader, log *slog.Logger) (last string) {
 	return last
 }
 
-// kill ends the child and all its processes, and waits for that.
+// kill kills the child and all its processes, and waits for their end.
 func (c *child) kill() {
 	_ = c.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-c.ended:
 		return
-	case <-time.After(3 * time.Second): // it would wait for its builds
+	case <-time.After(3 * time.Second): // it may be waiting for its builds
 	}
 	_ = c.cmd.Process.Kill()
 	<-c.ended

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// socket is where something listens. Its path must be short: the system allows
-// about a hundred letters.
+// socket returns the path of a socket. It must be short: the system's limit is about a
+// hundred bytes.
 func (d *Daemon) socket(name string) string {
 	path := filepath.Join(d.o.Dir, name+".sock")
 	if len(path) < 100 {
@@ -23,24 +23,24 @@ func (d *Daemon) socket(name string) string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("slipway-%s-%d.sock", name, os.Getpid()))
 }
 
-// configure writes the daemon's configuration and answers its path.
+// configure writes the daemon's configuration and returns its path.
 func (d *Daemon) configure() (string, error) {
 	path := filepath.Join(d.o.Dir, "buildkitd.toml")
 	c := configuration{root: filepath.Join(d.o.Dir, "root"), addresses: []string{"unix://" + d.socket("buildkitd")}, wrapper: d.programs.wrapper, plain: d.o.Plain, mirrors: d.o.Mirrors}
 	return path, os.WriteFile(path, []byte(c.String()), 0o600)
 }
 
-// configuration is what buildkitd is told in its file.
+// configuration is the content of buildkitd's configuration file.
 type configuration struct {
 	root      string
 	addresses []string
-	wrapper   string   // what starts steps
-	plain     []string // registries that are spoken to in plain http
+	wrapper   string   // the program that starts steps
+	plain     []string // registries that use plain HTTP
 	mirrors   []upstream.Mirror
-	served    *served // nil for a daemon of our own
+	served    *served // nil for a private daemon
 }
 
-// served is what is added for a daemon that others use.
+// served is the additional configuration of a daemon with remote users.
 type served struct {
 	traces             string // the path of its socket for traces
 	rootless, sharePID bool
@@ -48,10 +48,10 @@ type served struct {
 	more               string // of the operator
 }
 
-// reserve is what the cache always keeps, and the disk always has free, in bytes.
+// reserve is how many bytes the cache always keeps, and the disk always has free.
 const reserve = 2e9
 
-// String is the file, in TOML.
+// String returns the file, in TOML.
 func (c configuration) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "root = %q\n", c.root)
@@ -59,7 +59,7 @@ func (c configuration) String() string {
 		fmt.Fprintf(&b, "[log]\n  format = \"json\"\n[otel]\n  socketPath = %q\n", c.served.traces)
 	}
 	fmt.Fprintf(&b, "[grpc]\n  address = [%s]\n[worker.containerd]\n  enabled = false\n", quoted(c.addresses))
-	// "host" is the daemon's own network, which slipway-runc takes a step out of.
+	// "host" is the daemon's own network; slipway-runc moves steps out of it.
 	fmt.Fprintf(&b, "[worker.oci]\n  enabled = true\n  networkMode = \"host\"\n  binary = %q\n", c.wrapper)
 	if s := c.served; s != nil {
 		fmt.Fprintf(&b, "  rootless = %v\n  noProcessSandbox = %v\n  gc = true\n", s.rootless, s.sharePID)
@@ -73,7 +73,7 @@ func (c configuration) String() string {
 	return b.String()
 }
 
-// registries writes what is said of each registry, in one table each.
+// registries writes the settings of each registry, in one table each.
 func (c configuration) registries(b *strings.Builder) {
 	mirrors := map[string][]string{}
 	for _, m := range c.mirrors {

@@ -1,11 +1,10 @@
-// Package daemon keeps a BuildKit daemon running beside this process, in a sandbox:
-// it and everything it starts have their own processes, mounts and network, and
-// die together. Its network is a loopback with nothing on it but what this
-// process offers there: a few addresses of this machine, and an HTTP proxy that
-// keeps to the egress rules. Each step of a build has a network of its own in turn,
-// with a proxy of its own and nothing else: no step reaches the daemon, another
-// step, or what the daemon reaches. What it has built and cached is in its folder;
-// no login is ever there.
+// Package daemon runs a BuildKit daemon next to this process, in a sandbox. The daemon and
+// everything it starts have their own processes, mounts and network, and end together. The
+// network is a loopback with the listeners of this process only: a few forwarded addresses
+// of this machine, and an HTTP proxy that enforces the egress rules. Each build step runs
+// in another network, with its own proxy and nothing else, so that no step reaches the
+// daemon, another step, or the daemon's addresses. The daemon's folder holds its caches and
+// results, and never a login.
 package daemon
 
 import (
@@ -25,58 +24,56 @@ import (
 
 // Options are the settings of a daemon.
 type Options struct {
-	// Dir is where it keeps its caches. Required; made when it is not there.
+	// Dir is the folder of the daemon's caches. Required; it is created if missing.
 	Dir string
-	// Egress connects to other machines on behalf of builds, or refuses to; it
-	// refuses what listens on this machine for the service itself. Required.
+	// Egress connects to other machines for builds, or denies the connection. It must deny
+	// addresses of this machine that the service itself uses. Required.
 	Egress func(ctx context.Context, network, address string) (net.Conn, error)
-	// Forward lists addresses on this machine's loopback ("127.0.0.1:5000") that the
-	// daemon, but no step, reaches under the same address.
+	// Forward lists loopback addresses of this machine ("127.0.0.1:5000") that the daemon
+	// reaches under the same address. Steps do not reach them.
 	Forward []string
-	// Plain lists registries ("host:port") that are spoken to in plain http.
+	// Plain lists registries ("host:port") that use plain HTTP.
 	Plain []string
-	// Mirrors are asked first for the images that builds are made from.
+	// Mirrors are asked first for base images.
 	Mirrors []upstream.Mirror
-	// Memory is how much a build's steps may use, in bytes; 0 is no limit.
+	// Memory limits the memory of a build's steps in bytes; 0 means no limit.
 	Memory int64
-	// Pids is how many processes and threads a build's steps may have; 0 is no
-	// limit.
+	// Pids limits the processes and threads of a build's steps; 0 means no limit.
 	Pids int64
-	// CPUs is how many processors' time a build's steps may use, e.g. 0.5; 0 is no
-	// limit.
+	// CPUs limits the processor time of a build's steps, for example 0.5; 0 means no limit.
 	CPUs float64
-	// NoNewPrivileges takes the effect from setuid programs, such as sudo.
+	// NoNewPrivileges disables setuid programs, such as sudo.
 	NoNewPrivileges bool
-	// DaemonMemory is how much the daemon itself may use, in bytes; 0 is no limit. It
-	// is started again when it needs more.
+	// DaemonMemory limits the memory of the daemon itself in bytes; 0 means no limit. The
+	// daemon is restarted when it exceeds the limit.
 	DaemonMemory int64
-	// Runtime is the path of the runc to use, whatever its version; "" finds one that
-	// has no known way out of a container.
+	// Runtime is the path of the runc to use, whatever its version. "" finds one without a
+	// known container escape.
 	Runtime string
-	// Trial is one of Runtime that has begun already; nil begins it with the daemon.
+	// Trial is a trial of Runtime that has already begun; nil begins one with the daemon.
 	Trial *Trial
 	Log   *slog.Logger
 }
 
-// Daemon is a BuildKit daemon that is kept running. Safe for concurrent use.
+// Daemon is a BuildKit daemon that is kept running. It is safe for concurrent use.
 type Daemon struct {
 	o        Options
 	programs programs
 	stop     context.CancelFunc
 	done     chan struct{}
 	groups   *groups
-	own      *group // the daemon's
+	own      *group // the daemon's own group
 	steps    *steps
 	door     *net.UnixListener // where steps are presented
 
 	mu      sync.Mutex
-	child   *child // nil while there is none
+	child   *child // nil while the daemon is not running
 	problem error
 }
 
-// Start starts one, and again whenever it ends, until ctx does or Close is
-// called. It does not wait until the daemon answers. The error says, in words
-// for an operator, why this machine cannot run one.
+// Start starts a daemon, and restarts it when it ends, until ctx ends or Close is called.
+// It does not wait until the daemon responds. The error explains to an operator why this
+// machine cannot run one.
 func Start(ctx context.Context, o Options) (*Daemon, error) {
 	if os.Getuid() != 0 {
 		return nil, errors.New("only root can run the build daemon here: set buildkit_addr to one that runs elsewhere")
@@ -114,20 +111,20 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 	return d, nil
 }
 
-// leave gives back what the daemon had of the machine.
+// leave releases the daemon's resources.
 func (d *Daemon) leave() {
 	_ = d.door.Close()
 	d.own.release()
 }
 
-// Close ends the daemon and everything it started, and waits for that.
+// Close ends the daemon and everything it started, and waits for their end.
 func (d *Daemon) Close() {
 	d.stop()
 	<-d.done
 	d.leave()
 }
 
-// Address is where the daemon listens, or why there is none now.
+// Address returns the daemon's address, or an error while it is not running.
 func (d *Daemon) Address() (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -137,36 +134,36 @@ func (d *Daemon) Address() (string, error) {
 	return "unix://" + d.socket("buildkitd"), nil
 }
 
-// Admit gives a build its share of the machine: see builder.Local.
+// Admit registers a build: see builder.Local.
 func (d *Daemon) Admit(scope string) step.Share {
 	g := d.groups.make(scope, "build", limitsOf(d.o))
 	token := d.steps.builds.add(scope, newBuild(g.path()))
 	return step.Share{
-		Scope: "/" + groupsOfAll + "/" + scope, Token: token, OutOfMemory: g.outOfMemory, Kill: g.kill,
+		Scope: "/" + rootGroup + "/" + scope, Token: token, OutOfMemory: g.outOfMemory, Kill: g.kill,
 		Release: func() { d.steps.builds.remove(token); g.release() },
 	}
 }
 
-// Grown is by how many bytes the daemon's folder may have grown since a time.
+// Grown returns how many bytes the daemon's folder may have grown since a time.
 func (d *Daemon) Grown(since time.Time) int64 { return grown(d.o.Dir, since) }
 
-// steady is how long a daemon must run for its next end to count as the first.
-const steady = time.Minute
+// stableAfter is how long a daemon must run for its next end to count as the first.
+const stableAfter = time.Minute
 
-// supervise starts the daemon again whenever it ends, more slowly each time.
+// supervise restarts the daemon whenever it ends, with increasing delays.
 func (d *Daemon) supervise(ctx context.Context, c *child) {
 	defer close(d.done)
 	wait := 250 * time.Millisecond
 	for {
 		began := time.Now()
-		if !d.outlives(ctx, c) {
+		if !d.waitEnded(ctx, c) {
 			c.kill()
 			d.become(nil, errors.New("the build daemon was stopped"))
 			return
 		}
 		d.become(nil, fmt.Errorf("the build daemon ended: %w", c.err))
 		d.o.Log.Error("The build daemon ended; it is started again", "err", c.err, "out_of_memory", d.own.outOfMemory())
-		if time.Since(began) > steady {
+		if time.Since(began) > stableAfter {
 			wait = 250 * time.Millisecond
 		}
 		for c = nil; c == nil; wait = min(2*wait, 30*time.Second) {
@@ -185,10 +182,10 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 	}
 }
 
-// outlives waits until the child has ended; false when ctx ended first. A child whose
-// memory stays full is ended: the system need not do that as long as it finds a page of the
-// program's own to take, and meanwhile the child does nothing but fetch that again.
-func (d *Daemon) outlives(ctx context.Context, c *child) bool {
+// waitEnded waits until the child has ended, and returns false if ctx ended first. It kills
+// a child whose memory stays full: the kernel need not do so while it can reclaim pages of
+// the program, and meanwhile the child only reads them in again.
+func (d *Daemon) waitEnded(ctx context.Context, c *child) bool {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for seconds := 0; ; {
@@ -202,17 +199,18 @@ func (d *Daemon) outlives(ctx context.Context, c *child) bool {
 		if seconds++; !d.isFull() {
 			seconds = 0
 		}
-		if seconds == starving {
+		if seconds == fullSeconds {
 			d.o.Log.Warn("The build daemon has used up its memory, and is ended", "memory", d.o.DaemonMemory)
 			_ = c.cmd.Process.Kill()
 		}
 	}
 }
 
-// starving is for how many seconds its memory must be full for a daemon to be ended.
-const starving = 5
+// fullSeconds is for how many seconds the memory must be full before a daemon is killed.
+const fullSeconds = 5
 
-// isFull says whether the daemon holds all but a twentieth of its memory for good.
+// isFull reports whether less than a twentieth of the daemon's memory limit is free or
+// reclaimable.
 func (d *Daemon) isFull() bool {
 	return d.o.DaemonMemory > 0 && d.own.held() >= d.o.DaemonMemory/20*19
 }

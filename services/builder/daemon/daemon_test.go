@@ -24,7 +24,7 @@ func options(t testing.TB, dir string) daemon.Options {
 	}}
 }
 
-// TestChild is no test of its own: it holds a daemon until it is killed.
+// TestChild is a helper process: it runs a daemon until it is killed.
 func TestChild(t *testing.T) {
 	dir := os.Getenv(inChild)
 	if dir == "" {
@@ -33,7 +33,7 @@ func TestChild(t *testing.T) {
 	if _, err := daemon.Start(context.Background(), options(t, dir)); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test that holds it ends
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends
 }
 
 func running(dir string) bool {
@@ -80,7 +80,7 @@ func TestDaemonThatCannotRun(t *testing.T) {
 	}
 }
 
-// TestDaemonThatEnds shows that a daemon which does not stay is told of.
+// TestDaemonThatEnds checks that a daemon which exits immediately is reported.
 func TestDaemonThatEnds(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// grown is by how many bytes the files below dir grew: the space of those that
-// were made or changed since a time. Files in layers keep the times that their
-// archive gave them, so it is the time of the last change of the inode that counts.
+// grown returns how many bytes the files below dir grew: the space of files that were
+// created or changed since a time. Files in layers keep the times of their archive, so the
+// inode change time is used.
 func grown(dir string, since time.Time) int64 {
 	var sum int64
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {

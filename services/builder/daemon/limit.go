@@ -11,15 +11,15 @@ import (
 	"syscall"
 )
 
-// groupsDir is where the system shows its control groups.
+// groupsDir is where the system mounts its control groups.
 const groupsDir = "/sys/fs/cgroup"
 
-// limit is what a controller allows a group. The two versions of control groups
-// have a file for it, each in words of its own.
+// limit is a limit of a controller. Versions 1 and 2 of control groups have different files
+// and values for it.
 type limit struct{ controller, file1, value1, file2, value2 string }
 
-// limitsOf are those that were asked for. Time of processors is counted in
-// microseconds of every 100 ms.
+// limitsOf returns the configured limits. Processor time is counted in microseconds per 100
+// ms.
 func limitsOf(o Options) []limit {
 	pids, cpu := strconv.FormatInt(o.Pids, 10), strconv.Itoa(int(o.CPUs*100_000))
 	out := memoryLimit(o.Memory)
@@ -32,7 +32,7 @@ func limitsOf(o Options) []limit {
 	return out
 }
 
-// memoryLimit is one of memory alone; none for 0.
+// memoryLimit returns a limit of memory; none for 0.
 func memoryLimit(bytes int64) []limit {
 	if bytes <= 0 {
 		return nil
@@ -41,36 +41,36 @@ func memoryLimit(bytes int64) []limit {
 	return []limit{{"memory", "memory.limit_in_bytes", memory, "memory.max", memory}}
 }
 
-// groups makes control groups: one for each build, and one for the daemon.
+// groups creates control groups: one for each build, and one for the daemon.
 type groups struct {
-	root     string // where the system shows its control groups
+	root     string // where the system mounts its control groups
 	log      *slog.Logger
 	complain sync.Once
 }
 
-// newGroups removes what processes that are gone have left behind.
+// newGroups removes the groups of processes that have ended.
 func newGroups(root string, log *slog.Logger) *groups {
 	g := &groups{root: root, log: log}
 	g.sweep()
 	return g
 }
 
-// everywhere are the folders of a group: with version 1 each controller has its
-// own, and a step's runtime makes it in all of them.
-func (g *groups) everywhere(name string) []string {
+// dirs returns the folders of a group. In version 1 each controller has its own, and
+// a step's runtime creates the group in all of them.
+func (g *groups) dirs(name string) []string {
 	dirs, _ := filepath.Glob(filepath.Join(g.root, "*", name))
 	return append(dirs, filepath.Join(g.root, name))
 }
 
-// group is a control group that is somebody's for a while. A nil one is none.
+// group is an allocated control group. A nil group has no limits.
 type group struct {
 	of   *groups
 	slot slot
 	dirs []string
 }
 
-// make makes a group for something, in the first slot of a name that is free; nil
-// where the machine lets us make none: then there are no limits.
+// make creates a group in the first free slot of a name. It returns nil if the machine does
+// not allow that: then there are no limits.
 func (g *groups) make(name, what string, limits []limit) *group {
 	s, err := g.take(name, what)
 	if err != nil {
@@ -86,7 +86,7 @@ func (g *groups) make(name, what string, limits []limit) *group {
 	return &group{g, s, dirs}
 }
 
-// path is what runc calls the group; "" for none.
+// path returns the group's path for runc; "" for nil.
 func (p *group) path() string {
 	if p == nil {
 		return ""
@@ -96,8 +96,8 @@ func (p *group) path() string {
 
 func (p *group) outOfMemory() bool { return p != nil && outOfMemoryIn(p.dirs) }
 
-// held is how much memory of the group nothing but the end of its processes gives back, in
-// bytes; 0 where that is not known.
+// held returns how many bytes of the group's memory only the end of its processes releases;
+// 0 if unknown.
 func (p *group) held() int64 {
 	if p == nil {
 		return 0
@@ -124,12 +124,12 @@ func (p *group) release() {
 	}
 }
 
-// kill ends every process of the group and of those below it.
+// kill kills every process of the group and of the groups below it.
 func (p *group) kill() {
 	if p == nil {
 		return
 	}
-	for _, dir := range p.of.everywhere(p.slot.group()) {
+	for _, dir := range p.of.dirs(p.slot.group()) {
 		_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.Name() != "cgroup.procs" {
 				return nil //nolint:nilerr // groups come and go under us
@@ -145,7 +145,7 @@ func (p *group) kill() {
 	}
 }
 
-// create makes the group and sets its limits; it answers the folders it made.
+// create creates the group, sets its limits, and returns the created folders.
 func (g *groups) create(name string, limits []limit) ([]string, error) {
 	if g.isV2() {
 		return g.createV2(name, limits)
@@ -190,7 +190,7 @@ func (g *groups) createV2(name string, limits []limit) ([]string, error) {
 			return dirs, err
 		}
 		if l.controller == "memory" {
-			_ = set(dir, "memory.swap.max", "0") // not everywhere
+			_ = set(dir, "memory.swap.max", "0") // does not exist everywhere
 		}
 	}
 	return dirs, nil
@@ -200,9 +200,9 @@ func set(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o600)
 }
 
-// outOfMemoryIn says whether the limit was hit. Version 1 counts kills only in a
-// step's own group, which is gone by now, so there it is the build's own count of
-// allocations that failed.
+// outOfMemoryIn reports whether the limit was reached. Version 1 counts kills only in the
+// step's own group, which has already been deleted, so the build's count of failed
+// allocations is used there.
 func outOfMemoryIn(dirs []string) bool {
 	for _, dir := range dirs {
 		if b, err := os.ReadFile(filepath.Join(dir, "memory.failcnt")); err == nil && strings.TrimSpace(string(b)) != "0" {

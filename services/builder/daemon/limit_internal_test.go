@@ -10,8 +10,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestLimitsAreWritten looks at what the system is told, in the words of both
-// versions of control groups.
+// TestLimitsAreWritten checks the written limits for both versions of control groups.
 func TestLimitsAreWritten(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -58,8 +57,8 @@ func TestLimitsAreWritten(t *testing.T) {
 	}
 }
 
-// TestGroupsAreNamedAlike: one build after the other gets the same group; builds at
-// the same time, of two daemons too, and of another scope get others.
+// TestGroupsAreNamedAlike checks that consecutive builds get the same group, and that
+// concurrent builds, also of two daemons, and builds of other scopes get different ones.
 func TestGroupsAreNamedAlike(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -68,12 +67,12 @@ func TestGroupsAreNamedAlike(t *testing.T) {
 	one, other := groups(), groups()
 	first, second, third := one.make("us", "build", limits), other.make("us", "build", limits), one.make("them", "build", limits)
 	daemon := one.make("buildkitd", "daemon", memoryLimit(1<<30))
-	// Only the system can remove a group with its files.
+	// Only the kernel can remove a group with its files.
 	if err := os.Remove(filepath.Join(root, "pids", first.path(), "pids.max")); err != nil {
 		t.Fatal(err)
 	}
 	first.release()
-	again := groups().make("us", "build", limits) // which sweeps
+	again := groups().make("us", "build", limits) // removes unused slots
 	for got, want := range map[string]string{
 		first.path(): "/slipway/us-0/build", second.path(): "/slipway/us-1/build", third.path(): "/slipway/them-0/build",
 		again.path(): "/slipway/us-0/build", daemon.path(): "/slipway/buildkitd-0/daemon",
@@ -93,7 +92,7 @@ func read(t *testing.T, into map[string]string, name, path string) {
 	into[name] = string(raw)
 }
 
-// TestWhatAGroupHolds reads it in the words of both versions of control groups.
+// TestWhatAGroupHolds reads the memory for both versions of control groups.
 func TestWhatAGroupHolds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{

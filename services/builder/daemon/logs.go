@@ -11,13 +11,13 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// logBudget is what the steps of one build may print. buildkitd holds in memory,
-// and on disk, whatever steps print: so the middle of a long log is left out before
-// it gets there. Safe for concurrent use.
+// logBudget limits the output of the steps of one build. buildkitd holds the output in
+// memory and on disk, so the middle of a long output is omitted before it gets there. Safe
+// for concurrent use.
 type logBudget struct {
 	mu    sync.Mutex
-	head  int // bytes that may still pass as they come
-	tails int // bytes that the ends of outputs may still take
+	head  int // bytes that may still pass unchanged
+	tails int // bytes that may still be used for the ends of outputs
 }
 
 func newLogBudget() *logBudget {
@@ -33,8 +33,8 @@ func (b *logBudget) pass(n int) int {
 	return n
 }
 
-// tail returns how much of the end of one output may be kept: less and less, so
-// that all together have an end.
+// tail returns how many bytes of the end of one output to keep. It decreases, so that the
+// total is bounded.
 func (b *logBudget) tail() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,14 +43,14 @@ func (b *logBudget) tail() int {
 	return n
 }
 
-// output is what one step writes to stdout or stderr, on its way to buildkitd.
+// output copies what one step writes to stdout or stderr to buildkitd.
 type output struct {
 	from   *os.File // the step writes to its other end
-	to     *os.File // what buildkitd reads
+	to     *os.File // read by buildkitd
 	budget *logBudget
 	end    *ring // nil until the budget is used up
-	left   int64 // bytes that are left out, but for the ring's
-	within bool  // what has passed ends within a line
+	left   int64 // omitted bytes outside the ring
+	within bool  // the passed output ends within a line
 }
 
 // pump copies until the step has closed its end, and then closes both.
@@ -67,7 +67,7 @@ func (o *output) pump() {
 	o.finish()
 }
 
-// write passes on what may pass, and keeps the rest; false when nobody reads.
+// write passes or keeps bytes. It returns false if the reader has closed its end.
 func (o *output) write(b []byte) bool {
 	if o.end == nil {
 		n := o.budget.pass(len(b))
@@ -89,8 +89,7 @@ func (o *output) write(b []byte) bool {
 	return true
 }
 
-// whole returns how much of b to pass, about n bytes, so that a line which has
-// begun to pass does so to its end.
+// whole returns how much of b to pass: about n bytes, up to the end of a line.
 func (o *output) whole(b []byte, n int) int {
 	if i := bytes.LastIndexByte(b[:n], '\n'); i >= 0 || !o.within {
 		return i + 1
@@ -98,7 +97,7 @@ func (o *output) whole(b []byte, n int) int {
 	return bytes.IndexByte(b, '\n') + 1
 }
 
-// finish writes the end of a long output, and says what is missing before it.
+// finish writes the kept end of a long output, after a line that states what is missing.
 func (o *output) finish() {
 	if o.end == nil {
 		return
@@ -110,16 +109,16 @@ func (o *output) finish() {
 	_, _ = o.to.Write(end)
 }
 
-// ring keeps the last bytes that were written to it.
+// ring holds the last bytes that were written to it.
 type ring struct {
 	size int
-	b    []byte // grows up to size, then is written over
+	b    []byte // grows up to size, then is overwritten
 	next int
 }
 
 func newRing(size int) *ring { return &ring{size: size} }
 
-// write returns how many former bytes were lost.
+// write returns how many earlier bytes were lost.
 func (r *ring) write(b []byte) (lost int) {
 	if over := len(b) - r.size; over > 0 {
 		lost, b = over, b[over:]
@@ -135,8 +134,8 @@ func (r *ring) write(b []byte) (lost int) {
 	return lost
 }
 
-// lines returns what is kept in order; cut takes off the rest of a line whose
-// beginning is lost, unless nothing else is there.
+// lines returns the kept bytes in order. If cut is set, it drops an incomplete first line,
+// unless there is nothing else.
 func (r *ring) lines(cut bool) (kept []byte, dropped int) {
 	kept = append(append([]byte{}, r.b[r.next:]...), r.b[:r.next]...)
 	if !cut {
@@ -150,7 +149,7 @@ func (r *ring) lines(cut bool) (kept []byte, dropped int) {
 	return kept, 0
 }
 
-// outputs are pipes between a step and those who read what it prints. theirs are
+// outputs creates pipes between a step and the readers of its output. The result theirs is
 // for the step.
 func outputs(budget *logBudget, readers []*os.File) (ours []*output, theirs []int, err error) {
 	for _, to := range readers {

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// printed is what arrives of what steps print, one after the other.
+// printed returns the output that arrives from steps that print one after another.
 func printed(t *testing.T, budget *logBudget, texts ...string) (out []string) {
 	t.Helper()
 	for _, text := range texts {
@@ -37,7 +37,7 @@ func printed(t *testing.T, budget *logBudget, texts ...string) (out []string) {
 	return out
 }
 
-// TestLogsAreCut prints more than a build may.
+// TestLogsAreCut prints more than the limit of a build.
 func TestLogsAreCut(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -54,8 +54,8 @@ func TestLogsAreCut(t *testing.T) {
 	}
 }
 
-// TestLogsOfManySteps has a long log before thousands of steps: each says its last
-// words, and all together say little.
+// TestLogsOfManySteps prints a long log before thousands of steps, and checks that the end
+// of each is kept and that the total is bounded.
 func TestLogsOfManySteps(t *testing.T) {
 	t.Parallel()
 	budget := newLogBudget()

@@ -10,15 +10,15 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// inUserNamespace says whether root here is not the machine's root.
+// inUserNamespace reports whether this process runs in a user namespace, where root is not
+// the machine's root.
 func inUserNamespace() bool {
 	raw, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(raw)), " ") != "0 0 4294967295"
 }
 
-// canMountProc says whether steps can have a /proc of their own. In a user namespace
-// they cannot where something covers a part of the one there is, as container
-// engines do.
+// canMountProc reports whether steps can mount their own /proc. In a user namespace they
+// cannot if a part of the existing /proc is covered, as container engines do.
 func canMountProc(ctx context.Context, wrapper string) bool {
 	cmd := exec.CommandContext(ctx, wrapper, step.MountProc)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

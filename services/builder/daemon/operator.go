@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// ours are flags of buildkitd which would have steps started without slipway-runc,
-// or which Serve gives itself.
-func ours() []string {
+// reservedFlags returns flags of buildkitd that would start steps without slipway-runc, or that
+// Serve sets itself.
+func reservedFlags() []string {
 	return []string{"config", "root", "addr", "oci-", "containerd-", "proxy-network", "allow-insecure-entitlement", "otel-socket-path", "rootless", "cdi-", "debugaddr"}
 }
 
-// checkArgs refuses those of an operator's flags for buildkitd that are ours.
+// checkArgs rejects an operator's flags that are among ours.
 func checkArgs(args []string) error {
 	for _, a := range args {
 		if !strings.HasPrefix(a, "--") || a == "--" {
 			return fmt.Errorf("buildkitd's flags are given as --name=value, not %q", a)
 		}
-		for _, o := range ours() {
+		for _, o := range reservedFlags() {
 			if name, _, _ := strings.Cut(a[2:], "="); name == o || strings.HasSuffix(o, "-") && strings.HasPrefix(name, o) {
 				return fmt.Errorf("buildkitd's flag --%s is not the operator's: it may start steps without slipway-runc", name)
 			}
@@ -27,8 +27,8 @@ func checkArgs(args []string) error {
 	return nil
 }
 
-// readMore reads what an operator adds to buildkitd's configuration; "" for no path.
-// Each of its tables is one that says nothing of how steps are started.
+// readMore reads an operator's additional configuration for buildkitd; "" for no path. It
+// only allows tables that do not affect how steps are started.
 func readMore(path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -47,7 +47,7 @@ func checkMore(text string) error {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		// Every table's head begins a line, so none is missed.
+		// The head of each table begins a line, so that all are found.
 		if !strings.HasPrefix(line, "[") {
 			if !begun {
 				return fmt.Errorf("more of buildkitd's configuration must begin with a table, not %q", line)

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// programs are what builds need.
+// programs are the programs that builds need.
 type programs struct {
 	daemon, wrapper, runtime string // paths
-	version                  string // of the runtime, as it says it
+	version                  string // of the runtime, as it reports it
 }
 
-// findPrograms finds them; runtime is the path of the runc to use, "" for any that
-// will do.
+// findPrograms finds them. runtime is the path of the runc to use; "" accepts any that is
+// new enough.
 func findPrograms(runtime string) (p programs, err error) {
 	if p.daemon, err = find("buildkitd"); err != nil {
 		return p, errors.New("buildkitd is neither beside the program nor on PATH: run `make builder`, or set buildkit_addr")
@@ -37,7 +37,7 @@ func findPrograms(runtime string) (p programs, err error) {
 	return p, err
 }
 
-// find looks for a program beside this one, then on PATH.
+// find finds a program next to this one, or else on PATH.
 func find(name string) (string, error) {
 	if all := candidates(name); len(all) > 0 {
 		return all[0], nil
@@ -45,7 +45,7 @@ func find(name string) (string, error) {
 	return "", os.ErrNotExist
 }
 
-// candidates are the programs of a name beside this one, then on PATH.
+// candidates returns the programs of a name: next to this one, then on PATH.
 func candidates(name string) (out []string) {
 	self, _ := os.Executable()
 	for _, dir := range append([]string{filepath.Dir(self)}, filepath.SplitList(os.Getenv("PATH"))...) {
@@ -66,7 +66,7 @@ func findRuntime() (path, version string, err error) {
 	for _, path := range append(candidates("buildkit-runc"), candidates("runc")...) {
 		version, err := versionOf(path)
 		if err != nil {
-			old = append(old, fmt.Sprintf("%s does not say its version", path))
+			old = append(old, fmt.Sprintf("%s does not report its version", path))
 			continue
 		}
 		if safe(version) {
@@ -82,7 +82,7 @@ func findRuntime() (path, version string, err error) {
 		strings.Join(old, ", "))
 }
 
-// versionOf asks a runc for its version, e.g. "1.3.3".
+// versionOf returns the version of a runc, for example "1.3.3".
 func versionOf(path string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -100,10 +100,10 @@ func versionOf(path string) (string, error) {
 
 var versionPattern = regexp.MustCompile(`^(\d+)\.(\d+)\.(\d+)(-rc\.?(\d+))?`)
 
-// safe says whether a version of runc has no known way out of a container. Up to
-// 1.2.7, 1.3.2 and 1.4.0-rc.2 a step could write to the host's /proc
-// (CVE-2025-31133, CVE-2025-52565, CVE-2025-52881), up to 1.1.11 it could find the
-// host's files by a descriptor (CVE-2024-21626).
+// safe reports whether a version of runc has no known container escape. Up to 1.2.7, 1.3.2
+// and 1.4.0-rc.2 a step could write to the host's /proc (CVE-2025-31133, CVE-2025-52565,
+// CVE-2025-52881). Up to 1.1.11 it could find the host's files through a file descriptor
+// (CVE-2024-21626).
 func safe(version string) bool {
 	m := versionPattern.FindStringSubmatch(version)
 	if m == nil {

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// serve offers what the sandbox listens for. It ends with the listeners.
+// serve serves the sandbox's listeners until they are closed.
 func (d *Daemon) serve(c *sandbox) {
 	for l, address := range c.forwards {
 		go forward(l, address)
@@ -21,13 +21,13 @@ func (d *Daemon) serve(c *sandbox) {
 	go func() { _ = proxyServer(newProxy(d.o.Egress)).Serve(c.proxy) }()
 }
 
-// forward connects whoever comes to the same address on this machine.
+// forward forwards connections to the same address on this machine.
 func forward(l net.Listener, address string) {
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	for {
 		in, err := l.Accept()
 		if err != nil {
-			if !waited(err) {
+			if !waitTemporary(err) {
 				return
 			}
 			continue
@@ -43,7 +43,7 @@ func forward(l net.Listener, address string) {
 	}
 }
 
-// splice copies both ways until both sides are done, and closes them.
+// splice copies in both directions until both sides are done, and closes them.
 func splice(a, b net.Conn) {
 	var wg sync.WaitGroup
 	one := func(to, from net.Conn) {
@@ -63,7 +63,7 @@ func splice(a, b net.Conn) {
 
 type dial = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// proxy is an HTTP proxy: it tunnels (CONNECT) and passes on plain requests.
+// proxy is an HTTP proxy: it tunnels (CONNECT) and forwards plain requests.
 type proxy struct {
 	dial  dial
 	plain *httputil.ReverseProxy
@@ -84,10 +84,10 @@ func newProxy(to dial) *proxy {
 	}}
 }
 
-// close gives connections back that wait for more requests.
+// close closes idle connections.
 func (p *proxy) close() { p.plain.Transport.(*http.Transport).CloseIdleConnections() } //nolint:forcetypeassert // newProxy's
 
-// ServeHTTP answers a request to the proxy.
+// ServeHTTP handles a request to the proxy.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodConnect:
@@ -111,14 +111,14 @@ func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_, _ = in.Write([]byte("HTTP/1.1 200 Connection established\r\n\r\n"))
-	if n := rest.Reader.Buffered(); n > 0 { // sent before our answer
+	if n := rest.Reader.Buffered(); n > 0 { // sent before our response
 		early, _ := rest.Reader.Peek(n)
 		_, _ = out.Write(early)
 	}
 	splice(in, out)
 }
 
-// refuse says why there is no connection.
+// refuse responds with the reason why there is no connection.
 func refuse(w http.ResponseWriter, err error) {
 	if f := new(fault.Error); errors.As(err, &f) {
 		http.Error(w, f.Public, http.StatusForbidden)

@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// through is a client of a proxy that reaches only hosts below .test.
+// through returns a client of a proxy that only reaches hosts below .test.
 func through(t *testing.T, target *httptest.Server) *http.Client {
 	t.Helper()
 	p := httptest.NewServer(newProxy(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -92,7 +92,7 @@ func TestGrown(t *testing.T) {
 		t.Fatal(err)
 	}
 	since, young := changed(t, old), filepath.Join(dir, "new")
-	for next := since; !next.After(since); next = changed(t, young) { // the kernel's clock goes in steps
+	for next := since; !next.After(since); next = changed(t, young) { // the kernel's clock is coarse
 		if err := os.WriteFile(young, make([]byte, 3<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +102,7 @@ func TestGrown(t *testing.T) {
 	}
 }
 
-// changed is when a file or what is known of it changed last.
+// changed returns the inode change time of a file.
 func changed(t *testing.T, path string) time.Time {
 	t.Helper()
 	var st syscall.Stat_t

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// sandbox is the network that a child gets.
+// sandbox is the network of a child.
 type sandbox struct {
 	listeners []net.Listener
 	forwards  map[net.Listener]string
@@ -23,8 +23,8 @@ func (c *sandbox) close() {
 	}
 }
 
-// enter puts the thread into a new network, with its loopback up and our
-// listeners on it. home is the network it came from.
+// enter moves the thread into a new network, with its loopback up and our listeners on it.
+// The result home is the previous network.
 func (d *Daemon) enter() (c *sandbox, home int, err error) {
 	home, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -45,7 +45,7 @@ func (d *Daemon) enter() (c *sandbox, home int, err error) {
 		}
 		c.forwards[l] = address
 	}
-	// The usual port, so that it is the same after a restart.
+	// A fixed port, so that it is the same after a restart.
 	if c.proxy, err = c.listen("127.0.0.1:3128"); err != nil {
 		c.proxy, err = c.listen("127.0.0.1:0")
 	}

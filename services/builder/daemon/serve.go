@@ -14,37 +14,38 @@ import (
 	"strings"
 	"syscall"
 
+	"slipway.dev/services/internal/redact"
 	"slipway.dev/services/internal/upstream"
 )
 
-// ServeOptions are the settings of a buildkitd that builders elsewhere use.
+// ServeOptions are the settings of a buildkitd that remote builders use.
 type ServeOptions struct {
-	// Root is where it keeps its caches. Required.
+	// Root is the folder of its caches. Required.
 	Root string
-	// Run is for sockets and what else ends with it; its path must be short.
-	// Required; made when it is not there.
+	// Run is the folder for sockets and other runtime files; its path must be short.
+	// Required; it is created if missing.
 	Run string
-	// Addresses are where it listens: unix://…, tcp://…. Required.
+	// Addresses are the addresses that it listens on: unix://…, tcp://…. Required.
 	Addresses []string
-	// Args are more of buildkitd's own flags.
+	// Args are additional flags of buildkitd.
 	Args []string
-	// More is the path of more of its configuration; "" for none. See checkMore.
+	// More is the path of additional configuration; "" for none. See readMore.
 	More string
-	// Cache is what its caches may take of the disk, in bytes.
+	// Cache limits the disk space of its caches in bytes.
 	Cache int64
-	// Egress are the rules for what buildkitd itself fetches and pushes, and StepEgress
-	// those for steps. Neither reaches the Addresses. Required.
+	// Egress holds the rules for connections of buildkitd itself, and StepEgress those for
+	// steps. Neither allows the Addresses. Required.
 	Egress, StepEgress *upstream.Egress
-	// Plain lists registries ("host:port") that are spoken to in plain http; those on
-	// this machine no step reaches.
+	// Plain lists registries ("host:port") that use plain HTTP. Steps do not reach those on
+	// this machine.
 	Plain []string
-	// Mirrors are asked first for the images that builds are made from.
+	// Mirrors are asked first for base images.
 	Mirrors []upstream.Mirror
-	// NoNewPrivileges takes the effect from setuid programs, such as sudo.
+	// NoNewPrivileges disables setuid programs, such as sudo.
 	NoNewPrivileges bool
 	// Runtime is the path of the runc to use: see Options.
 	Runtime string
-	// Stderr takes buildkitd's own log.
+	// Stderr receives buildkitd's own log.
 	Stderr io.Writer
 	Log    *slog.Logger
 }
@@ -57,10 +58,10 @@ type host struct {
 	proxy    net.Listener
 }
 
-// Serve runs a buildkitd as root of this machine or, better, of a user namespace,
-// and serves the steps of its builds. When ctx ends buildkitd is told to stop: the
-// builds that run are finished first. It returns when buildkitd has ended, with an
-// error if it was not asked to. buildkitd dies with this process.
+// Serve runs a buildkitd as root of this machine or, preferably, of a user namespace, and
+// serves the steps of its builds. When ctx ends, buildkitd is stopped after its running
+// builds have finished. Serve returns when buildkitd has ended, with an error if ctx has
+// not ended. buildkitd dies with this process.
 func Serve(ctx context.Context, o ServeOptions) error {
 	if os.Geteuid() != 0 {
 		return errors.New("it must be root, of a user namespace at least: start it with rootlesskit")
@@ -87,14 +88,14 @@ func Serve(ctx context.Context, o ServeOptions) error {
 	own := append(h.ports(), h.proxy.Addr().String())
 	go func() { _ = proxyServer(newProxy(o.Egress.Except(own).DialContext)).Serve(h.proxy) }()
 	s := newSteps(o.StepEgress.Except(append(own, o.Plain...)).DialContext, o.Log)
-	s.builds.guests = true
+	s.builds.remote = true
 	go s.serve(h.steps)
 	return h.run(ctx)
 }
 
 func (h *host) path(name string) string { return filepath.Join(h.o.Run, name) }
 
-// ports are the addresses that buildkitd listens at, host:port.
+// ports returns the addresses that buildkitd listens on, as host:port.
 func (h *host) ports() (out []string) {
 	for _, a := range h.o.Addresses {
 		if at, ok := strings.CutPrefix(a, "tcp://"); ok {
@@ -114,7 +115,7 @@ func (h *host) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runtime.LockOSThread() // it dies with the thread that started it
+	runtime.LockOSThread() // buildkitd dies with the thread that started it
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("buildkitd cannot be started: %w", err)
@@ -123,18 +124,18 @@ func (h *host) run(ctx context.Context) error {
 		h.o.Log.Info("Stopping buildkitd; builds that run are finished first")
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	})
-	said := logOutput(io.TeeReader(out, h.o.Stderr), slog.New(slog.DiscardHandler)) // before Wait, which closes what it reads
+	said := logOutput(io.TeeReader(out, redact.NewWriter(h.o.Stderr)), slog.New(slog.DiscardHandler)) // before Wait, which closes the pipe
 	err = cmd.Wait()
 	if !unwatch() {
 		return nil
 	}
 	if err == nil {
-		err = errors.New("nobody told it to")
+		err = errors.New("it was not asked to stop")
 	}
 	return fmt.Errorf("buildkitd ended: %s", strings.TrimSpace(said+" ("+err.Error()+")"))
 }
 
-// command is buildkitd, with its configuration written.
+// command returns the command of buildkitd, and writes its configuration.
 func (h *host) command(ctx context.Context) (*exec.Cmd, error) {
 	more, err := readMore(h.o.More)
 	if err != nil {
@@ -142,7 +143,7 @@ func (h *host) command(ctx context.Context) (*exec.Cmd, error) {
 	}
 	own := canMountProc(ctx, h.programs.wrapper)
 	if !own {
-		h.o.Log.Info("This machine lets steps mount no /proc of their own: they see one of all processes here, and reach none but their own")
+		h.o.Log.Info("Steps cannot mount their own /proc on this machine: they see all processes here, but can only access their own")
 	}
 	c := configuration{root: h.o.Root, addresses: h.o.Addresses, wrapper: h.programs.wrapper, plain: h.o.Plain, mirrors: h.o.Mirrors, served: &served{
 		traces: h.path("otel.sock"), rootless: inUserNamespace(), sharePID: !own, cache: h.o.Cache, more: more,
@@ -152,7 +153,7 @@ func (h *host) command(ctx context.Context) (*exec.Cmd, error) {
 		return nil, fmt.Errorf("writing buildkitd's configuration: %w", err)
 	}
 	state := h.path("runc")
-	if err := os.RemoveAll(state); err != nil { // the containers of a daemon that is gone
+	if err := os.RemoveAll(state); err != nil { // the containers of an earlier daemon
 		return nil, err
 	}
 	h.o.Log.Info("buildkitd runs steps with runc", "path", h.programs.runtime, "version", h.programs.version, "rootless", c.served.rootless, "own_proc", own)
@@ -163,7 +164,7 @@ func (h *host) command(ctx context.Context) (*exec.Cmd, error) {
 	cmd.Stdout = h.o.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Pdeathsig: syscall.SIGKILL,
-		Setpgid:   true, // a Ctrl-C is for us alone
+		Setpgid:   true, // so that only this process receives a Ctrl-C
 	}
 	return cmd, nil
 }

@@ -12,7 +12,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestOperatorsFlags: what would start steps without slipway-runc is refused.
+// TestOperatorsFlags checks that flags which would start steps without slipway-runc are
+// rejected.
 func TestOperatorsFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
@@ -44,8 +45,8 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestServeEnds: a buildkitd that ends by itself is an error, one that was told to
-// is none; its settings are those that it must have.
+// TestServeEnds checks that Serve returns an error if buildkitd ends by itself and none if
+// it was asked to stop, and checks the required settings.
 func TestServeEnds(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root")
@@ -104,13 +105,13 @@ func TestServeEnds(t *testing.T) {
 	}
 }
 
-// pipe makes a named pipe, which others write to. It ends with the test.
+// pipe creates a named pipe for other processes to write to. It is removed with the test.
 func pipe(t *testing.T, path string) *os.File {
 	t.Helper()
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_RDWR, 0) // to read alone would wait for a writer
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // opening it for reading only would wait for a writer
 	if err != nil {
 		t.Fatal(err)
 	}

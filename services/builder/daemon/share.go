@@ -13,9 +13,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// build is what the steps of one build share.
+// build holds what the steps of one build share.
 type build struct {
-	parent string // the control group that theirs are made in; "" makes none
+	parent string // the parent of their control groups; "" for none
 	steps  chan struct{}
 	conns  chan struct{}
 	pace   *rate.Limiter
@@ -30,21 +30,21 @@ func newBuild(parent string) *build {
 	}
 }
 
-// builds are those that are under way, by their tokens. Safe for concurrent use.
+// builds holds the running builds by token. It is safe for concurrent use.
 type builds struct {
-	// guests: builders elsewhere, who say nothing of a build before its first step,
-	// share the daemon.
-	guests bool
+	// remote reports whether remote builders use the daemon. They do not announce a build
+	// before its first step.
+	remote bool
 
 	mu  sync.Mutex
 	all map[string]*build
 }
 
-// guestStays is how long the steps of a guest's build share their bounds: longer
-// than a build may take.
-const guestStays = 2 * time.Hour
+// remoteBuildTTL is how long the steps of a remote builder's build share their limits: longer
+// than a build may run.
+const remoteBuildTTL = 2 * time.Hour
 
-// add gives a build of a scope a token.
+// add registers a build of a scope and returns its token.
 func (b *builds) add(scope string, one *build) (token string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,12 +59,12 @@ func (b *builds) remove(token string) {
 	delete(b.all, token)
 }
 
-// of returns the build of a token; nil where there is none. BuildKit makes a step
-// that several builds of a scope have in common once, with the token of the first:
-// when that has ended before its step began, another build of the scope stands in.
-// A step without a token is of a build that came to the daemon by another way, as
-// only its operator's can: it has bounds of its own, and the daemon's group. A guest's
-// token, which nobody else can guess, begins a build.
+// of returns the build of a token; nil if there is none. If several builds of a scope have
+// a step in common, BuildKit runs it once, with the token of the first build. If that build
+// has ended before the step began, another build of the scope takes its place. A step
+// without a token belongs to a build that reached the daemon in another way, which only its
+// operator can do: it gets limits of its own and the daemon's group. The first use of a
+// remote builder's token, which other clients cannot guess, registers its build.
 func (b *builds) of(token string) *build {
 	if token == "" {
 		return newBuild("")
@@ -74,10 +74,10 @@ func (b *builds) of(token string) *build {
 	if one := b.all[token]; one != nil {
 		return one
 	}
-	if b.guests {
+	if b.remote {
 		one := newBuild("")
 		b.all[token] = one
-		time.AfterFunc(guestStays, func() { b.remove(token) })
+		time.AfterFunc(remoteBuildTTL, func() { b.remove(token) })
 		return one
 	}
 	scope, _, ok := strings.Cut(token, ".")
@@ -92,8 +92,8 @@ func (b *builds) of(token string) *build {
 	return nil
 }
 
-// counted is a listener that keeps to what a build may open: it accepts no more
-// until some have ended, and not too fast.
+// counted is a listener that enforces a build's limits on connections: it accepts no more
+// until some are closed, and limits their rate.
 type counted struct {
 	net.Listener
 	build *build
@@ -107,7 +107,7 @@ func newCounted(ctx context.Context, l net.Listener, b *build) *counted {
 	return &counted{Listener: l, build: b, ctx: ctx, open: map[*countedConn]bool{}}
 }
 
-// Accept waits for a connection, and for room for it.
+// Accept waits for a connection, and until the limits allow it.
 func (c *counted) Accept() (net.Conn, error) {
 	conn, err := c.Listener.Accept()
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *counted) Accept() (net.Conn, error) {
 	return out, nil
 }
 
-// closeAll closes what is open, tunnels too.
+// closeAll closes the open connections, including tunnels.
 func (c *counted) closeAll() {
 	c.mu.Lock()
 	var all []net.Conn
@@ -144,14 +144,14 @@ func (c *counted) closeAll() {
 	}
 }
 
-// countedConn gives its place back when it is closed.
+// countedConn releases its place when it is closed.
 type countedConn struct {
 	net.Conn
 	of   *counted
 	once sync.Once
 }
 
-// Close closes it.
+// Close closes the connection.
 func (c *countedConn) Close() error {
 	c.once.Do(func() {
 		c.of.mu.Lock()
@@ -162,7 +162,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite says that nothing more is sent.
+// CloseWrite closes the writing side.
 func (c *countedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

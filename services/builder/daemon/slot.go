@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// groupsOfAll is the group that all of ours are in.
-	groupsOfAll = "slipway"
-	// mostSlots is how many builds of a scope can run at once on a machine.
-	mostSlots = 1024
+	// rootGroup is the parent of all our groups.
+	rootGroup = "slipway"
+	// maxSlots is the maximum number of concurrent builds of a scope on a machine.
+	maxSlots = 1024
 )
 
-// slot is a place for the control group of one build at a time. It belongs to who
-// has the lock on its folder, and the lock goes with its process, however that
-// ends: so daemons can share a machine and its names.
+// slot is a place for the control group of one build at a time. It belongs to the process
+// that holds the lock on its folder. The lock is released when that process ends, in any
+// way, so that daemons can share a machine and its names.
 type slot struct {
 	name string
-	what string // of whom its group is: "build" or "daemon"
+	what string // what the group is for: "build" or "daemon"
 	lock *os.File
 }
 
-// group is the group in the slot.
+// group returns the path of the group in the slot.
 func (s slot) group() string { return s.name + "/" + s.what }
 
-// take takes the first slot of a name that is free.
+// take locks the first free slot of a name.
 func (g *groups) take(name, what string) (slot, error) {
-	for n := range mostSlots {
-		s, err := g.acquire(fmt.Sprintf("%s/%s-%d", groupsOfAll, name, n))
+	for n := range maxSlots {
+		s, err := g.acquire(fmt.Sprintf("%s/%s-%d", rootGroup, name, n))
 		if errors.Is(err, errTaken) {
 			continue
 		}
@@ -43,14 +43,14 @@ func (g *groups) take(name, what string) (slot, error) {
 		if g.clear(s.group()) {
 			return s, nil
 		}
-		_ = s.lock.Close() // processes of a former build are still ending
+		_ = s.lock.Close() // processes of an earlier build are still ending
 	}
 	return slot{}, errors.New("there are too many builds at once")
 }
 
 var errTaken = errors.New("the slot is taken")
 
-// acquire takes a slot; errTaken where somebody else has it.
+// acquire locks a slot, or returns errTaken if another process has it.
 func (g *groups) acquire(name string) (slot, error) {
 	dir := filepath.Join(g.root, name)
 	if !g.isV2() {
@@ -78,7 +78,7 @@ func (g *groups) acquire(name string) (slot, error) {
 	}
 }
 
-// isAt says whether an open folder is still the one at a path.
+// isAt reports whether an open folder is still the one at a path.
 func isAt(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
@@ -88,7 +88,7 @@ func isAt(f *os.File, path string) bool {
 	return err == nil && os.SameFile(open, there)
 }
 
-// release gives a slot back. Its group can go only when its last process has,
+// release releases a slot. Its group can only be removed after its last process has ended,
 // which may take a moment.
 func (g *groups) release(s slot) {
 	if g.remove(s) {
@@ -98,23 +98,23 @@ func (g *groups) release(s slot) {
 		for range 50 {
 			time.Sleep(100 * time.Millisecond)
 			if s, err := g.acquire(s.name); err != nil || g.remove(s) {
-				return // the next one to use it removes it
+				return // its next user removes it
 			}
 		}
 	}()
 }
 
-// remove removes a slot and its group if it can, and gives the lock back.
+// remove removes a slot and its group if possible, and releases the lock.
 func (g *groups) remove(s slot) bool {
 	gone := g.clear(s.name)
 	_ = s.lock.Close()
 	return gone
 }
 
-// sweep removes slots that nobody uses.
+// sweep removes unused slots.
 func (g *groups) sweep() {
 	names := map[string]bool{}
-	for _, all := range g.everywhere(groupsOfAll) {
+	for _, all := range g.dirs(rootGroup) {
 		slots, _ := os.ReadDir(all)
 		for _, dir := range slots {
 			if dir.IsDir() {
@@ -123,16 +123,16 @@ func (g *groups) sweep() {
 		}
 	}
 	for name := range names {
-		if s, err := g.acquire(filepath.Join(groupsOfAll, name)); err == nil {
+		if s, err := g.acquire(filepath.Join(rootGroup, name)); err == nil {
 			g.remove(s)
 		}
 	}
 }
 
-// clear removes a group and those below it; it says whether they are gone.
+// clear removes a group and the groups below it, and reports whether that succeeded.
 func (g *groups) clear(name string) bool {
 	gone := true
-	for _, dir := range g.everywhere(name) {
+	for _, dir := range g.dirs(name) {
 		gone = removeGroup(dir) && gone
 	}
 	return gone

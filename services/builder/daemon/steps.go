@@ -17,9 +17,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// steps serves the steps of builds: each gets a proxy of its own, for as long as it
-// runs, and its output is passed on. slipway-runc presents them at a socket that no
-// step sees.
+// steps serves the steps of builds. Each gets its own proxy for as long as it runs, and its
+// output is forwarded. slipway-runc presents steps at a socket that no step sees.
 type steps struct {
 	egress dial
 	builds builds
@@ -40,12 +39,12 @@ func listenSteps(path string) (*net.UnixListener, error) {
 	return l, os.Chmod(path, 0o600)
 }
 
-// serve takes steps until the listener is closed.
+// serve serves steps until the listener is closed.
 func (s *steps) serve(l *net.UnixListener) {
 	for {
 		conn, err := l.AcceptUnix()
 		if err != nil {
-			if !waited(err) {
+			if !waitTemporary(err) {
 				return
 			}
 			continue
@@ -59,9 +58,9 @@ func (s *steps) serve(l *net.UnixListener) {
 	}
 }
 
-// waited waits out an error of Accept that passes, such as too many open files; it
-// is false for the listener's end.
-func waited(err error) bool {
+// waitTemporary waits after a temporary error of Accept, such as too many open files. It returns
+// false if the listener is closed.
+func waitTemporary(err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false
 	}
@@ -72,7 +71,7 @@ func waited(err error) bool {
 // presented is a step as slipway-runc presents it.
 type presented struct {
 	step.Hello
-	process  *os.File // ends when the step does
+	process  *os.File // becomes readable when the step ends
 	outputs  []*os.File
 	listener net.Listener // nil for a step without network
 }
@@ -111,7 +110,7 @@ func (s *steps) take(conn *net.UnixConn) error {
 	ours, theirs, err := outputs(b.log, p.outputs)
 	if err != nil {
 		defer p.close()
-		return errors.Join(err, answer(conn, step.Welcome{Refused: "the build service has no room for its log"}, nil))
+		return errors.Join(err, answer(conn, step.Welcome{Refused: "the build service has too many open logs; try again"}, nil))
 	}
 	stop := s.offer(p, b)
 	defer stop()
@@ -154,7 +153,7 @@ func proxyServer(p *proxy) *http.Server {
 	}
 }
 
-// receive reads what slipway-runc sends.
+// receive receives a step from slipway-runc.
 func receive(conn *net.UnixConn) (*presented, error) {
 	buf, oob := make([]byte, step.PacketBytes), make([]byte, unix.CmsgSpace(4*4))
 	n, oobn, _, _, err := conn.ReadMsgUnix(buf, oob)
@@ -176,7 +175,7 @@ func receive(conn *net.UnixConn) (*presented, error) {
 	}
 	for _, fd := range fds {
 		unix.CloseOnExec(fd)
-		_ = unix.SetNonblock(fd, true) // so that waiting for them takes no thread
+		_ = unix.SetNonblock(fd, true) // so that waiting for them blocks no thread
 	}
 	p.process = os.NewFile(uintptr(fds[0]), "process")
 	p.outputs = []*os.File{os.NewFile(uintptr(fds[1]), "stdout"), os.NewFile(uintptr(fds[2]), "stderr")}
@@ -192,7 +191,7 @@ func receive(conn *net.UnixConn) (*presented, error) {
 	return p, nil
 }
 
-// answer sends the welcome, with the descriptors of the step's outputs.
+// answer sends the welcome, with the descriptors of the step's output.
 func answer(conn *net.UnixConn, w step.Welcome, fds []int) error {
 	raw, err := json.Marshal(w)
 	if err != nil {

@@ -17,15 +17,15 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// Look is a whole trial: see [Try] and [Trial.Result].
+// Look runs a whole trial: see [Try] and [Trial.Result].
 func Look(ctx context.Context, runtime string) (path, version string, err error) {
 	t := Try(ctx, runtime)
 	defer t.Close()
 	return t.Result()
 }
 
-// Trial looks for what steps are run with, and runs one that does nothing. That takes the
-// time of several processes, so it goes on beside whoever began it.
+// Trial finds the programs that run steps, and runs a container that does nothing. It runs
+// in the background, because it starts several processes.
 type Trial struct {
 	cancel   context.CancelFunc
 	ended    chan struct{}
@@ -33,7 +33,7 @@ type Trial struct {
 	err      error
 }
 
-// Try begins a trial. runtime is Options.Runtime. It must be called as root.
+// Try begins a trial. The argument runtime is Options.Runtime. It must be called as root.
 func Try(ctx context.Context, runtime string) *Trial {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &Trial{cancel: cancel, ended: make(chan struct{})}
@@ -46,21 +46,21 @@ func Try(ctx context.Context, runtime string) *Trial {
 	return t
 }
 
-// Result waits for its end: the path and the version of runc, and why builds would fail
-// here, in words for an operator.
+// Result waits for the end of the trial. It returns the path and the version of runc, and
+// an error that explains to an operator why builds would fail here.
 func (t *Trial) Result() (path, version string, err error) {
 	<-t.ended
 	return t.programs.runtime, t.programs.version, t.err
 }
 
-// Close cuts it off, and waits until nothing of it runs.
+// Close cancels the trial and waits until it has ended.
 func (t *Trial) Close() {
 	t.cancel()
 	<-t.ended
 }
 
-// try runs a container that does nothing, with all that a step's has: namespaces, a
-// control group, a /proc.
+// try runs a container that does nothing, with everything that a step's container has:
+// namespaces, a control group, and a /proc.
 func (p programs) try(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -88,7 +88,7 @@ func (p programs) try(ctx context.Context) error {
 	return errors.New(refusal(p.runtime, said, err))
 }
 
-// refusal is why runc did not run it, and what helps.
+// refusal returns why runc failed and how to fix it.
 func refusal(runtime, said string, err error) string {
 	first, _, _ := strings.Cut(said, "\n")
 	if first == "" {
@@ -101,7 +101,8 @@ func refusal(runtime, said string, err error) string {
 	return fmt.Sprintf("%s cannot start a container here: %s; %s", runtime, first, help)
 }
 
-// writeBundle makes an OCI bundle whose only program is slipway-runc, which is static.
+// writeBundle writes an OCI bundle whose only program is slipway-runc, which is linked
+// statically.
 func writeBundle(dir, program string) error {
 	root := filepath.Join(dir, "rootfs")
 	if err := os.MkdirAll(filepath.Join(root, "proc"), 0o755); err != nil { //nolint:gosec // what a container sees
@@ -120,7 +121,7 @@ func writeBundle(dir, program string) error {
 		"process":    m{"args": []string{"/try", step.Nothing}, "cwd": "/", "user": m{"uid": 0, "gid": 0}, "noNewPrivileges": true},
 		"root":       m{"path": "rootfs", "readonly": true},
 		"mounts":     []m{{"destination": "/proc", "type": "proc", "source": "proc"}},
-		"linux":      m{"namespaces": namespaces, "cgroupsPath": "/" + groupsOfAll + "/try-" + filepath.Base(dir)},
+		"linux":      m{"namespaces": namespaces, "cgroupsPath": "/" + rootGroup + "/try-" + filepath.Base(dir)},
 	})
 	if err != nil {
 		return err

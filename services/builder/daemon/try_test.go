@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestLook says of each runc whether steps can be run with it, and why not.
+// TestLook checks, for several kinds of runc, whether they can run steps, and the reasons.
 func TestLook(t *testing.T) {
 	testkit.Builders(t)
 	path, version, err := daemon.Look(t.Context(), "")

@@ -15,14 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Names with a meaning of their own (layer.md, "Whiteouts").
+// Names with a special meaning (layer.md, "Whiteouts").
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
 )
 
-// applied is an image as one who unpacks layer upon layer has it: the simplest that
-// could be right, to hold the others against.
+// applied is an image that was unpacked layer by layer. It is the simplest correct
+// implementation, for comparison.
 type applied map[string]*held
 
 type held struct {
@@ -57,7 +57,7 @@ func (a applied) remove(layer int, paths ...string) {
 		case h == nil:
 		case h.touched < layer:
 			delete(a, p)
-		case h.layer < layer: // but this one has something below
+		case h.layer < layer: // but lower layers have entries below it
 			h.inode = &inode{tar.TypeDir, 0o755, ""}
 		}
 	}
@@ -100,7 +100,7 @@ func (a applied) apply(layer int, h *tar.Header) error {
 	return nil
 }
 
-// shown has a line for each name, with those that are the same file.
+// shown returns a line for each name, and marks names of the same file.
 func (a applied) shown() []string {
 	var out []string
 	for path, h := range a {
@@ -120,7 +120,7 @@ func (a applied) shown() []string {
 	return out
 }
 
-// read is the same of a tar that was written.
+// read returns the same for a tar.
 func read(t testing.TB, in io.Reader) applied {
 	t.Helper()
 	out := applied{}
@@ -143,7 +143,7 @@ func read(t testing.TB, in io.Reader) applied {
 	}
 }
 
-// invent makes layers of a few names in all combinations, as bytes say.
+// invent derives layers of a few names in all combinations from bytes.
 func invent(choice []byte) [][]*tar.Header {
 	layers := [][]*tar.Header{nil}
 	next := func(n int) int {
@@ -197,8 +197,8 @@ func invent(choice []byte) [][]*tar.Header {
 	return layers
 }
 
-// same holds both ways to write against one who unpacks. It answers whether one
-// reading was enough.
+// same compares both ways to write with the unpacked layers. It reports whether one pass
+// was enough.
 func same(t testing.TB, choice []byte) bool {
 	t.Helper()
 	layers := invent(choice)
@@ -252,7 +252,7 @@ func TestWriteAsApplied(t *testing.T) {
 	}
 }
 
-// FuzzWriteAsApplied looks for an image that is written other than it is unpacked.
+// FuzzWriteAsApplied searches for an image that is written differently than it is unpacked.
 func FuzzWriteAsApplied(f *testing.F) {
 	f.Add([]byte("some layers"))
 	f.Fuzz(func(t *testing.T, choice []byte) { same(t, choice) })

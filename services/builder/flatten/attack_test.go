@@ -13,11 +13,11 @@ import (
 	"slipway.dev/services/internal/testkit/heap"
 )
 
-// long is a name with so many directories on its way as a path can have.
+// long returns a name with as many parent directories as a path can have.
 func long(i int) string { return fmt.Sprintf("%d/", i) + strings.Repeat("d/", 2000) + "f" }
 
-// TestNamesAreBounded reads layers of few entries that name millions of
-// directories: as entries, as links, and as what they remove.
+// TestNamesAreBounded reads layers of few entries that name millions of directories: as
+// entries, as links, and as whiteouts.
 func TestNamesAreBounded(t *testing.T) {
 	few := Limits{Bytes: 1 << 30, Entries: 20_000, Names: 20_000, NameBytes: 1 << 20}
 	entries := func(f func(i int) *tar.Header) []byte {
@@ -47,7 +47,7 @@ func TestNamesAreBounded(t *testing.T) {
 			heap.Within(t, 8, 32<<20, in, func() {
 				_, err := write(t.Context(), io.Discard, layersOf(tc.layers...), few)
 				var r *Refusal
-				if !errors.As(err, &r) || !strings.Contains(r.Why, tc.want) {
+				if !errors.As(err, &r) || !strings.Contains(r.Reason, tc.want) {
 					t.Errorf("%s, %s: got %v", tc.name, name, err)
 				}
 			})
@@ -55,7 +55,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhiteoutsAreBounded removes what is not there, with as many directories.
+// TestWhiteoutsAreBounded removes missing names with as many directories.
 func TestWhiteoutsAreBounded(t *testing.T) {
 	few := Limits{Entries: 20_000, Names: 20_000, NameBytes: 1 << 20}
 	var list []*tar.Header
@@ -92,7 +92,7 @@ func TestManyOpaqueWhiteoutsTakeNoTime(t *testing.T) {
 	}
 }
 
-// FuzzMemory holds that no layers cost memory out of proportion.
+// FuzzMemory checks that memory stays in proportion to the layers.
 func FuzzMemory(f *testing.F) {
 	f.Add(archive(f, dir("d"), file("d/f", "x"), hard("b", "d/f")), archive(f, gone(".wh.b"), gone("d/.wh..wh..opq")))
 	f.Add(archive(f, file(long(1), "x")), zipped(f, archive(f, file(long(2), "new"))))

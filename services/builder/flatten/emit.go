@@ -3,101 +3,116 @@ package flatten
 import (
 	"archive/tar"
 	"io"
-	"maps"
-	"slices"
+	"strings"
 )
 
-// link says under which name the content of hard links is written.
+// link is the name under which the content of hard links is written.
 type link struct {
-	first string
-	// own says that it is the name which came with the content.
+	// first is the node of that name.
+	first uint32
+	// own reports whether the content came with that name.
 	own bool
 }
 
-// survivors lists what hard links that are left lead to.
-func (t *tree) survivors() map[entryID]link {
+// linkCost is the approximate memory of a link in bytes.
+const linkCost = 64
+
+// survivors returns the targets of the remaining hard links.
+func (t *tree) survivors() (map[entryID]link, error) {
 	out := map[entryID]link{}
-	t.root.walk("", func(path string, n *node) {
-		if n.isDir() || n.leftOut || n.at == n.inode {
+	var err error
+	t.walk(0, func(id uint32, n *node) {
+		if err != nil || n.isDir || n.leftOut || n.at == n.inode {
 			return
 		}
-		if l, ok := out[n.inode]; !ok || path < l.first {
-			out[n.inode] = link{first: path}
+		l, ok := out[n.inode]
+		if !ok {
+			err = t.full(t.memory.Charge(linkCost))
+		}
+		if !ok || t.path(id) < t.path(l.first) {
+			out[n.inode] = link{first: id}
 		}
 	})
-	if len(out) == 0 {
-		return out
+	if len(out) == 0 || err != nil {
+		return out, err
 	}
-	t.root.walk("", func(path string, n *node) {
+	t.walk(0, func(id uint32, n *node) {
 		if _, ok := out[n.inode]; ok && n.at == n.inode {
-			out[n.inode] = link{first: path, own: true}
+			out[n.inode] = link{first: id, own: true}
 		}
 	})
-	return out
+	return out, nil
 }
 
-// walk calls f for everything below a directory, in any order.
-func (n *node) walk(path string, f func(path string, n *node)) {
-	for name, child := range n.children {
-		below := join(path, name)
-		f(below, child)
-		child.walk(below, f)
+// walk calls f for every node below a directory, in any order.
+func (t *tree) walk(dir uint32, f func(id uint32, n *node)) {
+	for id := t.nodes.At(dir).below; id != 0; {
+		n := t.nodes.At(id)
+		if !n.gone {
+			f(id, n)
+			t.walk(id, f)
+		}
+		id = n.next
 	}
 }
 
+// join returns the path of a name in a directory.
 func join(dir, name string) string {
 	if dir == "" {
-		return name
+		return strings.Clone(name)
 	}
 	return dir + "/" + name
 }
 
-// emitter writes the entries that won.
+// emitter writes the entries that are not hidden.
 type emitter struct {
 	output
 	tree  *tree
 	links map[entryID]link
 }
 
-// entry writes an entry under the name that it has in the end, if any.
+// entry writes an entry under its final name, if it has one.
 func (e *emitter) entry(at entryID, h *tar.Header, content io.Reader) error {
 	path, err := clean(h.Name)
 	if err != nil {
 		return err
 	}
-	n := e.tree.lookup(path)
+	id, n := e.tree.lookup(path)
 	won := n != nil && n.at == at && !n.leftOut
 	l, linked := e.links[at]
 	switch {
 	case h.Typeflag == tar.TypeLink && !won:
 		return nil
 	case h.Typeflag == tar.TypeLink:
-		if l := e.links[n.inode]; l.first != path {
-			return e.link(path, l.first)
+		if l := e.links[n.inode]; l.first != id {
+			return e.link(path, e.tree.path(l.first))
 		}
-		return nil // it was written with its content
+		return nil // already written with its content
 	case won:
 		return e.write(header(h, path), content)
-	case linked && !l.own: // its own name is gone
-		return e.write(header(h, l.first), content)
+	case linked && !l.own: // its own name was removed
+		return e.write(header(h, e.tree.path(l.first)), content)
 	}
 	return nil
 }
 
-// rest writes the directories that no entry names, and counts what is left out.
-func (e *emitter) rest(path string, n *node) error {
-	if n.at == nowhere() && path != "" {
+// rest writes the directories that have no entry, and counts what is left out.
+func (e *emitter) rest(path string, dir uint32) error {
+	if e.tree.nodes.At(dir).at == nowhere() && path != "" {
 		if err := e.implied(path); err != nil {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.children)) {
-		child := n.children[name]
-		if child.leftOut {
+	for _, id := range e.tree.sorted(dir) {
+		n := e.tree.nodes.At(id)
+		if n.gone {
+			continue
+		}
+		if n.leftOut {
 			e.summary.LeftOut++
 		}
-		if child.isDir() {
-			if err := e.rest(join(path, name), child); err != nil {
+		if n.isDir {
+			if err := e.rest(join(path, e.tree.name(id)), id); err != nil {
 				return err
 			}
 		}

@@ -16,7 +16,7 @@ const (
 	maxPath = 4095
 )
 
-// clean is a path below the root, without slashes at its ends; "" is the root.
+// clean returns a path below the root without leading and trailing slashes; "" is the root.
 func clean(raw string) (string, error) {
 	if len(raw) > maxPath || strings.ContainsRune(raw, 0) {
 		return "", refuse("has a name that no file can have, %s", quoted(raw))
@@ -39,7 +39,7 @@ func clean(raw string) (string, error) {
 	return strings.Join(parts, "/"), nil
 }
 
-// isClean knows the usual case without making a new text.
+// isClean detects the common case without allocating.
 func isClean(raw string) bool {
 	length := 0
 	for i := range len(raw) {
@@ -59,7 +59,7 @@ func isClean(raw string) bool {
 	return length > 0 && length <= maxName && last != "." && last != ".."
 }
 
-// split is the directory and the name in it; both are "" for the root.
+// split returns the directory and the base name; both are "" for the root.
 func split(path string) (dir, name string) {
 	if i := strings.LastIndexByte(path, '/'); i >= 0 {
 		return path[:i], path[i+1:]
@@ -67,8 +67,8 @@ func split(path string) (dir, name string) {
 	return "", path
 }
 
-// locate is where an entry stands, and refuses one that no image can have there. A
-// whiteout is for the caller to obey or refuse.
+// locate returns the place of an entry, and rejects entries that no image can have. The
+// caller handles whiteouts.
 func locate(h *tar.Header) (path, dir, base string, err error) {
 	if path, err = clean(h.Name); err != nil {
 		return "", "", "", err
@@ -88,13 +88,13 @@ func locate(h *tar.Header) (path, dir, base string, err error) {
 
 func isDevice(kind byte) bool { return kind == tar.TypeChar || kind == tar.TypeBlock }
 
-// check refuses entries that no file system could hold.
+// check rejects entries that no file system can hold.
 func check(h *tar.Header) error {
 	switch h.Typeflag {
 	case tar.TypeDir, tar.TypeLink, tar.TypeChar, tar.TypeBlock, tar.TypeFifo:
 	case tar.TypeSymlink:
 		if h.Linkname == "" || len(h.Linkname) > maxPath {
-			return refuse("has a symbolic link %s that leads nowhere", quoted(h.Name))
+			return refuse("has a symbolic link %s without a valid target", quoted(h.Name))
 		}
 	default:
 		if !layertar.IsFile(h) {
@@ -107,8 +107,8 @@ func check(h *tar.Header) error {
 	return nil
 }
 
-// header is an entry as it is written: what a file system keeps, and nothing of
-// how the layer was made.
+// header returns the header to write: the attributes of a file system, without traces of
+// how the layer was created.
 func header(h *tar.Header, name string) *tar.Header {
 	out := &tar.Header{
 		Typeflag: h.Typeflag, Name: name, Linkname: h.Linkname, Size: h.Size,
@@ -129,12 +129,12 @@ func header(h *tar.Header, name string) *tar.Header {
 	return out
 }
 
-// seconds is a time as squashfs keeps it.
+// seconds truncates a time to the precision of squashfs.
 func seconds(t time.Time) time.Time {
 	return time.Unix(min(max(t.Unix(), 0), math.MaxUint32), 0)
 }
 
-// xattrs are the extended attributes that squashfs can keep; nil for none.
+// xattrs returns the extended attributes that squashfs can store; nil for none.
 func xattrs(records map[string]string) map[string]string {
 	const schily, libarchive = "SCHILY.xattr.", "LIBARCHIVE.xattr."
 	var out map[string]string
@@ -155,14 +155,14 @@ func xattrs(records map[string]string) map[string]string {
 	return out
 }
 
-// keepsXattr says whether squashfs can keep an attribute, and an image should.
+// keepsXattr reports whether squashfs can store an attribute and an image should have it.
 func keepsXattr(name, value string) bool {
 	space, _, _ := strings.Cut(name, ".")
 	return (space == "user" || space == "security" || space == "trusted") && !strings.HasPrefix(name, "trusted.overlay.") &&
 		!strings.ContainsAny(name, "=\x00") && len(name) <= maxName && len(value) <= math.MaxUint16
 }
 
-// quoted shows a name from outside.
+// quoted quotes an external name for a message.
 func quoted(s string) string {
 	if len(s) > 120 {
 		s = s[:120] + "…"

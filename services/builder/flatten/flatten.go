@@ -1,11 +1,12 @@
-// Package flatten makes one tree of an image's layers, and writes it as a file system
-// or as one tar.
+// Package flatten merges the layers of an image into one tree, and writes it as a file
+// system or as a tar.
 //
-// It reads the layers as streams, the topmost first, so that what an entry meets is
-// what hides it. It keeps names in memory and nothing on disk. It trusts no layer:
-// what would be written outside the image, or is out of proportion, is refused. What
-// it writes follows from the layers alone: the same layers, the same bytes. The
-// truth is the OCI image specification's layer.md ("Applying Changesets").
+// It reads the layers as streams from the topmost down, so that an entry is hidden only by
+// what was read before. It holds names in memory, outside the heap and within a budget, and
+// stores nothing on disk. Layers are untrusted: entries outside the image and excessive
+// sizes are rejected. The output depends on the layers only: the same layers produce the
+// same bytes. The rules are those of the OCI image specification's layer.md ("Applying
+// Changesets").
 package flatten
 
 import (
@@ -13,70 +14,81 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/internal/layertar"
 )
 
 // Layer is one layer of an image.
 type Layer = layertar.Layer
 
-// Limits are how large an image may be; a zero is no limit.
+// Limits bound the size of an image; zero means no limit.
 type Limits struct {
-	// Bytes is the length of all that is unpacked.
+	// Bytes limits the total unpacked size.
 	Bytes int64
 	// Entries is the number of entries in all layers.
 	Entries int
-	// Names is the number of names that are in memory: those of entries, of the
-	// directories on the way to them, and of what layers remove; NameBytes is their
-	// length. One entry can have two thousand directories on its way.
+	// Names limits the number of names in memory: those of entries, of their parent
+	// directories, and of whiteouts. NameBytes limits their total length. One entry can
+	// have two thousand parent directories.
 	Names     int
 	NameBytes int64
+	// Memory limits the memory for names and their state; nil means no limit.
+	Memory *arena.Budget
 }
 
-// Summary says what was written.
+// Summary describes the output.
 type Summary struct {
-	// Entries and Bytes are what the image holds: names, and bytes in files.
+	// Entries and Bytes are the number of names and the number of bytes in files.
 	Entries int
 	Bytes   int64
-	// LeftOut counts names of device nodes, which no ordinary user can make.
+	// LeftOut is the number of omitted device nodes, which an ordinary user cannot create.
 	LeftOut int
 }
 
-// Refusal is an image that cannot be flattened, whatever one does.
-type Refusal = layertar.Refusal
+// A Refusal is returned for an image that cannot be flattened.
+type Refusal = layertar.LayerError
 
-// ErrTwice is the answer of Write to layers that have to be known before they can
-// be written: those with two entries of one name, or with hard links to what an
-// upper layer hides or a lower one has. What was written is of no use then.
+// ErrTwice is returned by Write for layers that must be read completely before they can be
+// written: layers with two entries of one name, or with hard links to files that are hidden
+// by an upper layer or belong to a lower one. The output must then be discarded.
 var ErrTwice = errors.New("the layers have to be read twice")
 
-// Write writes what the layers, lowest first, amount to. Every directory comes
-// with a header, though maybe after what is in it; every name once; links to a
-// file after the file. It reads each layer once, or answers ErrTwice. A *Refusal is
-// the image's fault; other errors are those of Open, of out, or of ctx.
+// Write writes the merged layers, which are given lowest first. Every directory has a
+// header, possibly after its content. Every name is written once, and links follow their
+// file. Write reads each layer once, or returns ErrTwice. A *Refusal is an error of the
+// image; other errors come from Open, out or ctx.
 func Write(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
-	f := &topDownWriter{output: output{to: out}, root: &pathState{}, names: names{limits: limits}}
+	memory := arena.New(limits.Memory)
+	defer memory.Close()
+	f, err := newTopDownWriter(output{to: out}, newNames(memory, limits), len(layers))
+	if err != nil {
+		return Summary{}, err
+	}
 	r := newReader(limits)
 	for i := len(layers) - 1; i >= 0; i-- {
 		err := r.Each(ctx, layers[i], func(_ int, h *tar.Header, content io.Reader) error {
-			return f.entry(int32(i)+1, h, content)
+			return f.entry(int16(i)+1, h, content)
 		})
 		if err != nil {
 			return Summary{}, err
 		}
 	}
-	if err := f.rest("", f.root); err != nil {
+	if err := f.rest("", 0); err != nil {
 		return Summary{}, err
 	}
 	return f.summary, nil
 }
 
-// WriteTwice does the same for any layers; it reads each twice: first the headers,
-// from which follows which entry wins at each path, then the contents of the
-// winners.
+// WriteTwice does the same for any layers and reads each twice: first the headers, which
+// determine the entry of each path, then the content of these entries.
 func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
-	t := newTree(limits)
+	memory := arena.New(limits.Memory)
+	defer memory.Close()
+	t, err := newTree(newNames(memory, limits))
+	if err != nil {
+		return Summary{}, err
+	}
 	r := newReader(limits)
 	for i, l := range layers {
 		err := r.Each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
@@ -86,7 +98,10 @@ func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) 
 			return Summary{}, err
 		}
 	}
-	e := &emitter{output: output{to: out}, tree: t, links: t.survivors()}
+	e := &emitter{output: output{to: out}, tree: t}
+	if e.links, err = t.survivors(); err != nil {
+		return Summary{}, err
+	}
 	r = newReader(limits)
 	for i, l := range layers {
 		err := r.Each(ctx, l, func(k int, h *tar.Header, content io.Reader) error {
@@ -96,35 +111,15 @@ func WriteTwice(ctx context.Context, out Output, layers []Layer, limits Limits) 
 			return Summary{}, err
 		}
 	}
-	if err := e.rest("", t.root); err != nil {
+	if err := e.rest("", 0); err != nil {
 		return Summary{}, err
 	}
 	return e.summary, nil
 }
 
-// newReader counts the entries and bytes of all layers together.
+// newReader returns a reader that counts the entries and bytes of all layers together.
 func newReader(l Limits) *layertar.Reader {
 	return layertar.NewReader(layertar.Limits{Bytes: l.Bytes, Entries: l.Entries, Image: true})
 }
 
-// names counts what is in memory.
-type names struct {
-	limits Limits
-	count  int
-	bytes  int64
-}
-
-// keep returns a name by itself: the text that it is cut from may be much longer.
-func (n *names) keep(name string) (string, error) {
-	n.count++
-	n.bytes += int64(len(name))
-	switch {
-	case n.limits.Names > 0 && n.count > n.limits.Names:
-		return "", refuse("is of an image with more than %d names, with all directories on the way to them", n.limits.Names)
-	case n.limits.NameBytes > 0 && n.bytes > n.limits.NameBytes:
-		return "", refuse("is of an image whose names are longer than %d MiB together", n.limits.NameBytes>>20)
-	}
-	return strings.Clone(name), nil
-}
-
-func refuse(format string, args ...any) error { return layertar.Refuse(format, args...) }
+func refuse(format string, args ...any) error { return layertar.Invalidf(format, args...) }

@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Entries of layers, shortly.
+// Short constructors of entries.
 func dir(name string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o750}
 }
@@ -29,12 +29,12 @@ func soft(name, to string) *tar.Header {
 }
 func gone(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name} }
 
-// file holds its text in Uname, which is not written.
+// file holds its content in Uname, which is not written.
 func file(name, text string) *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o640, Uname: text, Size: int64(len(text)), ModTime: time.Unix(1e9, 0)}
 }
 
-// writing is writeOnce or writeTwice.
+// writing is the type of writeOnce and writeTwice.
 type writing = func(context.Context, io.Writer, []Layer, Limits) (Summary, error)
 
 func writeOnce(ctx context.Context, w io.Writer, layers []Layer, limits Limits) (Summary, error) {
@@ -90,8 +90,8 @@ func layersOf(raw ...[]byte) []Layer {
 	return out
 }
 
-// shown is what a tar holds, one line for each name, sorted. Hard links show the
-// content that they lead to.
+// shown returns the content of a tar, one line for each name, sorted. Hard links show the
+// content of their target.
 func shown(t testing.TB, raw []byte) []string {
 	t.Helper()
 	var out []string
@@ -132,7 +132,7 @@ func TestWrite(t *testing.T) {
 	type layer []*tar.Header
 	tests := []struct {
 		name   string
-		twice  bool // one reading is not enough
+		twice  bool // one pass is not enough
 		layers []layer
 		want   []string
 	}{
@@ -208,9 +208,9 @@ func TestWriteRefuses(t *testing.T) {
 		{"a hard link to a file of this machine", archive(t, hard("a", "/etc/shadow")), Limits{}, "not in the image"},
 		{"a hard link to a folder", archive(t, dir("d"), hard("a", "d")), Limits{}, "to the directory"},
 		{"an entry behind an absolute link", archive(t, soft("x", "/etc"), file("x/passwd", "root")), Limits{}, "no directory"},
-		{"a whiteout of the parent", archive(t, gone("d/.wh...")), Limits{}, "no name"},
-		{"a whiteout of nothing", archive(t, gone(".wh.")), Limits{}, "no name"},
-		{"a link to nowhere", archive(t, soft("x", "")), Limits{}, "nowhere"},
+		{"a whiteout of the parent", archive(t, gone("d/.wh...")), Limits{}, "without a name"},
+		{"a whiteout of nothing", archive(t, gone(".wh.")), Limits{}, "without a name"},
+		{"a link to nowhere", archive(t, soft("x", "")), Limits{}, "without a valid target"},
 		{"a long name", archive(t, file(strings.Repeat("n", 256), "")), Limits{}, "no file can have"},
 		{"a root that is a file", archive(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "./", Linkname: "/"}), Limits{}, "root"},
 		{"a bomb", zipped(t, archive(t, bomb)), Limits{}, "proportion"},
@@ -230,7 +230,7 @@ func TestWriteRefuses(t *testing.T) {
 			}
 			for _, err := range []error{once, twice} {
 				var refused *Refusal
-				if !errors.As(err, &refused) || !strings.Contains(refused.Why, tt.why) || refused.Layer != "0" {
+				if !errors.As(err, &refused) || !strings.Contains(refused.Reason, tt.why) || refused.Layer != "0" {
 					t.Errorf("it is answered %v", err)
 				}
 			}
@@ -238,7 +238,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestWriteReadsZstd gives the same bytes of a layer that is compressed so.
+// TestWriteReadsZstd checks that a zstd layer produces the same bytes.
 func TestWriteReadsZstd(t *testing.T) {
 	t.Parallel()
 	raw := archive(t, dir("d"), file("d/f", strings.Repeat("content ", 10_000)), hard("g", "d/f"))
@@ -254,7 +254,7 @@ func TestWriteReadsZstd(t *testing.T) {
 	}
 }
 
-// TestWriteKeeps shows what of an entry is kept, and what is not.
+// TestWriteKeeps checks which attributes of an entry are kept.
 func TestWriteKeeps(t *testing.T) {
 	t.Parallel()
 	h := &tar.Header{
@@ -278,13 +278,13 @@ func TestWriteKeeps(t *testing.T) {
 	}
 }
 
-// TestWriteTellsWhoFailed keeps a layer that cannot be read from being blamed.
+// TestWriteTellsWhoFailed checks that read errors are not reported as errors of the image.
 func TestWriteTellsWhoFailed(t *testing.T) {
 	t.Parallel()
 	plain := archive(t, file("a", strings.Repeat("x", 4000)))
 	for _, broken := range []error{errors.New("the connection broke"), fmt.Errorf("shorter than was told: %w", io.EOF)} {
 		for name, raw := range map[string][]byte{"plain": plain, "gzip": zipped(t, plain)} {
-			// What is wrong may show only after the archive, at the layer's very end.
+			// A damaged layer may only be detected after the archive, at its very end.
 			for _, n := range []int{0, 20, len(raw) / 2, len(raw) - 4, len(raw)} {
 				l := Layer{Name: "l", Open: func(context.Context) (io.ReadCloser, error) {
 					return io.NopCloser(io.MultiReader(bytes.NewReader(raw[:n]), &failing{broken})), nil
@@ -297,7 +297,7 @@ func TestWriteTellsWhoFailed(t *testing.T) {
 	}
 }
 
-// failing says what is wrong once; then it has ended.
+// failing returns its error once, and then io.EOF.
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) {
@@ -306,8 +306,8 @@ func (f *failing) Read([]byte) (int, error) {
 	return 0, err
 }
 
-// FuzzWrite holds that what is written can be read, has every name once, and none
-// that leads out.
+// FuzzWrite checks that the output can be read, has every name once, and none outside the
+// root.
 func FuzzWrite(f *testing.F) {
 	f.Add(archive(f, dir("d"), file("d/f", "x"), hard("b", "d/f"), soft("s", "/x")), archive(f, gone(".wh.b"), gone("d/.wh..wh..opq")))
 	f.Add(archive(f, file("a", "old"), hard("b", "a")), zipped(f, archive(f, file("a", "new"))))

@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// Output takes what an image amounts to. A name that ends in a slash is a
-// directory's, "./" the root's.
+// Output receives the merged entries. A directory's name ends in a slash; the root's is
+// "./".
 type Output interface {
-	// Add takes one entry, and reads its content to the header's Size.
+	// Add receives one entry, and reads its content up to the header's Size.
 	Add(h *tar.Header, content io.Reader) error
 }
 
-// Tar is an Output that writes a tar. Its end is its caller's to write.
+// Tar is an Output that writes a tar. The caller writes its end.
 type Tar struct {
 	*tar.Writer
 	piece []byte
 }
 
-// NewTar writes to w.
+// NewTar returns a Tar that writes to w.
 func NewTar(w io.Writer) *Tar { return &Tar{tar.NewWriter(w), make([]byte, 128<<10)} }
 
 // Add writes an entry.
@@ -31,7 +31,7 @@ func (t *Tar) Add(h *tar.Header, content io.Reader) error {
 	return err
 }
 
-// output counts what is written.
+// output counts written entries.
 type output struct {
 	to      Output
 	summary Summary
@@ -45,12 +45,12 @@ func (o *output) write(h *tar.Header, content io.Reader) error {
 	return o.to.Add(h, content)
 }
 
-// link writes another name of a file that was written.
+// link writes another name of a written file.
 func (o *output) link(path, to string) error {
 	return o.write(&tar.Header{Typeflag: tar.TypeLink, Name: path, Linkname: to}, nil)
 }
 
-// implied writes a directory that no entry describes.
+// implied writes a directory that has no entry.
 func (o *output) implied(path string) error {
 	return o.write(&tar.Header{Typeflag: tar.TypeDir, Name: path + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}, nil)
 }

@@ -2,32 +2,32 @@ package flatten
 
 import (
 	"archive/tar"
-	"cmp"
 	"io"
-	"maps"
-	"slices"
+	"math"
 	"strings"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/internal/layertar"
 )
 
-// pathState is what is known of a path that some layer has an entry for. Layers are
-// numbered from 1, the lowest; 0 is none.
+// pathState is the state of a path that some layer has an entry for. Layers are numbered
+// from 1, the lowest; 0 means none. It holds no pointers.
 type pathState struct {
-	// hidden is the topmost layer that hides what lower ones have here and below: it
-	// removed it, or has something here that is no directory. emptied is the topmost
-	// that hides only what they have below.
-	hidden, emptied int32
-	// touched is the last layer with an entry here or below, solid the last with one
-	// here that is no directory, described the one whose directory was written.
-	touched, solid, described int32
+	place
+	// content is the node under whose path a hard link's content was written; 0 is this
+	// one.
+	content uint32
+	// hidden is the topmost layer that hides lower entries at this path and below: it
+	// removed the path, or has an entry there that is no directory. emptied is the topmost
+	// layer that hides only lower entries below.
+	hidden, emptied int16
+	// touched is the last layer with an entry at this path or below, solid the last with a
+	// non-directory there, and described the one whose directory entry was written.
+	touched, solid, described int16
 	kind                      kind
-	// content is where the content was written, for a hard link; "" is here.
-	content string
-	below   map[string]*pathState
 }
 
-// kind is what the image has at a path, as far as that is known.
+// kind is the known type of a path in the image.
 type kind int8
 
 const (
@@ -37,32 +37,37 @@ const (
 	leftOut
 )
 
-// topDownWriter goes through the layers from the topmost down, and writes each entry that
-// nothing above has hidden.
+// topDownWriter reads the layers from the topmost down, and writes each entry that no upper
+// layer hides.
 type topDownWriter struct {
 	output
-	root  *pathState
-	names names
+	*names
+	nodes *arena.Table[pathState]
 }
 
-// at is a name below n, which is made where nobody has named it yet.
-func (f *topDownWriter) at(n *pathState, base string) (*pathState, error) {
-	if next := n.below[base]; next != nil {
-		return next, nil
+func newTopDownWriter(out output, n *names, layers int) (*topDownWriter, error) {
+	if layers >= math.MaxInt16 {
+		return nil, errLayers
 	}
-	base, err := f.names.keep(base)
+	f := &topDownWriter{output: out, names: n, nodes: arena.NewTable[pathState](n.memory)}
+	n.use(func(id uint32) *place { return &f.nodes.At(id).place })
+	_, _, err := f.nodes.Add() // the root
+	return f, n.full(err)
+}
+
+// child returns the node of a name, and adds it if no layer has named it yet.
+func (f *topDownWriter) child(parent uint32, base string) (uint32, error) {
+	if id, ok := f.find(parent, base); ok {
+		return id, nil
+	}
+	id, _, err := f.nodes.Add()
 	if err != nil {
-		return nil, err
+		return 0, f.full(err)
 	}
-	if n.below == nil {
-		n.below = map[string]*pathState{}
-	}
-	next := &pathState{}
-	n.below[base] = next
-	return next, nil
+	return id, f.add(parent, id, base)
 }
 
-func (f *topDownWriter) entry(layer int32, h *tar.Header, content io.Reader) error {
+func (f *topDownWriter) entry(layer int16, h *tar.Header, content io.Reader) error {
 	path, dir, base, err := locate(h)
 	if err != nil {
 		return err
@@ -70,16 +75,17 @@ func (f *topDownWriter) entry(layer int32, h *tar.Header, content io.Reader) err
 	if layertar.IsWhiteout(base) {
 		return f.remove(layer, dir, base)
 	}
-	n := f.root
+	id := uint32(0)
 	if path != "" {
-		parent, err := f.reach(layer, dir)
-		if parent == nil || err != nil {
+		parent, visible, err := f.reach(layer, dir)
+		if !visible || err != nil {
 			return err
 		}
-		if n, err = f.at(parent, base); err != nil {
+		if id, err = f.child(parent, base); err != nil {
 			return err
 		}
 	}
+	n := f.nodes.At(id)
 	if n.hidden > layer {
 		return nil
 	}
@@ -97,33 +103,33 @@ func (f *topDownWriter) entry(layer int32, h *tar.Header, content io.Reader) err
 	return f.leaf(layer, n, h, path, content)
 }
 
-// reach is a directory that gets an entry; nil when what a layer has there is
-// hidden. The directories on the way are in the image in any case.
-func (f *topDownWriter) reach(layer int32, dir string) (*pathState, error) {
-	for n, rest := f.root, dir; ; {
+// reach returns the directory of an entry. The result visible is false if this layer's
+// content of the directory is hidden. All parent directories are in the image in any case.
+func (f *topDownWriter) reach(layer int16, dir string) (id uint32, visible bool, err error) {
+	for rest := dir; ; {
+		n := f.nodes.At(id)
 		switch {
 		case n.hidden > layer:
-			return nil, nil
+			return 0, false, nil
 		case n.solid == layer:
-			return nil, ErrTwice // which refuses it
+			return 0, false, ErrTwice // WriteTwice rejects it
 		}
 		n.touched, n.kind = layer, directory
 		if n.emptied > layer {
-			return nil, nil
+			return 0, false, nil
 		}
 		if rest == "" {
-			return n, nil
+			return id, true, nil
 		}
 		var base string
 		base, rest, _ = strings.Cut(rest, "/")
-		var err error
-		if n, err = f.at(n, base); err != nil {
-			return nil, err
+		if id, err = f.child(id, base); err != nil {
+			return 0, false, err
 		}
 	}
 }
 
-func (f *topDownWriter) directory(layer int32, n *pathState, h *tar.Header) error {
+func (f *topDownWriter) directory(layer int16, n *pathState, h *tar.Header) error {
 	if n.solid == layer || n.described == layer {
 		return ErrTwice
 	}
@@ -135,8 +141,8 @@ func (f *topDownWriter) directory(layer int32, n *pathState, h *tar.Header) erro
 	return f.write(h, nil)
 }
 
-// leaf writes what is no directory.
-func (f *topDownWriter) leaf(layer int32, n *pathState, h *tar.Header, path string, content io.Reader) error {
+// leaf writes an entry that is no directory.
+func (f *topDownWriter) leaf(layer int16, n *pathState, h *tar.Header, path string, content io.Reader) error {
 	n.kind = leaf
 	if h.Typeflag != tar.TypeLink {
 		if isDevice(h.Typeflag) {
@@ -150,8 +156,12 @@ func (f *topDownWriter) leaf(layer int32, n *pathState, h *tar.Header, path stri
 	if err != nil {
 		return err
 	}
-	target := f.lookup(to)
-	if target == nil || target == n || target.solid != layer {
+	at, ok := f.lookup(to)
+	if !ok {
+		return ErrTwice
+	}
+	target := f.nodes.At(at)
+	if target == n || target.solid != layer {
 		return ErrTwice
 	}
 	n.kind = target.kind
@@ -162,31 +172,30 @@ func (f *topDownWriter) leaf(layer int32, n *pathState, h *tar.Header, path stri
 	if n.kind != leaf { // an upper layer has a directory there
 		return ErrTwice
 	}
-	if n.content, err = f.names.keep(cmp.Or(target.content, to)); err != nil {
-		return err
+	if n.content = at; target.content != 0 {
+		n.content = target.content
 	}
-	return f.link(path, n.content)
+	return f.link(path, f.path(n.content))
 }
 
-// lookup returns nil for what no layer has named.
-func (f *topDownWriter) lookup(path string) *pathState {
-	n := f.root
-	for path != "" && n != nil {
+// lookup returns the node of a path, or false if no layer has named it.
+func (f *topDownWriter) lookup(path string) (id uint32, ok bool) {
+	for ok = true; path != "" && ok; {
 		var base string
 		base, path, _ = strings.Cut(path, "/")
-		n = n.below[base]
+		id, ok = f.find(id, base)
 	}
-	return n
+	return id, ok
 }
 
-// remove obeys a whiteout.
-func (f *topDownWriter) remove(layer int32, dir, base string) error {
-	hidden, all, err := layertar.HiddenBy(base)
+// remove applies a whiteout.
+func (f *topDownWriter) remove(layer int16, dir, base string) error {
+	hidden, all, err := layertar.ParseWhiteout(base)
 	if err != nil || hidden == "" && !all {
 		return err
 	}
-	n := f.root
-	for rest := dir; ; {
+	id, n := uint32(0), f.nodes.At(0)
+	for rest := dir; ; n = f.nodes.At(id) {
 		if n.hidden > layer || n.emptied > layer {
 			return nil // it is hidden itself
 		}
@@ -195,7 +204,7 @@ func (f *topDownWriter) remove(layer int32, dir, base string) error {
 		}
 		var next string
 		next, rest, _ = strings.Cut(rest, "/")
-		if n, err = f.at(n, next); err != nil {
+		if id, err = f.child(id, next); err != nil {
 			return err
 		}
 	}
@@ -203,22 +212,24 @@ func (f *topDownWriter) remove(layer int32, dir, base string) error {
 		n.emptied = max(n.emptied, layer)
 		return nil
 	}
-	if n, err = f.at(n, hidden); err == nil {
-		n.hidden = max(n.hidden, layer)
+	if id, err = f.child(id, hidden); err != nil {
+		return err
 	}
-	return err
+	n = f.nodes.At(id)
+	n.hidden = max(n.hidden, layer)
+	return nil
 }
 
-// rest writes the directories that no entry describes.
-func (f *topDownWriter) rest(path string, n *pathState) error {
-	if n.described == 0 && path != "" {
+// rest writes the directories that have no entry.
+func (f *topDownWriter) rest(path string, id uint32) error {
+	if f.nodes.At(id).described == 0 && path != "" {
 		if err := f.implied(path); err != nil {
 			return err
 		}
 	}
-	for _, base := range slices.Sorted(maps.Keys(n.below)) {
-		if child := n.below[base]; child.kind == directory {
-			if err := f.rest(join(path, base), child); err != nil {
+	for _, child := range f.sorted(id) {
+		if f.nodes.At(child).kind == directory {
+			if err := f.rest(join(path, f.name(child)), child); err != nil {
 				return err
 			}
 		}

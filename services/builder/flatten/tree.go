@@ -4,62 +4,94 @@ import (
 	"archive/tar"
 	"strings"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/internal/layertar"
 )
 
-// entryID is an entry: the layer's number and the entry's in it.
+// entryID identifies an entry by the numbers of its layer and of the entry in it.
 type entryID struct{ layer, entry int32 }
 
-// nowhere is the place of a directory that no entry names.
+// nowhere returns the id of a directory that has no entry.
 func nowhere() entryID { return entryID{-1, -1} }
 
-// node is a name in the tree.
+// node is a name in the tree. It holds no pointers.
 type node struct {
-	// at is the entry that put it here, inode the one with its content: another for
-	// a hard link.
+	place
+	// at is the entry that created the node, and inode the one with its content: another
+	// one for a hard link.
 	at, inode entryID
-	// touched is the last layer that put something here or below, dropped the last
-	// that removed what earlier layers had below.
+	// touched is the last layer that added something at this path or below, and dropped the
+	// last that removed earlier layers' content below.
 	touched, dropped int32
-	// leftOut is a device: it hides what was there, and is not written.
+	isDir            bool
+	// leftOut marks a device: it hides lower entries and is not written.
 	leftOut bool
-	// children are nil for anything but a directory.
-	children map[string]*node
+	// gone marks a name that was removed or replaced by another node.
+	gone bool
 }
 
-func (n *node) isDir() bool { return n.children != nil }
-
-func newDir(at entryID, layer int32) *node {
-	return &node{at: at, inode: at, touched: layer, dropped: -1, children: map[string]*node{}}
+func newDir(at entryID, layer int32) node {
+	return node{at: at, inode: at, touched: layer, dropped: -1, isDir: true}
 }
 
+// tree holds the names of all layers that were applied so far.
 type tree struct {
-	root  *node
-	names names
+	*names
+	nodes *arena.Table[node]
 }
 
-func newTree(l Limits) *tree { return &tree{root: newDir(nowhere(), -1), names: names{limits: l}} }
-
-// child is the name of a new entry in its directory, as a text by itself.
-func (t *tree) child(parent *node, name string) (string, error) {
-	if parent.children[name] != nil {
-		return strings.Clone(name), nil
+func newTree(n *names) (*tree, error) {
+	t := &tree{names: n, nodes: arena.NewTable[node](n.memory)}
+	n.use(func(id uint32) *place { return &t.nodes.At(id).place })
+	_, root, err := t.nodes.Add()
+	if err == nil {
+		*root = newDir(nowhere(), -1)
 	}
-	return t.names.keep(name)
+	return t, n.full(err)
 }
 
-// lookup returns nil for what is not there.
-func (t *tree) lookup(path string) *node {
-	n := t.root
+// child returns the node of a name in a directory; nil if there is none.
+func (t *tree) child(parent uint32, name string) (uint32, *node) {
+	if id, ok := t.find(parent, name); ok {
+		if n := t.nodes.At(id); !n.gone {
+			return id, n
+		}
+	}
+	return 0, nil
+}
+
+// put creates a node for a name in a directory, and replaces an existing one.
+func (t *tree) put(parent uint32, name string, made node) (uint32, *node, error) {
+	id, n, err := t.nodes.Add()
+	if err != nil {
+		return 0, nil, t.full(err)
+	}
+	*n = made
+	old, ok := t.find(parent, name)
+	if !ok {
+		return id, n, t.add(parent, id, name)
+	}
+	if o := t.nodes.At(old); o.gone {
+		err = t.keep(name)
+	} else {
+		o.gone = true
+	}
+	t.replace(old, id)
+	return id, n, err
+}
+
+// lookup returns nil if the path does not exist.
+func (t *tree) lookup(path string) (id uint32, n *node) {
+	n = t.nodes.At(0)
 	for path != "" && n != nil {
 		var name string
 		name, path, _ = strings.Cut(path, "/")
-		n = n.children[name]
+		id, n = t.child(id, name)
 	}
-	return n
+	return id, n
 }
 
-// apply puts an entry into the tree.
+// apply adds an entry to the tree.
 func (t *tree) apply(at entryID, h *tar.Header) error {
 	path, dir, name, err := locate(h)
 	switch {
@@ -68,7 +100,8 @@ func (t *tree) apply(at entryID, h *tar.Header) error {
 	case layertar.IsWhiteout(name):
 		return t.remove(at.layer, dir, name)
 	case path == "":
-		t.root.at, t.root.inode, t.root.touched = at, at, at.layer
+		root := t.nodes.At(0)
+		root.at, root.inode, root.touched = at, at, at.layer
 		return nil
 	}
 	var target *node // looked up before the new name may replace it
@@ -81,116 +114,110 @@ func (t *tree) apply(at entryID, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	if name, err = t.child(parent, name); err != nil {
-		return err
-	}
-	t.place(parent, name, at, h.Typeflag, target)
-	return nil
+	return t.place(parent, name, at, h.Typeflag, target)
 }
 
-// place puts an entry into its directory.
-func (t *tree) place(parent *node, name string, at entryID, kind byte, target *node) {
-	old := parent.children[name]
+// place adds an entry to its directory.
+func (t *tree) place(parent uint32, name string, at entryID, kind byte, target *node) error {
+	_, old := t.child(parent, name)
+	made := node{at: at, inode: at, touched: at.layer, leftOut: isDevice(kind)}
 	switch {
-	case kind == tar.TypeDir && old != nil && old.isDir():
+	case kind == tar.TypeDir && old != nil && old.isDir:
 		old.at, old.inode, old.touched = at, at, at.layer
+		return nil
 	case kind == tar.TypeDir:
-		parent.children[name] = newDir(at, at.layer)
-	case target != nil && target == old: // a name that is a link to itself
+		made = newDir(at, at.layer)
+	case target != nil && target == old: // a name that links to itself
+		return nil
 	case target != nil:
-		parent.children[name] = &node{at: at, inode: target.inode, touched: at.layer, leftOut: target.leftOut}
-	default:
-		parent.children[name] = &node{at: at, inode: at, touched: at.layer, leftOut: isDevice(kind)}
+		made.inode, made.leftOut = target.inode, target.leftOut
 	}
+	_, _, err := t.put(parent, name, made)
+	return err
 }
 
-// target is what a hard link leads to.
+// target returns the target of a hard link.
 func (t *tree) target(h *tar.Header) (*node, error) {
 	path, err := clean(h.Linkname)
 	if err != nil {
 		return nil, err
 	}
-	n := t.lookup(path)
+	_, n := t.lookup(path)
 	switch {
 	case n == nil:
 		return nil, refuse("has a hard link %s to %s, which is not in the image", quoted(h.Name), quoted(h.Linkname))
-	case n.isDir():
+	case n.isDir:
 		return nil, refuse("has a hard link %s to the directory %s", quoted(h.Name), quoted(h.Linkname))
 	}
 	return n, nil
 }
 
-// parent is the directory of a new entry, made where it is missing. What an
-// earlier layer has there as a file or a link gives way; within one layer an entry
-// behind a link would be written to wherever that leads.
-func (t *tree) parent(dir string, layer int32) (*node, error) {
-	n := t.root
-	n.touched = layer
+// parent returns the directory of a new entry, and creates it if needed. A file or link of
+// an earlier layer is replaced. Within one layer, an entry behind a link is rejected, since
+// it would be written to the link's target.
+func (t *tree) parent(dir string, layer int32) (id uint32, err error) {
+	t.nodes.At(0).touched = layer
 	for rest := dir; rest != ""; {
 		var name string
 		name, rest, _ = strings.Cut(rest, "/")
-		next := n.children[name]
-		switch {
-		case next == nil:
-			name, err := t.names.keep(name)
-			if err != nil {
-				return nil, err
+		below, next := t.child(id, name)
+		if next != nil && !next.isDir && next.at.layer == layer {
+			return 0, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
+		}
+		if next == nil || !next.isDir {
+			if below, next, err = t.put(id, name, newDir(nowhere(), layer)); err != nil {
+				return 0, err
 			}
-			next = newDir(nowhere(), layer)
-			n.children[name] = next
-		case !next.isDir() && next.at.layer == layer:
-			return nil, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
-		case !next.isDir():
-			next = newDir(nowhere(), layer)
-			n.children[strings.Clone(name)] = next
 		}
 		next.touched = layer
-		n = next
+		id = below
 	}
-	return n, nil
+	return id, nil
 }
 
-// remove obeys a whiteout: it hides what earlier layers have put there, and nothing
-// of its own layer.
+// remove applies a whiteout. It hides entries of earlier layers, and none of its own layer.
 func (t *tree) remove(layer int32, dir, name string) error {
-	hidden, all, err := layertar.HiddenBy(name)
+	hidden, all, err := layertar.ParseWhiteout(name)
 	if err != nil {
 		return err
 	}
-	parent := t.lookup(dir)
+	parent, n := t.lookup(dir)
 	switch {
-	case parent == nil || !parent.isDir():
+	case n == nil || !n.isDir:
 	case all:
-		parent.empty(layer)
+		t.empty(parent, layer)
 	case hidden != "":
-		parent.drop(hidden, layer)
+		if id, child := t.child(parent, hidden); child != nil {
+			t.drop(id, layer)
+		}
 	}
 	return nil
 }
 
-// drop removes what layers before this one have put under a name.
-func (n *node) drop(name string, layer int32) {
-	child := n.children[name]
+// drop removes the entries of earlier layers at a name.
+func (t *tree) drop(id uint32, layer int32) {
+	n := t.nodes.At(id)
 	switch {
-	case child == nil:
-	case child.touched < layer:
-		delete(n.children, name)
-	case child.isDir():
-		if child.at.layer < layer {
-			child.at, child.inode = nowhere(), nowhere()
+	case n.gone:
+	case n.touched < layer:
+		n.gone = true
+	case n.isDir:
+		if n.at.layer < layer {
+			n.at, n.inode = nowhere(), nowhere()
 		}
-		child.empty(layer)
+		t.empty(id, layer)
 	}
 }
 
-// empty removes what layers before this one have put below. Once is enough for a
-// layer: what it adds later is its own.
-func (n *node) empty(layer int32) {
+// empty removes the entries of earlier layers below a directory. Once per layer is enough,
+// since entries that the layer adds later are its own.
+func (t *tree) empty(dir uint32, layer int32) {
+	n := t.nodes.At(dir)
 	if n.dropped == layer {
 		return
 	}
 	n.dropped = layer
-	for below := range n.children {
-		n.drop(below, layer)
+	for id := n.below; id != 0; id = t.nodes.At(id).next {
+		t.drop(id, layer)
 	}
 }

@@ -6,36 +6,41 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
-// Reason is why there is no image.
+// A Reason is the reason why a build failed.
 type Reason string
 
-// The reasons; clients see these words.
+// Reasons, which are part of the API.
 const (
-	Solve     Reason = "solve"     // the Conda packages do not fit together
+	Solve     Reason = "solve"     // the Conda packages conflict
 	Build     Reason = "build"     // a step of the recipe failed
-	Push      Reason = "push"      // the registry did not take the image
-	Timeout   Reason = "timeout"   // the time was up
+	Push      Reason = "push"      // the registry rejected the image
+	Timeout   Reason = "timeout"   // the time limit was reached
 	Memory    Reason = "memory"    // a step needed too much memory
-	Cancelled Reason = "cancelled" // somebody ended the build
-	Internal  Reason = "internal"  // our fault
+	Cancelled Reason = "cancelled" // a user cancelled the build
+	Internal  Reason = "internal"  // an error of the service
 )
 
-// TextBytes is how much a message repeats of a text that is not ours.
+// TextBytes limits how much of an external text is quoted in a message.
 const TextBytes = 300
 
-// Failure is a build that made no image.
+// A Failure is returned for a build that produced no image.
 type Failure struct {
 	Reason Reason
-	// Message says it in words, for the user.
+	// Message is the message for the user.
 	Message string
-	// Cause is for the log; may be nil.
+	// Cause is only logged, and may be nil.
 	Cause error
+	// Outdated is set if the channel no longer has a package of the build's lock. The build
+	// may succeed if its packages are solved again.
+	Outdated bool
 }
 
-// Failure is a build that made no image for this reason; cause may be nil.
-func (r Reason) Failure(message string, cause error) *Failure { return &Failure{r, message, cause} }
+// Failure returns a failure with this reason. The cause may be nil.
+func (r Reason) Failure(message string, cause error) *Failure {
+	return &Failure{Reason: r, Message: message, Cause: cause}
+}
 
-// Error is the text for the log.
+// Error returns the text for the log.
 func (f *Failure) Error() string {
 	if f.Cause == nil {
 		return fmt.Sprintf("%s: %s", f.Reason, f.Message)
@@ -43,19 +48,20 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("%s: %s: %v", f.Reason, f.Message, f.Cause)
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// StepsNeeded is how an engine that runs nothing ends a build of which something has to
-// be run: what it has made is where the rest begins. Where nobody can run it, it is a
-// failure.
+// StepsNeeded is returned by an engine that runs nothing for a build that has to run
+// something. The image that the engine has pushed is the base of the remaining steps. If no
+// engine can run them, StepsNeeded is a failure.
 type StepsNeeded struct {
 	Failure
-	// Digest is of the image that was pushed to the target's repository, without a name.
+	// Digest is the digest of the image that was pushed to the target's repository without
+	// a tag.
 	Digest string
-	// Steps are what has to be run on it, before the recipe's own lines.
+	// Steps run on that image before the recipe's own steps.
 	Steps *buildv1.Steps
 }
 
-// Unwrap gives the failure.
+// Unwrap returns the failure.
 func (s *StepsNeeded) Unwrap() error { return &s.Failure }

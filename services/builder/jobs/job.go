@@ -1,6 +1,6 @@
-// Package jobs is what engines are given to make: one delivery of a build, the logins
-// that it may use, and how an engine says that it made no image. It asks the build room
-// for logins, keeps them in memory alone, and never writes one.
+// Package jobs defines the input and the failures of engines: one delivery of a build, its
+// logins, and the reason why it produced no image. Logins are fetched from the build
+// service, held in memory only, and never written.
 package jobs
 
 import (
@@ -13,39 +13,41 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Job is one delivery of a build to make.
+// A Job is one delivery of a build.
 type Job struct {
 	// ID is the build's id, e.g. "3f2a…_1".
 	ID string
-	// Delivery says which try it is, from 1.
+	// Delivery is the number of the attempt, from 1.
 	Delivery int32
-	// Recipe is what to make, without the bytes of a context.
+	// Recipe describes the image, without the bytes of a context.
 	Recipe *buildv1.Recipe
-	// Target is where to push it.
+	// Target is the repository and tag to push to.
 	Target *buildv1.Target
-	// ContentDigest is for the image's annotations, 64 hex digits.
+	// ContentDigest is for the image's annotations, as 64 hex digits.
 	ContentDigest string
-	// CacheScope names the caches; builds with different scopes share none.
+	// CacheScope identifies the caches. Builds with different scopes share none.
 	CacheScope string
-	// CacheDigest is the cache manifest to import from Target's cache repository; ""
-	// for none.
+	// CacheDigest is the cache manifest to import from Target's cache repository, or "".
 	CacheDigest string
-	// Exported is told the digest of the cache manifest that was pushed there; nil for
-	// nobody.
+	// Exported, if not nil, is called with the digest of the cache manifest that was
+	// pushed.
 	Exported func(digest string)
-	// Forbidden are images that no step may read: "<host>/<repository>", with all
-	// below it.
+	// UsedKeys, if not nil, is called with the key ids of other workers that signed layers
+	// of the image.
+	UsedKeys func(ids []string)
+	// Forbidden are the repositories that no step may read, as "<host>/<repository>",
+	// including everything below.
 	Forbidden []string
-	// Given are those of them that this build reads, by digest.
-	Given []*containerv1.Source
-	// Ticket is good for the logins and the context of this delivery. Secret.
+	// Allowed are the exceptions from Forbidden that this build reads, by digest.
+	Allowed []*containerv1.Source
+	// Ticket grants access to this delivery's logins and context. It is a secret.
 	Ticket string
-	// Lock are the repodata records that the image is made of, as a list in JSON; "" where
-	// the recipe is no lock.
+	// Lock holds the image's repodata records as a JSON list, or "" if the recipe is no
+	// lock.
 	Lock string
-	// PrivateChannels are those of its channels that are read with a login, by URL.
+	// PrivateChannels are the URLs of the channels that require a login.
 	PrivateChannels []string
-	// Sequence is the job's place in its stream: deliveries are counted from 1
+	// Sequence is the job's sequence number in its stream. Deliveries are counted from 1
 	// again when a build is queued again.
 	Sequence uint64
 }
@@ -53,21 +55,21 @@ type Job struct {
 // LogValue keeps the ticket out of logs.
 func (j Job) LogValue() slog.Value { return slog.StringValue(j.ID) }
 
-// Try names one try of a build.
+// Try identifies one attempt of a build.
 func (j Job) Try() string { return fmt.Sprintf("build %s.%d", j.ID, j.Delivery) }
 
-// Repository is where the image is pushed to.
+// Repository returns the repository that the image is pushed to.
 func (j Job) Repository() upstream.Repository {
 	return upstream.Repository{Host: j.Target.GetRegistry(), Name: j.Target.GetRepository()}
 }
 
-// Place is the repository in one text, "<host>/<repository>".
+// Place returns the repository as "<host>/<repository>".
 func (j Job) Place() string { return j.Target.GetRegistry() + "/" + j.Target.GetRepository() }
 
-// Image is the image's name, with its tag.
+// Image returns the image's name with its tag.
 func (j Job) Image() string { return j.Place() + ":" + j.Target.GetTag() }
 
-// CacheRepository is where layers are kept; zero for nowhere.
+// CacheRepository returns the repository for cached layers, or the zero value.
 func (j Job) CacheRepository() upstream.Repository {
 	host, path, err := oci.ParseRepository(j.Target.GetCacheRepository())
 	if err != nil {
@@ -76,12 +78,19 @@ func (j Job) CacheRepository() upstream.Repository {
 	return upstream.Repository{Host: host, Name: path}
 }
 
-// Output takes what a build prints. Safe for concurrent use; it never blocks.
+// Output receives a build's output. It is safe for concurrent use and never blocks.
 type Output interface {
-	// Print adds a line, without its end. phase is the phase that begins with
-	// it, "" for none.
+	// Print adds a line, without a line end. If phase is not "", that phase begins with the
+	// line.
 	Print(phase, text string)
 }
 
-// AnyArchitecture is what an engine declares that runs nothing of an image.
+// Shared reports the keys of other workers that signed layers of the image.
+func (j Job) Shared(ids []string) {
+	if j.UsedKeys != nil && len(ids) > 0 {
+		j.UsedKeys(ids)
+	}
+}
+
+// AnyArchitecture is returned by engines that do not run anything of an image.
 const AnyArchitecture = "any"

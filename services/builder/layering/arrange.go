@@ -11,16 +11,16 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// plan says which packages lie in layers of their own, lowest first, and which
-// share the one on top of those, in the order of the lock.
+// plan assigns packages to layers: alone holds those with a layer of their own, lowest first,
+// and the others share the layer above, in the order of the lock.
 type plan struct {
 	alone, rest []int
 }
 
-// arrange decides about the packages of an environment, which come in topological
-// order. Where two have the same path, the later one has it: so its layer lies
-// above. Else the biggest lie lowest, whatever was asked for, so that environments
-// have layers in common from the bottom. names are for messages.
+// arrange assigns the packages of an environment to layers. The packages are in topological
+// order. If two have the same path, the later one wins, so its layer is above. Otherwise
+// the largest are lowest, in every environment, so that environments share layers from the
+// bottom. The names are used in messages.
 func arrange(names []string, packages []Package) (plan, error) {
 	beaten, err := clashes(names, packages)
 	if err != nil {
@@ -33,7 +33,8 @@ func arrange(names []string, packages []Package) (plan, error) {
 	if len(packages) <= limits.CondaLayers {
 		return plan{alone: stack(order, packages, beaten)}, nil
 	}
-	// What loses a path must not lie in the top layer, unless who wins it does, too.
+	// A package that loses a path must not be in the top layer, unless the winner is there,
+	// too.
 	losers := 0
 	for i := range packages {
 		if len(beaten[i]) > 0 {
@@ -67,8 +68,8 @@ func stack(which []int, packages []Package, beaten [][]int) []int {
 	return out
 }
 
-// clashes answers by which packages each is beaten: those that have a path of it,
-// and come later. A folder of one that is a file of another is fault.Invalid.
+// clashes returns for each package those that beat it: later packages with a path of its
+// own. A path that is a folder of one package and a file of another is fault.Invalid.
 func clashes(names []string, packages []Package) ([][]int, error) {
 	c := claims{beaten: make([][]int, len(packages)), files: map[string]int{}, folders: map[string]int{}}
 	total := 0
@@ -80,7 +81,7 @@ func clashes(names []string, packages []Package) ([][]int, error) {
 			c.add(name, i)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.folders)) { // so that it is always the same that is refused
+	for _, name := range slices.Sorted(maps.Keys(c.folders)) { // sorted, so that the same environment always returns the same error
 		if other, ok := c.files[name]; ok {
 			i := c.folders[name]
 			return nil, fault.Invalid.Newf("%s and %s cannot be in one environment: %.200q is a file of the first, and a folder of the other", names[other], names[i], name)
@@ -89,13 +90,13 @@ func clashes(names []string, packages []Package) ([][]int, error) {
 	return c.beaten, nil
 }
 
-// claims are the paths of an environment, by the package that has them.
+// claims maps the paths of an environment to the packages that have them.
 type claims struct {
 	files, folders map[string]int
 	beaten         [][]int
 }
 
-// add takes a path of package i; what has it already is beaten by i.
+// add adds a path of package i, which beats the package that had it.
 func (c *claims) add(name string, i int) {
 	file, folder := strings.CutSuffix(name, "/")
 	if folder {

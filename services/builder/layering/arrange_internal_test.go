@@ -30,7 +30,7 @@ func namesOf(n int) []string {
 	return out
 }
 
-// TestArrange holds the order of layers, lowest first.
+// TestArrange checks the order of layers, lowest first.
 func TestArrange(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -51,14 +51,14 @@ func TestArrange(t *testing.T) {
 	}
 }
 
-// TestArrangeMany holds what is in the layer that the smallest share.
+// TestArrangeMany checks which packages share a layer if there are many.
 func TestArrangeMany(t *testing.T) {
 	t.Parallel()
 	var packages []Package
 	for i := range 150 {
 		packages = append(packages, sized(int64(1000-i), fmt.Sprint(i)))
 	}
-	packages[149].Paths = []string{"149", "x"} // small, and its path is taken by a big one
+	packages[149].Paths = []string{"149", "x"} // small, and a large package takes its path
 	last := sized(5000, "x")
 	packages = append(packages, last)
 	p, err := arrange(namesOf(151), packages)
@@ -68,7 +68,7 @@ func TestArrangeMany(t *testing.T) {
 	if slices.Index(p.alone, 149) < 0 || slices.Index(p.alone, 150) < slices.Index(p.alone, 149) {
 		t.Errorf("the loser of a path is not below the winner: %v", p.alone)
 	}
-	for i := range packages { // all in one place
+	for i := range packages { // all packages have the same path
 		packages[i].Paths = append(packages[i].Paths, "tests/__init__.py")
 	}
 	if p, err = arrange(namesOf(151), packages); err != nil || p.alone[0] != 0 || p.rest[0] != 99 || p.rest[51] != 150 {
@@ -76,7 +76,7 @@ func TestArrangeMany(t *testing.T) {
 	}
 }
 
-// TestArrangeRefuses holds a folder against a file.
+// TestArrangeRefuses checks that a folder and a file with the same path are rejected.
 func TestArrangeRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][]Package{
@@ -89,7 +89,8 @@ func TestArrangeRefuses(t *testing.T) {
 	}
 }
 
-// layer writes a layer by hand: "path=content", "path>target" for a hard link.
+// layer writes a layer of the given files: "path=content", or "path>target" for a hard
+// link.
 func layer(t *testing.T, store Store, key string, c Compression, files ...string) Package {
 	t.Helper()
 	p, err := store.Keep(context.Background(), conda.LayerKey(key), func(out io.Writer) (Package, error) {
@@ -116,7 +117,7 @@ func layer(t *testing.T, store Store, key string, c Compression, files ...string
 	return p
 }
 
-// TestMerge holds one layer of three against what lies on each other would show.
+// TestMerge compares one layer with the three layers that it merges.
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	store, err := NewFolder(t.TempDir())

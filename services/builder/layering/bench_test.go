@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// BenchmarkLay makes the layers of real packages. "alone" only unpacks the same
-// artifacts and packs what was in them: what "layers" costs more is ours.
+// BenchmarkLay creates the layers of real packages. "alone" only unpacks the same artifacts
+// and packs their files. The difference to "layers" is this package's own cost.
 func BenchmarkLay(b *testing.B) {
 	files, err := filepath.Glob(packages + "/lib*.conda")
 	if err != nil || len(files) == 0 {
@@ -56,7 +56,7 @@ func layOne(name string, raw []byte) (int64, error) {
 		return 0, err
 	}
 	rec := conda.Record{Name: a.Name(), Version: a.Version(), Build: a.Build()}
-	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: conda.Prefix}, layering.Gzip, io.Discard)
+	p, err := layering.WriteLayer(ctx, a, rec, artifact.Place{Prefix: conda.Prefix}, layering.Gzip, io.Discard)
 	return p.Installed, err
 }
 

@@ -10,26 +10,36 @@ import (
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
 
-// defaultPath is what containers get where an image says nothing.
+// defaultPath is the PATH of containers whose image sets none.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// history is a line of an image's history.
+// history is an entry of an image's history.
 type history struct {
 	Created    string `json:"created,omitempty"`
 	CreatedBy  string `json:"created_by,omitempty"`
 	EmptyLayer bool   `json:"empty_layer,omitempty"`
 }
 
-// config is the base's configuration with the environment on top. What it has that
-// is not known here stays.
-func (e Environment) config(layers []Layer, labels map[string]string) (raw []byte, notRun []string, err error) {
+// baseEnv returns the variables of the base image.
+func (e Environment) baseEnv() ([]string, error) {
+	var doc struct {
+		Config struct{ Env []string }
+	}
+	err := oci.Decode(e.Base.Config, &doc)
+	return doc.Config.Env, err
+}
+
+// config returns the base image's configuration with the environment applied, whose variables
+// are env. refused are the activation scripts without effect. Unknown fields are preserved.
+func (e Environment) config(layers []Layer, labels map[string]string, env []string, refused []refusal) (raw []byte, err error) {
 	var doc map[string]json.RawMessage
 	if err := oci.Decode(e.Base.Config, &doc); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	var known struct {
 		OS           string
@@ -40,78 +50,80 @@ func (e Environment) config(layers []Layer, labels map[string]string) (raw []byt
 		History []json.RawMessage
 	}
 	if err := oci.Decode(e.Base.Config, &known); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if known.OS != e.Platform.OS || known.Architecture != e.Platform.Architecture {
-		return nil, nil, fmt.Errorf("it is for %.40s/%.40s instead of %s", known.OS, known.Architecture, platforms.Format(e.Platform))
+		return nil, fmt.Errorf("it is for %.40s/%.40s instead of %s", known.OS, known.Architecture, platforms.Format(e.Platform))
 	}
 	created, ids := labels["org.opencontainers.image.created"], known.RootFS.DiffIDs
 	for _, l := range layers {
 		line, err := json.Marshal(history{Created: created, CreatedBy: l.By})
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		ids, known.History = append(ids, l.DiffID), append(known.History, line)
 	}
-	runtime, notRun, err := e.runtime(doc["config"], labels)
+	runtime, err := runtime(doc["config"], labels, env, refused)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for name, value := range map[string]any{
 		"created": created, "config": runtime, "history": known.History,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": ids},
 	} {
 		if doc[name], err = json.Marshal(value); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	raw, err = json.Marshal(doc)
-	return raw, notRun, err
+	return json.Marshal(doc)
 }
 
-// runtime is what containers start with.
-func (e Environment) runtime(base json.RawMessage, labels map[string]string) (map[string]any, []string, error) {
+// runtime returns the fields that a container starts with.
+func runtime(base json.RawMessage, labels map[string]string, env []string, refused []refusal) (map[string]any, error) {
 	out := map[string]any{}
-	var known struct {
-		Env    []string
-		Labels map[string]string
-	}
+	var known struct{ Labels map[string]string }
 	if len(base) > 0 && string(base) != "null" {
 		if err := json.Unmarshal(base, &out); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if err := json.Unmarshal(base, &known); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
-	set, notRun := variables(e.Packages)
-	search := defaultPath
-	for _, v := range known.Env {
-		if p, ok := strings.CutPrefix(v, "PATH="); ok && p != "" {
-			search = p
-		}
-	}
-	set = append(set, "MAMBA_ROOT_PREFIX="+conda.Prefix, "CONDA_PREFIX="+conda.Prefix, "PATH="+conda.Prefix+"/bin:"+search)
-	out["Env"] = merged(known.Env, set)
+	out["Env"] = env
 	all := map[string]string{}
 	maps.Copy(all, known.Labels)
 	maps.Copy(all, labels)
+	delete(all, labelNotActivated) // the label of the base image
+	var paths []string
+	for _, r := range refused {
+		paths = append(paths, r.path)
+	}
+	if len(paths) > 0 {
+		all[labelNotActivated] = fault.Clip(strings.Join(paths, ","), limits.ActivationValue)
+	}
 	out["Labels"] = all
-	return out, notRun, nil
+	return out, nil
 }
 
-// merged replaces variables where they stand, and adds the others; the last value
-// of one counts.
-func merged(old, added []string) []string {
-	out := slices.Clone(old)
-	for _, v := range added {
-		name, _, _ := strings.Cut(v, "=")
-		at := slices.IndexFunc(out, func(o string) bool { return strings.HasPrefix(o, name+"=") })
-		if at >= 0 {
-			out[at] = v
-		} else {
-			out = append(out, v)
+// labelNotActivated is the label that lists the activation scripts that could not be
+// evaluated.
+const labelNotActivated = "dev.slipway.conda.activate.unsupported"
+
+// merged returns variables in the format of an image configuration. The variables of the
+// base image come first, in their order, except those that are no longer set.
+func merged(base []string, set map[string]string) []string {
+	var out []string
+	left := maps.Clone(set)
+	for _, v := range base {
+		name, _, is := strings.Cut(v, "=")
+		if value, ok := left[name]; ok && is {
+			out = append(out, name+"="+value)
+			delete(left, name)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		out = append(out, name+"="+left[name])
 	}
 	return out
 }

@@ -1,107 +1,119 @@
 package layering
 
 import (
-	"os"
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/conda"
 )
 
-// TestExports holds what is read of activation scripts against what a shell makes
-// of them, and that what only a shell can know is left to it.
-func TestExports(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		text string
-		want []string // nil: it has to run
-	}{
-		{"export A=b", []string{"A=b"}},
-		{"#!/bin/sh\n\n# why\nexport A=b\n  export B=/x/y:z-1.2,3%@+_\n", []string{"A=b", "B=/x/y:z-1.2,3%@+_"}},
-		{"export A='b c $D'\nexport B=\"b ; c\"\nexport C=", []string{"A=b c $D", "B=b ; c", "C="}},
-		{"export P=$CONDA_PREFIX/lib\nexport Q=\"${CONDA_PREFIX}/share:${CONDA_PREFIX}\"", []string{"P=/opt/conda/lib", "Q=/opt/conda/share:/opt/conda"}},
-		{"export A='${CONDA_PREFIX}'", []string{"A=${CONDA_PREFIX}"}},
-		{"export P=$CONDA_PREFIX", []string{"P=/opt/conda"}},
-		{"", nil},
-		{"export A=$HOME", nil},
-		{"export A=$CONDA_PREFIXES", nil},
-		{"export A=`date`", nil},
-		{"export A=\"$(date)\"", nil},
-		{"export A=b; rm -rf /", nil},
-		{"export A=b C=d", nil},
-		{"export A=~/x", nil},
-		{"export A=*", nil},
-		{"export A=\"a\\nb\"", nil},
-		{"export A='a'b'c'", nil},
-		{"export A='it", nil},
-		{"export A=b # why", nil},
-		{"export PATH=/x", nil},
-		{"export 1A=b", nil},
-		{"export A", nil},
-		{"A=b", nil},
-		{"if true; then\nexport A=b\nfi", nil},
-	} {
-		got, ok := exports(c.text)
-		if c.text == "" {
-			if !ok || got != nil {
-				t.Errorf("an empty script sets %q, %v", got, ok)
-			}
-			continue
-		}
-		if diff := cmp.Diff(c.want, got); diff != "" || ok != (c.want != nil) {
-			t.Errorf("%q, %v (-want +got):\n%s", c.text, ok, diff)
-		}
-		if ok {
-			asShell(t, c.text, got)
-		}
-	}
-}
-
-// asShell holds variables against those that a real shell has after a script.
-func asShell(t *testing.T, script string, want []string) {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), "activate.sh")
-	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range want {
-		name, value, _ := strings.Cut(v, "=")
-		cmd := exec.Command("/bin/sh", "-c", `. "$0"; eval "printf %s \"\$$1\""`, file, name)
-		cmd.Env = []string{"CONDA_PREFIX=" + conda.Prefix, "D=no"}
-		out, err := cmd.Output()
-		if err != nil || string(out) != value {
-			t.Errorf("%q: a shell has %s=%q, not %q: %v", script, name, out, value, err)
-		}
-	}
-}
-
-// TestVariables holds the order in which packages set variables, and what is told
-// of the rest.
+// TestVariables checks the order in which packages set variables, and the reported scripts.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	script := func(name, text string) artifact.Script { return artifact.Script{Path: "etc/conda/" + name, Text: text} }
-	env, others := variables([]Package{
-		{Activation: []artifact.Script{script("activate.d/b.sh", "export A=script"), script("env_vars.d/z.json", `{"B":"z","A":"document"}`)}},
-		{Activation: []artifact.Script{script("activate.d/a.sh", "export C=c"), script("activate.d/c.sh", "which perl"), script("env_vars.d/a.json", `{"PATH":"/x"}`), script("env_vars.d/b.json", `[]`)}},
-	})
-	if diff := cmp.Diff([]string{"A=document", "B=z", "C=c", "A=script"}, env); diff != "" {
+	e := Environment{
+		Platform: ocispec.Platform{OS: "linux", Architecture: "arm64"}, Variables: map[string]string{"B": "own", "A": "own"},
+		Packages: []Package{
+			{
+				Activation: []artifact.Script{script("activate.d/b.sh", "export A=${A}script"), script("env_vars.d/z.json", `{"B":"z","A":"document","D":"d"}`)},
+				Paths:      []string{"share/x/data", "share/x.y", "bin/tool", "share/x/more/a"},
+			},
+			{Activation: []artifact.Script{
+				script("activate.d/a.sh", "export C=c-$(uname -m)\nunset GONE"), script("activate.d/c.sh", "export LOST=1; which perl"),
+				script("activate.d/d.sh", "[ -d $CONDA_PREFIX/share/x ] && [ ! -e $CONDA_PREFIX/share/z ] && export X=$(echo $CONDA_PREFIX/share/x*) PATH=/x:$PATH"),
+				script("env_vars.d/a.json", `{"PATH":"/x"}`), script("env_vars.d/b.json", `[]`),
+			}},
+		},
+	}
+	env, refused, err := e.activated(t.Context(), []string{"PATH=/a", "GONE=1", "A=0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"PATH=/x:/opt/conda/bin:/a", "A=ownscript", "B=own", "C=c-aarch64", "CONDA_PREFIX=/opt/conda", "D=d", "MAMBA_ROOT_PREFIX=/opt/conda", "X=/opt/conda/share/x /opt/conda/share/x.y",
+	}
+	if diff := cmp.Diff(want, env); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"etc/conda/env_vars.d/a.json", "etc/conda/env_vars.d/b.json", "etc/conda/activate.d/c.sh"}, others); diff != "" {
-		t.Errorf("the rest (-want +got):\n%s", diff)
+	var paths []string
+	for _, r := range refused {
+		paths = append(paths, r.path)
 	}
-	if diff := cmp.Diff([]string{"PATH=/a", "A=script", "B=z", "C=c"}, merged([]string{"PATH=/a", "A=0"}, env)); diff != "" {
-		t.Errorf("merged (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"etc/conda/env_vars.d/a.json", "etc/conda/env_vars.d/b.json", "etc/conda/activate.d/c.sh"}, paths); diff != "" {
+		t.Errorf("the rest (-want +got):\n%s", diff)
 	}
 }
 
-// TestHistory holds what conda reads of what was asked for.
+// TestOwnLayer checks the files of the environment's own layer: conda reads the state, and
+// login shells find the programs.
+func TestOwnLayer(t *testing.T) {
+	t.Parallel()
+	var raw bytes.Buffer
+	e := Environment{Variables: map[string]string{"B": "2 \"x\"", "A": "1"}}
+	if _, err := e.own(&raw, []byte("[]"), nil, []string{"PATH=/opt/conda/bin:" + defaultPath}); err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(&raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag == tar.TypeReg {
+			text, err := io.ReadAll(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[h.Name] = string(text)
+		}
+	}
+	if got, want := files["opt/conda/conda-meta/state"], `{"env_vars":{"A":"1","B":"2 \"x\""},"version":1}`+"\n"; got != want {
+		t.Errorf("the state is %s, want %s", got, want)
+	}
+	if len(files) != 4 || files["opt/conda/conda-meta/history"] == "" || files[conda.LockFile] != "[]" {
+		t.Errorf("the layer has %q", files)
+	}
+	// As a login shell does after /etc/profile has set PATH again.
+	for _, c := range []struct{ base, environment, login, want string }{
+		{"", "", "/usr/bin:/bin", "/opt/conda/bin:/usr/bin:/bin"},
+		{"", "", "/x:/opt/conda/bin", "/x:/opt/conda/bin"},
+		{"/a:/b", "/jvm/bin:/opt/conda/bin:/a:/b", "/usr/bin", "/jvm/bin:/opt/conda/bin:/usr/bin"},
+		{"/a:/b", "/jvm/bin:/opt/conda/bin:/a:/b:/last", "/opt/conda/bin:/a", "/jvm/bin:/opt/conda/bin:/a:/last"},
+		{"/a", "/it's $HOME `x`*:/opt/conda/bin:/a:/end's", "/usr/bin", "/it's $HOME `x`*:/opt/conda/bin:/usr/bin:/end's"},
+	} {
+		script := files[profilePath]
+		if c.environment != "" {
+			script = profile(c.base, c.environment)
+		}
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-eu", "-c", script+script+`echo "$PATH"`) // again changes nothing
+		cmd.Env = []string{"PATH=" + c.login}
+		out, err := cmd.Output()
+		if err != nil || strings.TrimSpace(string(out)) != c.want {
+			t.Errorf("%+v: a shell gets %q, %v", c, out, err)
+		}
+	}
+}
+
+// TestHistory checks the requested packages that conda reads.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	e := Environment{Specs: []string{"samtools=1.20", `it's a "\`}, Records: []conda.Record{
@@ -118,19 +130,25 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// FuzzExports reads scripts and documents that set variables.
-func FuzzExports(f *testing.F) {
-	f.Add("export A=\"${CONDA_PREFIX}/x\"\n", false)
-	f.Add(`{"A":"b"}`, true)
-	f.Fuzz(func(t *testing.T, text string, isDocument bool) {
-		read := exports
-		if isDocument {
-			read = document
-		}
-		set, ok := read(text)
-		for _, v := range set {
-			if name, value, is := strings.Cut(v, "="); !ok || !is || !settable(name, value) {
-				t.Errorf("%q sets %q", text, v)
+// TestActivatedCancelled checks that activation ends with the context of the build.
+func TestActivatedCancelled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	e := Environment{Packages: []Package{{Activation: []artifact.Script{{Path: "etc/conda/activate.d/a.sh", Text: "export A=1"}}}}}
+	if env, _, err := e.activated(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", env, err)
+	}
+}
+
+// FuzzDocument parses files of env_vars.d.
+func FuzzDocument(f *testing.F) {
+	f.Add(`{"A":"b"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		set, ok := document(text)
+		for name, value := range set {
+			if !ok || !settable(name, value) {
+				t.Errorf("%q sets %q to %q", text, name, value)
 			}
 		}
 	})

@@ -6,7 +6,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// Gather has layers in the store that others have made.
+// Gather exports gather: it copies layers of other workers into the store.
 func (m *Maker) Gather(ctx context.Context, records []conda.Record, packages []Package, which []int) error {
 	return m.gather(ctx, records, packages, which)
 }

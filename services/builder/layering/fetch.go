@@ -21,33 +21,39 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Fetcher gets artifacts from channels. Safe for concurrent use.
+// Fetcher fetches artifacts from channels. It is safe for concurrent use.
 type Fetcher struct {
-	// Client decides which addresses are reached, and follows redirects.
+	// Client restricts the addresses that are reached, and follows redirects.
 	Client *http.Client
-	// Authorize adds the login that a channel wants; nil where none does.
+	// Authorize adds the login of a channel; nil if no channel requires one.
 	Authorize func(*http.Request)
-	// Wait pauses between tries until ctx ends; nil is for as long as it is told.
+	// Wait pauses between attempts until ctx ends; nil waits for the given time.
 	Wait func(ctx context.Context, d time.Duration) error
-	// Dir is where artifacts lie until they are closed; "" is the system's.
+	// Dir is the folder for open artifacts; "" is the system's.
 	Dir string
-	// Hosts paces the requests, over all that have the same; nil is no pace. One request
-	// at each host is this fetcher's own: the long ones of others do not hold it up.
+	// Hosts limits the requests of all fetchers that share it; nil means no limit. Each
+	// fetcher can always send one request to a host, so that long downloads of others do
+	// not block it.
 	Hosts *Hosts
-	// Progress is told of bytes as they come, negative ones when they were of no use;
-	// may be nil.
+	// Progress, if not nil, is called with the number of received bytes, and with negative
+	// numbers for discarded ones.
 	Progress func(n int64)
 
-	own sync.Map // of hosts: chan struct{}, for one request
+	own sync.Map // by host: chan struct{}, for one request
 }
 
-// fetchTries is how often a channel is asked for an artifact that it breaks off.
+// fetchTries is how often an artifact is requested from a channel that interrupts the
+// download.
 const fetchTries = 5
 
-// Fetch gets an artifact to a file without a name, which the caller closes. It has
-// the digest of the record, or else the error is fault.Invalid. A channel that is
-// away is asked again, for the rest where it can give that; then it is
-// fault.Unavailable.
+// ErrOutdated is the cause of the fault.Invalid that Fetch returns if the channel has deleted
+// or changed the artifact, so that the lock cannot be used.
+var ErrOutdated = errors.New("the lock is outdated")
+
+// Fetch downloads an artifact to an unnamed file, which the caller closes. If the artifact
+// has another digest than the record, Fetch returns fault.Invalid with the cause ErrOutdated.
+// If the channel is unavailable, Fetch retries, for the missing part if the channel supports
+// that, and finally returns fault.Unavailable.
 func (f *Fetcher) Fetch(ctx context.Context, rec conda.Record) (*os.File, int64, error) {
 	want, sum, err := digestOf(rec)
 	if err != nil {
@@ -63,7 +69,7 @@ func (f *Fetcher) Fetch(ctx context.Context, rec conda.Record) (*os.File, int64,
 		err = d.run(ctx)
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); err == nil && got != want {
-		err = fault.Invalid.Newf("The artifact %.200s is not the one that the lock names: its digest is %s instead of %s; the channel has changed it, or sent something else", rec.FileName, got, want)
+		err = fault.Invalid.New(fmt.Sprintf("The artifact %.200s does not match the lock: its digest is %s instead of %s; the channel has changed it, or sent another file", rec.FileName, got, want), ErrOutdated)
 	}
 	if err != nil {
 		_ = file.Close()
@@ -72,19 +78,19 @@ func (f *Fetcher) Fetch(ctx context.Context, rec conda.Record) (*os.File, int64,
 	return file, d.have, nil
 }
 
-// digestOf is what an artifact is checked against.
+// digestOf returns the digest to verify an artifact with.
 func digestOf(rec conda.Record) (want string, sum hash.Hash, err error) {
 	want, sum = strings.ToLower(rec.SHA256), sha256.New()
 	if want == "" {
 		want, sum = strings.ToLower(rec.MD5), md5.New() //nolint:gosec // as above
 	}
 	if raw, err := hex.DecodeString(want); err != nil || len(raw) != sum.Size() {
-		return "", nil, fault.Invalid.Newf("The lock says no proper digest of %.200s; lock the environment again", rec.FileName)
+		return "", nil, fault.Invalid.Newf("The lock has no valid digest of %.200s; lock the environment again", rec.FileName)
 	}
 	return want, sum, nil
 }
 
-// download is one artifact on its way.
+// download is a download in progress.
 type download struct {
 	*Fetcher
 	rec  conda.Record
@@ -94,8 +100,8 @@ type download struct {
 	etag string
 }
 
-// run tries until all is there: fetchTries times in a row without a byte more, and
-// no more than ten times as often.
+// run retries until the download is complete. It gives up after fetchTries attempts without
+// progress, or after ten times as many in total.
 func (d *download) run(ctx context.Context) error {
 	for all, vain := 1, 1; ; all, vain = all+1, vain+1 {
 		before := d.have
@@ -116,10 +122,10 @@ func (d *download) run(ctx context.Context) error {
 	}
 }
 
-// pause is how long to wait after an error: at least so long, and as long as the host
-// says, where it is worth waiting for that.
+// pause returns how long to wait after an error: at least the given time, and as long as
+// the host requests. The result later is false if that is too long.
 func (d *download) pause(least time.Duration, err error) (pause time.Duration, later bool) {
-	b := new(busy)
+	b := new(overloaded)
 	if !errors.As(err, &b) {
 		return least, false
 	}
@@ -128,7 +134,7 @@ func (d *download) pause(least time.Duration, err error) (pause time.Duration, l
 		return pause, true
 	}
 	if d.Hosts != nil {
-		d.Hosts.rest(b.host, b.after)
+		d.Hosts.pause(b.host, b.after)
 	}
 	return pause, false
 }
@@ -147,7 +153,8 @@ func (d *download) wait(ctx context.Context, t time.Duration) error {
 	}
 }
 
-// once asks for what is missing. again says whether another try may do better.
+// once requests the missing part. The result again reports whether another attempt may
+// succeed.
 func (d *download) once(ctx context.Context) (again bool, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.rec.URL, nil)
 	if err != nil {
@@ -167,7 +174,7 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 		defer leave()
-		if rests := d.Hosts.rests(req.URL.Host); rests > 0 { // another build was told so
+		if rests := d.Hosts.pausedFor(req.URL.Host); rests > 0 { // another build received this response
 			if err := d.wait(ctx, rests); err != nil {
 				return false, err
 			}
@@ -176,7 +183,7 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 	return d.do(ctx, req)
 }
 
-// turn waits for a turn at a host: the fetcher's own, or one of all.
+// turn waits for a slot at a host: the fetcher's own, or a shared one.
 func (f *Fetcher) turn(ctx context.Context, host string) (leave func(), err error) {
 	c, _ := f.own.LoadOrStore(host, make(chan struct{}, 1))
 	own, _ := c.(chan struct{})
@@ -188,7 +195,7 @@ func (f *Fetcher) turn(ctx context.Context, host string) (leave func(), err erro
 	}
 }
 
-// do sends the request, which ends where nothing comes of it any more.
+// do sends the request, and cancels it if no data arrives.
 func (d *download) do(ctx context.Context, req *http.Request) (again bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -206,10 +213,10 @@ func (d *download) do(ctx context.Context, req *http.Request) (again bool, err e
 	if again, err := d.answered(resp); err != nil {
 		return again, err
 	}
-	return d.read(resp, &steady{resp.Body, stall})
+	return d.read(resp, &stallReader{resp.Body, stall})
 }
 
-// answered judges the beginning of an answer.
+// answered checks the status and headers of a response.
 func (d *download) answered(resp *http.Response) (again bool, err error) {
 	host := resp.Request.URL.Host
 	switch code := resp.StatusCode; {
@@ -222,9 +229,9 @@ func (d *download) answered(resp *http.Response) (again bool, err error) {
 		}
 		return false, d.restart()
 	case code == http.StatusNotFound || code == http.StatusGone:
-		return false, fault.Invalid.Newf("%s does not have %.200s any more; lock the environment again", host, d.rec.FileName)
+		return false, fault.Invalid.New(fmt.Sprintf("%s does not have %.200s any more; lock the environment again", host, d.rec.FileName), ErrOutdated)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		return false, fault.Denied.Newf("%s does not give out %.200s; add credentials for the channel, or check those there are", host, d.rec.FileName)
+		return false, fault.Denied.Newf("%s denies access to %.200s; add credentials for the channel, or check the existing ones", host, d.rec.FileName)
 	case tooBusy(resp) != nil:
 		return true, tooBusy(resp)
 	case code >= 500 || code == http.StatusPartialContent || code == http.StatusRequestedRangeNotSatisfiable:
@@ -235,7 +242,7 @@ func (d *download) answered(resp *http.Response) (again bool, err error) {
 	}
 }
 
-// restart forgets what came so far.
+// restart discards the received bytes.
 func (d *download) restart() error {
 	d.progress(-d.have)
 	d.have = 0
@@ -250,17 +257,17 @@ func (d *download) progress(n int64) {
 	}
 }
 
-// read takes what an answer holds; more than was said is not taken.
+// read reads a response up to the expected length.
 func (d *download) read(resp *http.Response, body io.Reader) (again bool, err error) {
 	most := d.rec.Size
 	if most <= 0 {
 		most = limits.ArtifactPacked
 	}
-	n, err := io.Copy(io.MultiWriter(d.file, d.sum, told(d.progress)), io.LimitReader(body, most-d.have+1))
+	n, err := io.Copy(io.MultiWriter(d.file, d.sum, progressWriter(d.progress)), io.LimitReader(body, most-d.have+1))
 	d.have += n
 	switch {
 	case d.have > most:
-		return false, fault.Invalid.Newf("The artifact %.200s is longer than the %d bytes that it may have", d.rec.FileName, most)
+		return false, fault.Invalid.New(fmt.Sprintf("The artifact %.200s is longer than the %d bytes that it may have", d.rec.FileName, most), ErrOutdated)
 	case errors.As(err, new(*os.PathError)):
 		return false, err
 	case err != nil || d.rec.Size > 0 && d.have < d.rec.Size:
@@ -269,10 +276,10 @@ func (d *download) read(resp *http.Response, body io.Reader) (again bool, err er
 	return false, nil
 }
 
-// told passes on how many bytes are written.
-type told func(n int64)
+// progressWriter calls a function with the number of bytes written.
+type progressWriter func(n int64)
 
-func (t told) Write(p []byte) (int, error) {
+func (t progressWriter) Write(p []byte) (int, error) {
 	t(int64(len(p)))
 	return len(p), nil
 }

@@ -27,8 +27,8 @@ func sumOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// channel serves one artifact; break is how many bytes come before the connection
-// ends, per request, as long as there are some.
+// channel serves one artifact. For each request, break is the number of bytes before the
+// connection ends.
 func channel(t *testing.T, handler http.HandlerFunc) conda.Record {
 	t.Helper()
 	s := httptest.NewServer(handler)
@@ -60,7 +60,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return b.ResponseWriter.Write(p)
 }
 
-// TestFetch holds what a channel may do to an artifact that is there in the end.
+// TestFetch checks the failures of a channel after which an artifact is still fetched.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(n int32, w http.ResponseWriter, r *http.Request){
@@ -72,18 +72,18 @@ func TestFetch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var n atomic.Int32
-			var told atomic.Int64
+			var progressWriter atomic.Int64
 			rec := channel(t, func(w http.ResponseWriter, r *http.Request) { handler(n.Add(1), w, r) })
 			f := fetcher()
-			f.Progress = func(n int64) { told.Add(n) }
+			f.Progress = func(n int64) { progressWriter.Add(n) }
 			file, size, err := f.Fetch(context.Background(), rec)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = file.Close() }()
 			raw, err := io.ReadAll(io.NewSectionReader(file, 0, size))
-			if err != nil || string(raw) != content || told.Load() != size {
-				t.Errorf("%d bytes came, %d were told of: %v", len(raw), told.Load(), err)
+			if err != nil || string(raw) != content || progressWriter.Load() != size {
+				t.Errorf("%d bytes came, %d were told of: %v", len(raw), progressWriter.Load(), err)
 			}
 		})
 	}
@@ -105,7 +105,7 @@ func withoutRange(n int32, w http.ResponseWriter, r *http.Request) {
 	serve(w, r)
 }
 
-// TestFetchRefuses holds what no further try would change.
+// TestFetchRefuses checks failures that are not retried.
 func TestFetchRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -114,11 +114,11 @@ func TestFetchRefuses(t *testing.T) {
 		kind    fault.Kind
 		why     string
 	}{
-		"changed":     {serve, func(r *conda.Record) { r.SHA256 = sumOf("x") }, fault.Invalid, "is not the one that the lock names"},
-		"changed md5": {serve, func(r *conda.Record) { r.SHA256, r.MD5 = "", strings.Repeat("0", 32) }, fault.Invalid, "is not the one that the lock names"},
+		"changed":     {serve, func(r *conda.Record) { r.SHA256 = sumOf("x") }, fault.Invalid, "does not match the lock"},
+		"changed md5": {serve, func(r *conda.Record) { r.SHA256, r.MD5 = "", strings.Repeat("0", 32) }, fault.Invalid, "does not match the lock"},
 		"longer":      {serve, func(r *conda.Record) { r.Size = 100 }, fault.Invalid, "longer than the 100 bytes"},
 		"shorter":     {serve, func(r *conda.Record) { r.Size *= 2 }, fault.Unavailable, "could not be fetched"},
-		"no digest":   {serve, func(r *conda.Record) { r.SHA256 = "" }, fault.Invalid, "says no proper digest"},
+		"no digest":   {serve, func(r *conda.Record) { r.SHA256 = "" }, fault.Invalid, "has no valid digest"},
 		"gone":        {http.NotFound, func(*conda.Record) {}, fault.Invalid, "does not have a-1-0.conda any more"},
 		"private":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(*conda.Record) {}, fault.Denied, "add credentials"},
 		"away":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, func(*conda.Record) {}, fault.Unavailable, "answered 503"},
@@ -135,7 +135,7 @@ func TestFetchRefuses(t *testing.T) {
 	}
 }
 
-// TestFetchOld holds an artifact of which only the older digest is known.
+// TestFetchOld fetches an artifact of which only the older digest is known.
 func TestFetchOld(t *testing.T) {
 	t.Parallel()
 	rec := channel(t, serve)
@@ -148,8 +148,8 @@ func TestFetchOld(t *testing.T) {
 	_ = file.Close()
 }
 
-// TestFetchStaysOutside holds that a lock does not lead into the service's own
-// network, at once.
+// TestFetchStaysOutside checks that a lock that points into the service's own network fails
+// immediately.
 func TestFetchStaysOutside(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

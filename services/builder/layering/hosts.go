@@ -12,23 +12,23 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Hosts paces what a worker fetches, over all its builds: no host is asked for more than
-// limits.ArtifactsOfHost artifacts at a time beside one of each build, and one that wants
-// to be left alone is.
-// The zero value is ready. Safe for concurrent use.
+// Hosts limits the downloads of a worker over all its builds. At most
+// limits.ArtifactsOfHost artifacts are fetched from a host at a time, besides one of each
+// build. A host that asks for a pause gets it. The zero value is ready to use. Safe for
+// concurrent use.
 type Hosts struct {
 	mu  sync.Mutex
 	all map[string]*host
 }
 
-// host is one that somebody uses or waits for, or that wants to be left alone.
+// host is a host that is in use, waited for, or paused.
 type host struct {
 	slots chan struct{}
 	users int
 	until time.Time
 }
 
-// enter waits for a turn at a host until ctx ends; leave gives it to the next.
+// enter waits for a slot at a host until ctx ends; leave releases it.
 func (h *Hosts) enter(ctx context.Context, name string) (leave func(), err error) {
 	h.mu.Lock()
 	at := h.host(name)
@@ -49,7 +49,7 @@ func (h *Hosts) enter(ctx context.Context, name string) (leave func(), err error
 	}
 }
 
-// host is called with the lock held.
+// host returns the state of a host. It is called with the lock held.
 func (h *Hosts) host(name string) *host {
 	if h.all == nil {
 		h.all = map[string]*host{}
@@ -60,8 +60,7 @@ func (h *Hosts) host(name string) *host {
 	return h.all[name]
 }
 
-// forget removes the hosts that there is nothing to know of. It is called with the lock
-// held.
+// forget removes hosts without state. It is called with the lock held.
 func (h *Hosts) forget(now time.Time) {
 	for name, at := range h.all {
 		if at.users == 0 && !at.until.After(now) {
@@ -70,8 +69,8 @@ func (h *Hosts) forget(now time.Time) {
 	}
 }
 
-// rest leaves a host alone for a while, whoever wants something of it.
-func (h *Hosts) rest(name string, d time.Duration) {
+// pause pauses all requests to a host.
+func (h *Hosts) pause(name string, d time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.forget(time.Now())
@@ -80,8 +79,8 @@ func (h *Hosts) rest(name string, d time.Duration) {
 	}
 }
 
-// rests is for how long a host is still left alone.
-func (h *Hosts) rests(name string) time.Duration {
+// pausedFor returns how long a host is still paused.
+func (h *Hosts) pausedFor(name string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all[name] == nil {
@@ -90,38 +89,38 @@ func (h *Hosts) rests(name string) time.Duration {
 	return time.Until(h.all[name].until)
 }
 
-// busy is a host that answers that it has too much to do.
-type busy struct {
+// overloaded is the error of a host that is overloaded.
+type overloaded struct {
 	host string
 	code int
-	// after is when it wants to be asked again; 0 is not said.
+	// after is when the host can be asked again; 0 is unknown.
 	after time.Duration
 }
 
-func (b *busy) Error() string {
+func (b *overloaded) Error() string {
 	text := fmt.Sprintf("%s answered %d", b.host, b.code)
 	if b.after > 0 {
-		text += fmt.Sprintf(", and wants to be asked again in %s", b.after.Round(time.Second))
+		text += fmt.Sprintf(", and can be asked again in %s", b.after.Round(time.Second))
 	}
 	return text
 }
 
-// tooBusy reads such an answer; nil for another.
-func tooBusy(resp *http.Response) *busy {
+// tooBusy returns the error of such a response; nil for another.
+func tooBusy(resp *http.Response) *overloaded {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil
 	}
-	return &busy{host: resp.Request.URL.Host, code: resp.StatusCode, after: upstream.RetryAfter(resp)}
+	return &overloaded{host: resp.Request.URL.Host, code: resp.StatusCode, after: upstream.RetryAfter(resp)}
 }
 
-// steady ends a request of which nothing comes for limits.ArtifactStall.
-type steady struct {
+// stallReader cancels a request that receives nothing for limits.ArtifactStall.
+type stallReader struct {
 	io.Reader
 	timer *time.Timer
 }
 
 // Read implements io.Reader.
-func (s *steady) Read(p []byte) (int, error) {
+func (s *stallReader) Read(p []byte) (int, error) {
 	n, err := s.Reader.Read(p)
 	if n > 0 {
 		s.timer.Reset(limits.ArtifactStall)

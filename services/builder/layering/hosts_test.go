@@ -18,11 +18,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// TestHosts holds that many builds of a worker ask one host for so much at a time, and
-// that all get theirs.
+// TestHosts checks that the builds of a worker together keep to the limit of a host, and
+// that all of them complete.
 func TestHosts(t *testing.T) {
 	t.Parallel()
-	const builds = 2 // of which each may fetch one more
+	const builds = 2 // builds that may each fetch one more
 	var now, most atomic.Int32
 	full := make(chan struct{})
 	rec := channel(t, func(w http.ResponseWriter, r *http.Request) {
@@ -32,7 +32,7 @@ func TestHosts(t *testing.T) {
 			most.Store(n)
 		}
 		if n == limits.ArtifactsOfHost+builds {
-			close(full) // the first ones are all here
+			close(full) // the first ones are all waiting
 		}
 		select {
 		case <-full:
@@ -63,8 +63,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestRest holds that a host which wants to be left alone is, by other builds too; and
-// that nobody waits for one that wants to be for long.
+// TestRest checks that a host's requested pause applies to all builds, and that no build
+// waits for a very long one.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -76,7 +76,7 @@ func TestRest(t *testing.T) {
 		{"too many requests", "7", http.StatusTooManyRequests, []time.Duration{7 * time.Second, 7 * time.Second}, ""},
 		{"out of order", "7", http.StatusServiceUnavailable, []time.Duration{7 * time.Second, 7 * time.Second}, ""},
 		{"unsaid", "", http.StatusTooManyRequests, []time.Duration{time.Second}, ""},
-		{"for long", "3600", http.StatusTooManyRequests, nil, "answered 429, and wants to be asked again in 1h0m0s"},
+		{"for long", "3600", http.StatusTooManyRequests, nil, "answered 429, and can be asked again in 1h0m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +109,7 @@ func TestRest(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = file.Close()
-			// The second wait is that of whoever asks the host next.
+			// The second wait is that of the next build that uses the host.
 			if len(waits) != len(c.waits) || waits[0] != c.waits[0] || waits[len(waits)-1] > c.waits[len(c.waits)-1] {
 				t.Errorf("it waited %v, want %v", waits, c.waits)
 			}
@@ -117,12 +117,12 @@ func TestRest(t *testing.T) {
 	}
 }
 
-// roundTrip answers requests without a network.
+// roundTrip responds without a network.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// stuck is a body of which nothing comes after some bytes.
+// stuck is a body that stalls after some bytes.
 type stuck struct {
 	io.Reader
 	ctx context.Context //nolint:containedctx // of its request
@@ -137,8 +137,7 @@ func (s stuck) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestStall holds that a channel of which nothing comes is asked again, and one that is
-// only slow is waited for.
+// TestStall checks that a stalled download is retried, and that a slow one is waited for.
 func TestStall(t *testing.T) {
 	t.Parallel()
 	for name, times := range map[string]int32{"once": 1, "always": 100} {
@@ -159,8 +158,8 @@ func TestStall(t *testing.T) {
 				if err == nil {
 					_ = file.Close()
 				}
-				told := errors.Is(err, fault.Unavailable) && strings.Contains(err.Error(), "channel broke off")
-				if (err == nil) != (times == 1) || err != nil && !told {
+				progressWriter := errors.Is(err, fault.Unavailable) && strings.Contains(err.Error(), "channel broke off")
+				if (err == nil) != (times == 1) || err != nil && !progressWriter {
 					t.Errorf("after %d requests: %v", asked, err)
 				}
 			})
@@ -168,11 +167,11 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// slow gives a little every half of what it may take.
+// slow returns a few bytes at half of the stall timeout.
 type slow struct{ io.Reader }
 
 func (s slow) Read(p []byte) (int, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limits.ArtifactStall/2) // in the test's own time
+	ctx, cancel := context.WithTimeout(context.Background(), limits.ArtifactStall/2) // in the test's fake time
 	defer cancel()
 	<-ctx.Done()
 	return s.Reader.Read(p)

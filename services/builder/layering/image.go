@@ -2,6 +2,7 @@ package layering
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -20,31 +21,35 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Base is the image that an environment is put on, for one platform. Its layers
-// are named, and never read.
+// Base is the base image of an environment, for one platform. Its layers are referenced and
+// never read.
 type Base struct {
-	// Name is as it was asked for, e.g. "docker.io/library/ubuntu:24.04".
+	// Name is the requested name, for example "docker.io/library/ubuntu:24.04".
 	Name string
-	// Digest is of what has that name: the index, where it is one.
+	// Digest is the digest of the name: that of the index, if it is one.
 	Digest   digest.Digest
 	Manifest oci.Document
 	Config   []byte
 }
 
-// Environment is an environment for one platform, and what was made of it.
+// Environment is the input of an image: an environment for one platform, and its layers.
 type Environment struct {
 	Base     Base
 	Platform ocispec.Platform
-	// Title is for people, e.g. "samtools=1.20".
+	// Title is a title for users, for example "samtools=1.20".
 	Title string
-	// Specs are what was asked for.
+	// Specs are the requested packages.
 	Specs []string
-	// Records are the lock, in topological order; Packages, of Maker.Packages, theirs.
+	// Records are the lock in topological order, and Packages the results of Maker.Packages
+	// for them.
 	Records  []conda.Record
 	Packages []Package
-	// Layers, of Maker.Layers, lowest first.
+	// Variables are the environment's own variables by name (`variables:` of an environment
+	// file).
+	Variables map[string]string
+	// Layers are the result of Maker.Layers, lowest first.
 	Layers []Layer
-	// Compression is for the image's own layer; "" is Gzip.
+	// Compression is the compression of the image's own layer; "" is Gzip.
 	Compression Compression
 }
 
@@ -53,32 +58,41 @@ type Image struct {
 	// Manifest and Config are those of an OCI image.
 	oci.Image
 	Platform ocispec.Platform
-	// Base are the layers that the base image has.
+	// Base are the layers of the base image.
 	Base []ocispec.Descriptor
-	// Layers are those of the packages, lowest first.
+	// Layers are the layers of the packages, lowest first.
 	Layers []Layer
-	// Own is the image's own layer, and OwnBlob its bytes: what the environment was
-	// asked for, and when.
+	// Own is the image's own layer, with history, state, lock and profile; OwnBlob is its
+	// content.
 	Own     Layer
 	OwnBlob []byte
-	// NotRun are the activation scripts that say more than an image can.
+	// NotRun lists the activation scripts that could not be evaluated, with the reasons.
 	NotRun []string
 }
 
-// annotationLock has the digest of the lock that an image was made from.
-const annotationLock = "dev.slipway.conda.lock"
-
-// Image puts the environment on its base. The same environment gives the same
-// bytes, always and everywhere. fault.Invalid when the base is malformed, or for
-// another platform.
-func (e Environment) Image() (Image, error) {
+// Image returns the image of the environment on its base. The same environment always
+// produces the same bytes. A base that is malformed or for another platform is
+// fault.Invalid. The error is that of ctx once ctx is done.
+func (e Environment) Image(ctx context.Context) (Image, error) {
 	m, err := oci.ParseManifest(e.Base.Manifest)
 	if err != nil {
 		return Image{}, err
 	}
 	out := Image{Platform: e.Platform, Layers: e.Layers}
+	base, err := e.baseEnv()
+	if err != nil {
+		return Image{}, e.unusable(err)
+	}
+	env, refused, err := e.activated(ctx, base)
+	if err != nil {
+		return Image{}, err
+	}
+	lock, err := json.Marshal(e.Records)
+	if err != nil {
+		return Image{}, err
+	}
 	var blob bytes.Buffer
-	if out.Own, err = e.own(&blob); err != nil {
+	if out.Own, err = e.own(&blob, lock, base, env); err != nil {
 		return Image{}, err
 	}
 	out.OwnBlob = blob.Bytes()
@@ -87,17 +101,17 @@ func (e Environment) Image() (Image, error) {
 	}
 	layers := append(slices.Clone(e.Layers), out.Own)
 	if len(out.Base)+len(layers) > limits.ImageLayers {
-		return Image{}, fault.Invalid.Newf("%.200s has so many layers that nothing can be put on it", e.Base.Name)
+		return Image{}, fault.Invalid.Newf("%.200s has too many layers to add any", e.Base.Name)
 	}
-	notes, err := e.annotations()
+	notes := e.annotations(lock)
+	config, err := e.config(layers, notes, env, refused)
 	if err != nil {
-		return Image{}, err
+		return Image{}, e.unusable(err)
 	}
-	config, notRun, err := e.config(layers, notes)
-	if err != nil {
-		return Image{}, fault.Invalid.New(fmt.Sprintf("The configuration of %.200s cannot be used: %v", e.Base.Name, err), err)
+	for _, r := range refused {
+		out.NotRun = append(out.NotRun, r.String())
 	}
-	out.NotRun, out.Config = notRun, oci.NewDocument(ocispec.MediaTypeImageConfig, config)
+	out.Config = oci.NewDocument(ocispec.MediaTypeImageConfig, config)
 	all := slices.Clone(out.Base)
 	for _, l := range layers {
 		all = append(all, l.descriptor())
@@ -110,7 +124,12 @@ func (e Environment) Image() (Image, error) {
 	return out, err
 }
 
-// ociLayer is what OCI calls a layer of Docker's.
+// unusable returns the fault for a base image with a malformed configuration.
+func (e Environment) unusable(err error) error {
+	return fault.Invalid.New(fmt.Sprintf("The configuration of %.200s cannot be used: %v", e.Base.Name, err), err)
+}
+
+// ociLayer returns the OCI media type of a Docker layer.
 func ociLayer(mediaType string) string {
 	if mediaType == oci.TypeDockerLayer {
 		return ocispec.MediaTypeImageLayerGzip
@@ -118,36 +137,32 @@ func ociLayer(mediaType string) string {
 	return mediaType
 }
 
-// annotations say where an image is from, as manifest annotations and as labels.
-func (e Environment) annotations() (map[string]string, error) {
-	lock, err := json.Marshal(e.Records)
-	if err != nil {
-		return nil, err
-	}
+// annotations returns the image's origin, for manifest annotations and labels.
+func (e Environment) annotations(lock []byte) map[string]string {
 	out := map[string]string{
 		"org.opencontainers.image.title":       e.Title,
 		"org.opencontainers.image.created":     e.created().Format(time.RFC3339),
 		"org.opencontainers.image.base.name":   e.Base.Name,
 		"org.opencontainers.image.base.digest": e.Base.Digest.String(),
-		annotationLock:                         digest.FromBytes(lock).String(),
+		conda.LockLabel:                        digest.FromBytes(lock).String(),
 	}
 	maps.DeleteFunc(out, func(_, v string) bool { return v == "" })
-	return out, nil
+	return out
 }
 
-// created is when the newest package was made: an image is no older than that, and
-// when it was put together must not show.
+// created returns when the newest package was built. The time of the image's own build must
+// not affect its bytes.
 func (e Environment) created() time.Time {
 	newest := time.Unix(0, 0).UTC()
 	for _, r := range e.Records {
-		if at := made(r); at.After(newest) {
+		if at := buildTime(r); at.After(newest) {
 			newest = at
 		}
 	}
 	return newest
 }
 
-// Index is one image for several platforms, in their order.
+// Index returns the index of the images of several platforms, in their order.
 func Index(images []Image) (oci.Document, error) {
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	sorted := slices.Clone(images)

@@ -29,7 +29,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// repository is a layering.Registry at a real registry.
+// repository is a layering.Registry for a real registry.
 type repository struct {
 	client     *regclient.RegClient
 	from, name ref.Ref
@@ -48,7 +48,7 @@ func (r repository) Put(ctx context.Context, d ocispec.Descriptor, content io.Re
 	return err
 }
 
-func (r repository) Bring(ctx context.Context, d ocispec.Descriptor) error {
+func (r repository) MountOrCopy(ctx context.Context, d ocispec.Descriptor) error {
 	return r.client.BlobCopy(ctx, r.from, r.name, described(d))
 }
 
@@ -86,7 +86,7 @@ func at(t *testing.T, reg *testkit.Registry, to string) repository {
 	return repository{c, from, name}
 }
 
-// bases are the images of an index, by architecture.
+// bases returns the images of an index by architecture.
 func bases(t *testing.T, reg *testkit.Registry, oci bool) map[string]layering.Base {
 	t.Helper()
 	index := testkit.Index(t, oci, "amd64", "arm64")
@@ -127,7 +127,7 @@ func baseOf(t *testing.T, full string, root digest.Digest, img v1.Image) layerin
 	return layering.Base{Name: full, Digest: root, Manifest: oci.NewDocument(string(media), raw), Config: config}
 }
 
-// environmentOf is a lock that became layers.
+// environmentOf returns the image of a lock.
 func environmentOf(t *testing.T, m *layering.Maker, base layering.Base, arch string, lock []conda.Record) layering.Image {
 	t.Helper()
 	ctx := context.Background()
@@ -142,15 +142,15 @@ func environmentOf(t *testing.T, m *layering.Maker, base layering.Base, arch str
 	img, err := layering.Environment{
 		Base: base, Platform: ocispec.Platform{OS: "linux", Architecture: arch}, Title: "libcurl=8.4", Specs: []string{"libcurl=8.4", "it's"},
 		Records: lock, Packages: made, Layers: layers,
-	}.Image()
+	}.Image(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	return img
 }
 
-// TestImage makes an image for two platforms twice, on two workers, and pushes it
-// to a real registry, where another client looks at every byte of it.
+// TestImage builds an image for two platforms on two workers and pushes it to a real
+// registry. There, another client verifies every byte.
 func TestImage(t *testing.T) {
 	t.Parallel()
 	for _, isOCI := range []bool{true, false} {
@@ -199,7 +199,7 @@ func checkConfig(t *testing.T, img v1.Image, base layering.Base, lock []conda.Re
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"PATH=/opt/conda/bin:/bin", "HOME=/root", "MAMBA_ROOT_PREFIX=/opt/conda", "CONDA_PREFIX=/opt/conda"}
+	want := []string{"PATH=/opt/conda/bin:/bin", "HOME=/root", "CONDA_PREFIX=/opt/conda", "MAMBA_ROOT_PREFIX=/opt/conda"}
 	if diff := cmp.Diff(want, cf.Config.Env); diff != "" {
 		t.Errorf("variables (-want +got):\n%s", diff)
 	}
@@ -239,7 +239,7 @@ func checkConfig(t *testing.T, img v1.Image, base layering.Base, lock []conda.Re
 	}
 }
 
-// TestSecondEnvironment holds that what two environments share is sent once.
+// TestSecondEnvironment checks that layers which two environments share are sent once.
 func TestSecondEnvironment(t *testing.T) {
 	t.Parallel()
 	ctx, reg := context.Background(), testkit.NewRegistry(t, testkit.Open)
@@ -257,7 +257,7 @@ func TestSecondEnvironment(t *testing.T) {
 	}
 }
 
-// TestPushTellsEarly holds that a registry that takes nothing is sent no layer.
+// TestPushTellsEarly checks that no layer is sent to a registry that rejects pushes.
 func TestPushTellsEarly(t *testing.T) {
 	t.Parallel()
 	ctx, reg := context.Background(), testkit.NewRegistry(t, testkit.Open)
@@ -274,12 +274,12 @@ func TestPushTellsEarly(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		return true
 	})
-	if _, err := m.Push(ctx, at(t, reg, "team/env:1"), img); err == nil || uploads.Load() > 2 { // the client begins one upload in two ways
+	if _, err := m.Push(ctx, at(t, reg, "team/env:1"), img); err == nil || uploads.Load() > 2 { // the client starts one upload in two ways
 		t.Errorf("%d uploads were begun: %v", uploads.Load(), err)
 	}
 }
 
-// TestImageRefuses holds bases that an environment cannot be put on.
+// TestImageRefuses checks unusable base images.
 func TestImageRefuses(t *testing.T) {
 	t.Parallel()
 	reg := testkit.NewRegistry(t, testkit.Open)
@@ -290,7 +290,7 @@ func TestImageRefuses(t *testing.T) {
 		"it is for linux/amd64 instead of linux/arm64": {Base: base, Platform: ocispec.Platform{OS: "linux", Architecture: "arm64"}},
 		"cannot be used": {Base: broken, Platform: ocispec.Platform{OS: "linux", Architecture: "amd64"}},
 	} {
-		if _, err := e.Image(); err == nil || !strings.Contains(err.Error(), why) {
+		if _, err := e.Image(t.Context()); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("it ended with %v, not %q", err, why)
 		}
 	}

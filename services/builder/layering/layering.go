@@ -1,11 +1,11 @@
-// Package layering makes layers of Conda packages, and images of such layers. No
-// package is installed for that, and nothing of one is run.
+// Package layering creates layers of Conda packages, and images of such layers, without
+// installing or running anything.
 //
-// The layer of a package is a pure function of its artifact, its record in the
-// lock, the prefix, the Python beside it where it is for any, and conda.LayerVersion: it has
-// the same bytes on every machine and in every run, so it is made once, and known
-// from then on (Store). What it holds decides package artifact; this one decides
-// how it is written down, and in which order layers lie on each other.
+// The layer of a package is a pure function of its artifact, its record in the lock, the
+// prefix, the environment's Python (for noarch packages), and conda.LayerVersion. It has
+// the same bytes on every machine and in every run, so it is created once and then found in
+// the Store. Package artifact determines the content of a layer; this package determines
+// its encoding and the order of layers.
 package layering
 
 import (
@@ -21,67 +21,69 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// Compression is how layers are compressed: Gzip or Zstd, or one of these At a level. It
-// is in the keys of layers as it is.
+// Compression is the compression of layers: Gzip or Zstd, or one of these with a level
+// (At). It is a part of the keys of layers.
 type Compression string
 
-// Every engine reads gzip; zstd is smaller, and for engines since about 2022.
+// Compressions. Every engine reads gzip. Zstd is smaller, and requires engines since about
+// 2022.
 const (
 	Gzip Compression = conda.Gzip
 	Zstd Compression = "zstd"
 )
 
-// At is the same with a level: of gzip 0 to 9, of zstd 1 to 22. Levels of zstd that its
-// encoder does not tell apart give the same bytes.
+// At returns the compression with a level: 0 to 9 for gzip, 1 to 22 for zstd. Levels that
+// the zstd encoder does not distinguish produce the same bytes.
 func (c Compression) At(level int) Compression {
 	return Compression(fmt.Sprintf("%s:%d", c, level))
 }
 
-// split is what is asked for; isAt is false where that is no level.
+// split returns the kind and the level; isAt is false if there is no valid level.
 func (c Compression) split() (kind Compression, level int, isAt bool) {
 	name, text, isAt := strings.Cut(string(c), ":")
 	level, err := strconv.Atoi(text)
 	return Compression(name), level, isAt && err == nil
 }
 
-// Layer is a layer of an image.
+// A Layer is a layer of an image.
 type Layer struct {
 	MediaType string `json:"mediaType"`
-	// Digest and Size, in bytes, are of the compressed tar; DiffID is of the tar.
+	// Digest and Size, in bytes, describe the compressed tar, and DiffID the tar.
 	Digest digest.Digest `json:"digest"`
 	Size   int64         `json:"size"`
 	DiffID digest.Digest `json:"diffId"`
-	// By is what made it, for the image's history.
+	// By is the layer's entry in the image's history.
 	By string `json:"by,omitempty"`
 }
 
-// Package is a package's layer, and what has to be known of it to make images.
+// A Package is a package's layer, with the facts that images need.
 type Package struct {
 	Layer
-	// Installed is the length of its files, in bytes.
+	// Installed is the total size of its files in bytes.
 	Installed int64 `json:"installed"`
-	// Paths are below the prefix, in the order of the layer; folders, where the package
-	// has them for themselves, end with "/".
+	// Paths are the paths below the prefix in the order of the layer. Folders that the
+	// package lists end with "/".
 	Paths []string `json:"paths"`
-	// HardLinks are paths that are another file of the package.
+	// HardLinks maps paths to the file of the package that they link to.
 	HardLinks map[string]string `json:"hardLinks,omitempty"`
-	// LinkScripts are what installers would run; Activation what shells would, on
-	// entering the environment.
+	// LinkScripts are the scripts that installers run, and Activation those that shells run
+	// when they activate the environment.
 	LinkScripts []artifact.Script `json:"linkScripts,omitempty"`
 	Activation  []artifact.Script `json:"activation,omitempty"`
 }
 
-// groupKey names the layer of several packages.
+// groupKey returns the key of a layer of several packages. It is made of the digests of
+// their blobs: a worker may state a wrong diff id of a layer, but not another digest.
 func groupKey(members []Package, c Compression) conda.LayerKey {
 	facts := []string{"group", fmt.Sprint(conda.LayerVersion), string(c)}
 	for _, p := range members {
-		facts = append(facts, p.DiffID.String())
+		facts = append(facts, p.Digest.String(), p.DiffID.String())
 	}
 	return conda.HashLayer(facts...)
 }
 
-// placeOf is where a package is installed. Only those that are for any Python may
-// depend on the one that is there.
+// placeOf returns where a package is installed. Only noarch packages depend on the
+// environment's Python.
 func placeOf(rec conda.Record, python conda.Python, scratch string) artifact.Place {
 	at := artifact.Place{Prefix: conda.Prefix, Scratch: scratch}
 	if rec.ForAnyPython() {
@@ -90,7 +92,7 @@ func placeOf(rec conda.Record, python conda.Python, scratch string) artifact.Pla
 	return at
 }
 
-// mediaType is that of layers with a compression.
+// mediaType returns the media type of layers with this compression.
 func (c Compression) mediaType() string {
 	if kind, _, _ := c.split(); kind == Zstd {
 		return ocispec.MediaTypeImageLayerZstd
@@ -98,7 +100,7 @@ func (c Compression) mediaType() string {
 	return ocispec.MediaTypeImageLayerGzip
 }
 
-// counter counts what passes.
+// counter counts written bytes.
 type counter struct {
 	out io.Writer
 	n   int64

@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// bigArtifact writes a package whose one file has so many MiB, a binary one with a
-// prefix, that do not compress.
+// bigArtifact writes a package with one incompressible binary file of the given size, which
+// contains a prefix.
 func bigArtifact(t *testing.T, mib int) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "big-1-0.conda")
@@ -85,8 +85,8 @@ func bigArtifact(t *testing.T, mib int) string {
 	return name
 }
 
-// TestMemory holds that a package of any length takes the same memory: not in
-// parallel with others, which would count.
+// TestMemory checks that memory does not depend on the size of a package. It does not run
+// in parallel with other tests, whose memory would count.
 func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	const mib, most = 128, 48 << 20
 	f, err := os.Open(bigArtifact(t, mib))
@@ -108,7 +108,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	}
 	out := &peak{}
 	rec := conda.Record{Name: "big", Version: "1", Build: "0", FileName: "big-1-0.conda"}
-	p, err := layering.Lay(ctx, a, rec, artifact.Place{Prefix: conda.Prefix, Scratch: t.TempDir()}, layering.Gzip, out)
+	p, err := layering.WriteLayer(ctx, a, rec, artifact.Place{Prefix: conda.Prefix, Scratch: t.TempDir()}, layering.Gzip, out)
 	if err != nil || p.Installed != mib<<20 || out.bytes < mib<<20 {
 		t.Fatalf("%d bytes installed, %d packed: %v", p.Installed, out.bytes, err)
 	}
@@ -117,7 +117,7 @@ func TestMemory(t *testing.T) { //nolint:paralleltest // as said
 	}
 }
 
-// peak looks at the memory now and then, while a layer is written.
+// peak samples the memory while a layer is written.
 type peak struct {
 	bytes int64
 	heap  uint64

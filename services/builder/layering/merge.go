@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// merge writes one layer of those of several packages, in their order. A path
-// that two have is the later one's.
+// merge writes one layer of several packages, in their order. The later package wins a path
+// that two of them have.
 func merge(ctx context.Context, from Store, members []Package, c Compression, out io.Writer) (Package, error) {
 	t, err := newTarball(out, conda.Prefix, c)
 	if err != nil {
@@ -30,18 +30,18 @@ func merge(ctx context.Context, from Store, members []Package, c Compression, ou
 		}
 	}
 	for i, p := range members {
-		if err := t.take(ctx, from, p, func(name string) bool { return owner[name] == i }); err != nil {
+		if err := t.copyEntries(ctx, from, p, func(name string) bool { return owner[name] == i }); err != nil {
 			return Package{}, err
 		}
 		t.Installed += p.Installed
 	}
 	all, err := t.close()
-	all.By = fmt.Sprintf("conda: %d small packages", len(members))
+	all.By = conda.GroupHistory(len(members))
 	return all, err
 }
 
-// take copies what a package keeps out of its layer.
-func (t *tarball) take(ctx context.Context, from Store, p Package, keeps func(name string) bool) error {
+// copyEntries copies the entries of a package that keeps accepts.
+func (t *tarball) copyEntries(ctx context.Context, from Store, p Package, keeps func(name string) bool) error {
 	blob, err := from.Open(ctx, p.Layer)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (t *tarball) take(ctx context.Context, from Store, p Package, keeps func(na
 			return nil
 		}
 		if err == nil {
-			err = errors.Join(ctx.Err(), t.again(h, r, keeps, heirs))
+			err = errors.Join(ctx.Err(), t.rewrite(h, r, keeps, heirs))
 		}
 		if err != nil {
 			return fmt.Errorf("reading the layer %s: %w", p.Digest, err)
@@ -67,15 +67,15 @@ func (t *tarball) take(ctx context.Context, from Store, p Package, keeps func(na
 	}
 }
 
-// again writes an entry of another layer.
-func (t *tarball) again(h *tar.Header, content io.Reader, keeps func(string) bool, heirs map[string]string) error {
+// rewrite writes an entry of another layer.
+func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) bool, heirs map[string]string) error {
 	if h.Typeflag == tar.TypeDir {
 		return t.folder(strings.TrimSuffix(h.Name, "/"))
 	}
 	name := t.below(h.Name)
 	heir, lost := heirs[name]
 	switch {
-	case lost && heir != "": // the file goes on under another of its names
+	case lost && heir != "": // the file continues under another of its names
 		h.Name = path.Join(t.prefix, heir)
 	case !keeps(name):
 		return nil
@@ -83,7 +83,7 @@ func (t *tarball) again(h *tar.Header, content io.Reader, keeps func(string) boo
 		target := t.below(h.Linkname)
 		if heir, lost := heirs[target]; lost {
 			if heir == name {
-				return nil // it was written in its target's place
+				return nil // already written in its target's place
 			}
 			h.Linkname = path.Join(t.prefix, heir)
 		}
@@ -93,8 +93,8 @@ func (t *tarball) again(h *tar.Header, content io.Reader, keeps func(string) boo
 
 func (t *tarball) below(name string) string { return strings.TrimPrefix(name, t.prefix+"/") }
 
-// heirs are the names that files get which the package loses the first name of,
-// and has others; "" for those that have none left.
+// heirs returns the new first names of files that lose their first name. The name is "" if
+// the file has no other.
 func (p Package) heirs(keeps func(name string) bool) map[string]string {
 	out := map[string]string{}
 	for _, name := range p.Paths {
@@ -109,7 +109,7 @@ func (p Package) heirs(keeps func(name string) bool) map[string]string {
 	return out
 }
 
-// unpacked reads the tar of a layer.
+// unpacked returns the tar of a layer.
 func unpacked(l Layer, blob io.Reader) (io.Reader, func(), error) {
 	if l.MediaType == ocispec.MediaTypeImageLayerZstd {
 		d, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1))

@@ -10,13 +10,12 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// packer compresses a layer. One is used for layer after layer: to make what it works in
-// takes as long as to pack a small package. What it writes does not depend on what it
-// wrote before.
+// packer compresses layers. It is reused, since its allocation takes as long as packing a
+// small package. Its output does not depend on earlier layers.
 type packer struct {
 	compressor
-	buffer *bufio.Writer // a compressor's words are 250 bytes long
-	piece  []byte        // of a file: packages have thousands
+	buffer *bufio.Writer // collects the compressor's small writes of about 250 bytes
+	piece  []byte        // copy buffer, reused for the thousands of files of a package
 }
 
 type compressor interface {
@@ -24,12 +23,12 @@ type compressor interface {
 	Reset(out io.Writer)
 }
 
-// packers are those that nobody uses, by Compression.
+// packers holds unused packers by Compression.
 //
 //nolint:gochecknoglobals // nobody can tell one from a new one
 var packers sync.Map // of *sync.Pool
 
-// packer returns one that writes to out. Whoever has closed it may give it back.
+// packer returns a packer that writes to out. It may be put back into the pool after Close.
 func (c Compression) packer(out io.Writer) (*packer, error) {
 	idle, _ := packers.LoadOrStore(c, &sync.Pool{})
 	if p, ok := idle.(*sync.Pool).Get().(*packer); ok {
@@ -52,7 +51,7 @@ func (c Compression) giveBack(p *packer) {
 // Close ends the layer.
 func (p *packer) Close() error { return errors.Join(p.compressor.Close(), p.buffer.Flush()) }
 
-// gzipLevel costs half of the time of the best, for 3 % more bytes.
+// gzipLevel takes half the time of the best level, for 3 % more bytes.
 const gzipLevel = 6
 
 func (c Compression) compressor(out io.Writer) (compressor, error) {
@@ -62,8 +61,8 @@ func (c Compression) compressor(out io.Writer) (compressor, error) {
 		if isAt {
 			speed = zstd.EncoderLevelFromZstd(level)
 		}
-		// The number of processors must not show in the bytes; and every level is read
-		// with as little memory.
+		// The number of processors must not affect the bytes, and all levels must need the
+		// same memory for decompression.
 		return zstd.NewWriter(out, zstd.WithEncoderLevel(speed), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(4<<20))
 	}
 	if !isAt {

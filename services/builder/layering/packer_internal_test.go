@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestPackerIsUsedAgain: a layer has the same bytes, whatever was packed before it; else
-// workers would have layers of their own.
+// TestPackerIsUsedAgain checks that the bytes of a layer do not depend on earlier layers of
+// a packer. Otherwise workers would produce different layers.
 func TestPackerIsUsedAgain(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

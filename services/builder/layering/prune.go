@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Prune removes the layers that were asked for longest ago until the blobs have at
-// most that many bytes together, and then what is said of layers that are gone. An
-// image that was about to use one finds it gone, and has it made again.
-func (f *Folder) Prune(ctx context.Context, most int64) (freed int64, err error) {
+// Prune removes the least recently used layers until the blobs fit into limit bytes, and
+// then the documents without blobs. An image that was about to use a removed layer gets
+// ErrEvicted and builds it again.
+func (f *Folder) Prune(ctx context.Context, limit int64) (freed int64, err error) {
 	blobs, err := f.files("blobs")
 	if err != nil {
 		return 0, err
@@ -24,7 +24,7 @@ func (f *Folder) Prune(ctx context.Context, most int64) (freed int64, err error)
 	})
 	kept := int64(0)
 	for _, b := range blobs {
-		if kept += b.Size(); kept <= most {
+		if kept += b.Size(); kept <= limit {
 			continue
 		}
 		kept -= b.Size()
@@ -39,7 +39,7 @@ func (f *Folder) Prune(ctx context.Context, most int64) (freed int64, err error)
 	return freed, f.forget(ctx)
 }
 
-// forget removes the documents of layers that are gone.
+// forget removes the documents of layers that no longer exist.
 func (f *Folder) forget(ctx context.Context) error {
 	documents, err := f.files("packages")
 	if err != nil {
@@ -57,7 +57,7 @@ func (f *Folder) forget(ctx context.Context) error {
 	return nil
 }
 
-// files are those of a folder; one that goes meanwhile is none.
+// files returns the files of a folder, without those that are deleted meanwhile.
 func (f *Folder) files(dir string) ([]fs.FileInfo, error) {
 	names, err := filepath.Glob(f.path(dir, "*"))
 	if err != nil {
@@ -75,8 +75,8 @@ func (f *Folder) files(dir string) ([]fs.FileInfo, error) {
 	return out, nil
 }
 
-// asked notes that a layer is of use.
-func (f *Folder) asked(l Layer) {
-	// Where it cannot be noted, the layer only goes sooner than others.
+// touch marks a layer as recently used.
+func (f *Folder) touch(l Layer) {
+	// On failure, the layer is only evicted earlier than others.
 	_ = os.Chtimes(f.path("blobs", l.Digest.Encoded()), time.Time{}, time.Now())
 }

@@ -13,8 +13,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// TestPrune holds which layers go when there are too many: those that nobody asked
-// for longest.
+// TestPrune checks that the least recently used layers are removed.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
@@ -33,7 +32,7 @@ func TestPrune(t *testing.T) {
 	if freed, err := f.Prune(ctx, 18); err != nil || freed != 0 {
 		t.Errorf("%d bytes were freed where there was room: %v", freed, err)
 	}
-	if _, err := f.Package(ctx, "oldest"); err != nil { // it is asked for
+	if _, err := f.Package(ctx, "oldest"); err != nil { // marks it as used
 		t.Fatal(err)
 	}
 	if freed, err := f.Prune(ctx, 12); err != nil || freed != 6 {

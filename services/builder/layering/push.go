@@ -18,39 +18,39 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Registry is the repository that an image goes to.
+// Registry is the repository that an image is pushed to.
 type Registry interface {
-	// Has says whether the repository has a blob.
+	// Has reports whether the repository has a blob.
 	Has(ctx context.Context, d ocispec.Descriptor) (bool, error)
-	// Put sends a blob.
+	// Put pushes a blob.
 	Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error
-	// Bring has a layer of the base image mounted, or copies it.
-	Bring(ctx context.Context, d ocispec.Descriptor) error
-	// Manifest sends a manifest or index; named gives it the image's name, too.
+	// MountOrCopy mounts or copies a layer of the base image.
+	MountOrCopy(ctx context.Context, d ocispec.Descriptor) error
+	// Manifest pushes a manifest or index, with the image's tag if named is set.
 	Manifest(ctx context.Context, doc oci.Document, named bool) error
 }
 
-// Pushed is what a push came to.
+// Pushed is the result of a push.
 type Pushed struct {
-	// Root is what has the name now: the manifest, or the index of several.
+	// Root is the tagged document: the manifest, or the index of several.
 	Root oci.Document
-	// Layers is how many layers of packages the images have, Sent how many were not
-	// there, and SentBytes how long those are together.
+	// Layers is the number of package layers in the images. Sent is the number of those
+	// that the registry did not have, and SentBytes their total size.
 	Layers, Sent int
 	SentBytes    int64
 }
 
-// ErrGone is a layer that the store had, and has no more: Packages makes it again.
-var ErrGone = errors.New("the layer is not there any more")
+// ErrEvicted is returned if a layer was evicted from the store. Packages builds it again.
+var ErrEvicted = errors.New("the layer no longer exists")
 
-// Push sends an image, or one for each of several platforms (at least one is given): what is small first,
-// since a registry that takes nothing says so at once, and the name last. What is
-// there is not sent again. The layers of packages come from the store; one that is
-// gone from it is ErrGone.
+// Push pushes an image, or an index of one for each of several platforms (at least one). It
+// pushes small documents first, so that a registry which rejects pushes fails early, and
+// the tag last. It skips existing blobs. Layers of packages come from the store; an evicted
+// one is ErrGone.
 func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed, error) {
 	out := Pushed{}
 	for _, i := range images {
-		if err := i.small(ctx, to); err != nil {
+		if err := i.pushSmall(ctx, to); err != nil {
 			return out, err
 		}
 	}
@@ -72,8 +72,8 @@ func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed,
 	return out, to.Manifest(ctx, out.Root, true)
 }
 
-// small sends the configuration and the image's own layer.
-func (i Image) small(ctx context.Context, to Registry) error {
+// pushSmall pushes the configuration and the image's own layer.
+func (i Image) pushSmall(ctx context.Context, to Registry) error {
 	config := ocispec.Descriptor{MediaType: ocispec.MediaTypeImageConfig, Digest: i.Config.Digest, Size: int64(len(i.Config.Bytes))}
 	if err := put(ctx, to, config, bytes.NewReader(i.Config.Bytes)); err != nil {
 		return err
@@ -93,19 +93,19 @@ func put(ctx context.Context, to Registry, d ocispec.Descriptor, content io.Read
 	return to.Put(ctx, d, content)
 }
 
-// blobs sends the layers, each once, some at a time.
+// blobs pushes the layers, each once, several at a time.
 func (m *Maker) blobs(ctx context.Context, to Registry, images []Image, out *Pushed) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(cmp.Or(m.AtOnce, 2))
+	g.SetLimit(cmp.Or(m.Concurrency, 2))
 	seen := map[digest.Digest]bool{}
 	var sent, length atomic.Int64
 	for _, i := range images {
 		for _, d := range i.Base {
-			if seen[d.Digest] || len(d.URLs) > 0 { // what is elsewhere for good may not be copied
+			if seen[d.Digest] || len(d.URLs) > 0 { // foreign layers may not be copied
 				continue
 			}
 			seen[d.Digest] = true
-			g.Go(func() error { return to.Bring(ctx, d) })
+			g.Go(func() error { return to.MountOrCopy(ctx, d) })
 		}
 		for _, l := range i.Layers {
 			if seen[l.Digest] {
@@ -126,16 +126,16 @@ func (m *Maker) blobs(ctx context.Context, to Registry, images []Image, out *Pus
 	return err
 }
 
-// send sends a layer that is not there, and answers how many bytes that took, also when
-// it was sent early.
+// send pushes a layer unless the registry has it. It returns the number of bytes sent,
+// including those that were sent early.
 func (m *Maker) send(ctx context.Context, to Registry, l Layer) (int64, error) {
 	there, err := to.Has(ctx, l.descriptor())
 	if err != nil || there {
-		return m.Share.early(l.Digest), err
+		return m.Share.sentEarly(l.Digest), err
 	}
 	blob, err := m.Store.Open(ctx, l)
 	if errors.Is(err, fault.NotFound) {
-		return 0, fmt.Errorf("%s: %w", l.By, ErrGone)
+		return 0, fmt.Errorf("%s: %w", l.By, ErrEvicted)
 	}
 	if err != nil {
 		return 0, err

@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// writeRecord writes what other workers have to know of a layer: its Package as JSON,
-// gzip'd, of at most limits.LayerRecord bytes.
+// writeRecord encodes a layer's Package for other workers as gzipped JSON, of at most
+// limits.LayerRecord bytes.
 func writeRecord(p Package) ([]byte, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -32,7 +32,7 @@ func writeRecord(p Package) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// readRecord reads what another worker says of the layer of a package.
+// readRecord decodes another worker's record of a package's layer.
 func readRecord(raw []byte, rec conda.Record, c Compression) (p Package, err error) {
 	if len(raw) > limits.LayerRecord {
 		return p, errors.New("the record is too long")
@@ -48,12 +48,12 @@ func readRecord(raw []byte, rec conda.Record, c Compression) (p Package, err err
 	if err == nil {
 		err = json.Unmarshal(text, &p)
 	}
-	return p, errors.Join(err, p.proper(rec, c))
+	return p, errors.Join(err, p.validate(rec, c))
 }
 
-// proper holds what is said of a layer against what is known of it.
-func (p Package) proper(rec conda.Record, c Compression) error {
-	if p.MediaType != c.mediaType() || p.By != by(rec) || p.Size <= 0 || p.Installed < 0 {
+// validate validates a record of another worker.
+func (p Package) validate(rec conda.Record, c Compression) error {
+	if p.MediaType != c.mediaType() || p.By != rec.History() || p.Size <= 0 || p.Installed < 0 {
 		return errors.New("the record is not that of the package's layer")
 	}
 	for _, d := range []digest.Digest{p.Digest, p.DiffID} {

@@ -18,7 +18,7 @@ import (
 func recorded(change ...func(*Package)) (conda.Record, Package) {
 	rec := conda.Record{Name: "zlib", Version: "1.2", Build: "0"}
 	p := Package{
-		Layer:     Layer{MediaType: Gzip.mediaType(), Digest: digest.FromString("blob"), Size: 4, DiffID: digest.FromString("tar"), By: by(rec)},
+		Layer:     Layer{MediaType: Gzip.mediaType(), Digest: digest.FromString("blob"), Size: 4, DiffID: digest.FromString("tar"), By: rec.History()},
 		Installed: 3, Paths: []string{"lib/", "lib/libz.so"}, HardLinks: map[string]string{"lib/libz.so.1": "lib/libz.so"},
 	}
 	for _, f := range change {
@@ -27,8 +27,8 @@ func recorded(change ...func(*Package)) (conda.Record, Package) {
 	return rec, p
 }
 
-// TestRecord: a record comes as it was written; one that cannot be that of the layer is
-// of no use.
+// TestRecord checks that a record can be decoded, and that a record of another layer is
+// rejected.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	rec, p := recorded()
@@ -75,7 +75,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// FuzzRecord: what other workers say is taken as it is, or refused.
+// FuzzRecord checks that any record of another worker is either unchanged or rejected.
 func FuzzRecord(f *testing.F) {
 	rec, p := recorded()
 	good, err := json.Marshal(p)

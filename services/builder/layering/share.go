@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,82 +14,113 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/limits"
 )
 
-// Claims say who of several workers makes what they want, and what was made. Safe for
-// concurrent use.
+// Claims coordinate workers, so that each layer is built by only one of them, and store
+// the records of built layers. Safe for concurrent use.
 type Claims interface {
-	// Take answers whether a record is there under a name that is usable; else the claim
-	// to make one, which the caller keeps or releases. While another has it there is
-	// neither: Take says so at once, or waits for the end of that. An error is that
-	// nobody can say: then all make everything.
-	Take(ctx context.Context, name string, wait bool, usable func(record []byte) bool) (claim Claim, found bool, err error)
-	// Note leaves a record without a claim, unless the same worker did lately: record
+	// Acquire reports whether a record is stored under name that usable accepts. The key id
+	// of the record's signer is also passed to usable. Otherwise Acquire returns a claim,
+	// which the caller must Keep or Release. If another worker holds the claim, Acquire
+	// returns neither, or blocks until it is released if wait is set. An error means that
+	// records are unavailable: then each worker builds all layers itself.
+	Acquire(ctx context.Context, name string, wait bool, usable func(record []byte, key string) bool) (claim Claim, found bool, err error)
+	// Note stores a record without a claim, unless the same worker did so recently: record
 	// is called only then.
-	Note(name string, record func() ([]byte, error))
+	Note(ctx context.Context, name string, record func() ([]byte, error))
 }
 
-// Claim is one that the caller holds. After the first call the others do nothing.
+// A Claim is the exclusive right to build a layer. Only the first call of a method has an
+// effect.
 type Claim interface {
-	// Keep leaves a record for others.
+	// Keep stores a record for other workers and releases the claim.
 	Keep(record []byte)
-	// Release lets others try.
+	// Release releases the claim.
 	Release()
 }
 
-// Shelf is a Registry that blobs are had from.
-type Shelf interface {
+// A BlobSource is a Registry that blobs can be fetched from.
+type BlobSource interface {
 	Registry
-	// Get begins to read a blob.
+	// Get opens a blob.
 	Get(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error)
 }
 
-// Share has a layer made once though several workers want it, once for each repository
-// that it goes to: who makes it sends it there at once, and the others need no bytes
-// of it. Layers of a Scope are not shared.
+// Share coordinates workers, so that each layer is built once for each repository. The
+// worker that builds it pushes it to the repository immediately; the others do not need its
+// bytes. Layers with a Scope are not shared.
 //
-// What another worker says of a layer is believed, for as long as Claims keep it, as far
-// as it cannot be seen: that the blob is what the package becomes. Seen are its digest and
-// length at the target.
+// The record of another worker is trusted, for as long as Claims store it, in what cannot
+// be verified: that the blob is the correct layer of the package. The blob's digest and
+// size at the target are verified.
 type Share struct {
 	Claims Claims
-	// Target is where the image goes, Repository its name there, with the registry's.
-	Target     Shelf
+	// Target is the image's repository, and Repository its name with the registry's.
+	Target     BlobSource
 	Repository string
-	// Waits is told how many layers others are making, before they are waited for; may be
-	// nil.
+	// Waits, if not nil, is called with the number of layers that other workers are
+	// building before they are waited for.
 	Waits func(layers int)
 
-	away atomic.Bool // nobody can say who makes what
-	sent sync.Map    // of digest.Digest: what went to the target already
+	unavailable atomic.Bool // records are unavailable
+	sent        sync.Map    // by digest.Digest: what was pushed to the target already
+
+	mu   sync.Mutex
+	keys map[string]bool // keys that signed the records that were used
 }
 
-// errElsewhere is a layer that another makes.
-var errElsewhere = errors.New("another worker makes the layer")
+// Keys returns the sorted ids of the keys that signed the used records of other workers.
+func (s *Share) Keys() []string {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.keys))
+}
+
+// use records that a record of a key is used. It returns false if there are too many keys
+// already.
+func (s *Share) use(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.keys[key] && len(s.keys) == limits.LayerMakers {
+		return false
+	}
+	if s.keys == nil {
+		s.keys = map[string]bool{}
+	}
+	s.keys[key] = true
+	return true
+}
+
+// errElsewhere is returned for a layer that another worker is building.
+var errElsewhere = errors.New("another worker is building the layer")
 
 func (s *Share) name(key conda.LayerKey) string {
 	return key.At(s.Repository)
 }
 
-// shared is the layer of a package: what another has made, or one's own. Without wait it
-// is errElsewhere while another makes it.
+// shared returns the layer of a package, from another worker's record or built here. If
+// wait is not set, it returns errElsewhere while another worker builds it.
 func (m *Maker) shared(ctx context.Context, rec conda.Record, python conda.Python, wait bool) (Package, error) {
 	s := m.Share
-	if s == nil || m.Scope != "" || rec.SHA256 == "" || s.away.Load() {
-		return m.one(ctx, rec, python)
+	if s == nil || m.Scope != "" || rec.SHA256 == "" || s.unavailable.Load() {
+		return m.layer(ctx, rec, python)
 	}
 	key, _, err := m.place(rec, python)
 	if err != nil {
 		return Package{}, err
 	}
 	var p Package
-	claim, found, err := s.Claims.Take(ctx, s.name(key), wait, func(record []byte) bool {
+	claim, found, err := s.Claims.Acquire(ctx, s.name(key), wait, func(record []byte, key string) bool {
 		var err error
 		if p, err = readRecord(record, rec, m.compression()); err != nil {
 			return false
 		}
 		there, err := s.Target.Has(ctx, p.descriptor())
-		return there && err == nil
+		return there && err == nil && s.use(key)
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -96,8 +129,8 @@ func (m *Maker) shared(ctx context.Context, rec conda.Record, python conda.Pytho
 		}
 		return Package{}, ctx.Err()
 	case err != nil:
-		s.away.Store(true)
-		return m.one(ctx, rec, python)
+		s.unavailable.Store(true)
+		return m.layer(ctx, rec, python)
 	case found:
 		return p, nil
 	case claim == nil:
@@ -106,17 +139,17 @@ func (m *Maker) shared(ctx context.Context, rec conda.Record, python conda.Pytho
 	return m.claimed(ctx, claim, rec, python)
 }
 
-// claimed makes the layer of a package for all who want it. Who cannot leaves it to
-// them.
+// claimed builds a layer under a claim for all workers that need it. On failure it releases
+// the claim to them.
 func (m *Maker) claimed(ctx context.Context, claim Claim, rec conda.Record, python conda.Python) (Package, error) {
 	defer claim.Release()
-	p, err := m.one(ctx, rec, python)
+	p, err := m.layer(ctx, rec, python)
 	if err != nil {
 		return p, err
 	}
 	n, err := m.send(ctx, m.Share.Target, p.Layer)
 	if err != nil {
-		return p, nil // the push of the image says why, or succeeds
+		return p, nil // the push of the image reports why, or succeeds
 	}
 	if n > 0 {
 		m.Share.sent.Store(p.Digest, n)
@@ -127,11 +160,11 @@ func (m *Maker) claimed(ctx context.Context, claim Claim, rec conda.Record, pyth
 	return p, nil
 }
 
-// Note tells other workers of the layers of an image that was pushed, as far as this one has
-// made them: what it knows of others it does not repeat.
+// Note records the layers of a pushed image that this worker has built, for other workers.
+// It does not repeat records of other workers.
 func (m *Maker) Note(ctx context.Context, records []conda.Record, image Image) {
 	python, err := conda.PythonOf(records)
-	if err != nil || m.Share == nil || m.Scope != "" || m.Share.away.Load() {
+	if err != nil || m.Share == nil || m.Scope != "" || m.Share.unavailable.Load() {
 		return
 	}
 	there := map[digest.Digest]bool{}
@@ -143,7 +176,7 @@ func (m *Maker) Note(ctx context.Context, records []conda.Record, image Image) {
 		if err != nil || rec.SHA256 == "" {
 			continue
 		}
-		m.Share.Claims.Note(m.Share.name(key), func() ([]byte, error) {
+		m.Share.Claims.Note(ctx, m.Share.name(key), func() ([]byte, error) {
 			p, err := m.Store.Package(ctx, key)
 			if err != nil || !there[p.Digest] {
 				return nil, errElsewhere
@@ -153,8 +186,8 @@ func (m *Maker) Note(ctx context.Context, records []conda.Record, image Image) {
 	}
 }
 
-// early answers how many bytes of a layer were sent before the image was.
-func (s *Share) early(d digest.Digest) int64 {
+// sentEarly returns how many bytes of a layer were pushed before the image.
+func (s *Share) sentEarly(d digest.Digest) int64 {
 	if s == nil {
 		return 0
 	}
@@ -163,8 +196,8 @@ func (s *Share) early(d digest.Digest) int64 {
 	return n
 }
 
-// gather has the layers in the store that others have made, and that another one is
-// made of: from the target, or else made here.
+// gather copies the layers that another layer is built from into the store. It copies the
+// layers of other workers from the target, or builds them here.
 func (m *Maker) gather(ctx context.Context, records []conda.Record, packages []Package, which []int) error {
 	if m.Share == nil || m.Scope != "" {
 		return nil
@@ -174,15 +207,15 @@ func (m *Maker) gather(ctx context.Context, records []conda.Record, packages []P
 		return err
 	}
 	for _, i := range which {
-		key, _, err := m.place(records[i], python)
-		if err != nil {
-			return err
+		if blob, err := m.Store.Open(ctx, packages[i].Layer); err == nil {
+			_ = blob.Close()
+			continue
 		}
-		_, err = m.Store.Keep(ctx, key, func(out io.Writer) (Package, error) {
+		_, err = m.Store.Keep(ctx, copyKey(packages[i]), func(out io.Writer) (Package, error) {
 			return packages[i], m.Share.copy(ctx, packages[i].Layer, out)
 		})
 		if err != nil && ctx.Err() == nil {
-			packages[i], err = m.one(ctx, records[i], python)
+			packages[i], err = m.layer(ctx, records[i], python)
 		}
 		if err != nil {
 			return err
@@ -191,7 +224,14 @@ func (m *Maker) gather(ctx context.Context, records []conda.Record, packages []P
 	return nil
 }
 
-// copy reads a layer at the target, and holds it against its digest.
+// copyKey returns the key of a copy of another worker's layer. It differs from the
+// package's own key, so that after the revocation of a worker none of its layers can be
+// mistaken for one that was built here.
+func copyKey(p Package) conda.LayerKey {
+	return conda.HashLayer("copy", p.Digest.String())
+}
+
+// copy copies a layer from the target and verifies its digest.
 func (s *Share) copy(ctx context.Context, l Layer, out io.Writer) error {
 	in, err := s.Target.Get(ctx, l.descriptor())
 	if err != nil {

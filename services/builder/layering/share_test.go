@@ -12,13 +12,13 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// Get begins to read a blob.
+// Get opens a blob.
 func (r repository) Get(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	return r.client.BlobGet(ctx, r.name, described(d))
 }
 
-// TestGather: small layers that another worker has made, and that are to become one, come
-// from the target; what is not there is made here.
+// TestGather checks that small layers of another worker that are to be merged are copied
+// from the target, and that missing ones are built here.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	ctx, target := t.Context(), at(t, testkit.NewRegistry(t, testkit.Open), "team/env:1")

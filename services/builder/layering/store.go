@@ -17,33 +17,33 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Store keeps layers, and what is known of them, for the next image. What it
-// loses is made again, with the same bytes.
+// Store caches layers and their descriptions. A lost layer is built again with the same
+// bytes.
 type Store interface {
-	// Package answers what is known under a key; fault.NotFound when nothing is, or the
-	// layer is gone.
+	// Package returns the package stored under a key, or fault.NotFound if there is none or
+	// its layer was evicted.
 	Package(ctx context.Context, key conda.LayerKey) (Package, error)
-	// Open begins to read a layer; fault.NotFound when it is gone.
+	// Open opens a layer, or returns fault.NotFound if it was evicted.
 	Open(ctx context.Context, l Layer) (io.ReadCloser, error)
-	// Keep takes a layer that write makes, unless it is there by then. Who asks for the
-	// same one at the same time waits for it.
+	// Keep stores a layer that write creates, unless it exists. Concurrent calls for the
+	// same key wait for the first.
 	Keep(ctx context.Context, key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error)
 }
 
-// Folder is a Store in a folder of a worker, for it alone: the blobs of layers by
-// digest, and a document for each package that names one.
+// Folder is a Store in a folder of one worker: the blobs of layers by digest, and one
+// document for each package, which names a blob.
 //
-// The documents are beside the blobs, and not in a database, because they are of
-// no use without them, may be lost with them, and come again with the same
-// content wherever a worker makes them. What workers share is the registry: there
-// the same bytes are one blob, whoever made them. Safe for concurrent use.
+// The documents are next to the blobs rather than in a database, because they are useless
+// without them, may be lost with them, and are recreated with the same content. Workers
+// share layers through the registry, where equal bytes are one blob. Safe for concurrent
+// use.
 type Folder struct {
 	dir  string
 	once singleflight.Group
 }
 
-// NewFolder keeps layers in dir, which it makes. Halves of files that a killed
-// worker left are removed.
+// NewFolder creates dir and stores layers in it. It removes the partial files of a killed
+// worker.
 func NewFolder(dir string) (*Folder, error) {
 	f := &Folder{dir: dir}
 	if err := os.RemoveAll(f.path("tmp")); err != nil {
@@ -68,14 +68,14 @@ func (f *Folder) Package(_ context.Context, key conda.LayerKey) (Package, error)
 		err = f.has(p.Layer)
 	}
 	if err != nil {
-		// Whatever is wrong with it, it can be made again.
+		// A damaged document can be created again.
 		return Package{}, fault.NotFound.New("The layer is not known", err)
 	}
-	f.asked(p.Layer)
+	f.touch(p.Layer)
 	return p, nil
 }
 
-// has is an error when a layer's blob is gone, or was cut.
+// has returns an error if a layer's blob is missing or truncated.
 func (f *Folder) has(l Layer) error {
 	if err := l.Digest.Validate(); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (f *Folder) Open(_ context.Context, l Layer) (io.ReadCloser, error) {
 	return blob, err
 }
 
-// Keep implements Store. Who waits for another that was cancelled makes the layer
-// itself.
+// Keep implements Store. If the call that others wait for is cancelled, one of them writes
+// the layer.
 func (f *Folder) Keep(ctx context.Context, key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error) {
 	for {
 		mine := false
@@ -120,7 +120,7 @@ func (f *Folder) Keep(ctx context.Context, key conda.LayerKey, write func(out io
 	}
 }
 
-// keep makes a layer: the blob is there before anything names it.
+// keep writes a layer. The blob is complete before any document names it.
 func (f *Folder) keep(key conda.LayerKey, write func(out io.Writer) (Package, error)) (Package, error) {
 	var p Package
 	blob, err := f.temporary(func(out io.Writer) (err error) {
@@ -143,8 +143,7 @@ func (f *Folder) keep(key conda.LayerKey, write func(out io.Writer) (Package, er
 	return p, os.Rename(document, f.path("packages", string(key)))
 }
 
-// temporary writes a file that has no name yet that counts; there is none after an
-// error.
+// temporary writes a temporary file, and removes it on error.
 func (f *Folder) temporary(write func(out io.Writer) error) (string, error) {
 	file, err := os.CreateTemp(f.path("tmp"), "")
 	if err != nil {
@@ -152,7 +151,7 @@ func (f *Folder) temporary(write func(out io.Writer) error) (string, error) {
 	}
 	err = write(file)
 	if err == nil {
-		err = file.Sync() // a machine that loses its power keeps no empty blob under a digest
+		err = file.Sync() // after a power failure there must be no empty blob under a digest
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		_ = os.Remove(file.Name())

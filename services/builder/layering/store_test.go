@@ -34,8 +34,8 @@ func writing(text string, times *atomic.Int32) func(io.Writer) (layering.Package
 	}
 }
 
-// TestFolder holds that a layer is made once, also for many at the same moment and
-// after a restart, and again when its blob is gone or was cut.
+// TestFolder checks that a layer is built once, also by concurrent calls and after a
+// restart, and again if its blob is missing or truncated.
 func TestFolder(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
@@ -83,7 +83,8 @@ func TestFolder(t *testing.T) {
 	}
 }
 
-// TestFolderOfCancelled holds that one who is cancelled takes no other along.
+// TestFolderOfCancelled checks that a cancelled call does not cancel those that wait for
+// it.
 func TestFolderOfCancelled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestFolderOfCancelled(t *testing.T) {
 	})
 }
 
-// TestFolderKeepsNoHalf holds that what fails leaves nothing.
+// TestFolderKeepsNoHalf checks that a failed write leaves no files.
 func TestFolderKeepsNoHalf(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()

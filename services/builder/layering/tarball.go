@@ -15,18 +15,19 @@ import (
 
 	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/layertar"
 )
 
-// tarball writes a layer. Folders come before what is in them, once, and are the
-// same in every layer: whichever lies above, they stay as they are.
+// tarball writes a layer. Each folder is written once, before its content, and is the same
+// in every layer, so that the order of layers does not matter for folders.
 type tarball struct {
 	tar      *tar.Writer
 	packer   *packer
 	packed   *counter
-	sum, raw hash.Hash // of what is compressed, and of the tar
+	sum, raw hash.Hash // of the compressed bytes, and of the tar
 
 	compression Compression
-	prefix      string // without the first "/"
+	prefix      string // without the leading "/"
 	seen        map[string]byte
 	Package
 }
@@ -58,9 +59,12 @@ func (t *tarball) Put(e artifact.Entry, content io.Reader) error {
 	return t.entry(h, content)
 }
 
-// entry writes what is no folder, and the folders above it.
+// entry writes an entry that is no folder, after its parent folders.
 func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 	if err := t.folder(path.Dir(h.Name)); err != nil {
+		return err
+	}
+	if err := checkName(h.Name); err != nil {
 		return err
 	}
 	if t.seen[h.Name] != 0 {
@@ -75,12 +79,12 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 	}
 	_, err := io.CopyBuffer(t.tar, struct{ io.Reader }{content}, t.packer.piece)
 	if errors.Is(err, tar.ErrWriteTooLong) {
-		return fmt.Errorf("%s is longer than it was said to be: %w", h.Name, err)
+		return fmt.Errorf("%s is longer than its stated size: %w", h.Name, err)
 	}
 	return err
 }
 
-// folder writes a folder and those above it.
+// folder writes a folder after its parents.
 func (t *tarball) folder(name string) error {
 	switch t.seen[name] {
 	case tar.TypeDir:
@@ -95,11 +99,24 @@ func (t *tarball) folder(name string) error {
 	if err := t.folder(path.Dir(name)); err != nil {
 		return err
 	}
+	if err := checkName(name); err != nil {
+		return err
+	}
 	t.seen[name] = tar.TypeDir
 	return t.tar.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
 }
 
-// close ends the layer, and says what it is.
+// checkName rejects names that delete files of lower layers instead of creating one. A
+// package must not change files of other packages or of the base image.
+func checkName(name string) error {
+	if layertar.IsWhiteout(path.Base(name)) {
+		return fault.Invalid.Newf("it has the file %s, whose name would delete files of other layers (it begins with .wh.); remove the package from the environment, or have its files renamed",
+			fault.Quote(name))
+	}
+	return nil
+}
+
+// close completes the layer and returns its description.
 func (t *tarball) close() (Package, error) {
 	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
 		return Package{}, err

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Download gets a context or a layer from elsewhere, along redirects, only from addresses
-// that may be reached.
+// Download fetches a context or a layer from a URL and follows redirects. It only connects
+// to permitted addresses.
 func (d Deps) Download(ctx context.Context, what, url string) (io.ReadCloser, error) {
 	transport := upstream.NewTransport(d.Egress)
 	c := &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
@@ -37,25 +37,26 @@ func (d Deps) Download(ctx context.Context, what, url string) (io.ReadCloser, er
 	return &fetched{resp.Body, transport}, nil
 }
 
-// fetched is a body whose connections end with it.
+// fetched is a response body that closes its connections.
 type fetched struct {
 	io.ReadCloser
 	transport *http.Transport
 }
 
-// Close ends the connection.
+// Close closes the connections.
 func (d *fetched) Close() error {
 	err := d.ReadCloser.Close()
 	time.AfterFunc(time.Second, d.transport.CloseIdleConnections)
 	return err
 }
 
-// IsURL tells the address of a layer or a context from what came with the request.
+// IsURL reports whether location is a URL, as opposed to content that came with the
+// request.
 func IsURL(location string) bool {
 	return strings.HasPrefix(location, "http://") || strings.HasPrefix(location, "https://")
 }
 
-// Chunked reads a stream of chunks.
+// Chunked returns a reader of a stream of chunks.
 func Chunked[M interface{ GetChunk() []byte }](receive func() (M, error), cancel context.CancelFunc) *chunks {
 	return &chunks{cancel: cancel, next: func() ([]byte, error) {
 		m, err := receive()
@@ -84,5 +85,5 @@ func (c *chunks) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close ends the stream.
+// Close cancels the stream.
 func (c *chunks) Close() error { c.cancel(); return nil }

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// AddLayers pushes the layers of a configuration that are for a platform.
+// AddLayers pushes the configuration's layers for a platform.
 func (t *Target) AddLayers(ctx context.Context, c *containerv1.ContainerConfig, p ocispec.Platform) error {
 	for _, l := range LayersFor(c, p) {
 		if err := t.layer(ctx, l); err != nil {
@@ -27,18 +27,18 @@ func (t *Target) AddLayers(ctx context.Context, c *containerv1.ContainerConfig, 
 	return nil
 }
 
-// LayersFor are the layers of a configuration that are for a platform.
+// LayersFor returns the configuration's layers for a platform.
 func LayersFor(c *containerv1.ContainerConfig, p ocispec.Platform) []*containerv1.Layer {
 	var out []*containerv1.Layer
 	for _, l := range c.GetLayers() {
-		if oci.IsFor(l, p.Architecture) {
+		if oci.IsForArchitecture(l, p.Architecture) {
 			out = append(out, l)
 		}
 	}
 	return out
 }
 
-// layer pushes a layer, unless it is there.
+// layer pushes a layer unless the repository has it.
 func (t *Target) layer(ctx context.Context, l *containerv1.Layer) error {
 	if from := l.GetIncludedFrom(); from != nil {
 		image, err := t.included(ctx, from)
@@ -70,8 +70,8 @@ func (t *Target) layer(ctx context.Context, l *containerv1.Layer) error {
 	return nil
 }
 
-// openLayer begins to read a layer of the request.
-func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
+// openLayer opens a layer of the request.
+func (w session) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
 	if from := l.GetIncludedFrom(); from != nil {
 		image, err := w.included(ctx, from)
 		if err != nil {
@@ -91,8 +91,8 @@ func (w world) openLayer(ctx context.Context, l *containerv1.Layer) (io.ReadClos
 	return Chunked(stream.Recv, cancel), nil
 }
 
-// OpenAdded begins to read a layer of the request; its end is an error when it is
-// not the right one.
+// OpenAdded opens a layer of the request. Reading it fails at the end if its content does
+// not have the layer's digest.
 func (o *Source) OpenAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCloser, error) {
 	content, err := o.openLayer(ctx, l)
 	if err != nil {
@@ -106,13 +106,13 @@ func (o *Source) OpenAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCl
 	return &untilEnd{checked, content}, nil
 }
 
-// untilEnd checks a layer when it has been read.
+// untilEnd verifies a layer when it has been read.
 type untilEnd struct {
 	*Verifier
 	io.Closer
 }
 
-// Read returns the next bytes; at the end it says what is wrong with them all.
+// Read returns the next bytes, and at the end an error if the content is wrong.
 func (u *untilEnd) Read(p []byte) (int, error) {
 	n, err := u.Verifier.Read(p)
 	if errors.Is(err, errTooLong) {
@@ -126,9 +126,9 @@ func (u *untilEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// included is an image that the recipe includes, with the login that the build has for
-// its repository. Its documents were read when the request was made.
-func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*Source, error) {
+// included returns an image that the recipe includes, with the build's login for its
+// repository. Its documents were read when the request was made.
+func (w session) included(ctx context.Context, from *containerv1.LayerOrigin) (*Source, error) {
 	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
 	login, err := w.logins.Read(ctx, repo)
 	if err != nil {
@@ -136,13 +136,13 @@ func (w world) included(ctx context.Context, from *containerv1.LayerOrigin) (*So
 	}
 	access := upstream.Access{Scope: w.try + " source", Login: login}
 	o := &Source{
-		world: w, Name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
+		session: w, Name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
 	}
 	o.ref, err = ref.New(o.Name)
 	return o, err
 }
 
-// includedLayer is what an included image says of its layer.
+// includedLayer returns the descriptor of a layer in its included image.
 func includedLayer(l *containerv1.Layer) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: l.GetIncludedFrom().GetMediaType(), Digest: digest.Digest(l.GetGzipDigest()), Size: l.GetGzipSize()}
 }

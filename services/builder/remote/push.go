@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Push sends the small first: a registry that takes nothing says so at once. The
-// name comes last.
+// Push pushes small documents first, so that a registry which rejects pushes fails early.
+// The tag is pushed last.
 func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jobs.Job, out jobs.Output) error {
 	if err := t.PutDocument(ctx, image.Config); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 	return t.PutManifest(ctx, t.Ref, image.Manifest)
 }
 
-// Copy brings a layer over, in the cheapest way that works, and says which it was.
+// Copy copies a layer in the cheapest way that works, and returns which way that was.
 func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (how string, err error) {
 	d := BlobOf(l)
 	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
@@ -56,7 +56,7 @@ func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (
 	return "was copied", t.PutBlob(ctx, d, content)
 }
 
-// Complete pushes layers and configs, then the manifests, the named one last.
+// Complete pushes layers and configs, then the manifests, and the tagged one last.
 func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built digest.Digest) (digest.Digest, error) {
 	root, err := t.Registries.Manifest(ctx, t.repo, built.String(), t.access)
 	if err != nil {
@@ -67,7 +67,7 @@ func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built dig
 		return "", err
 	}
 	config := recipe.GetConfig()
-	made, err := oci.Augment(ctx, t.Registries.Source(t.repo, t.access), root, oci.AdditionOf(config), platform)
+	made, err := oci.Augment(ctx, t.Registries.Source(t.repo, t.access), root, oci.NewAugmentation(config), platform)
 	if err != nil {
 		return "", err
 	}

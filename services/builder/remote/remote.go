@@ -1,7 +1,6 @@
-// Package remote is the registries that a build reads from and pushes to: images that
-// others are made from, layers that come with requests, and the repository that the
-// image goes to. It speaks through upstream, with the logins of one job, and keeps
-// nothing.
+// Package remote reads from and pushes to the registries of a build: base images, layers of
+// requests, and the target repository. It uses package upstream with the logins of one job,
+// and stores nothing.
 package remote
 
 import (
@@ -21,26 +20,25 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Deps are what is needed by engines that work on images as they lie in
-// registries.
+// Deps are the dependencies of engines that read images from registries.
 type Deps struct {
-	// Work answers logins.
+	// Work returns logins.
 	Work buildv1.WorkServiceClient
 	// Egress decides which addresses a layer may be fetched from.
 	Egress *upstream.Egress
 	// Registries reads images.
 	Registries Registries
-	// Layers answers layers that came with requests; nil where they cannot be had.
+	// Layers returns the layers of requests; nil if they are not available.
 	Layers Layers
-	// Mirrors are asked first for the layers of images that others are made from.
+	// Mirrors are asked first for the layers of base images.
 	Mirrors []upstream.Mirror
 }
 
-// Logins are those of a job.
+// Logins returns the logins of a job.
 func (d Deps) Logins(job jobs.Job) *jobs.Logins { return jobs.NewLogins(d.Work, job.Ticket) }
 
-// Open returns the image that a job is made from, what it is with the job's
-// configuration on top, and where that goes.
+// Open returns the job's base image, the image with the job's configuration applied, and
+// the target to push it to.
 func (d Deps) Open(ctx context.Context, job jobs.Job) (from *Source, image oci.Image, to *Target, err error) {
 	l := d.Logins(job)
 	if from, err = d.Source(ctx, job, l); err != nil {
@@ -53,8 +51,8 @@ func (d Deps) Open(ctx context.Context, job jobs.Job) (from *Source, image oci.I
 	return from, image, to, err
 }
 
-// Registries asks a registry whether an image is there, and reads its documents,
-// with a login. *upstream.Client is one.
+// Registries checks whether images exist and reads their documents, with a login.
+// *upstream.Client implements it.
 type Registries interface {
 	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
 	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
@@ -64,23 +62,23 @@ type Registries interface {
 	BaseURL(host string) string
 }
 
-// Layers streams the bytes of layers that came with requests.
-// containerv1.ContainerServiceClient is one.
+// Layers streams the content of the layers of requests. containerv1.ContainerServiceClient
+// implements it.
 type Layers interface {
 	GetLayer(ctx context.Context, req *containerv1.GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[containerv1.GetLayerResponse], error)
 }
 
-// world is what the engines reach for one job.
-type world struct {
+// A session holds what the engines use for one job.
+type session struct {
 	Deps
 	logins *jobs.Logins
 	try    string
 }
 
-// at is the world as a job reaches it.
-func (d Deps) at(job jobs.Job, l *jobs.Logins) world { return world{d, l, job.Try()} }
+// newSession returns the session of a job.
+func (d Deps) newSession(job jobs.Job, l *jobs.Logins) session { return session{d, l, job.Try()} }
 
-// control is a client that pushes and copies, with one login.
+// control returns a client that pushes and copies with one login.
 func (d Deps) control(host string, a upstream.Access, mirrors []upstream.Mirror) *regclient.RegClient {
 	o := upstream.Options{Egress: d.Egress, Mirrors: mirrors}
 	for _, h := range append([]string{host}, hostsOf(mirrors)...) {

@@ -20,19 +20,19 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Source is the image that another is made from, for one platform.
+// A Source is the base image of a build, for one platform.
 type Source struct {
-	world
+	session
 	Name   string // for messages
 	client *regclient.RegClient
 	ref    ref.Ref
 	source oci.Source
-	// doc is the image manifest; layers are what it lists.
+	// doc is the image manifest; layers are the layers that it lists.
 	doc    oci.Document
 	Layers []ocispec.Descriptor
 }
 
-// Source looks the recipe's source up, with the login of whoever asked.
+// Source resolves the recipe's source with the login of the build's owner.
 func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source, error) {
 	src := job.Recipe.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
@@ -42,7 +42,7 @@ func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source
 	}
 	access := upstream.Access{Scope: job.Try() + " source", Login: login}
 	o := &Source{
-		world: d.at(job, l), Name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
+		session: d.newSession(job, l), Name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
 		client: d.control(repo.Host, access, d.Mirrors), source: d.Registries.Source(repo, access),
 	}
 	if o.ref, err = ref.New(o.Name); err != nil {
@@ -60,8 +60,8 @@ func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source
 	return o, o.unreadable(ctx, err)
 }
 
-// pick returns the image manifest for a platform; an image that is for one
-// platform only is taken as it is.
+// pick returns the image manifest for a platform. A single-platform image is returned
+// without a check.
 func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platform) (oci.Document, error) {
 	doc, err := src.Manifest(ctx, d)
 	if err != nil || !oci.IsIndex(doc.MediaType) {
@@ -77,7 +77,7 @@ func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platfo
 	return doc, fault.NotFound.Newf("it is not available for %s", platforms.Format(p))
 }
 
-// unreadable is a failure that names the image.
+// unreadable returns a failure that names the image.
 func (o *Source) unreadable(ctx context.Context, err error) error {
 	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
 		return jobs.Build.Failure("The image "+o.Name+" cannot be read: "+f.Public, err)
@@ -85,9 +85,10 @@ func (o *Source) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// With is the image with a configuration on top; without one its own documents.
+// With returns the image with a configuration applied, or its own documents if there is
+// none.
 func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
-	if a := oci.AdditionOf(c); !a.IsZero() {
+	if a := oci.NewAugmentation(c); !a.IsZero() {
 		made, err := oci.Augment(ctx, o.source, o.doc, a)
 		if err != nil {
 			return oci.Image{}, o.unreadable(ctx, err)
@@ -105,19 +106,19 @@ func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)
 }
 
-// Open begins to read one of the image's layers; its end is an error when it is not
-// the right one.
+// Open opens one of the image's layers. Reading it fails at the end if its content does not
+// have the layer's digest.
 func (o *Source) Open(ctx context.Context, l ocispec.Descriptor) (io.ReadCloser, error) {
 	r, err := o.client.BlobGet(ctx, o.ref, BlobOf(l))
 	return r, o.unreadable(ctx, err)
 }
 
-// BlobOf is a descriptor as the registry client has it.
+// BlobOf converts a descriptor for the registry client.
 func BlobOf(l ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
 }
 
-// isForeign says whether a layer is not at the registry, but elsewhere for good.
+// isForeign reports whether a layer is permanently stored outside the registry.
 func isForeign(l ocispec.Descriptor) bool {
 	return len(l.URLs) > 0 || strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
 }

@@ -18,17 +18,17 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Target is where a build pushes to. An image gets its name when all else is
-// there: nobody sees the half of one.
+// Target is the repository that a build pushes to. The image's tag is pushed last, so that
+// no client sees an incomplete image.
 type Target struct {
-	world
+	session
 	Client *regclient.RegClient
 	access upstream.Access
 	repo   upstream.Repository
 	Ref    ref.Ref // the image's name
 }
 
-// Target is where a job pushes to, with its login there.
+// Target returns the repository that a job pushes to, with the job's login.
 func (d Deps) Target(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Target, error) {
 	repo := job.Repository()
 	login, err := l.Push(ctx, repo)
@@ -40,14 +40,14 @@ func (d Deps) Target(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Target
 		return nil, err
 	}
 	out := &Target{
-		world: d.at(job, l), Ref: name, repo: repo, access: upstream.Access{Scope: job.Try(), Login: login},
+		session: d.newSession(job, l), Ref: name, repo: repo, access: upstream.Access{Scope: job.Try(), Login: login},
 	}
 	out.Client = d.control(repo.Host, out.access, nil)
 	return out, nil
 }
 
-// Failed says what an error means that the registry answered while something was
-// pushed; what is a failure already, or the end of ctx, stays.
+// Failed converts a registry's error during a push to a failure. It returns failures and
+// context errors unchanged.
 func (t *Target) Failed(ctx context.Context, what string, err error) error {
 	if err == nil || ctx.Err() != nil || errors.As(err, new(*jobs.Failure)) {
 		return err
@@ -67,7 +67,7 @@ func describe(doc oci.Document) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: doc.MediaType, Digest: doc.Digest, Size: int64(len(doc.Bytes))}
 }
 
-// PutManifest pushes a manifest under a name, or under its digest.
+// PutManifest pushes a manifest with a tag, or by its digest.
 func (t *Target) PutManifest(ctx context.Context, name ref.Ref, doc oci.Document) error {
 	m, err := manifest.New(manifest.WithRaw(doc.Bytes), manifest.WithDesc(describe(doc)))
 	if err != nil {
@@ -76,7 +76,7 @@ func (t *Target) PutManifest(ctx context.Context, name ref.Ref, doc oci.Document
 	return t.Client.ManifestPut(ctx, name, m)
 }
 
-// PutBlob pushes content that has the descriptor's digest.
+// PutBlob pushes content with the descriptor's digest.
 func (t *Target) PutBlob(ctx context.Context, d descriptor.Descriptor, content io.Reader) error {
 	_, err := t.Client.BlobPut(ctx, t.Ref, d, content)
 	return err

@@ -10,16 +10,16 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Verifier reads bytes that must have a digest and a length.
+// Verifier verifies the digest and the length of the bytes that are read through it.
 type Verifier struct {
 	in   io.Reader
 	want digest.Digest
 	sum  digest.Digester
-	size int64 // in bytes; 0 when it was not said
+	size int64 // in bytes; 0 if unknown
 	read int64
 }
 
-// NewVerifier verifies what is read from in; a size of 0 was not said.
+// NewVerifier returns a Verifier of in. A size of 0 is unknown.
 func NewVerifier(in io.Reader, want string, size int64) (*Verifier, error) {
 	d, err := digest.Parse(want)
 	if err != nil {
@@ -28,7 +28,7 @@ func NewVerifier(in io.Reader, want string, size int64) (*Verifier, error) {
 	return &Verifier{in: in, want: d, size: size, sum: d.Algorithm().Digester()}, nil
 }
 
-// errTooLong is more bytes than were said.
+// errTooLong is returned if there are more bytes than stated.
 var errTooLong = errors.New("it is longer than its stated size")
 
 // Read returns the next bytes, and fails as soon as there are too many.
@@ -42,7 +42,7 @@ func (v *Verifier) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Verify reads to the end and checks.
+// Verify reads to the end and verifies length and digest.
 func (v *Verifier) Verify() error {
 	if _, err := io.Copy(io.Discard, io.LimitReader(v, limits.ContextPacked)); err != nil {
 		return err

@@ -11,10 +11,10 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// machine are the fields of a record that say where packages lie on the machine that
-// installed them, how they were linked, and what was asked for. A channel is named by its
-// address or by its name; the record's url says which it is.
-func machine(field string) bool {
+// isMachineSpecific reports whether a field of a record depends on the machine that installed the
+// package: where packages are stored, how they were linked, and what was requested. A
+// channel is recorded by address or by name; the record's url identifies it.
+func isMachineSpecific(field string) bool {
 	switch field {
 	case "extracted_package_dir", "package_tarball_full_path", "link", "requested_spec", "requested_specs", "channel", "auth", "arch", "platform", "installed_by":
 		return true
@@ -22,10 +22,10 @@ func machine(field string) bool {
 	return false
 }
 
-// shownBytes is how much of a value is shown.
+// shownBytes limits how much of a value is shown.
 const shownBytes = 200
 
-// record compares what conda-meta says of a package.
+// record compares the conda-meta records of a package.
 func (c *comparison) record(name string, direct, classic []byte) {
 	var a, b map[string]any
 	err := json.Unmarshal(direct, &a)
@@ -36,12 +36,12 @@ func (c *comparison) record(name string, direct, classic []byte) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
 	for _, field := range slices.Sorted(maps.Keys(all)) {
-		x, y := settled(field, a[field]), settled(field, b[field])
+		x, y := normalized(field, a[field]), normalized(field, b[field])
 		switch {
 		case field == "paths_data":
 			c.paths(name, files(a[field]), files(b[field]))
 		case reflect.DeepEqual(x, y):
-		case machine(field):
+		case isMachineSpecific(field):
 			c.expected(fields, name+": "+field)
 		default:
 			c.add(name, field, text(x), text(y))
@@ -56,9 +56,9 @@ func words(err error) string {
 	return err.Error()
 }
 
-// settled is a value in the one form in which it is compared: what is empty is nil, however
-// it is written, and lists of files are in order, without compiled Python.
-func settled(field string, value any) any {
+// normalized normalizes a value for the comparison. Empty values become nil, and lists of
+// files are sorted and have no compiled Python.
+func normalized(field string, value any) any {
 	switch v := value.(type) {
 	case string:
 		if v == "" {
@@ -86,7 +86,7 @@ func isBytecode(file any) bool {
 	return path.Ext(name) == ".pyc"
 }
 
-// files are what a record says of files, by name.
+// files returns the files that a record lists, by name.
 func files(data any) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	list, _ := data.(map[string]any)
@@ -100,8 +100,8 @@ func files(data any) map[string]map[string]any {
 	return out
 }
 
-// paths compares what two records say of files, as far as both say it: not every
-// installer writes every fact.
+// paths compares the facts about files that both records contain, since not every installer
+// writes every fact.
 func (c *comparison) paths(record string, a, b map[string]map[string]any) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
@@ -118,7 +118,7 @@ func (c *comparison) paths(record string, a, b map[string]map[string]any) {
 	}
 }
 
-// text is a value as it is shown.
+// text formats a value for the report.
 func text(v any) string {
 	if v == nil {
 		return ""

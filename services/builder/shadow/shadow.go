@@ -7,42 +7,43 @@ import (
 	"strings"
 )
 
-// Difference is one thing that two images do not have alike.
+// A Difference is one difference between two images.
 type Difference struct {
-	// Path is the name in the images, without a slash before it.
+	// Path is the name in the images, without a leading slash.
 	Path string `json:"path"`
-	// What differs: "missing", "kind", "mode", "target", "content", or a field of a
-	// record of conda-meta.
+	// What is the kind of difference: "missing", "kind", "mode", "target", "content", or a
+	// field of a conda-meta record.
 	What string `json:"what"`
-	// Direct is what the image of packages has, Classic what the installer's has; "" where
-	// the name is missing.
+	// Direct is the value in the image of packages, and Classic the value in the
+	// installer's image; "" if the name is missing.
 	Direct  string `json:"direct"`
 	Classic string `json:"classic"`
 }
 
 // Known is a kind of difference that any two installers have.
 type Known struct {
-	// Why they differ.
+	// Why is the reason.
 	Why string `json:"why"`
-	// Count is how many names or fields do; Example is one of them.
+	// Count is the number of names or fields with this difference, and Example is one of
+	// them.
 	Count   int    `json:"count"`
 	Example string `json:"example"`
 }
 
-// Report is how two images compare.
+// A Report is the result of a comparison.
 type Report struct {
-	// Names is how many names are in either.
+	// Names is the number of names in either image.
 	Names int `json:"names"`
-	// Records is how many records of conda-meta are in both.
+	// Records is the number of conda-meta records in both images.
 	Records     int          `json:"records"`
 	Differences []Difference `json:"differences"`
 	Known       []Known      `json:"known"`
 }
 
-// Equal says whether they differ in nothing but what is known to differ.
+// Equal reports whether there are no differences except known ones.
 func (r Report) Equal() bool { return len(r.Differences) == 0 }
 
-// Compare holds an image that was put together of packages against an installer's.
+// Compare compares an image that was assembled from packages with an installer's image.
 func Compare(direct, classic *Tree) Report {
 	c := &comparison{known: map[string]*Known{}}
 	for _, name := range names(direct, classic) {
@@ -67,7 +68,7 @@ func Compare(direct, classic *Tree) Report {
 	return c.report
 }
 
-// names are those of both trees, in order.
+// names returns the names of both trees, sorted.
 func names(a, b *Tree) []string {
 	var all []string
 	for name := range a.entries {
@@ -82,30 +83,33 @@ func names(a, b *Tree) []string {
 	return all
 }
 
-// comparison is a report on its way.
+// comparison is a report in progress.
 type comparison struct {
 	report Report
 	known  map[string]*Known
 }
 
-// Why installers differ.
+// Reasons why installers differ.
 const (
 	bytecode = "compiled Python, which one makes and the other leaves to the first import, or which holds times"
 	keeping  = "what an installer keeps for itself"
+	login    = "the profile of login shells, which only an image of layers has"
 	times    = "times of files and folders"
-	fields   = "fields of records that hold paths on the machine, or how something was asked for"
+	fields   = "fields of records that hold paths on the machine, or how something was requested"
 )
 
-// reason says why a name is known to differ; "" where it is not.
+// reason returns why a name is known to differ, or "".
 func reason(name string) string {
 	in, ours := strings.CutPrefix(name, "opt/conda/")
 	top, _, _ := strings.Cut(in, "/")
 	switch {
+	case name == "etc", name == "etc/profile.d", name == "etc/profile.d/slipway-conda.sh":
+		return login
 	case !ours:
 		return ""
 	case strings.HasSuffix(in, ".pyc"), strings.HasSuffix(in, "/__pycache__"):
 		return bytecode
-	case in == "conda-meta/history", top == "pkgs", top == "envs", top == ".mambarc", top == ".condarc":
+	case in == "conda-meta/history", in == "conda-meta/slipway.lock", top == "pkgs", top == "envs", top == ".mambarc", top == ".condarc":
 		return keeping
 	}
 	return ""
@@ -116,11 +120,11 @@ func (c *comparison) missing(name string, a, b Entry) {
 		c.expected(why, name)
 		return
 	}
-	c.add(name, "missing", shown(a), shown(b))
+	c.add(name, "missing", describe(a), describe(b))
 }
 
-// shown is an entry in words; "" for none.
-func shown(e Entry) string {
+// describe describes an entry; "" for none.
+func describe(e Entry) string {
 	switch e.Kind {
 	case "":
 		return ""
@@ -131,8 +135,7 @@ func shown(e Entry) string {
 	return fmt.Sprintf("%s %04o", e.Kind, e.Mode)
 }
 
-// entry compares what a name stands for in both; content says whether bytes are to be
-// the same.
+// entry compares the entries of a name. If content is set, the bytes must be equal, too.
 func (c *comparison) entry(name string, a, b Entry, content bool) {
 	if a.Kind != b.Kind {
 		c.add(name, "kind", string(a.Kind), string(b.Kind))

@@ -15,11 +15,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// record is what conda-meta says of a package.
+// record is the conda-meta record of a package.
 const record = `{"name":"x","version":"1","build":"0","url":"https://h/x-1-0.conda","files":["lib/x","lib/y.py"],"depends":[],"channel":"lab",
 	"paths_data":{"paths":[{"_path":"lib/x","path_type":"hardlink","sha256_in_prefix":"aa"},{"_path":"lib/y.py","path_type":"hardlink"}]}}`
 
-// image is a tree with what two installers have alike; change gets its entries.
+// image returns a tree with the entries that two installers have in common, after change.
 func image(t *testing.T, change func(map[string]*tar.Header, map[string]string)) *Tree {
 	t.Helper()
 	at := time.Unix(1700000000, 0)
@@ -48,7 +48,7 @@ func image(t *testing.T, change func(map[string]*tar.Header, map[string]string))
 		}
 	}
 	for name, h := range headers {
-		if h.Typeflag == tar.TypeLink { // after what it is a link to
+		if h.Typeflag == tar.TypeLink { // after the file that it links to
 			hard[name] = h
 			continue
 		}
@@ -77,7 +77,7 @@ func TestCompare(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name   string
-		change func(headers, contents) // of the installer's
+		change func(headers, contents) // of the installer's image
 		want   []Difference
 		known  []string
 	}{
@@ -96,8 +96,13 @@ func TestCompare(t *testing.T) {
 			h[x].ModTime = time.Unix(1, 0)
 			h["opt/conda/lib/__pycache__/y.pyc"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 			h["opt/conda/pkgs/urls"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
+			h["opt/conda/conda-meta/slipway.lock"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 			c["opt/conda/conda-meta/history"] = "two"
 		}, nil, []string{bytecode, times, keeping}},
+		{"the profile of login shells", func(h headers, _ contents) {
+			h["etc/profile.d/slipway-conda.sh"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
+		}, nil, []string{login}},
+		{"another profile", func(h headers, _ contents) { h["etc/profile.d/x.sh"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644} }, []Difference{{"etc/profile.d/x.sh", "missing", "", "file 0644"}}, nil},
 		{"compiled Python elsewhere", func(h headers, _ contents) { h["root/y.pyc"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644} }, []Difference{{"root/y.pyc", "missing", "", "file 0644"}}, nil},
 		{"a record's machine", says(`"channel":"lab"`, `"channel":"https://h/lab","link":{"type":1},"noarch":""`), nil, []string{fields}},
 		{"a record's files in another order", says(`["lib/x","lib/y.py"]`, `["lib/y.py","lib/y.pyc","lib/x"]`), nil, nil},
@@ -128,7 +133,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestRecordsAreBounded: what is in memory of an image is, however many records it has.
+// TestRecordsAreBounded checks that memory is bounded for any number of records.
 func TestRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	tree := image(t, func(map[string]*tar.Header, map[string]string) {})
@@ -149,7 +154,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzRead reads any tar, and compares it with itself.
+// FuzzRead reads any tar and compares it with itself.
 func FuzzRead(f *testing.F) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -1,7 +1,7 @@
-// Package shadow holds an image that was put together of Conda packages against one
-// in which an installer has installed the same packages. It compares what is there:
-// names, kinds, modes, links, bytes, and what conda-meta says of the packages. What
-// two installers never do alike is told apart from what is wrong.
+// Package shadow compares an image that was assembled from Conda packages with an image in
+// which an installer has installed the same packages. It compares names, kinds, modes,
+// links, bytes and conda-meta records. Differences that any two installers have are
+// reported separately from errors.
 package shadow
 
 import (
@@ -20,10 +20,10 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Kind is what a name stands for.
+// A Kind is the type of an entry.
 type Kind string
 
-// The kinds. A hard link is a file.
+// Kinds of entries. A hard link is a file.
 const (
 	File   Kind = "file"
 	Folder Kind = "folder"
@@ -31,29 +31,28 @@ const (
 	Other  Kind = "other"
 )
 
-// Entry is what a name stands for.
+// An Entry is a file, folder or link of an image.
 type Entry struct {
 	Kind Kind
-	// Mode is the permissions, with setuid, setgid and sticky bits; 0 for links, which
-	// have none of their own.
+	// Mode holds the permissions with setuid, setgid and sticky bits, and 0 for links.
 	Mode int64
-	// Target is where a symbolic link leads, as it is written.
+	// Target is the target of a symbolic link, as written.
 	Target string
-	// Digest is that of a file's bytes.
+	// Digest is the digest of a file's content.
 	Digest digest.Digest
-	// Time is when a file was changed last.
+	// Time is a file's modification time.
 	Time time.Time
 }
 
-// Tree is what an image holds.
+// A Tree is the content of an image.
 type Tree struct {
 	entries map[string]Entry
-	// records are the texts of conda-meta, by path; kept is how many bytes they have.
+	// records holds the conda-meta files by path, and kept their size in bytes.
 	records map[string][]byte
 	kept    int64
 }
 
-// Read reads a tree from a tar with every name once, as package flatten writes it.
+// Read reads a tree from a tar that has every name once, as package flatten writes it.
 func Read(from io.Reader) (*Tree, error) {
 	t := &Tree{entries: map[string]Entry{}, records: map[string][]byte{}}
 	for r := tar.NewReader(from); ; {
@@ -108,11 +107,11 @@ func (t *Tree) add(h *tar.Header, content io.Reader) error {
 
 var errRecords = fault.Invalid.Newf("The records of opt/conda/conda-meta have more than %d MiB together; the image cannot be compared", limits.CondaMeta>>20)
 
-// clean is a path without a slash at either end.
+// clean removes leading and trailing slashes.
 func clean(name string) string { return strings.Trim(path.Clean("/"+name), "/") }
 
-// meta is where installers say what they have installed.
+// meta is the folder where installers record the installed packages.
 const meta = "opt/conda/conda-meta/"
 
-// isRecord says whether a file says what is installed of a package.
+// isRecord reports whether a file is the record of an installed package.
 func isRecord(name string) bool { return path.Dir(name)+"/" == meta && path.Ext(name) == ".json" }

@@ -14,20 +14,21 @@ import (
 	"time"
 
 	"slipway.dev/services/builder/flatten"
+	"slipway.dev/services/internal/oci"
 )
 
-// scripts are the same in every image; they are for runtimes that bring none of
-// their own.
+// scripts are the same in every image. They are for runtimes that have no scripts of their
+// own.
 //
 //go:embed scripts
 var scripts embed.FS
 
-// shellName is what a shell takes as the name of a variable.
+// shellName matches the names of shell variables.
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// layers are what a Singularity image has beside the image's own: below, what has
-// to be there for a runtime to mount on, unless the image has something else; on
-// top, how to run it.
+// layers returns the layers that a Singularity image has besides the image's own. The
+// bottom layer has mount points for a runtime, unless the image has other entries there.
+// The top layer has the scripts that run the image.
 func (c config) layers() (bottom, top flatten.Layer, err error) {
 	below := newArchive()
 	for _, dir := range []string{"dev", "etc", "home", "proc", "root", "sys", "var"} {
@@ -52,15 +53,23 @@ func (c config) layers() (bottom, top flatten.Layer, err error) {
 			return err
 		}
 		text, err := scripts.ReadFile(name)
-		above.file(path.Join(".singularity.d", strings.TrimPrefix(name, "scripts/")), 0o755, string(text))
+		to := above
+		if path.Base(name) == "90-environment.sh" && c.Config.Labels[oci.DefinitionLabel] != "" {
+			to = below
+		}
+		to.file(path.Join(".singularity.d", strings.TrimPrefix(name, "scripts/")), 0o755, string(text))
 		return err
 	})
 	if err != nil {
 		return bottom, top, err
 	}
 	above.file(".singularity.d/env/10-docker2singularity.sh", 0o755, c.environment())
-	above.file(".singularity.d/runscript", 0o755, c.runscript())
-	above.file(".singularity.d/startscript", 0o755, "#!/bin/sh\nexec /.singularity.d/runscript \"$@\"\n")
+	own := above
+	if c.Config.Labels[oci.DefinitionLabel] != "" { // the image's own scripts are kept
+		own = below
+	}
+	own.file(".singularity.d/runscript", 0o755, c.runscript())
+	own.file(".singularity.d/startscript", 0o755, "#!/bin/sh\nexec /.singularity.d/runscript \"$@\"\n")
 	above.file(".singularity.d/labels.json", 0o644, c.labels())
 	if bottom, err = below.layer("of the mount points"); err == nil {
 		top, err = above.layer("of the scripts")
@@ -68,15 +77,15 @@ func (c config) layers() (bottom, top flatten.Layer, err error) {
 	return bottom, top, err
 }
 
-// environment sets the image's variables, but for those that the caller has set;
-// PATH is the image's in any case.
+// environment returns a script that sets the image's variables, except those that the
+// caller has set. PATH is always the image's.
 func (c config) environment() string {
 	out := &strings.Builder{}
 	out.WriteString("#!/bin/sh\n")
 	for _, kv := range c.Config.Env {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
-		case !shellName.MatchString(name): // no shell could set it
+		case !shellName.MatchString(name): // no shell can set it
 		case name == "PATH":
 			out.WriteString("export PATH=" + quote(value) + "\n")
 		default:
@@ -86,8 +95,8 @@ func (c config) environment() string {
 	return out.String()
 }
 
-// runscript runs what a container engine would: the entrypoint with the caller's
-// arguments, else with the image's own.
+// runscript returns a script that runs what a container engine would: the entrypoint with
+// the caller's arguments or, without any, the image's own.
 func (c config) runscript() string {
 	out := "#!/bin/sh\n"
 	cmd := c.Config.Cmd
@@ -108,7 +117,7 @@ func words(list []string) string {
 	return out
 }
 
-// quote makes one word of a text, whatever is in it.
+// quote quotes a string as one shell word.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 func (c config) labels() string {
@@ -118,7 +127,7 @@ func (c config) labels() string {
 	}
 	raw, err := json.MarshalIndent(all, "", "\t")
 	if err != nil {
-		panic(err) // texts alone
+		panic(err) // only strings, which always encode
 	}
 	return string(raw) + "\n"
 }

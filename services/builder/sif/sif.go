@@ -1,7 +1,7 @@
-// Package sif makes Singularity images of container images, as an ordinary user and
-// without other programs: the layers become one squashfs, and that is put into a SIF
-// file. The same image gives the same bytes, on every machine. It knows no registry:
-// the layers are opened by its caller.
+// Package sif converts container images to Singularity images, as an ordinary user and
+// without other programs. It writes the layers to one squashfs and puts that into a SIF
+// file. The same image produces the same bytes on every machine. The package does not
+// access registries: its caller opens the layers.
 package sif
 
 import (
@@ -25,15 +25,15 @@ const (
 	TypeLayer  = "application/vnd.sylabs.sif.layer.v1.sif"
 )
 
-// Image is what a Singularity image is made of.
+// Image is the input of a Singularity image.
 type Image struct {
 	// Config is the OCI image config, as JSON.
 	Config []byte
-	// Layers, lowest first.
+	// Layers are the layers, lowest first.
 	Layers []flatten.Layer
-	// Limits are how large it may be.
+	// Limits bound the image's size.
 	Limits flatten.Limits
-	// Compression is that of the squashfs.
+	// Compression is the squashfs compression.
 	Compression squashfs.Compression
 }
 
@@ -45,10 +45,10 @@ type File struct {
 	Summary flatten.Summary
 }
 
-// launch lets the file be run as a program.
+// launch makes the file executable as a program.
 const launch = "#!/usr/bin/env run-singularity\n"
 
-// config is what we read of an image config.
+// config is the part of an image config that this package reads.
 type config struct {
 	Architecture string `json:"architecture"`
 	OS           string `json:"os"`
@@ -58,15 +58,15 @@ type config struct {
 	} `json:"config"`
 }
 
-// Make writes the image into the folder dir, which the caller removes. A
-// *flatten.Refusal or *squashfs.Refusal is the image's fault.
+// Make writes the image into the folder dir, which the caller removes. A *flatten.Refusal
+// or *squashfs.Refusal is an error of the image.
 func Make(ctx context.Context, dir string, img Image) (File, error) {
 	var c config
 	if err := json.Unmarshal(img.Config, &c); err != nil {
-		return File{}, &flatten.Refusal{Layer: "of the configuration", Why: "is malformed: " + err.Error()}
+		return File{}, &flatten.Refusal{Layer: "of the configuration", Reason: "is malformed: " + err.Error()}
 	}
 	if c.Architecture == "" {
-		return File{}, &flatten.Refusal{Layer: "of the configuration", Why: "names no architecture"}
+		return File{}, &flatten.Refusal{Layer: "of the configuration", Reason: "names no architecture"}
 	}
 	bottom, top, err := c.layers()
 	if err != nil {
@@ -89,7 +89,7 @@ func Make(ctx context.Context, dir string, img Image) (File, error) {
 	return out, err
 }
 
-// wrap puts a squashfs into a SIF file. Nothing in it tells when or where.
+// wrap puts a squashfs into a SIF file. The file records neither time nor machine.
 func wrap(root, path, architecture string) error {
 	f, err := os.Open(root)
 	if err != nil {

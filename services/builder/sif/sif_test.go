@@ -21,16 +21,21 @@ import (
 	"slipway.dev/services/internal/testkit/real"
 )
 
-// TestMain is also the program that TestMakeInLittleMemory measures.
+// TestMain also runs the programs that TestMakeInLittleMemory and TestAttackLayerTables
+// measure.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("SLIPWAY_TEST_LARGE_SIF"); dir != "" {
 		large(dir)
 		return
 	}
+	if dir := os.Getenv("SLIPWAY_TEST_HOSTILE_SIF"); dir != "" {
+		hostile(dir, os.Getenv("SLIPWAY_TEST_HOSTILE_KIND"))
+		return
+	}
 	os.Exit(m.Run())
 }
 
-// made makes an image in a folder of its own.
+// made makes an image in a new folder.
 func made(t testing.TB, img sif.Image) (sif.File, error) {
 	t.Helper()
 	return sif.Make(t.Context(), t.TempDir(), img)
@@ -60,7 +65,7 @@ func layer(t testing.TB, entries ...*tar.Header) flatten.Layer {
 	}}
 }
 
-// unpack answers the folder with what an image holds.
+// unpack returns a folder with an image's content.
 func unpack(t testing.TB, path string) string {
 	t.Helper()
 	if !real.Servers() {
@@ -83,7 +88,8 @@ func unpack(t testing.TB, path string) string {
 	return dir
 }
 
-// TestMakeIsAnImage checks all that a runtime looks at, since none is here to ask.
+// TestMakeIsAnImage checks everything that a runtime reads, since no runtime is available
+// here.
 func TestMakeIsAnImage(t *testing.T) {
 	t.Parallel()
 	f, err := made(t, sif.Image{Config: []byte(config), Layers: []flatten.Layer{layer(t)}})
@@ -111,7 +117,7 @@ func TestMakeIsAnImage(t *testing.T) {
 	}
 }
 
-// TestMakeRuns runs what starts a container, with a shell of this machine.
+// TestMakeRuns runs the scripts that start a container, with this machine's shell.
 func TestMakeRuns(t *testing.T) {
 	t.Parallel()
 	f, err := made(t, sif.Image{Compression: squashfs.Compression{Name: "gzip", Level: 1}, Config: []byte(config), Layers: []flatten.Layer{layer(t)}})
@@ -149,7 +155,8 @@ func TestMakeRuns(t *testing.T) {
 	}
 }
 
-// TestMakeKeepsTheImage compares what cannot be seen in a tar: the file system.
+// TestMakeKeepsTheImage compares the unpacked file systems, since a tar does not show
+// everything.
 func TestMakeKeepsTheImage(t *testing.T) {
 	t.Parallel()
 	img := sif.Image{Config: []byte(config), Layers: []flatten.Layer{
@@ -196,8 +203,8 @@ func TestMakeKeepsTheImage(t *testing.T) {
 	}
 }
 
-// TestMakeBeginsAgain makes an image whose layers cannot be written in one reading:
-// a name of a file is replaced, its other name is not.
+// TestMakeBeginsAgain makes an image whose layers cannot be written in one pass: one name
+// of a file is replaced, and its other name is not.
 func TestMakeBeginsAgain(t *testing.T) {
 	t.Parallel()
 	one := layer(t, &tar.Header{Typeflag: tar.TypeReg, Name: "a", Mode: 0o640, Size: 3}, &tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a"})
@@ -222,8 +229,8 @@ func TestMakeBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestMakeRefuses shows that the image's fault is told from ours, and that nothing
-// is left behind.
+// TestMakeRefuses checks that errors of the image are distinguished from errors of the
+// machine, and that no files remain.
 func TestMakeRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -237,8 +244,8 @@ func TestMakeRefuses(t *testing.T) {
 	}
 }
 
-// TestMakeInLittleMemory makes an image of 2 GB in a process of its own; a tenth of it under
-// the race detector, which makes it long.
+// TestMakeInLittleMemory makes an image of 2 GB in its own process, or a tenth of it under
+// the race detector, which is slow.
 func TestMakeInLittleMemory(t *testing.T) {
 	if !real.Servers() {
 		t.Skip("takes a while: SLIPWAY_TEST_REAL is not set")
@@ -259,7 +266,7 @@ func TestMakeInLittleMemory(t *testing.T) {
 	}
 	bound := 64 << 10
 	if os.Getenv("SLIPWAY_TEST_RACE") != "" {
-		bound *= 6 // the race detector's own
+		bound *= 6 // overhead of the race detector
 	}
 	t.Logf("%d KiB", peak)
 	if peak > bound {
@@ -267,7 +274,7 @@ func TestMakeInLittleMemory(t *testing.T) {
 	}
 }
 
-// large makes an image of 2 GB in 20,000 files, and prints the memory that it took.
+// large makes an image of 2 GB in 20,000 files, and prints the memory that it used.
 func large(dir string) {
 	files := 20_000
 	if os.Getenv("SLIPWAY_TEST_RACE") != "" {

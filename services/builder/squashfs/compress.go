@@ -10,25 +10,25 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Compression is how blocks are compressed. The zero value is zstd, at level 3.
+// Compression selects how blocks are compressed. The zero value is zstd at level 3.
 type Compression struct {
 	// Name is "zstd" or "gzip".
 	Name string
-	// Level is the compressor's, as its own program counts: to 22 for zstd, to 9 for
-	// gzip. 0 is 3 for zstd and 6 for gzip.
+	// Level is the compressor's own level: up to 22 for zstd, up to 9 for gzip. 0 means 3
+	// for zstd and 6 for gzip.
 	Level int
 }
 
-// Numbers of compressors in a superblock.
+// Ids of compressors in a superblock.
 const (
 	isGzip = 1
 	isZstd = 6
 )
 
-// gzipWindow is the logarithm of how far gzip looks back.
+// gzipWindow is the base-2 logarithm of gzip's window.
 const gzipWindow = 15
 
-// id is the compressor's number, and options is what the superblock is followed by.
+// id returns the compressor's id and the options that follow the superblock.
 func (c Compression) id() (id uint16, options []byte) {
 	if c.Name == "gzip" {
 		options = binary.LittleEndian.AppendUint32(nil, uint32(c.Level))
@@ -38,7 +38,7 @@ func (c Compression) id() (id uint16, options []byte) {
 	return isZstd, binary.LittleEndian.AppendUint32(nil, uint32(c.Level))
 }
 
-// withDefaults fills in what was left open.
+// withDefaults replaces zero values with defaults.
 func (c Compression) withDefaults() Compression {
 	switch {
 	case c.Name == "":
@@ -52,11 +52,11 @@ func (c Compression) withDefaults() Compression {
 	return c
 }
 
-// packer compresses a block, at most blockSize long, behind what is in dst. It is
-// safe for concurrent use.
+// A packer compresses a block of at most blockSize bytes and appends the result to dst. It
+// is safe for concurrent use.
 type packer func(dst, src []byte) []byte
 
-// newPacker makes a packer of which as many can run at a time as there are workers.
+// newPacker returns a packer that up to workers goroutines can run concurrently.
 func newPacker(c Compression, workers int) (packer, error) {
 	switch c.Name {
 	case "zstd":
@@ -78,7 +78,7 @@ func newPacker(c Compression, workers int) (packer, error) {
 
 func gzipPacker(level int) packer {
 	spare := sync.Pool{New: func() any {
-		z, _ := zlib.NewWriterLevel(nil, level) // newPacker has tried the level
+		z, _ := zlib.NewWriterLevel(nil, level) // newPacker has validated the level
 		return z
 	}}
 	return func(dst, src []byte) []byte {
@@ -86,7 +86,7 @@ func gzipPacker(level int) packer {
 		defer spare.Put(z)
 		out := bytes.NewBuffer(dst)
 		z.Reset(out)
-		_, _ = z.Write(src) // a Buffer takes all
+		_, _ = z.Write(src) // a Buffer never fails
 		_ = z.Close()
 		return out.Bytes()
 	}

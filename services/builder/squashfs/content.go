@@ -6,30 +6,29 @@ import (
 	"io"
 )
 
-// file is the content of a regular file.
+// file is the content of a regular file. It holds no pointers.
 type file struct {
-	// start is where its blocks begin, size its length and holes how much of it is
-	// zeros that are not stored, in bytes.
+	// start is the position of its first block, size its length, and holes the number of
+	// its bytes that are zeros and not stored.
 	start, size, holes uint64
-	// blocks are their lengths as stored; 0 is a hole.
-	blocks []uint32
-	end    place
+	// first is the index of its first block in the list of stored lengths, where 0 is a
+	// hole; count is the number of its blocks.
+	first, count uint32
+	end          place
 }
 
-// place is where the end of a file is, which fills no block of its own: in which
-// fragment, and from which byte on. The fragment is none where there is no end.
+// place is the position of a file's last, partial block: the fragment and the offset in it.
+// The fragment is none if there is no partial block.
 type place struct{ fragment, offset uint32 }
 
-// zeros is a hole.
+// zeros is the content of a hole.
 var zeros [blockSize]byte //nolint:gochecknoglobals // never changed
 
-// content reads a file. Its blocks have been handed on, not stored, when it returns.
+// content reads a file. When it returns, the file's blocks are queued, but maybe not stored
+// yet.
 func (w *Writer) content(f *file, size int64, r io.Reader) error {
 	f.size, f.end.fragment = uint64(size), none
 	for left := size; left >= blockSize; left -= blockSize {
-		if err := w.charge(4); err != nil {
-			return err
-		}
 		b, err := w.lane.next()
 		if err != nil {
 			return err
@@ -47,7 +46,7 @@ func (w *Writer) content(f *file, size int64, r io.Reader) error {
 	return nil
 }
 
-// tail reads the end of a file into a block that it shares with others'.
+// tail reads the end of a file into a block that several files share.
 func (w *Writer) tail(f *file, r io.Reader, n int) error {
 	if w.scratch == nil {
 		w.scratch = make([]byte, blockSize)
@@ -60,8 +59,8 @@ func (w *Writer) tail(f *file, r io.Reader, n int) error {
 		return w.hole(f, raw)
 	}
 	s := w.lane.marker.of(raw)
-	if same, ok := w.tails[s]; ok {
-		f.end = same
+	if same, ok := w.tails.find(s); ok {
+		f.end = place{uint32(same >> 32), uint32(same)}
 		return nil
 	}
 	if w.fragment != nil && len(w.fragment.raw)+n > blockSize {
@@ -77,11 +76,10 @@ func (w *Writer) tail(f *file, r io.Reader, n int) error {
 	}
 	f.end = place{w.fragments, uint32(len(w.fragment.raw))}
 	w.fragment.raw = append(w.fragment.raw, raw...)
-	w.tails[s] = f.end
-	return nil
+	return w.full(w.tails.add(s, uint64(f.end.fragment)<<32|uint64(f.end.offset)))
 }
 
-// hole hands on an end of zeros, which needs no place in a fragment.
+// hole queues a partial block of zeros, which needs no fragment.
 func (w *Writer) hole(f *file, raw []byte) error {
 	b, err := w.lane.next()
 	if err != nil {
@@ -89,16 +87,13 @@ func (w *Writer) hole(f *file, raw []byte) error {
 	}
 	b.raw, b.file, b.hole = append(b.raw, raw...), f, true
 	w.lane.put(b)
-	return w.charge(4)
+	return nil
 }
 
-// flushFragment hands on the block of ends that is being filled.
+// flushFragment queues the current block of file ends.
 func (w *Writer) flushFragment() error {
 	if w.fragment == nil {
 		return nil
-	}
-	if err := w.charge(16); err != nil {
-		return err
 	}
 	w.lane.put(w.fragment)
 	w.fragment = nil

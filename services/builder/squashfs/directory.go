@@ -6,45 +6,71 @@ import (
 )
 
 const (
-	// headerNames is how many names may follow a header in a listing.
+	// headerNames is the maximum number of names that follow a header in a listing.
 	headerNames = 256
 	headerSize  = 12
-	// emptyListing is what the length of a listing counts beside it, in bytes: "." and
-	// "..", which are not stored.
+	// emptyListing is added to the length of a listing, in bytes, for "." and "..", which
+	// are not stored.
 	emptyListing = 3
 )
 
-// mark is an entry of a directory's index: the header at a place in the listing, in
-// the block of the table, and the first name after it.
+// mark is an entry of a directory's index: the offset of a header in the listing, its block
+// of the table, and the first name after it.
 type mark struct {
 	at, block uint32
 	name      string
 }
 
-// list writes the listing of a directory, whose inodes have been written. Names
-// under one header share a block of inodes and have numbers close to its first; none
-// spans more blocks of the table than it must, since a search begins at a header.
-func (t *tables) list(d *names) {
-	d.start = t.listings.at()
-	all, block := d.sorted, t.listings.size
+// listing describes the listing of a directory: its position, its length in bytes, and its
+// index.
+type listing struct {
+	start ref
+	size  uint32
+	links uint32
+	index []mark
+}
+
+// list writes the listing of a directory whose inodes have been written. The names under
+// one header share a block of inodes, and have inode numbers close to the first one's. They
+// do not cross more block boundaries of the table than necessary, since a lookup starts at
+// a header.
+func (t *tables) list(dir uint32) {
+	d := listing{start: t.listings.at(), links: 2, index: t.dir.index[:0]}
+	t.all = t.all[:0]
+	for id := t.tree.inodes.At(dir).of; id != 0; {
+		e := t.tree.entries.At(id)
+		t.all = append(t.all, id)
+		id = e.next
+	}
+	all, block := t.all, t.listings.size
 	for len(all) > 0 {
 		if t.listings.size != block {
 			block = t.listings.size
-			d.index = append(d.index, mark{d.size, uint32(block), all[0].name})
+			_, name, _ := t.entry(all[0])
+			d.index = append(d.index, mark{d.size, uint32(block), name})
 		}
 		n := t.run(all)
-		d.size += t.names(all[:n])
+		d.size += t.names(all[:n], &d)
 		all = all[n:]
 	}
+	t.dir = d
 }
 
-// run is how many names fit under one header.
-func (t *tables) run(all []entry) int {
-	first, left := all[0], metadataSize-(len(t.listings.raw)+headerSize)%metadataSize
-	for i, e := range all {
-		delta := int64(e.number) - int64(first.number)
-		left -= nameSize(e.name)
-		if i > 0 && left < 0 || i == headerNames || e.ref.block() != first.ref.block() || delta != int64(int16(delta)) {
+// entry returns an entry, its name and its inode.
+func (t *tables) entry(id uint32) (e *entry, name string, n *inode) {
+	e = t.tree.entries.At(id)
+	return e, t.tree.texts.At(e.name), t.tree.inodes.At(e.inode)
+}
+
+// run returns how many names fit under one header.
+func (t *tables) run(all []uint32) int {
+	_, _, first := t.entry(all[0])
+	left := metadataSize - (len(t.listings.raw)+headerSize)%metadataSize
+	for i, id := range all {
+		_, name, n := t.entry(id)
+		delta := int64(n.number) - int64(first.number)
+		left -= nameSize(name)
+		if i > 0 && left < 0 || i == headerNames || n.ref.block() != first.ref.block() || delta != int64(int16(delta)) {
 			return i
 		}
 	}
@@ -53,33 +79,32 @@ func (t *tables) run(all []entry) int {
 
 func nameSize(name string) int { return 8 + len(name) }
 
-// names writes names under a header, and answers the length.
-func (t *tables) names(all []entry) uint32 {
-	le, first := binary.LittleEndian, all[0]
+// names writes names under a header of a directory and returns the length.
+func (t *tables) names(all []uint32, d *listing) uint32 {
+	le := binary.LittleEndian
+	_, _, first := t.entry(all[0])
 	out := le.AppendUint32(t.piece[:0], uint32(len(all)-1))
 	out = le.AppendUint32(out, first.ref.block())
 	out = le.AppendUint32(out, first.number)
-	for _, e := range all {
-		out = le.AppendUint16(out, e.ref.offset())
-		out = le.AppendUint16(out, uint16(e.number-first.number))
-		out = le.AppendUint16(out, uint16(e.kind))
-		out = le.AppendUint16(out, uint16(len(e.name)-1))
-		out = append(out, e.name...)
+	for _, id := range all {
+		_, name, n := t.entry(id)
+		if n.kind == folder {
+			d.links++
+		}
+		out = le.AppendUint16(out, n.ref.offset())
+		out = le.AppendUint16(out, uint16(n.number-first.number))
+		out = le.AppendUint16(out, uint16(n.kind))
+		out = le.AppendUint16(out, uint16(len(name)-1))
+		out = append(out, name...)
 	}
 	t.listings.add(out)
 	t.piece = out
 	return uint32(len(out))
 }
 
-// folder is a directory's inode.
+// folder returns the inode of the directory whose listing was written last.
 func (t *tables) folder(n *inode, parent uint32) []byte {
-	le, d := binary.LittleEndian, n.below
-	links := uint32(2)
-	for _, e := range d.sorted {
-		if e.kind == folder {
-			links++
-		}
-	}
+	le, d, links := binary.LittleEndian, &t.dir, t.dir.links
 	size := d.size + emptyListing
 	if n.attributes == none && size <= math.MaxUint16 {
 		out := t.head(n, n.kind)

@@ -9,31 +9,31 @@ import (
 const (
 	magic          = 0x73717368
 	superblockSize = 96
-	// padding is what the length of an image is a multiple of, in bytes: a loop device
-	// has no half blocks.
+	// padding is the alignment of an image's length in bytes, because a loop device has no
+	// partial blocks.
 	padding = 4096
-	// absent stands for a table that is not there.
+	// absent is the position of a missing table.
 	absent = math.MaxUint64
 )
 
 // Flags of a superblock.
 const (
 	flagTails         = 0x20 // ends of files share blocks
-	flagSame          = 0x40 // what is the same is stored once
+	flagSame          = 0x40 // equal content is stored once
 	flagNoAttributes  = 0x200
-	flagHasCompressor = 0x400 // the superblock is followed by the compressor's options
+	flagHasCompressor = 0x400 // the compressor's options follow the superblock
 )
 
 // image is the file that is written.
 type image struct {
 	file File
 	pack packer
-	// end is where the next bytes go.
+	// end is the position of the next byte.
 	end        uint64
 	compressor uint16
 }
 
-// Write puts bytes at the end.
+// Write appends bytes.
 func (m *image) Write(p []byte) (int, error) {
 	if err := m.append(p); err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func (m *image) append(p []byte) error {
 	return nil
 }
 
-// begin leaves room for the superblock, and writes the compressor's options.
+// begin reserves space for the superblock and writes the compressor's options.
 func (m *image) begin(c Compression) error {
 	var options []byte
 	m.compressor, options = c.id()
@@ -58,17 +58,17 @@ func (m *image) begin(c Compression) error {
 	return m.append(append(binary.LittleEndian.AppendUint16(nil, uint16(len(options))|unpacked), options...))
 }
 
-// finish writes the tables, and the superblock that says where they are. It answers
-// the image's length in bytes.
+// finish writes the tables, and the superblock with their positions. It returns the image's
+// length in bytes.
 func (w *Writer) finish() (int64, error) {
-	t := newTables(&w.image)
-	s := superblock{inodeTable: w.end, fragments: uint32(len(w.lane.table)), owners: uint16(len(w.owners)), flags: flagTails | flagSame | flagHasCompressor}
+	t := newTables(w)
+	s := superblock{inodeTable: w.end, fragments: uint32(w.lane.table.Len()), owners: uint16(len(w.owners)), flags: flagTails | flagSame | flagHasCompressor}
 	var err error
-	if s.root, err = t.tree(w.root); err != nil {
-		return 0, err
+	if s.root, err = t.writeTree(); err != nil {
+		return 0, w.full(err)
 	}
 	s.inodes, s.listings = t.count, w.end
-	if err := w.append(t.stored.Bytes()); err != nil {
+	if _, err := t.stored.WriteTo(&w.image); err != nil {
 		return 0, err
 	}
 	if s.ends, err = w.writeFragments(); err != nil {
@@ -88,7 +88,7 @@ func (w *Writer) finish() (int64, error) {
 		return 0, fmt.Errorf("writing the image: %w", err)
 	}
 	length := int64(w.end+padding-1) &^ (padding - 1)
-	for _, size := range []int64{int64(w.end), length} { // the padding is zeros, whatever was there
+	for _, size := range []int64{int64(w.end), length} { // the padding must be zeros, whatever the file contained
 		if err := w.file.Truncate(size); err != nil {
 			return 0, fmt.Errorf("writing the image: %w", err)
 		}
@@ -96,7 +96,7 @@ func (w *Writer) finish() (int64, error) {
 	return length, nil
 }
 
-// superblock is where the tables are, and how many rows they have.
+// superblock holds the positions of the tables and their numbers of rows.
 type superblock struct {
 	inodes, fragments uint32
 	owners, flags     uint16
@@ -110,7 +110,7 @@ func (s superblock) encode(compressor uint16) []byte {
 	le := binary.LittleEndian
 	out := le.AppendUint32(nil, magic)
 	out = le.AppendUint32(out, s.inodes)
-	out = le.AppendUint32(out, 0) // when it was made: nothing depends on it
+	out = le.AppendUint32(out, 0) // creation time: always 0, so that the bytes do not depend on it
 	out = le.AppendUint32(out, blockSize)
 	out = le.AppendUint32(out, s.fragments)
 	for _, v := range []uint16{compressor, blockLog, s.flags, s.owners, 4, 0} {
@@ -122,19 +122,19 @@ func (s superblock) encode(compressor uint16) []byte {
 	return out
 }
 
-// writeFragments writes where blocks of ends are.
+// writeFragments writes the table of fragments.
 func (w *Writer) writeFragments() (uint64, error) {
-	if len(w.lane.table) == 0 {
+	if w.lane.table.Len() == 0 {
 		return absent, nil
 	}
-	return w.indexed(len(w.lane.table), func(to []byte, i int) []byte {
-		f := w.lane.table[i]
+	return w.indexed(w.lane.table.Len(), func(to []byte, i int) []byte {
+		f := w.lane.table.At(uint32(i))
 		to = binary.LittleEndian.AppendUint64(to, f.start)
 		return binary.LittleEndian.AppendUint64(to, uint64(f.word))
 	})
 }
 
-// writeOwners writes the numbers of users and groups.
+// writeOwners writes the table of user and group ids.
 func (w *Writer) writeOwners() (uint64, error) {
 	return w.indexed(len(w.owners), func(to []byte, i int) []byte {
 		return binary.LittleEndian.AppendUint32(to, w.owners[i])

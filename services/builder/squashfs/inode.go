@@ -5,11 +5,11 @@ import (
 	"math"
 )
 
-// extended is what is added to a kind whose inode holds more: attributes, and what
-// does not fit otherwise.
+// extended is added to the type of an inode with more fields: extended attributes, and
+// values that do not fit otherwise.
 const extended = 7
 
-// head begins an inode.
+// head returns the common beginning of an inode.
 func (t *tables) head(n *inode, k kind) []byte {
 	le := binary.LittleEndian
 	if n.attributes != none {
@@ -23,10 +23,11 @@ func (t *tables) head(n *inode, k kind) []byte {
 	return le.AppendUint32(out, n.number)
 }
 
-// inode writes an inode, after the listing of what is a directory.
-func (t *tables) inode(n *inode, parent uint32) {
+// inode writes an inode; a directory's listing has been written before.
+func (t *tables) inode(id, parent uint32) {
+	n := t.tree.inodes.At(id)
 	if n.kind == folder {
-		t.list(n.below)
+		t.list(id)
 	}
 	n.ref, n.written = t.inodes.at(), true
 	switch n.kind {
@@ -41,7 +42,7 @@ func (t *tables) inode(n *inode, parent uint32) {
 }
 
 func (t *tables) regular(n *inode) []byte {
-	le, f := binary.LittleEndian, n.file
+	le, f := binary.LittleEndian, t.tree.files.At(n.of)
 	var out []byte
 	if n.links == 1 && f.start <= math.MaxUint32 && f.size <= math.MaxUint32 && f.holes == 0 && n.attributes == none {
 		out = t.head(n, n.kind)
@@ -59,22 +60,23 @@ func (t *tables) regular(n *inode) []byte {
 		out = le.AppendUint32(out, f.end.offset)
 		out = le.AppendUint32(out, n.attributes)
 	}
-	for _, word := range f.blocks {
-		out = le.AppendUint32(out, word)
+	for i := range f.count {
+		out = le.AppendUint32(out, *t.blocks.At(f.first + i))
 	}
 	return out
 }
 
-// special is a symbolic link, a device or a fifo.
+// special returns a symbolic link, a device or a fifo.
 func (t *tables) special(n *inode) []byte {
 	le := binary.LittleEndian
 	out := le.AppendUint32(t.head(n, n.kind), n.links)
 	if n.kind == symlink {
-		out = le.AppendUint32(out, uint32(len(n.target)))
-		out = append(out, n.target...)
+		target := t.tree.texts.At(n.of)
+		out = le.AppendUint32(out, uint32(len(target)))
+		out = append(out, target...)
 	}
 	if n.kind == blockDevice || n.kind == charDevice {
-		out = le.AppendUint32(out, n.device)
+		out = le.AppendUint32(out, n.of)
 	}
 	if n.attributes != none {
 		out = le.AppendUint32(out, n.attributes)

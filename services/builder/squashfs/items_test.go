@@ -31,14 +31,14 @@ func other(kind byte, name, to string) item {
 	return item{tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o755, ModTime: time.Unix(1e9, 0)}, ""}
 }
 
-// noise is content that cannot be compressed, the same for the same seed.
+// noise returns incompressible content that only depends on the seed.
 func noise(seed uint64, n int) string {
 	out, r := make([]byte, n), rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	_, _ = r.Read(out)
 	return string(out)
 }
 
-// image writes items to a file and answers its path.
+// image writes items to a file and returns its path.
 func image(t testing.TB, o squashfs.Options, items ...item) (string, error) {
 	t.Helper()
 	f, err := os.CreateTemp(t.TempDir(), "*.squashfs")
@@ -64,7 +64,7 @@ func adding(items ...item) func(*squashfs.Writer) error {
 	}
 }
 
-// thingsIn reads what an image holds.
+// thingsIn reads the content of an image.
 func thingsIn(t testing.TB, path string) map[string]thing {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -88,7 +88,7 @@ func things(t testing.TB, o squashfs.Options, items ...item) map[string]thing {
 	return thingsIn(t, path)
 }
 
-// variety is one of everything.
+// variety returns entries of every type.
 func variety() []item {
 	set := other(tar.TypeDir, "set/", "")
 	set.Mode, set.Uid, set.Gid = 0o2750, 1000, 70000
@@ -112,7 +112,7 @@ func variety() []item {
 	}
 }
 
-// wanted is what the items amount to, by the rules of tar.
+// wanted returns the expected content of an image of the items, by the rules of tar.
 func wanted(items []item) map[string]thing {
 	out := map[string]*thing{"": {Kind: 1, Mode: 0o755, Links: 2}}
 	var add func(path string, n *thing)
@@ -177,7 +177,7 @@ func wanted(items []item) map[string]thing {
 	return all
 }
 
-// zeros is a content without an end.
+// zeros is an endless content.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
@@ -186,7 +186,7 @@ type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
-// FuzzWrite writes random trees with names from outside, and reads them back.
+// FuzzWrite writes random trees with arbitrary names and reads them back.
 func FuzzWrite(f *testing.F) {
 	f.Add([]byte("fa\x00fa/b\x01dc\x00la/d\x00sx\x20"), uint8(3))
 	f.Add([]byte("f../x\x00"), uint8(0))
@@ -198,7 +198,7 @@ func FuzzWrite(f *testing.F) {
 				items = append(items, i)
 			}
 		}
-		// What is refused is left out, and must leave no trace.
+		// Rejected entries are omitted, and must leave no trace.
 		var kept []item
 		path := filepath.Join(t.TempDir(), "x")
 		out, err := os.Create(path)
@@ -232,8 +232,7 @@ func FuzzWrite(f *testing.F) {
 	})
 }
 
-// scripted is an entry that a line tells: a letter for the kind, a name, and a byte
-// for the rest.
+// scripted parses an entry: a letter for the type, a name, and a byte for the rest.
 func scripted(line []byte) (item, bool) {
 	if len(line) < 3 {
 		return item{}, false

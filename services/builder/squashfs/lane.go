@@ -4,27 +4,28 @@ import (
 	"context"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway.dev/services/builder/arena"
 )
 
-// stored marks in a block's length that it is not compressed.
+// stored marks the length of an uncompressed block.
 const stored = 1 << 24
 
-// block is on its way to the file.
+// block is a block on its way to the file.
 type block struct {
-	// raw is what it holds, packed the same compressed; packed is used where it is
-	// shorter.
+	// raw is the content and packed the compressed content, which is used if it is shorter.
 	raw, packed []byte
 	sum         sum
-	// file is whose it is, nil for one of ends of files; last is the file's last whole
-	// one.
+	// file is the file that the block belongs to, or nil for a block of file ends. last
+	// marks the file's last whole block.
 	file *file
 	last bool
-	// hole is a block of zeros, which is not stored; it may be the end of a file.
+	// hole marks a block of zeros, which is not stored. It may be the end of a file.
 	hole bool
 	done chan struct{}
 }
 
-// content is what is stored, and word its length as lists of blocks have it.
+// content returns the bytes to store, and word their length in the format of block lists.
 func (b *block) content() (content []byte, word uint32) {
 	if len(b.packed) < len(b.raw) {
 		return b.packed, uint32(len(b.packed))
@@ -32,37 +33,41 @@ func (b *block) content() (content []byte, word uint32) {
 	return b.raw, uint32(len(b.raw)) | stored
 }
 
-// lane compresses blocks on several processors and stores them in the order in which
-// they come. Its blocks are all there are: who wants another waits until one is
-// stored.
+// lane compresses blocks on several processors and stores them in the order of arrival. The
+// number of its blocks is fixed: a caller that needs another one waits until one is stored.
 type lane struct {
 	ctx           context.Context //nolint:containedctx // for the time of one image
 	free          chan *block
 	work, inOrder chan *block
 	marker        marker
 	image         *image
+	full          func(error) error
 
-	// What follows belongs to the goroutine that stores.
+	// The following fields belong to the goroutine that stores blocks.
 
-	// begin is where the blocks of the file under way begin, chain what they are.
+	// begin is the position of the current file's first block, and chain the sum of its
+	// blocks.
 	begin uint64
 	chain sum
 	under bool
-	runs  map[sum]uint64
-	table []fragment
+	runs  *sums
+	table *arena.Table[fragment]
+	// blocks holds the lengths of the blocks of all files.
+	blocks *arena.Table[uint32]
 }
 
-// fragment is where a block of ends of files is stored.
+// fragment is the position of a block of file ends. It holds no pointers.
 type fragment struct {
 	start uint64
 	word  uint32
 }
 
-func newLane(ctx context.Context, group *errgroup.Group, m *image, workers int) *lane {
-	n := 2*workers + 2 // one that is filled, one that is stored
+func newLane(ctx context.Context, group *errgroup.Group, w *Writer, workers int) *lane {
+	n := 2*workers + 2 // one is being filled, and one stored
 	l := &lane{
 		ctx: ctx, free: make(chan *block, n), work: make(chan *block, n), inOrder: make(chan *block, n),
-		marker: newMarker(), image: m, runs: map[sum]uint64{},
+		marker: newMarker(), image: &w.image, full: w.full,
+		runs: newSums(w.memory), table: arena.NewTable[fragment](w.memory), blocks: arena.NewTable[uint32](w.memory),
 	}
 	for range n {
 		l.free <- &block{raw: make([]byte, 0, blockSize), packed: make([]byte, 0, blockSize+blockSize/64), done: make(chan struct{}, 1)}
@@ -74,13 +79,13 @@ func newLane(ctx context.Context, group *errgroup.Group, m *image, workers int) 
 	return l
 }
 
-// close says that no more blocks come.
+// close ends the input.
 func (l *lane) close() {
 	close(l.work)
 	close(l.inOrder)
 }
 
-// next is an empty block, for put.
+// next returns an empty block for put.
 func (l *lane) next() (*block, error) {
 	if l.ctx.Err() != nil {
 		return nil, context.Cause(l.ctx)
@@ -94,7 +99,7 @@ func (l *lane) next() (*block, error) {
 	}
 }
 
-// put never waits: the channels hold all blocks that there are.
+// put never blocks, since the channels have space for all blocks.
 func (l *lane) put(b *block) {
 	l.inOrder <- b
 	l.work <- b
@@ -131,13 +136,16 @@ func (l *lane) store() error {
 func (l *lane) keep(b *block) error {
 	if b.file == nil {
 		content, word := b.content()
-		l.table = append(l.table, fragment{l.image.end, word})
+		_, f, err := l.table.Add()
+		if err != nil {
+			return l.full(err)
+		}
+		*f = fragment{l.image.end, word}
 		return l.image.append(content)
 	}
-	if len(b.raw) < blockSize { // a hole at the end
-		b.file.blocks = append(b.file.blocks, 0)
+	if len(b.raw) < blockSize { // a hole at the end of a file
 		b.file.holes += uint64(len(b.raw))
-		return nil
+		return l.list(b.file, 0)
 	}
 	if !l.under {
 		l.begin, l.chain, l.under = l.image.end, sum{}, true
@@ -148,25 +156,40 @@ func (l *lane) keep(b *block) error {
 		b.file.holes += blockSize
 		b.sum = sum{}
 	}
-	b.file.blocks = append(b.file.blocks, word)
+	if err := l.list(b.file, word); err != nil {
+		return err
+	}
 	l.chain = l.marker.join(l.chain, b.sum, word)
 	if err := l.image.append(content); err != nil {
 		return err
 	}
 	if b.last {
-		l.conclude(b.file)
+		return l.conclude(b.file)
 	}
 	return nil
 }
 
-// conclude ends a file. Where an earlier one has the same blocks, it uses those, and
-// the next file is written over its own.
-func (l *lane) conclude(f *file) {
+// list appends a block to the current file.
+func (l *lane) list(f *file, word uint32) error {
+	id, to, err := l.blocks.Add()
+	if err != nil {
+		return l.full(err)
+	}
+	if *to = word; f.count == 0 {
+		f.first = id
+	}
+	f.count++
+	return nil
+}
+
+// conclude completes a file. If an earlier file has the same blocks, they are shared, and
+// the next file overwrites these.
+func (l *lane) conclude(f *file) error {
 	l.under = false
-	if same, ok := l.runs[l.chain]; ok {
+	if same, ok := l.runs.find(l.chain); ok {
 		f.start, l.image.end = same, l.begin
-		return
+		return nil
 	}
 	f.start = l.begin
-	l.runs[l.chain] = l.begin
+	return l.full(l.runs.add(l.chain, l.begin))
 }

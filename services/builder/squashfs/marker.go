@@ -5,21 +5,23 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"encoding/binary"
+
+	"slipway.dev/services/builder/arena"
 )
 
-// sum tells contents apart.
+// A sum identifies content.
 type sum [16]byte
 
-// marker makes sums, by which contents that are the same are stored once. A sum is
-// the tag that AES-GCM gives a text which it only authenticates. Two different
-// contents of a block have the same with a probability below 2^-113, whatever they
-// are: the key is random, and leaves with the process. Sums are in no image.
+// marker computes sums, with which equal contents are stored once. A sum is the
+// authentication tag of AES-GCM for a text that is only authenticated. Two different
+// contents of a block have the same sum with a probability below 2^-113, whatever they are,
+// because the key is random and only exists in this process. Images do not contain sums.
 type marker struct{ aead cipher.AEAD }
 
 func newMarker() marker {
 	var key [16]byte
-	_, _ = rand.Read(key[:])            // it never fails
-	block, err := aes.NewCipher(key[:]) // nor do these, for such a key
+	_, _ = rand.Read(key[:])            // never fails
+	block, err := aes.NewCipher(key[:]) // never fails for a key of this length
 	aead, err2 := cipher.NewGCM(block)
 	if err != nil || err2 != nil {
 		panic("no AES-GCM")
@@ -27,19 +29,59 @@ func newMarker() marker {
 	return marker{aead}
 }
 
-// of is the sum of a content.
+// of returns the sum of a content.
 func (m marker) of(content []byte) sum {
-	var nonce [12]byte // always the same: nothing is kept secret, and no sum is shown
+	var nonce [12]byte // a constant nonce is safe, since nothing is encrypted and sums are not disclosed
 	var s sum
 	m.aead.Seal(s[:0], nonce[:], nil, content)
 	return s
 }
 
-// join is the sum of a list, from that of the list without its last block.
+// join returns the sum of a list from the sum of the list without its last block.
 func (m marker) join(list, last sum, word uint32) sum {
 	var all [2*len(sum{}) + 4]byte
 	copy(all[:], list[:])
 	copy(all[len(list):], last[:])
 	binary.LittleEndian.PutUint32(all[2*len(list):], word)
 	return m.of(all[:])
+}
+
+// known is a content that is stored. It holds no pointers.
+type known struct {
+	sum sum
+	at  uint64
+}
+
+// sums finds stored contents by sum.
+type sums struct {
+	table *arena.Table[known]
+	index *arena.Index
+}
+
+func newSums(memory *arena.Arena) *sums {
+	s := &sums{table: arena.NewTable[known](memory)}
+	s.index = arena.NewIndex(memory, func(id uint32) uint64 { return s.table.At(id).sum.hash() })
+	return s
+}
+
+// hash returns a part of the sum, which is random.
+func (s sum) hash() uint64 { return binary.LittleEndian.Uint64(s[:]) }
+
+// find returns the position of a content.
+func (s *sums) find(of sum) (uint64, bool) {
+	id, ok := s.index.Find(of.hash(), func(id uint32) bool { return s.table.At(id).sum == of })
+	if !ok {
+		return 0, false
+	}
+	return s.table.At(id).at, true
+}
+
+// add records the position of a content that find did not return.
+func (s *sums) add(of sum, at uint64) error {
+	id, k, err := s.table.Add()
+	if err != nil {
+		return err
+	}
+	*k = known{of, at}
+	return s.index.Add(of.hash(), id)
 }

@@ -5,30 +5,29 @@ import (
 	"io"
 )
 
-// metadataSize is how much of a table is compressed at a time, in bytes.
+// metadataSize is the size of the blocks of a table in bytes.
 const metadataSize = 8 << 10
 
-// unpacked marks in a metadata block's length that it is not compressed.
+// unpacked marks the length of an uncompressed metadata block.
 const unpacked = 1 << 15
 
-// ref is a place in a table: where the block begins, in bytes from the table's
-// beginning as stored, shifted by 16, and the offset in the block unpacked.
+// A ref is a reference into a table: the position of the stored block relative to the
+// table's beginning, shifted by 16, and the offset in the unpacked block.
 type ref uint64
 
 func newRef(block uint64, offset int) ref { return ref(block<<16 | uint64(offset)) }
 
-// block is where the block begins.
+// block returns the position of the block.
 func (r ref) block() uint32 { return uint32(r >> 16) }
 
-// offset is that in the block.
+// offset returns the offset in the block.
 func (r ref) offset() uint16 { return uint16(r) }
 
 // metadata is a table that is written in compressed blocks.
 type metadata struct {
 	pack packer
 	out  io.Writer
-	// size is the length of what has been stored, in bytes; starts are where its blocks
-	// begin.
+	// size is the stored length in bytes, and starts the positions of its blocks.
 	size   uint64
 	starts []uint64
 	raw    []byte
@@ -40,10 +39,10 @@ func newMetadata(pack packer, out io.Writer) *metadata {
 	return &metadata{pack: pack, out: out, raw: make([]byte, 0, metadataSize)}
 }
 
-// at is where the next byte will be.
+// at returns the reference of the next byte.
 func (m *metadata) at() ref { return newRef(m.size, len(m.raw)) }
 
-// add never fails; end does.
+// add never fails; end returns the error.
 func (m *metadata) add(p []byte) {
 	for len(p) > 0 {
 		n := min(metadataSize-len(m.raw), len(p))
@@ -52,6 +51,12 @@ func (m *metadata) add(p []byte) {
 			m.flush()
 		}
 	}
+}
+
+// Write calls add.
+func (m *metadata) Write(p []byte) (int, error) {
+	m.add(p)
+	return len(p), nil
 }
 
 func (m *metadata) flush() {
@@ -71,7 +76,7 @@ func (m *metadata) flush() {
 	m.raw = m.raw[:0]
 }
 
-// end stores what is left.
+// end stores the remaining bytes.
 func (m *metadata) end() error {
 	m.flush()
 	return m.err

@@ -12,7 +12,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// thing is what an image has at a path.
+// thing is an entry of an image.
 type thing struct {
 	Kind            uint16
 	Mode, Links     uint32
@@ -24,23 +24,23 @@ type thing struct {
 	Number          uint32
 }
 
-// maxRead is how much the reader takes into memory of one file.
+// maxRead bounds the bytes of one file that the reader holds in memory.
 const maxRead = 64 << 20
 
-// reader reads squashfs as the kernel's documentation says, and trusts nothing. It
-// shares no code with the writer.
+// reader reads squashfs according to the kernel's documentation, and validates everything.
+// It shares no code with the writer.
 type reader struct {
 	raw                     []byte
 	ids                     []uint32
 	inodes, listings, pairs table
 	fragments               []byte
 	sets                    []byte
-	seen                    map[uint32]uint32 // how often numbers are named
+	seen                    map[uint32]uint32 // how often each number occurs
 	unpack                  func([]byte) ([]byte, error)
 	all                     map[string]thing
 }
 
-// table is unpacked metadata, with where each block begins in it.
+// table is unpacked metadata with the positions of its blocks.
 type table struct {
 	raw    []byte
 	starts map[uint64]int
@@ -54,7 +54,7 @@ func (t table) from(block uint64, offset int) ([]byte, error) {
 	return t.raw[at+offset:], nil
 }
 
-// read answers all that an image holds, by path; the root is "".
+// read returns the content of an image by path; the root is "".
 func read(raw []byte) (all map[string]thing, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -102,7 +102,7 @@ func (r *reader) tables() (err error) {
 	le := binary.LittleEndian
 	at := func(i int) uint64 { return le.Uint64(r.raw[48+8*i:]) }
 	ids, xattrs, inodes, listings, fragments := at(0), at(1), at(2), at(3), at(4)
-	// The tables follow each other, which the kernel insists on.
+	// The kernel requires the tables in this order.
 	firstID := le.Uint64(r.raw[ids:])
 	afterListings := firstID
 	if n := int(le.Uint32(r.raw[16:])); n > 0 {
@@ -137,8 +137,8 @@ func (r *reader) tables() (err error) {
 	return err
 }
 
-// indexed reads a table of so many bytes that ends at a place, by the list of its
-// blocks, which ends at end.
+// indexed reads a table of the given size that ends at last, by its list of blocks, which
+// ends at end.
 func (r *reader) indexed(list uint64, size int, last, end uint64) ([]byte, error) {
 	blocks := (size + 8191) / 8192
 	if list+uint64(8*blocks) != end {
@@ -263,7 +263,7 @@ func (r *reader) file(t *thing, b []byte, extended bool) (set uint32, err error)
 	}
 	var content []byte
 	blocks, end := t.Size/(128<<10), t.Size%(128<<10)
-	if end > 0 && fragment == 1<<32-1 { // which is zeros
+	if end > 0 && fragment == 1<<32-1 { // a block of zeros
 		blocks, end = blocks+1, 0
 	}
 	for range blocks {
@@ -367,7 +367,7 @@ func (r *reader) list(path string, number uint32, all []byte, marks map[uint32]s
 	return nil
 }
 
-// without are the things without the numbers of inodes, which no one asks for.
+// without removes the inode numbers, which are not compared.
 func without(all map[string]thing) map[string]thing {
 	out := maps.Clone(all)
 	for path, t := range out {

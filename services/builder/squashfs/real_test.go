@@ -20,7 +20,7 @@ import (
 	"slipway.dev/services/internal/testkit/real"
 )
 
-// realTools skips where the programs of squashfs-tools are not asked for.
+// realTools skips the test unless the programs of squashfs-tools are enabled.
 func realTools(t testing.TB) {
 	t.Helper()
 	if !real.Servers() {
@@ -28,7 +28,7 @@ func realTools(t testing.TB) {
 	}
 }
 
-// run answers what a program prints.
+// run returns the output of a program.
 func run(t testing.TB, in io.Reader, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
@@ -42,7 +42,7 @@ func run(t testing.TB, in io.Reader, args ...string) string {
 	return string(out)
 }
 
-// archive writes items as a tar.
+// archive returns items as a tar.
 func archive(t testing.TB, items []item) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -88,7 +88,7 @@ func squashed(t testing.TB, raw io.Reader, o squashfs.Options) string {
 	return f.Name()
 }
 
-// goTree is the Go installation's own files, as a tar.
+// goTree returns the files of the Go installation as a tar.
 func goTree(t testing.TB) []byte {
 	t.Helper()
 	root, err := os.OpenRoot(filepath.Join(strings.TrimSpace(run(t, nil, "go", "env", "GOROOT")), "src"))
@@ -107,7 +107,7 @@ func goTree(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// many are so many small files in one folder, and some in others.
+// many returns n small files, of which inOne are in one folder.
 func many(n, inOne int) []item {
 	var out []item
 	for i := range n {
@@ -122,12 +122,13 @@ func many(n, inOne int) []item {
 	return out
 }
 
-// TestListsAsTar2sqfs compares with another writer of the same tar, as squashfs-tools
-// list them: kinds, modes, owners, sizes, times and names.
+// TestListsAsTar2sqfs compares kinds, modes, owners, sizes, times and names, as
+// squashfs-tools lists them, with those of another writer for the same tar.
 func TestListsAsTar2sqfs(t *testing.T) {
 	t.Parallel()
 	realTools(t)
-	// Of names that are late, tar2sqfs takes the time of now; an image has all folders.
+	// tar2sqfs uses the current time for folders without an entry; an image has an entry
+	// for all folders.
 	plain := slices.DeleteFunc(variety(), func(i item) bool { return strings.HasPrefix(i.Name, "late/in") })
 	var folders []item
 	for path, n := range wanted(plain) {
@@ -175,7 +176,7 @@ func size(t testing.TB, path string) int64 {
 	return info.Size()
 }
 
-// TestUnsquashfsReads unpacks with both compressors.
+// TestUnsquashfsReads unpacks images of both compressors.
 func TestUnsquashfsReads(t *testing.T) {
 	t.Parallel()
 	realTools(t)
@@ -188,7 +189,7 @@ func TestUnsquashfsReads(t *testing.T) {
 	}
 }
 
-// mounted mounts an image, as the kernel reads it.
+// mounted mounts an image with the kernel.
 func mounted(t testing.TB, path string) string {
 	t.Helper()
 	realTools(t)
@@ -207,7 +208,7 @@ func mounted(t testing.TB, path string) string {
 	return dir
 }
 
-// TestKernelMounts has the kernel read what was written.
+// TestKernelMounts reads an image with the kernel.
 func TestKernelMounts(t *testing.T) {
 	t.Parallel()
 	realTools(t)
@@ -228,8 +229,7 @@ func TestKernelMounts(t *testing.T) {
 	})
 }
 
-// TestKernelReadsALargeFile has 6 GiB, of which little is there, and blocks behind
-// them.
+// TestKernelReadsALargeFile reads a file of 6 GiB, mostly holes, and the blocks after it.
 func TestKernelReadsALargeFile(t *testing.T) {
 	t.Parallel()
 	realTools(t)
@@ -269,7 +269,7 @@ func TestKernelReadsALargeFile(t *testing.T) {
 	}
 }
 
-// sameOnDisk holds a folder against what it is to hold.
+// sameOnDisk compares a folder with the expected content.
 func sameOnDisk(t testing.TB, dir string, want map[string]thing) {
 	t.Helper()
 	inodes := map[uint64]string{}
@@ -305,7 +305,7 @@ func sameOnDisk(t testing.TB, dir string, want map[string]thing) {
 	}
 }
 
-// onDisk is what a file system has at a path.
+// onDisk returns an entry of a file system.
 func onDisk(path string) (thing, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {

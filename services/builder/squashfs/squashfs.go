@@ -1,11 +1,11 @@
-// Package squashfs writes images of the file system squashfs 4.0, which the kernel
-// mounts. It takes entries in any order, keeps names and inodes in memory, and
-// streams the content of files: blocks are compressed on several processors and
-// stored in the order in which they came. The same entries give the same bytes,
-// on every machine and with any number of workers. It reads no squashfs.
+// Package squashfs writes images of the file system squashfs 4.0, which Linux can mount. It
+// accepts entries in any order and streams the content of files. Names and inodes are held
+// in memory, outside the heap and within a budget. Blocks are compressed on several
+// processors and stored in the order of arrival. The same entries produce the same bytes on
+// every machine and with any number of workers. The package does not read squashfs.
 //
-// The truth is the kernel's fs/squashfs/squashfs_fs.h; mksquashfs, tar2sqfs and the
-// kernel agree on what that leaves open.
+// The format is defined by the kernel's fs/squashfs/squashfs_fs.h. Where that is ambiguous,
+// the package does what mksquashfs, tar2sqfs and the kernel agree on.
 package squashfs
 
 import (
@@ -15,49 +15,50 @@ import (
 	"io"
 
 	"golang.org/x/sync/errgroup"
+
+	"slipway.dev/services/builder/arena"
 )
 
 const (
-	// blockSize is how much of a file is compressed at a time, in bytes; blockLog is
-	// its logarithm. It is what mksquashfs uses unless told otherwise.
+	// blockSize is the size of data blocks in bytes, and blockLog its base-2 logarithm. It
+	// is the default of mksquashfs.
 	blockLog  = 17
 	blockSize = 1 << blockLog
-	// none stands where there is no index: of a fragment, of attributes.
+	// none is the value of a missing index: of a fragment or of attributes.
 	none = 0xffffffff
 )
 
-// Options say how an image is written.
+// Options are the options of an image.
 type Options struct {
 	Compression Compression
-	// Workers is how many blocks are compressed at a time; 0 is one.
+	// Workers is the number of blocks that are compressed concurrently; 0 is one.
 	Workers int
-	// Tables is how much of names, inodes, attributes and lists of blocks may be in
-	// memory, in bytes; 0 is no limit.
-	Tables int64
+	// Memory limits the memory for names, inodes, attributes and block lists; nil means no
+	// limit.
+	Memory *arena.Budget
 }
 
-// File is what an image is written to: it is written at any place, and cut or
-// lengthened in the end. An *os.File is one.
+// File is the output: it is written at any position and truncated or extended at the end.
+// *os.File implements it.
 type File interface {
 	io.WriterAt
 	Truncate(size int64) error
 }
 
-// Refusal is an entry, or a number of them, that squashfs cannot hold or that is
-// beyond a limit.
+// A Refusal is returned for entries that squashfs cannot represent, or that exceed a limit.
 type Refusal struct {
-	// Why is for the user.
+	// Why is the message for the user.
 	Why string
 }
 
-// Error is the text for the user.
+// Error returns the message for the user.
 func (r *Refusal) Error() string { return r.Why }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Write makes an image of the entries that fill adds, and answers its length in
-// bytes, a multiple of 4096. The file is of no use after an error: a *Refusal, or
-// that of fill, of the file or of ctx. Nothing of it runs on when it returns.
+// Write writes an image of the entries that fill adds. It returns its length in bytes, a
+// multiple of 4096. After an error, which is a *Refusal or an error of fill, the file or
+// ctx, the file must be discarded. No goroutine of Write outlives it.
 func Write(ctx context.Context, f File, o Options, fill func(*Writer) error) (int64, error) {
 	o.Compression = o.Compression.withDefaults()
 	p, err := newPacker(o.Compression, max(o.Workers, 1))
@@ -65,19 +66,21 @@ func Write(ctx context.Context, f File, o Options, fill func(*Writer) error) (in
 		return 0, err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	w := &Writer{
-		ctx: ctx, image: image{file: f, pack: p}, budget: budget{most: o.Tables},
-		root: newFolder(), ids: map[uint32]uint16{0: 0}, owners: []uint32{0}, attributes: attributes{sets: map[string]uint32{}}, tails: map[sum]place{},
-	}
+	memory := arena.New(o.Memory)
+	defer memory.Close()
+	w := newWriter(ctx, image{file: f, pack: p}, memory, o.Memory)
 	if err := w.begin(o.Compression); err != nil {
 		return 0, err
 	}
-	w.lane = newLane(ctx, group, &w.image, max(o.Workers, 1))
-	if err = fill(w); err == nil {
+	w.lane = newLane(ctx, group, w, max(o.Workers, 1))
+	if err = w.plant(); err == nil {
+		err = fill(w)
+	}
+	if err == nil {
 		err = w.flushFragment()
 	}
 	w.lane.close()
-	if failed := group.Wait(); failed != nil { // it is why fill was stopped
+	if failed := group.Wait(); failed != nil { // the reason why fill was stopped
 		err = failed
 	}
 	if err != nil {
@@ -86,41 +89,45 @@ func Write(ctx context.Context, f File, o Options, fill func(*Writer) error) (in
 	return w.finish()
 }
 
-// Writer takes the entries of an image. It is for one goroutine.
+// Writer receives the entries of an image. It must be used by one goroutine only.
 type Writer struct {
 	ctx context.Context //nolint:containedctx // for the time of one image
 	image
-	budget
-	root       *inode
+	memory *arena.Arena
+	budget *arena.Budget
+
+	tree
 	ids        map[uint32]uint16
 	owners     []uint32
 	attributes attributes
 
 	lane *lane
-	// fragment is the block of ends of files that is being filled; nil is none.
+	// fragment is the current block of file ends, or nil.
 	fragment  *block
 	fragments uint32
-	tails     map[sum]place
+	tails     *sums
 	scratch   []byte
 }
 
-// budget counts what is in memory.
-type budget struct{ most, used int64 }
-
-// inodeCost is what an entry takes in memory beside its texts, about.
-const inodeCost = 320
-
-func (b *budget) charge(bytes int) error {
-	if b.used += int64(bytes); b.most > 0 && b.used > b.most {
-		return refuse("the names, owners and attributes of all files, and the lists of their blocks, take more than %d MiB", b.most>>20)
+func newWriter(ctx context.Context, to image, memory *arena.Arena, budget *arena.Budget) *Writer {
+	return &Writer{
+		ctx: ctx, image: to, memory: memory, budget: budget, tree: newTree(memory),
+		ids: map[uint32]uint16{0: 0}, owners: []uint32{0}, attributes: newAttributes(memory), tails: newSums(memory),
 	}
-	return nil
 }
 
-// Add puts an entry at its path; directories on the way may come later, or not at
-// all. A second entry of a path replaces the first, and describes anew what is a
-// directory. The content is read to its length. Extended attributes are PAX records
-// as GNU tar writes them, "SCHILY.xattr.user.x".
+// full converts an exceeded budget to a refusal, and returns other errors unchanged.
+func (w *Writer) full(err error) error {
+	if arena.IsFull(err) && w.budget != nil {
+		return refuse("the names, owners and attributes of all files, and the lists of their blocks, take more than %d MiB of memory", w.budget.Limit()>>20)
+	}
+	return err
+}
+
+// Add adds an entry at its path. Parent directories may be added later, or not at all. A
+// second entry for a path replaces the first; for a directory it replaces the attributes
+// only. The content is read up to the header's size. Extended attributes are PAX records as
+// GNU tar writes them, "SCHILY.xattr.user.x".
 func (w *Writer) Add(h *tar.Header, content io.Reader) error {
 	if w.ctx.Err() != nil {
 		return context.Cause(w.ctx)
@@ -139,11 +146,18 @@ func (w *Writer) Add(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := w.place(parent, name, n); err != nil {
+	var f *file
+	if n.kind == regular {
+		if n.of, f, err = w.files.Add(); err != nil {
+			return w.full(err)
+		}
+	}
+	id, err := w.add(n)
+	if err != nil {
 		return err
 	}
-	if n.kind == regular {
-		return w.content(n.file, h.Size, content)
+	if err := w.place(parent, name, id); err != nil || f == nil {
+		return err
 	}
-	return nil
+	return w.content(f, h.Size, content)
 }

@@ -17,10 +17,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"slipway.dev/services/builder/arena"
 	"slipway.dev/services/builder/squashfs"
 )
 
-// TestWrite reads back what was written, with another's code.
+// TestWrite reads images back with an independent reader.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	for _, c := range []squashfs.Compression{{}, {Name: "gzip"}, {Name: "zstd", Level: 9}, {Name: "gzip", Level: 9}} {
@@ -42,7 +43,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestEmpty writes an image of nothing.
+// TestEmpty writes an image without entries.
 func TestEmpty(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(map[string]thing{"": {Kind: 1, Mode: 0o755, Links: 2}}, without(things(t, squashfs.Options{}))); diff != "" {
@@ -50,7 +51,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestReplace adds names twice: the later entry stays.
+// TestReplace adds names twice and checks that the later entry stays.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	items := []item{
@@ -64,7 +65,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestSameBytes writes the same with any number of workers, and over anything.
+// TestSameBytes checks that the bytes do not depend on the number of workers or on the
+// file's former content.
 func TestSameBytes(t *testing.T) {
 	t.Parallel()
 	items := variety()
@@ -97,7 +99,7 @@ func TestSameBytes(t *testing.T) {
 	}
 }
 
-// TestSameContentOnce stores what is the same once: blocks of files, and ends of them.
+// TestSameContentOnce checks that equal blocks and equal file ends are stored once.
 func TestSameContentOnce(t *testing.T) {
 	t.Parallel()
 	size := func(items ...item) int64 {
@@ -116,13 +118,13 @@ func TestSameContentOnce(t *testing.T) {
 	if many := size(file("a", large), file("b", small), file("c", large), file("d", small), file("e", large+small)); many > one+4096 {
 		t.Errorf("twice the same takes %d bytes instead of %d", many, one)
 	}
-	// A file that begins as another does is no part of it: its blocks are its own.
+	// A file that is a prefix of another is not shared: it has its own blocks.
 	if more := size(file("a", large), file("b", small), file("c", large[:512<<10])); more < one+512<<10 {
 		t.Errorf("half a file was found in another: %d bytes, %d", more, one)
 	}
 }
 
-// TestRefuses is what no image can hold.
+// TestRefuses checks entries that no image can represent.
 func TestRefuses(t *testing.T) {
 	t.Parallel()
 	with := func(f func(*tar.Header)) item {
@@ -148,19 +150,19 @@ func TestRefuses(t *testing.T) {
 		{"a link with entries below", "no directory", []item{other(tar.TypeSymlink, "a", "/etc"), file("a/passwd", "")}},
 		{"a file in a folder's place", "something else", []item{file("a/b", ""), file("a", "")}},
 		{"a folder in a file's place", "no directory", []item{file("a", ""), other(tar.TypeDir, "a/", "")}},
-		{"a hard link to nothing", "not there", []item{other(tar.TypeLink, "a", "b")}},
-		{"a hard link through a file", "not there", []item{file("b", ""), other(tar.TypeLink, "a", "b/c")}},
+		{"a hard link to nothing", "does not exist", []item{other(tar.TypeLink, "a", "b")}},
+		{"a hard link through a file", "does not exist", []item{file("b", ""), other(tar.TypeLink, "a", "b/c")}},
 		{"a hard link to a folder", "directory", []item{file("b/c", ""), other(tar.TypeLink, "a", "b")}},
 		{"a hard link to the root", "directory", []item{other(tar.TypeLink, "a", "/")}},
-		{"a symbolic link to nothing", "leads nowhere", []item{other(tar.TypeSymlink, "a", "")}},
-		{"a long symbolic link", "leads nowhere", []item{other(tar.TypeSymlink, "a", strings.Repeat("x", 4096))}},
+		{"a symbolic link to nothing", "has no valid target", []item{other(tar.TypeSymlink, "a", "")}},
+		{"a long symbolic link", "has no valid target", []item{other(tar.TypeSymlink, "a", strings.Repeat("x", 4096))}},
 		{"an unknown type", "unknown type", []item{other('Z', "a", "")}},
 		{"a negative length", "no length", []item{with(func(h *tar.Header) { h.Size = -1 })}},
 		{"a negative owner", "no user", []item{with(func(h *tar.Header) { h.Uid = -1 })}},
 		{"a large owner", "no user", []item{with(func(h *tar.Header) { h.Gid = 1 << 32 })}},
 		{"too many owners", "more than 65535", owners},
-		{"attributes of another kind", "keeps no", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.system.x": ""} })}},
-		{"an attribute without a name", "keeps no", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.user.": ""} })}},
+		{"attributes of another kind", "cannot store", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.system.x": ""} })}},
+		{"an attribute without a name", "cannot store", []item{with(func(h *tar.Header) { h.PAXRecords = map[string]string{"SCHILY.xattr.user.": ""} })}},
 		{"a long attribute", "too long", []item{with(func(h *tar.Header) {
 			h.PAXRecords = map[string]string{"SCHILY.xattr.user.x": strings.Repeat("x", 1<<16)}
 		})}},
@@ -176,7 +178,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// TestRefusesCompression knows two compressors.
+// TestRefusesCompression checks invalid compressors and levels.
 func TestRefusesCompression(t *testing.T) {
 	t.Parallel()
 	for _, c := range []squashfs.Compression{{Name: "lzma"}, {Name: "gzip", Level: 10}} {
@@ -186,7 +188,7 @@ func TestRefusesCompression(t *testing.T) {
 	}
 }
 
-// TestTables bounds what is in memory: texts, and what every entry takes.
+// TestTables bounds the memory for strings and for entries.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	const most = 64 << 10
@@ -214,7 +216,7 @@ func TestTables(t *testing.T) {
 			}
 			defer f.Close()
 			n := 0
-			_, err = squashfs.Write(t.Context(), f, squashfs.Options{Tables: most}, func(w *squashfs.Writer) error {
+			_, err = squashfs.Write(t.Context(), f, squashfs.Options{Memory: arena.NewBudget(most)}, func(w *squashfs.Writer) error {
 				first := file("x", "")
 				for err = w.Add(&first.Header, nil); err == nil && n < 50_000; n++ {
 					i := make(n)
@@ -233,16 +235,18 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestEntriesTakeWhatIsCounted holds the bound of the tables to be one of memory.
-func TestEntriesTakeWhatIsCounted(t *testing.T) { //nolint:paralleltest // it looks at the heap
-	const n, counted = 100_000, 320
+// TestEntriesTakeLittle bounds the memory of an entry, both accounted and in the heap.
+func TestEntriesTakeLittle(t *testing.T) { //nolint:paralleltest // it looks at the heap
+	const n, counted, heap = 100_000, 180, 16
+	budget := arena.NewBudget(0)
 	f, err := os.Create(filepath.Join(t.TempDir(), "x"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
 	var before, after runtime.MemStats
-	_, err = squashfs.Write(t.Context(), f, squashfs.Options{}, func(w *squashfs.Writer) error {
+	var used int64
+	_, err = squashfs.Write(t.Context(), f, squashfs.Options{Memory: budget}, func(w *squashfs.Writer) error {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range n {
@@ -253,28 +257,35 @@ func TestEntriesTakeWhatIsCounted(t *testing.T) { //nolint:paralleltest // it lo
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
+		used = budget.Used()
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	entries := n + n/4
-	if each := int(after.HeapAlloc-before.HeapAlloc) / entries; each > counted {
+	const entries = n + n/4
+	if each := used / entries; each > counted {
 		t.Errorf("an entry takes %d bytes", each)
 	} else {
 		t.Logf("an entry takes %d bytes", each)
 	}
+	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / entries; each > heap {
+		t.Errorf("an entry takes %d bytes of the heap", each)
+	}
+	if budget.Used() != 0 {
+		t.Errorf("%d bytes are still in use", budget.Used())
+	}
 }
 
-// TestFails ends for what is no fault of the entries: a full disk, a source that
-// breaks off or ends too early.
+// TestFails checks errors that are not caused by entries: a full disk, and a source that
+// fails or ends too early.
 func TestFails(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_RDWR, 0)
 	if err != nil {
 		t.Skip("there is no /dev/full:", err)
 	}
-	t.Cleanup(func() { _ = full.Close() }) // after the parallel ones
+	t.Cleanup(func() { _ = full.Close() }) // after the parallel subtests
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
 		to      func() squashfs.File
@@ -309,7 +320,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestCancelled ends at once, and leaves nothing running: the bubble would not end.
+// TestCancelled checks that Write returns immediately and leaves no goroutines, which would
+// block the bubble.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	f, err := os.Create(filepath.Join(t.TempDir(), "x"))

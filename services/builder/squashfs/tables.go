@@ -1,77 +1,89 @@
 package squashfs
 
 import (
-	"bytes"
 	"encoding/binary"
-	"maps"
-	"slices"
+
+	"slipway.dev/services/builder/arena"
 )
 
-// tables are the inodes and the listings of directories.
+// tables are the inodes and the directory listings.
 type tables struct {
+	tree   *tree
+	blocks *arena.Table[uint32]
+
 	inodes, listings *metadata
-	// stored is what of the listings is compressed: they follow the inodes.
-	stored bytes.Buffer
+	// stored holds the compressed listings, which follow the inodes.
+	stored *arena.Bytes
 	count  uint32
 	piece  []byte
+	// dir and all belong to the directory that is being written.
+	dir listing
+	all []uint32
 }
 
-func newTables(m *image) *tables {
-	t := &tables{inodes: newMetadata(m.pack, m)}
-	t.listings = newMetadata(m.pack, &t.stored)
+func newTables(w *Writer) *tables {
+	t := &tables{tree: &w.tree, blocks: w.lane.blocks, inodes: newMetadata(w.pack, &w.image), stored: arena.NewBytes(w.memory)}
+	t.listings = newMetadata(w.pack, t.stored)
 	return t
 }
 
-// number gives the inodes below a directory their numbers, in the order in which
-// they are written: those of one directory together, after those of the directories
-// in it.
-func (t *tables) number(d *names) {
-	for _, name := range slices.Sorted(maps.Keys(d.of)) {
-		d.sorted = append(d.sorted, entry{name, d.of[name]})
-	}
-	d.of = nil
-	for _, e := range d.sorted {
-		if e.kind == folder {
-			t.number(e.below)
+// number assigns inode numbers below a directory in the order of writing: the inodes of a
+// directory are consecutive, after those of its subdirectories.
+func (t *tables) number(dir uint32) {
+	t.all = t.tree.sorted(t.all[:0], dir)
+	first := t.tree.inodes.At(dir).of
+	for id := first; id != 0; {
+		e, _, n := t.entry(id)
+		if n.kind == folder {
+			t.number(e.inode)
 		}
+		id = e.next
 	}
-	for _, e := range d.sorted {
-		if e.number == 0 {
+	for id := first; id != 0; {
+		e, _, n := t.entry(id)
+		if n.number == 0 {
 			t.count++
-			e.number = t.count
+			n.number = t.count
 		}
+		id = e.next
 	}
 }
 
-// write writes what is below a directory.
-func (t *tables) write(n *inode) {
-	for _, e := range n.below.sorted {
-		if e.kind == folder {
+// write writes everything below a directory.
+func (t *tables) write(dir uint32) {
+	n := t.tree.inodes.At(dir)
+	for id := n.of; id != 0; {
+		e, _, below := t.entry(id)
+		if below.kind == folder {
 			t.write(e.inode)
 		}
+		id = e.next
 	}
-	for _, e := range n.below.sorted {
-		if !e.written {
+	for id := n.of; id != 0; {
+		e, _, below := t.entry(id)
+		if !below.written {
 			t.inode(e.inode, n.number)
 		}
+		id = e.next
 	}
 }
 
-// tree writes all of it, and answers where the root is.
-func (t *tables) tree(root *inode) (ref, error) {
-	t.number(root.below)
+// writeTree writes the whole tree and returns the root's reference.
+func (t *tables) writeTree() (ref, error) {
+	t.number(root)
 	t.count++
-	root.number = t.count
+	top := t.tree.inodes.At(root)
+	top.number = t.count
 	t.write(root)
-	t.inode(root, root.number+1)
+	t.inode(root, top.number+1)
 	if err := t.inodes.end(); err != nil {
 		return 0, err
 	}
-	return root.ref, t.listings.end()
+	return top.ref, t.listings.end()
 }
 
-// indexed writes a table that is found by a list of where its blocks are, and answers
-// where that list is.
+// indexed writes a table that is found through a list of its blocks' positions, and returns
+// the position of that list.
 func (m *image) indexed(rows int, row func(to []byte, i int) []byte) (uint64, error) {
 	starts, err := m.rows(rows, row)
 	if err != nil {
@@ -81,7 +93,7 @@ func (m *image) indexed(rows int, row func(to []byte, i int) []byte) (uint64, er
 	return at, m.append(appendAll(nil, starts))
 }
 
-// rows writes a table, and answers where its blocks are.
+// rows writes a table and returns the positions of its blocks.
 func (m *image) rows(rows int, row func(to []byte, i int) []byte) ([]uint64, error) {
 	t := newMetadata(m.pack, m)
 	begin := m.end

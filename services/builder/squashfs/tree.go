@@ -2,9 +2,14 @@ package squashfs
 
 import (
 	"archive/tar"
+	"cmp"
+	"hash/maphash"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+
+	"slipway.dev/services/builder/arena"
 )
 
 const (
@@ -12,8 +17,8 @@ const (
 	maxPath = 4095
 )
 
-// kind is what an inode is, as squashfs numbers them.
-type kind uint16
+// kind is the type of an inode, with the numbers of squashfs.
+type kind uint8
 
 const (
 	folder kind = iota + 1
@@ -24,60 +29,126 @@ const (
 	fifo
 )
 
-// inode is a file, a directory or something else that has names.
+// inode is a file, a directory or another object with names. It holds no pointers.
 type inode struct {
+	ref        ref
+	mtime      uint32 // seconds since 1970
+	links      uint32 // number of names
+	attributes uint32 // index of its attribute set, or none
+	number     uint32 // from 1; 0 is not numbered yet
+	// of is the index of a regular file in files, of a symbolic link's target in texts, of
+	// a directory's first entry in entries (0 is none), or the number of a device.
+	of           uint32
+	mode         uint16 // permission bits, with setuid, setgid and sticky
+	owner, group uint16 // indices in the image's list
 	kind         kind
-	mode         uint16 // the permissions, with the bits for setuid and so on
-	owner, group uint16 // indices of the image's list
-	mtime        uint32 // seconds since 1970
-	links        uint32 // names
-	attributes   uint32 // index of its set, or none
-	number       uint32 // from 1 on; 0 is not numbered yet
-	device       uint32
-	ref          ref
 	written      bool
-	file         *file  // of a regular file
-	below        *names // of a directory
-	target       string // of a symbolic link
 }
 
-// names are those in a directory.
-type names struct {
-	of map[string]*inode
-	// sorted is what of becomes in the end.
-	sorted []entry
-	// start is where the listing is, size its length in bytes.
-	start ref
-	size  uint32
-	index []mark
-}
-
-// entry is a name in a directory.
+// entry is a name in a directory. It holds no pointers.
 type entry struct {
-	name string
-	*inode
+	parent, inode uint32
+	name          uint32 // index in texts
+	next          uint32 // another entry of the directory; 0 is none
 }
 
-// newFolder is a directory that nothing describes: it belongs to user 0.
-func newFolder() *inode { return &inode{kind: folder, mode: 0o755, attributes: none, below: &names{}} }
+// root is the number of the root's inode.
+const root = 0
 
-// locate is the directory of a path, made where it is missing, and the name in it;
-// the name is "" for the root.
-func (w *Writer) locate(path string) (parent *inode, name string, err error) {
-	if len(path) > maxPath {
-		return nil, "", refuse("a path is longer than %d bytes: %s", maxPath, quoted(path))
+// tree holds the names and inodes of an image.
+type tree struct {
+	inodes  *arena.Table[inode]
+	files   *arena.Table[file]
+	entries *arena.Table[entry]
+	texts   *arena.Strings
+	byName  *arena.Index
+	seed    maphash.Seed
+}
+
+func newTree(memory *arena.Arena) tree {
+	t := tree{
+		inodes: arena.NewTable[inode](memory), files: arena.NewTable[file](memory), entries: arena.NewTable[entry](memory),
+		texts: arena.NewStrings(memory), seed: maphash.MakeSeed(),
 	}
-	parent = w.root
+	t.byName = arena.NewIndex(memory, func(id uint32) uint64 {
+		e := t.entries.At(id)
+		return t.hash(e.parent, t.texts.At(e.name))
+	})
+	return t
+}
+
+func (t *tree) hash(parent uint32, name string) uint64 {
+	return maphash.String(t.seed, name) + uint64(parent+1)*0x9e3779b97f4a7c15
+}
+
+// find returns the entry of a name in a directory; nil if there is none.
+func (t *tree) find(parent uint32, name string) *entry {
+	id, ok := t.byName.Find(t.hash(parent, name), func(id uint32) bool {
+		e := t.entries.At(id)
+		return e.parent == parent && t.texts.At(e.name) == name
+	})
+	if !ok {
+		return nil
+	}
+	return t.entries.At(id)
+}
+
+// sorted appends the entries of a directory, sorted by name, to the slice to.
+func (t *tree) sorted(to []uint32, dir uint32) []uint32 {
+	n := t.inodes.At(dir)
+	for id := n.of; id != 0; id = t.entries.At(id).next {
+		to = append(to, id)
+	}
+	slices.SortFunc(to, func(a, b uint32) int {
+		return cmp.Compare(t.texts.At(t.entries.At(a).name), t.texts.At(t.entries.At(b).name))
+	})
+	next := uint32(0)
+	for _, id := range slices.Backward(to) {
+		t.entries.At(id).next, next = next, id
+	}
+	n.of = next
+	return to
+}
+
+// newFolder returns a directory that has no entry: it belongs to user 0.
+func newFolder() inode { return inode{kind: folder, mode: 0o755, attributes: none} }
+
+// plant adds the root.
+func (w *Writer) plant() error {
+	_, err := w.add(newFolder())
+	if err == nil {
+		_, _, err = w.entries.Add() // 0 is none
+	}
+	return w.full(err)
+}
+
+// add adds an inode without a name and returns its number.
+func (w *Writer) add(n inode) (uint32, error) {
+	id, to, err := w.inodes.Add()
+	if err != nil {
+		return 0, w.full(err)
+	}
+	*to = n
+	return id, nil
+}
+
+// locate returns the directory of a path, which it creates if needed, and the name in it;
+// the name is "" for the root.
+func (w *Writer) locate(path string) (parent uint32, name string, err error) {
+	if len(path) > maxPath {
+		return 0, "", refuse("a path is longer than %d bytes: %s", maxPath, quoted(path))
+	}
+	parent = root
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || part == "." {
 			continue
 		}
 		if part == ".." || len(part) > maxName || strings.ContainsRune(part, 0) {
-			return nil, "", refuse("no file can have the path %s", quoted(path))
+			return 0, "", refuse("no file can have the path %s", quoted(path))
 		}
 		if name != "" {
 			if parent, err = w.enter(parent, name); err != nil {
-				return nil, "", err
+				return 0, "", err
 			}
 		}
 		name = part
@@ -85,76 +156,92 @@ func (w *Writer) locate(path string) (parent *inode, name string, err error) {
 	return parent, name, nil
 }
 
-// enter is a directory in another.
-func (w *Writer) enter(parent *inode, name string) (*inode, error) {
-	n := parent.below.of[name]
-	if n == nil {
-		n = newFolder()
-		return n, w.place(parent, name, n)
-	}
-	if n.kind != folder {
-		return nil, refuse("there are entries below %s, which is no directory", quoted(name))
-	}
-	return n, nil
-}
-
-// lookup is nil for what is not there.
-func (w *Writer) lookup(path string) *inode {
-	n := w.root
-	for part := range strings.SplitSeq(path, "/") {
-		switch {
-		case part == "" || part == ".":
-		case n == nil || n.kind != folder:
-			return nil
-		default:
-			n = n.below.of[part]
+// enter returns a subdirectory, which it creates if needed.
+func (w *Writer) enter(parent uint32, name string) (uint32, error) {
+	e := w.find(parent, name)
+	if e == nil {
+		id, err := w.add(newFolder())
+		if err != nil {
+			return 0, err
 		}
+		return id, w.place(parent, name, id)
 	}
-	return n
+	if w.inodes.At(e.inode).kind != folder {
+		return 0, refuse("there are entries below %s, which is no directory", quoted(name))
+	}
+	return e.inode, nil
 }
 
-// place gives an inode a name, which another may lose.
-func (w *Writer) place(parent *inode, name string, n *inode) error {
+// lookup returns the inode of a path, or false if the path does not exist.
+func (w *Writer) lookup(path string) (id uint32, ok bool) {
+	id = root
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "" || part == "." {
+			continue
+		}
+		e := w.find(id, part)
+		if e == nil {
+			return 0, false
+		}
+		id = e.inode
+	}
+	return id, true
+}
+
+// place assigns a name to an inode, and removes it from another inode.
+func (w *Writer) place(parent uint32, name string, id uint32) error {
 	if name == "" {
 		return refuse("the root is no directory")
 	}
-	if old := parent.below.of[name]; old != nil {
-		if old.kind == folder || n.kind == folder {
+	n, old := w.inodes.At(id), w.find(parent, name)
+	if old != nil {
+		o := w.inodes.At(old.inode)
+		if o.kind == folder || n.kind == folder {
 			return refuse("%s is a directory and something else", quoted(name))
 		}
-		old.links--
+		o.links--
 	}
 	if n.links == math.MaxUint32 {
 		return refuse("%s has too many names", quoted(name))
 	}
 	n.links++
-	if parent.below.of == nil {
-		parent.below.of = map[string]*inode{}
-	}
-	parent.below.of[strings.Clone(name)] = n
-	return w.charge(inodeCost + len(name))
-}
-
-// link gives what has a name another.
-func (w *Writer) link(parent *inode, name string, h *tar.Header) error {
-	n := w.lookup(h.Linkname)
-	switch {
-	case n == nil:
-		return refuse("the hard link %s leads to %s, which is not there", quoted(h.Name), quoted(h.Linkname))
-	case n.kind == folder:
-		return refuse("the hard link %s leads to the directory %s", quoted(h.Name), quoted(h.Linkname))
-	case parent.below.of[name] == n:
+	if old != nil {
+		old.inode = id
 		return nil
 	}
-	return w.place(parent, name, n)
+	at, e, err := w.entries.Add()
+	if err == nil {
+		e.name, err = w.texts.Add(name)
+	}
+	if err != nil {
+		return w.full(err)
+	}
+	up := w.inodes.At(parent)
+	e.parent, e.inode, e.next, up.of = parent, id, up.of, at
+	return w.full(w.byName.Add(w.hash(parent, name), at))
 }
 
-// directory adds or describes a directory.
-func (w *Writer) directory(parent *inode, name string, h *tar.Header) error {
-	n := parent
+// link adds another name of an inode.
+func (w *Writer) link(parent uint32, name string, h *tar.Header) error {
+	id, ok := w.lookup(h.Linkname)
+	if !ok {
+		return refuse("the target of the hard link %s, %s, does not exist", quoted(h.Name), quoted(h.Linkname))
+	}
+	if w.inodes.At(id).kind == folder {
+		return refuse("the hard link %s leads to the directory %s", quoted(h.Name), quoted(h.Linkname))
+	}
+	if e := w.find(parent, name); e != nil && e.inode == id {
+		return nil
+	}
+	return w.place(parent, name, id)
+}
+
+// directory adds a directory or updates its attributes.
+func (w *Writer) directory(parent uint32, name string, h *tar.Header) error {
+	id := parent
 	if name != "" {
 		var err error
-		if n, err = w.enter(parent, name); err != nil {
+		if id, err = w.enter(parent, name); err != nil {
 			return err
 		}
 	}
@@ -162,41 +249,45 @@ func (w *Writer) directory(parent *inode, name string, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	described.links, described.below = n.links, n.below
-	*n = *described
+	n := w.inodes.At(id)
+	described.links, described.of = n.links, n.of
+	*n = described
 	return nil
 }
 
-// inode is what a header describes, without its content and without a name.
-func (w *Writer) inode(h *tar.Header) (*inode, error) {
-	n := &inode{mode: uint16(h.Mode & 0o7777), mtime: uint32(min(max(h.ModTime.Unix(), 0), math.MaxUint32))}
+// inode returns the inode of a header, without its content and name.
+func (w *Writer) inode(h *tar.Header) (n inode, err error) {
+	n = inode{mode: uint16(h.Mode & 0o7777), mtime: uint32(min(max(h.ModTime.Unix(), 0), math.MaxUint32))}
 	switch h.Typeflag {
 	case tar.TypeDir:
 		n.kind = folder
 	case tar.TypeReg:
-		n.kind, n.file = regular, &file{}
+		n.kind = regular
 		if h.Size < 0 {
-			return nil, refuse("%s has no length", quoted(h.Name))
+			return n, refuse("%s has no length", quoted(h.Name))
 		}
 	case tar.TypeSymlink:
-		n.kind, n.target, n.mode = symlink, strings.Clone(h.Linkname), 0o777
+		n.kind, n.mode = symlink, 0o777
 		if h.Linkname == "" || len(h.Linkname) > maxPath || strings.ContainsRune(h.Linkname, 0) {
-			return nil, refuse("the symbolic link %s leads nowhere", quoted(h.Name))
+			return n, refuse("the symbolic link %s has no valid target", quoted(h.Name))
+		}
+		if n.of, err = w.texts.Add(h.Linkname); err != nil {
+			return n, w.full(err)
 		}
 	case tar.TypeBlock, tar.TypeChar:
-		n.kind, n.device = blockDevice, device(h)
+		n.kind, n.of = blockDevice, device(h)
 		if h.Typeflag == tar.TypeChar {
 			n.kind = charDevice
 		}
 	case tar.TypeFifo:
 		n.kind = fifo
 	default:
-		return nil, refuse("%s is of the unknown type %q", quoted(h.Name), h.Typeflag)
+		return n, refuse("%s is of the unknown type %q", quoted(h.Name), h.Typeflag)
 	}
-	return n, w.describe(n, h)
+	return n, w.describe(&n, h)
 }
 
-// describe fills in what all kinds have.
+// describe sets the attributes that all types have.
 func (w *Writer) describe(n *inode, h *tar.Header) (err error) {
 	if n.owner, err = w.identity(h.Uid); err != nil {
 		return err
@@ -204,19 +295,17 @@ func (w *Writer) describe(n *inode, h *tar.Header) (err error) {
 	if n.group, err = w.identity(h.Gid); err != nil {
 		return err
 	}
-	if n.attributes, err = w.attributesOf(h.PAXRecords); err != nil {
-		return err
-	}
-	return w.charge(len(n.target))
+	n.attributes, err = w.attributesOf(h.PAXRecords)
+	return err
 }
 
-// device is a device's number, as the kernel keeps it.
+// device returns a device's number in the kernel's format.
 func device(h *tar.Header) uint32 {
 	major, minor := uint32(h.Devmajor), uint32(h.Devminor)
 	return minor&0xff | major&0xfff<<8 | minor&^0xff<<12
 }
 
-// identity is the index of a user or group in the image's list.
+// identity returns the index of a user or group in the image's list.
 func (w *Writer) identity(id int) (uint16, error) {
 	if id < 0 || int64(id) > math.MaxUint32 {
 		return 0, refuse("%d is no user or group", id)
@@ -233,7 +322,7 @@ func (w *Writer) identity(id int) (uint16, error) {
 	return uint16(at), nil
 }
 
-// quoted shows a name from outside.
+// quoted quotes an external name for a message.
 func quoted(s string) string {
 	const most = 120
 	if len(s) > most {

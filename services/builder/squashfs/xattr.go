@@ -6,30 +6,37 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"slipway.dev/services/builder/arena"
 )
 
-// attributes are the extended attributes of all files. Files with the same share a
+// attributes are the extended attributes of all files. Files with equal attributes share a
 // set.
 type attributes struct {
-	// pairs are the sets as they are stored, one after another.
-	pairs []byte
-	table []attributeSet
-	sets  map[string]uint32
+	// pairs holds the sets in the stored format, one after another.
+	pairs *arena.Bytes
+	table *arena.Table[attributeSet]
+	sets  *sums
 }
 
-// attributeSet is where a set is, in bytes of what is not compressed.
+func newAttributes(memory *arena.Arena) attributes {
+	return attributes{arena.NewBytes(memory), arena.NewTable[attributeSet](memory), newSums(memory)}
+}
+
+// attributeSet is the position of a set in uncompressed bytes. It holds no pointers.
 type attributeSet struct {
 	at          uint64
 	count, size uint32
 }
 
-// prefix is what PAX records of extended attributes begin with.
+// prefix is the prefix of the PAX records of extended attributes.
 const prefix = "SCHILY.xattr."
 
-// spaces are the kinds of names that squashfs has numbers for.
+// spaces returns the name spaces that squashfs has numbers for.
 func spaces() []string { return []string{"user.", "trusted.", "security."} }
 
-// attributesOf is the index of the set that PAX records name; none where there are none.
+// attributesOf returns the index of the set for PAX records; none if there are no
+// attributes.
 func (w *Writer) attributesOf(records map[string]string) (uint32, error) {
 	var set []byte
 	var count uint32
@@ -47,18 +54,19 @@ func (w *Writer) attributesOf(records map[string]string) (uint32, error) {
 	if count == 0 {
 		return none, nil
 	}
-	a := &w.attributes
-	if at, ok := a.sets[string(set)]; ok {
-		return at, nil
+	a, key := &w.attributes, w.lane.marker.of(set)
+	if at, ok := a.sets.find(key); ok {
+		return uint32(at), nil
 	}
-	if err := w.charge(2*len(set) + 64); err != nil {
-		return none, err
+	at, to, err := a.table.Add()
+	if err != nil {
+		return none, w.full(err)
 	}
-	at := uint32(len(a.table))
-	a.table = append(a.table, attributeSet{uint64(len(a.pairs)), count, uint32(len(set))})
-	a.pairs = append(a.pairs, set...)
-	a.sets[string(set)] = at
-	return at, nil
+	*to = attributeSet{uint64(a.pairs.Len()), count, uint32(len(set))}
+	if _, err := a.pairs.Write(set); err != nil {
+		return none, w.full(err)
+	}
+	return at, w.full(a.sets.add(key, uint64(at)))
 }
 
 func appendPair(to []byte, name, value string) ([]byte, error) {
@@ -76,24 +84,24 @@ func appendPair(to []byte, name, value string) ([]byte, error) {
 		to = binary.LittleEndian.AppendUint32(to, uint32(len(value)))
 		return append(to, value...), nil
 	}
-	return nil, refuse("squashfs keeps no extended attribute %s", quoted(name))
+	return nil, refuse("squashfs cannot store the extended attribute %s", quoted(name))
 }
 
-// writeAttributes writes the attributes, and answers where the list of their sets is;
-// absent where there are none.
+// writeAttributes writes the attributes and returns the position of the list of sets;
+// absent if there are none.
 func (w *Writer) writeAttributes() (uint64, error) {
 	a := &w.attributes
-	if len(a.table) == 0 {
+	if a.table.Len() == 0 {
 		return absent, nil
 	}
 	begin := w.end
 	pairs := newMetadata(w.pack, &w.image)
-	pairs.add(a.pairs)
+	_, _ = a.pairs.WriteTo(pairs) // end returns its error
 	if err := pairs.end(); err != nil {
 		return 0, err
 	}
-	starts, err := w.rows(len(a.table), func(to []byte, i int) []byte {
-		set := a.table[i]
+	starts, err := w.rows(a.table.Len(), func(to []byte, i int) []byte {
+		set := a.table.At(uint32(i))
 		to = binary.LittleEndian.AppendUint64(to, uint64(newRef(pairs.starts[set.at/metadataSize], int(set.at%metadataSize))))
 		to = binary.LittleEndian.AppendUint32(to, set.count)
 		return binary.LittleEndian.AppendUint32(to, set.size)
@@ -103,6 +111,6 @@ func (w *Writer) writeAttributes() (uint64, error) {
 	}
 	at := w.end
 	head := binary.LittleEndian.AppendUint64(nil, begin)
-	head = binary.LittleEndian.AppendUint64(head, uint64(len(a.table)))
+	head = binary.LittleEndian.AppendUint64(head, uint64(a.table.Len()))
 	return at, w.append(appendAll(head, starts))
 }

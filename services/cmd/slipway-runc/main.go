@@ -1,10 +1,9 @@
-// Command slipway-runc is the OCI runtime that buildkitd is told to use for the
-// steps of builds. For "run" and "create" it takes from the container what no step
-// needs, gives it a network of its own with nothing on it but a proxy, has that
-// served by the process that started buildkitd, and becomes runc. For "exec" it
-// restricts the new process. All else goes straight to runc. Where anything fails
-// the step does not start. It is small, since it starts several times for each
-// step, and prints no paths: what it prints is in the build's log.
+// Command slipway-runc is the OCI runtime of buildkitd for build steps. For "run" and
+// "create" it removes unneeded privileges from the container, gives it a network with
+// nothing but a proxy, has the proxy served by the process that started buildkitd, and
+// executes runc. For "exec" it restricts the new process. All other commands go directly to
+// runc. If anything fails, the step does not start. The program is small, since it starts
+// several times for each step. It prints no paths, since its output is in the build's log.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 )
 
 func main() {
-	// The network belongs to a thread; the one that executes runc hands its own on.
+	// The network belongs to a thread, and the thread that executes runc passes it on.
 	runtime.LockOSThread()
 	if err := become(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "This step cannot be started:", err)
@@ -28,7 +27,7 @@ func main() {
 	}
 }
 
-// become prepares the container, and replaces this process by runc.
+// become prepares the container and replaces this process by runc.
 func become(args []string) error {
 	call := parse(args)
 	strict := os.Getenv(step.EnvNoNewPrivileges) == "1"
@@ -51,7 +50,7 @@ func become(args []string) error {
 	}
 	program := os.Getenv(step.EnvRuntime)
 	if program == "" {
-		return errors.New("the build service did not say what runs steps")
+		return errors.New("the build service did not configure a runtime for steps")
 	}
 	argv := []string{program}
 	if state := os.Getenv(step.EnvState); state != "" {
@@ -63,16 +62,16 @@ func become(args []string) error {
 	return nil
 }
 
-// environment is ours without what is meant for this program.
+// environment returns our environment without the variables for this program.
 func environment() []string {
 	return slices.DeleteFunc(os.Environ(), func(e string) bool { return strings.HasPrefix(e, "SLIPWAY_STEP_") })
 }
 
-// call is what matters of runc's arguments.
+// call holds the parsed arguments of runc.
 type call struct{ verb, bundle, process, id string }
 
-// parse reads runc's arguments as runc does: a flag's value follows it, or stands
-// behind "=".
+// parse parses runc's arguments as runc does: a flag's value is the next argument, or
+// follows "=".
 func parse(args []string) (c call) {
 	valued := map[string]*string{
 		"log": nil, "log-format": nil, "root": nil, "criu": nil, "rootless": nil, "console-socket": nil, "pid-file": nil,

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// prepare edits the container, and moves this thread into the container's network.
+// prepare edits the container and moves this thread into the container's network.
 func prepare(c call, strict bool) error {
 	bundle, err := step.ReadBundle(c.bundle)
 	if err != nil {
@@ -28,23 +28,22 @@ func prepare(c call, strict bool) error {
 	}
 	joins := ""
 	if network {
-		// Named, so that `runc exec` joins it too: it is this process's, which is runc
-		// in a moment.
+		// With a path, so that `runc exec` joins it as well: this process becomes runc.
 		joins = fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
 	}
 	bundle.Place(welcome.Parent, c.id, joins)
 	return bundle.Write()
 }
 
-// introduce presents the step to whoever serves it, and takes what it is given.
+// introduce presents the step to the process that serves steps, and returns its response.
 func introduce(h step.Hello) (step.Welcome, error) {
-	// First of all: the path of a socket is no matter of networks.
+	// Connect before changing networks: the path of a socket does not depend on them.
 	conn, err := connect()
 	if err != nil {
 		return step.Welcome{}, err
 	}
 	defer func() { _ = unix.Close(conn) }()
-	me, err := unix.PidfdOpen(os.Getpid(), 0) // still of this process when it is runc
+	me, err := unix.PidfdOpen(os.Getpid(), 0) // still identifies this process when it is runc
 	if err != nil {
 		return step.Welcome{}, fmt.Errorf("watching it: %w", err)
 	}
@@ -64,7 +63,7 @@ func introduce(h step.Hello) (step.Welcome, error) {
 		return step.Welcome{}, fmt.Errorf("the build service does not listen: %w", err)
 	}
 	w, err := welcomed(conn)
-	// All others are closed when runc is executed, but these keep the step's proxy open.
+	// Executing runc closes all others; these would keep the step's proxy open.
 	for _, fd := range append(fds[3:], me) {
 		_ = unix.Close(fd)
 	}
@@ -83,8 +82,8 @@ func connect() (int, error) {
 	return conn, nil
 }
 
-// welcomed waits for the answer, and puts this process's output where it says. It
-// may have to wait for long, until other steps of the build have ended.
+// welcomed waits for the response and redirects this process's output to the received
+// descriptors. That may take long, until other steps of the build have ended.
 func welcomed(conn int) (w step.Welcome, err error) {
 	buf, oob := make([]byte, step.PacketBytes), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -116,8 +115,8 @@ func welcomed(conn int) (w step.Welcome, err error) {
 	return w, nil
 }
 
-// enter moves this thread into a new network, and answers a listener there: all
-// that is on it.
+// enter moves this thread into a new network and returns a listener there, which is the
+// only thing in it.
 func enter() (listener int, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return -1, fmt.Errorf("this machine gives it no network of its own: %w", err)
@@ -125,8 +124,8 @@ func enter() (listener int, err error) {
 	if err := step.LoopbackUp(); err != nil {
 		return -1, fmt.Errorf("bringing up its loopback: %w", err)
 	}
-	// As Docker has it: ping and low ports need no privilege. Where that cannot be
-	// set, root may still do both.
+	// Like Docker: ping and low ports need no privilege. If this cannot be set, root may
+	// still use both.
 	_ = os.WriteFile("/proc/sys/net/ipv4/ping_group_range", []byte("0 2147483647"), 0o600)
 	_ = os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0o600)
 	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -143,7 +142,7 @@ func enter() (listener int, err error) {
 	return l, nil
 }
 
-// mountProc mounts /proc, where that touches nobody else's.
+// mountProc mounts /proc in namespaces of its own.
 func mountProc() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return err

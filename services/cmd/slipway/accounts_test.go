@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// asked answers calls by "METHOD URI body", and notes what was asked.
+// asked responds to calls keyed by "METHOD URI body", and records the calls.
 func asked(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -128,14 +128,14 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-// TestLoginsAreTried: one that does not work is not kept.
+// TestLoginsAreTried checks that a login which does not work is not stored.
 func TestLoginsAreTried(t *testing.T) {
 	t.Parallel()
 	password := write(t, "password", "pa ss\n")
 	const try = `POST /v1alpha2/validate-creds {"userName":"ada","password":"pa ss","registry":"docker.io"}`
 	for answer, want := range map[string]string{
-		"false": "trying the login at docker.io: the registry refuses the user name or the password; nothing was kept: mend it, or give --no-verify",
-		"true":  "docker.io accepts the login. From now on images below docker.io are read and pushed with it, on your behalf alone",
+		"false": "trying the login at docker.io: the registry refuses the user name or the password; nothing was stored: correct the login, or store it anyway with --no-verify",
+		"true":  "docker.io accepts the login. From now on images below docker.io are read and pushed with it, on your behalf only",
 	} {
 		answers := map[string]string{try: answer}
 		if answer == "true" {
@@ -149,7 +149,8 @@ func TestLoginsAreTried(t *testing.T) {
 	}
 }
 
-// TestWorkspaceByName: names work wherever ids do, from the variable too.
+// TestWorkspaceByName checks that names are accepted wherever ids are, also in the
+// environment variable.
 func TestWorkspaceByName(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -196,22 +197,22 @@ func TestAccountsUsage(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"tokens":                                     "",
-		"tokens delete":                              "name the tokens to end",
-		"tokens delete a --all":                      "name the tokens to end",
+		"tokens delete":                              "name the tokens to delete",
+		"tokens delete a --all":                      "name the tokens to delete",
 		"tokens create":                              "0 arguments instead of 1",
-		"tokens create a --expires-in 1ms":           "a second or more",
+		"tokens create a --expires-in 1ms":           "from one second to 100 years",
 		"tokens rotate":                              `there is no command "rotate"`,
 		"credentials add x":                          "--username is needed",
 		"credentials add x --provider aws":           "--keys-file is needed",
 		"credentials add x -u ada":                   "--password-stdin",
 		"credentials add x -u ada --keys-file k":     "--keys-file holds all keys",
 		"credentials add x -u ada --password secret": "unknown flag: --password",
-		"credentials update x":                       "nothing is to change",
-		"credentials delete":                         "something has to be named",
+		"credentials update x":                       "no change was requested",
+		"credentials delete":                         "an argument is missing",
 		"credentials list --workspace x":             "ORGANISATION/NAME",
 		"runs show ../x":                             "not a run id",
 		"runs cancel 12345678901234567":              "not a run id",
-		"runs delete":                                "something has to be named",
+		"runs delete":                                "an argument is missing",
 		"runs tasks r1 --sort x":                     "--sort must be one of",
 		"runs list --watch --interval 1ms":           "--interval",
 	} {

@@ -24,11 +24,11 @@ func sse(w http.ResponseWriter, from, to int, more string) {
 const (
 	phase   = "event: phase\nid: 0\ndata: build\n\n"
 	success = "event: done\nid: 9\ndata: {\"succeeded\":true}\n\n"
-	failure = "event: done\nid: 9\ndata: {\"succeeded\":false,\"reason\":\"build\",\"message\":\"RUN ended with 1:\\n  \\u001b[31ma.c:1\\u001b[0m\"}\n\n"
+	failure = "event: done\nid: 9\ndata: {\"succeeded\":false,\"reasonCode\":\"build\",\"message\":\"RUN ended with 1:\\n  \\u001b[31ma.c:1\\u001b[0m\"}\n\n"
 	done    = `{"id":"abc123","status":"DONE","succeeded":true,"buildId":"beef_1"}`
 )
 
-// builder is a server with builds; what answers for each path may be left out.
+// builder is a server with builds. The handler of each path is optional.
 type builder struct {
 	submit string
 	events func(n int, w http.ResponseWriter, r *http.Request) // call n for the events of any build
@@ -51,7 +51,7 @@ func (b *builder) serve(t *testing.T) string {
 			_, _ = io.WriteString(w, b.status(int(b.statusCalls.Add(1))))
 		case strings.HasSuffix(r.URL.Path, "_1/status"):
 			_, _ = io.WriteString(w, b.outlook)
-		case r.URL.Path == "/v1alpha1/builds/beef_1": // what was made, which these tests do not show
+		case r.URL.Path == "/v1alpha1/builds/beef_1": // the build's record, which these tests do not show
 			http.NotFound(w, r)
 		default:
 			t.Errorf("called %s %s", r.Method, r.URL)
@@ -68,7 +68,7 @@ func TestAwait(t *testing.T) {
 		name string
 		b    *builder
 		out  string
-		errs string // with elapsed times cut out
+		errs string // without elapsed times
 		code int
 	}{
 		{name: "built", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
@@ -108,14 +108,14 @@ func TestAwait(t *testing.T) {
 			sse(w, 1, 0, "event: log\nid: 1\ndata: "+r.URL.Path+"\n\n"+success)
 		}}, out: builtName, errs: "/v1alpha1/builds/beef_1/events\n/v1alpha1/builds/feed_1/events\n"},
 		{name: "the other platform failed", b: &builder{submit: builtAnswer, status: func(int) string {
-			return `{"status":"DONE","buildId":"feed_1","succeeded":false,"reason":"push"}`
+			return `{"status":"DONE","buildId":"feed_1","succeeded":false,"reasonCode":"push"}`
 		}, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 0, success)
 		}}, errs: "slipway: build feed_1 failed (push)\n", code: 1},
 		{name: "a server without builds", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"message":"There is no such build"}`)
-		}}, errs: "slipway: There is no such build; the build goes on. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName, code: 1},
+		}}, errs: "slipway: There is no such build; the build continues. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName, code: 1},
 		{name: "what would steer the terminal", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 0, "event: log\nid: 1\ndata: \x1b[1;32mgreen\x1b[0m\ta\x1b]0;title\x07\ndata: b\n\n"+success)
 		}}, out: builtName, errs: "green\ta\uFFFD]0;title\uFFFD\nb\n"},
@@ -131,7 +131,8 @@ func TestAwait(t *testing.T) {
 	}
 }
 
-// TestAwaitIsInterrupted: the build goes on, and is easily found again.
+// TestAwaitIsInterrupted checks that the build continues, and that the message says how to
+// find it.
 func TestAwaitIsInterrupted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -141,7 +142,7 @@ func TestAwaitIsInterrupted(t *testing.T) {
 		<-r.Context().Done()
 	}}
 	got := slipway(ctx, nil, "conda", "jq", "--await", "--server", b.serve(t))
-	want := "slipway: interrupted; the build goes on. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName
+	want := "slipway: interrupted; the build continues. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName
 	if got.code != 1 || got.out != "" || !strings.HasSuffix(got.errs, want) {
 		t.Errorf("got %+v, want %q", got, want)
 	}
@@ -186,7 +187,7 @@ func TestBuilds(t *testing.T) {
 			name: "a table", args: []string{"builds", "--max", "3", "--offset", "1"}, env: env,
 			ex: exchange{call: "GET /v1alpha1/builds?max=3&offset=1", auth: "Bearer secret", answer: `{"builds":[` +
 				`{"buildId":"beef_2","status":"PENDING","startTime":"2026-01-01T00:00:00Z","platform":"linux/amd64","targetImage":"r/b:1"},` +
-				`{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reason":"memory","duration":61.5,"platform":"linux/arm64","targetImage":"r/b:1"},` +
+				`{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reasonCode":"memory","duration":61.5,"platform":"linux/arm64","targetImage":"r/b:1"},` +
 				`{"buildId":"feed_1","status":"COMPLETED","succeeded":true,"duration":3,"targetImage":"127.0.0.1:9092/builds:jq-1.7--feed","served":true,"later":1},` +
 				`{"buildId":"f00d_1","targetImage":"127.0.0.1:9092/builds:f00d","served":true}],"totalSize":4}`},
 			out: `BUILD   STATUS           STARTED               DURATION  PLATFORM     IMAGE
@@ -211,7 +212,8 @@ f00d_1                                         -                      -
 	}
 }
 
-// TestContainers shows the requests of who is signed in, and has commands take their keys.
+// TestContainers lists the signed-in user's requests, and passes their ids to other
+// commands.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	env := map[string]string{"SLIPWAY_TOKEN": "secret"}
@@ -220,15 +222,15 @@ func TestContainers(t *testing.T) {
 		{
 			name: "a table", args: []string{"containers", "--max", "3", "--page", "1.x"}, env: env,
 			ex: exchange{call: "GET /v1alpha1/containers?max=3&pageToken=1.x", auth: "Bearer secret", answer: `{"containers":[` +
-				`{"requestKey":"k1","containerImage":"127.0.0.1:9092/builds:jq-1.7--feed","containerPlatform":"linux/amd64","buildId":"feed_1","creationTime":"2026-01-01T00:00:00Z","expiration":"2999-01-01T00:00:00Z"},` +
-				`{"requestKey":"k2","containerImage":"q.example/mine:jq--feed","buildId":"feed_2","freeze":true},` +
-				`{"requestKey":"k3","containerImage":"docker.io/library/alpine:3","expiration":"2026-01-01T00:00:00Z"},` +
-				`{"requestKey":"k4","containerImage":"a:1","expiration":"2999-01-01T00:00:00Z","revocationTime":"2026-01-01T00:00:00Z"}],"nextPageToken":"2.y"}`},
-			out: `KEY  CREATED               NAME WORKS                  PLATFORM     IMAGE
-k1   2026-01-01T00:00:00Z  until 2999-01-01T00:00:00Z  linux/amd64  jq-1.7
-k2                         always                                   q.example/mine:jq--feed
-k3                         expired                                  docker.io/library/alpine:3
-k4                         revoked                                  a:1
+				`{"requestId":"k1","containerImage":"127.0.0.1:9092/builds:jq-1.7--feed","containerPlatform":"linux/amd64","buildId":"feed_1","creationTime":"2026-01-01T00:00:00Z","expiration":"2999-01-01T00:00:00Z"},` +
+				`{"requestId":"k2","containerImage":"q.example/mine:jq--feed","buildId":"feed_2","freeze":true},` +
+				`{"requestId":"k3","containerImage":"docker.io/library/alpine:3","expiration":"2026-01-01T00:00:00Z"},` +
+				`{"requestId":"k4","containerImage":"a:1","expiration":"2999-01-01T00:00:00Z","revocationTime":"2026-01-01T00:00:00Z"}],"nextPageToken":"2.y"}`},
+			out: `ID  CREATED               NAME WORKS                  PLATFORM     IMAGE
+k1  2026-01-01T00:00:00Z  until 2999-01-01T00:00:00Z  linux/amd64  jq-1.7
+k2                        always                                   q.example/mine:jq--feed
+k3                        expired                                  docker.io/library/alpine:3
+k4                        revoked                                  a:1
 `, errs: []string{"There are more: slipway containers --page 2.y\n"},
 		}, {
 			name: "none", args: []string{"containers"}, env: env, ex: exchange{call: "GET /v1alpha1/containers", auth: "Bearer secret", answer: `{}`},
@@ -238,14 +240,14 @@ k4                         revoked                                  a:1
 			ex:   exchange{call: "GET /v1alpha1/containers", status: 401, answer: `{"message":"An access token is needed"}`},
 			errs: []string{"slipway: listing the containers: An access token is needed (sign in with `slipway login`"}, code: 1,
 		}, {
-			name: "a key revoked", args: []string{"revoke", key}, env: env,
+			name: "an id revoked", args: []string{"revoke", key}, env: env,
 			ex: exchange{call: "DELETE /v1alpha2/container/" + key, auth: "Bearer secret", status: 204}, out: "Revoked.\n",
 		}, {
-			name: "a key described", args: []string{"describe", key, "-o", "name"}, env: env,
+			name: "an id described", args: []string{"describe", key, "-o", "name"}, env: env,
 			ex: exchange{call: "GET /v1alpha2/container/" + key, auth: "Bearer secret", answer: `{"requestId":"k"}`}, out: "k\n",
 		}, {
-			name: "the status of a key", args: []string{"status", key, "-o", "name"}, env: env,
-			ex: exchange{call: "GET /v1alpha2/container/" + key + "/status", auth: "Bearer secret", answer: `{"id":"k"}`}, out: "k\n",
+			name: "the status of an id", args: []string{"status", key, "-o", "name"}, env: env,
+			ex: exchange{call: "GET /v1alpha2/container/" + key + "/status", answer: `{"id":"k"}`}, out: "k\n",
 		},
 	} {
 		t.Run(s.name, func(t *testing.T) {

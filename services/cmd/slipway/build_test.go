@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestBuildAsDockerDoes: a directory with its Dockerfile, arguments, a stage, a tag.
+// TestBuildAsDockerDoes builds a directory with its Dockerfile, arguments, a stage and a
+// tag.
 func TestBuildAsDockerDoes(t *testing.T) {
 	t.Parallel()
 	var sent map[string]any
@@ -38,7 +39,7 @@ func TestBuildAsDockerDoes(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"build " + dir + " --context " + dir:                 "DIR and --context name the same; give one",
-		"build " + dir + " -t r.example/x:1":                 "leave :1 out",
+		"build " + dir + " -t r.example/x:1":                 "omit :1",
 		"build " + dir + " -t r.example/x --freeze r.test/y": "-t and --freeze name two repositories",
 		"build " + dir + " --target none":                    "no stage",
 		"build " + dir + " --build-arg X":                    "NAME=value",

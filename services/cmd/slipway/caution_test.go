@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// plant makes files, with their folders.
+// plant creates files and their folders.
 func plant(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
@@ -22,8 +22,8 @@ func plant(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// sent runs a command line against a server, and answers what layers and context
-// it sends, and what it says on standard error.
+// sent runs a command line against a server. It returns the layers and the context that
+// were sent, and standard error.
 func sent(t *testing.T, args ...string) ([]sentLayer, string) {
 	t.Helper()
 	var layers []sentLayer
@@ -47,7 +47,7 @@ func sent(t *testing.T, args ...string) ([]sentLayer, string) {
 	return layers, got.errs
 }
 
-// dockerfile is one outside of every context.
+// dockerfile creates one outside of every context.
 func dockerfile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,8 +55,8 @@ func dockerfile(t *testing.T) string {
 	return filepath.Join(dir, "Dockerfile")
 }
 
-// TestContextBesideALiveService: whoever builds in the folder where slipwayd runs
-// sends neither its data nor its sockets.
+// TestContextBesideALiveService checks that building in slipwayd's working folder sends
+// neither its data nor its sockets.
 func TestContextBesideALiveService(t *testing.T) {
 	t.Parallel()
 	for name, data := range map[string]map[string]string{
@@ -68,7 +68,7 @@ func TestContextBesideALiveService(t *testing.T) {
 		plant(t, dir, data)
 		plant(t, dir, map[string]string{"app.py": "print()"})
 		must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-		if l, err := net.Listen("unix", filepath.Join(dir, "s")); err == nil { // long paths cannot hold one
+		if l, err := net.Listen("unix", filepath.Join(dir, "s")); err == nil { // a long path cannot hold a socket
 			t.Cleanup(func() { _ = l.Close() })
 		}
 		for _, args := range [][]string{{"image", "ubuntu", "--layer", dir}, {"build", "-f", dockerfile(t), "--context", dir}} {
@@ -86,7 +86,7 @@ func TestContextBesideALiveService(t *testing.T) {
 	}
 }
 
-// TestContextIsADataFolder: then nothing is sent at all.
+// TestContextIsADataFolder checks that nothing is sent in this case.
 func TestContextIsADataFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,7 +97,8 @@ func TestContextIsADataFolder(t *testing.T) {
 	}
 }
 
-// TestWarnsOfSecrets: they are sent, since they may be meant, but not silently.
+// TestWarnsOfSecrets checks that files which look like secrets are sent with a warning,
+// since they may be intended.
 func TestWarnsOfSecrets(t *testing.T) {
 	t.Parallel()
 	const key = "-----BEGIN EC PRIVATE KEY-----\n"
@@ -116,7 +117,7 @@ func TestWarnsOfSecrets(t *testing.T) {
 		t.Errorf("a file that is warned of was not packed: %s", list)
 	}
 	_, list, _ := strings.Cut(errs, "sent to the server: ")
-	list, _, _ = strings.Cut(list, ". Name them")
+	list, _, _ = strings.Cut(list, ". List them")
 	got := strings.Split(list, ", ")
 	slices.Sort(got)
 	slices.Sort(secret)

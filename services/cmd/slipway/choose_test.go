@@ -8,7 +8,7 @@ import (
 const twoBuilds = `{"builds":[{"buildId":"beef_1","status":"COMPLETED","size":12345678901234567890},` +
 	`{"buildId":"feed_1","status":"COMPLETED","reason":"\u001b[31msolve"}],"totalSize":2}`
 
-// TestChoose prints parts of an answer, as gh does.
+// TestChoose prints selected parts of a response, like gh.
 func TestChoose(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

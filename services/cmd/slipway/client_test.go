@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestPrefixes: each command says what it was doing.
+// TestPrefixes checks that the error of each command begins with what it was doing.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -65,7 +65,7 @@ func TestPrefixes(t *testing.T) {
 		"status abc123":   "reading the status",
 		"describe abc123": "describing the request",
 		"revoke abc123":   "revoking the request",
-		"info":            "reading what the server is",
+		"info":            "reading the server's version",
 	} {
 		got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, strings.Fields(args)...)
 		if want := "slipway: " + want + ": Unknown\n"; got.code != 1 || got.out != "" || got.errs != want {
@@ -89,7 +89,7 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// TestShortWait: a script that is too fast is slowed down, not refused.
+// TestShortWait checks that calls which are too fast are delayed rather than failed.
 func TestShortWait(t *testing.T) {
 	t.Parallel()
 	calls := 0

@@ -17,7 +17,7 @@ removed                 etc/passwd
 `
 )
 
-// TestInspectFiles shows a layer that is named by its digest.
+// TestInspectFiles shows a layer by its digest.
 func TestInspectFiles(t *testing.T) {
 	t.Parallel()
 	layer := "sha256:" + strings.Repeat("0f", 32)
@@ -52,8 +52,7 @@ func TestInspectFiles(t *testing.T) {
 	}
 }
 
-// TestInspectFilesOf finds the layer that is meant by its number, or by how its digest
-// begins.
+// TestInspectFilesOf finds a layer by its number or by a prefix of its digest.
 func TestInspectFilesOf(t *testing.T) {
 	t.Parallel()
 	const image = `{"container":{"manifest":{"layers":[{"digest":"sha256:aa11"},{"digest":"sha256:ab22"},{"digest":"sha256:aa11"}]}}}`

@@ -17,10 +17,10 @@ import (
 	"testing"
 )
 
-// sentLayer is a layer as it stands in a request.
+// sentLayer is a layer in a request.
 type sentLayer struct{ Location, GzipDigest, GzipSize, TarDigest string }
 
-// request asks for an image with layers, and answers what was sent of them.
+// request requests an image with layers, and returns the layers that were sent.
 func request(t *testing.T, sources ...string) []sentLayer {
 	t.Helper()
 	sent := make(chan []sentLayer, 1)
@@ -43,7 +43,7 @@ func request(t *testing.T, sources ...string) []sentLayer {
 	return <-sent
 }
 
-// mostContent is the most that a request holds of a layer, in bytes
+// mostContent is the maximum size of a layer's content in a request, in bytes
 // (gateway/contract/container-service.md#container-request).
 const mostContent = (14_000_000 - len("data:")) / 4 * 3
 
@@ -56,7 +56,7 @@ func must(t *testing.T, err error) {
 
 func sha(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
 
-// tarball makes a gzip'd tar; its content need not be one to be hashed.
+// tarball returns gzipped content, which need not be a tar.
 func tarball(t *testing.T, plain []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -81,7 +81,7 @@ func TestFileLayer(t *testing.T) {
 
 func TestURLLayer(t *testing.T) {
 	t.Parallel()
-	plain := make([]byte, mostContent+1) // nothing limits what is hosted
+	plain := make([]byte, mostContent+1) // hosted layers have no size limit
 	_, _ = rand.Read(plain)
 	packed := tarball(t, plain)
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +92,7 @@ func TestURLLayer(t *testing.T) {
 			http.Redirect(w, r, "/layer.tar.gz", http.StatusFound)
 			return
 		}
-		w.Header().Set("Content-Encoding", "gzip") // as some servers say of .gz
+		w.Header().Set("Content-Encoding", "gzip") // as some servers do for .gz files
 		_, _ = w.Write(packed)
 	}) + "/moved.tar.gz"
 	want := sentLayer{url, sha(packed), strconv.Itoa(len(packed)), sha(plain)}
@@ -101,8 +101,8 @@ func TestURLLayer(t *testing.T) {
 	}
 }
 
-// TestLayerLimit sends the largest layer that fits, and refuses one that is a
-// byte longer.
+// TestLayerLimit sends the largest layer that fits, and checks that one byte more is
+// rejected.
 func TestLayerLimit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestLayerLimit(t *testing.T) {
 	}
 }
 
-// stored makes a gzip file of exactly n bytes; its header is what fills it up.
+// stored returns a gzip file of exactly n bytes, padded in its header.
 func stored(t *testing.T, n int) []byte {
 	t.Helper()
 	content := make([]byte, n-10_000)

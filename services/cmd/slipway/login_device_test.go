@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// deviceServer answers the questions of a program that shows a code, one after the
-// other, and makes it a token when it is let in.
+// deviceServer responds to the polling of a program that displays a code, and creates a
+// token for it when it is allowed.
 func deviceServer(t *testing.T, lifetime string, answers ...string) (url string, asked chan struct{}) {
 	t.Helper()
 	asked = make(chan struct{}, 1000)
@@ -61,7 +61,7 @@ func TestLoginOnAnotherMachine(t *testing.T) {
 
 	for name, c := range map[string]struct{ lifetime, answer, want string }{
 		"too late":         {"900", `{"error":"expired_token","message":"The code is over"}`, "signing in: The code is over"},
-		"nobody enters it": {"1", pending, "nobody entered the code within 1s"},
+		"nobody enters it": {"1", pending, "the code was not entered within 1s"},
 		"no such server":   {"0", "", "check --server"},
 	} {
 		url, _ := deviceServer(t, c.lifetime, c.answer)
@@ -76,7 +76,7 @@ func TestLoginOnAnotherMachine(t *testing.T) {
 		<-asked
 		stop()
 	}()
-	if got := slipway(ctx, home, "login", "--device", "--server", url); got.code != 1 || !strings.Contains(got.errs, "interrupted: nobody is signed in") {
+	if got := slipway(ctx, home, "login", "--device", "--server", url); got.code != 1 || !strings.Contains(got.errs, "interrupted before the sign-in was complete") {
 		t.Errorf("after Ctrl-C: %+v", got)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// me answers as the server does to whom it knows.
+// me returns the server's response for a known user.
 func me(t *testing.T, token string) string {
 	t.Helper()
 	return serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func TestLogin(t *testing.T) {
 	if got := slipway(t.Context(), env, "whoami"); got.code != 0 || !strings.Contains(got.out, "ada@example.org") || !strings.Contains(got.out, url) {
 		t.Errorf("after signing in: %+v", got)
 	}
-	// A token goes to its own server alone, and what is named wins over what is kept.
+	// A token is sent to its own server only, and flags win over stored logins.
 	if got := slipway(t.Context(), env, "whoami", "--server", other); got.code != 1 || !strings.Contains(got.errs, "slipway login") {
 		t.Errorf("at another server: %+v", got)
 	}
@@ -84,9 +84,9 @@ func TestLoginRefused(t *testing.T) {
 	}{
 		{"a wrong token", "login --server " + url + " --token-file " + file, "signing in: The access token is not valid", home, 1},
 		{"nobody to ask", "login --server " + url, "--token-stdin", home, 2},
-		{"two places", "login --server " + url + " --token-stdin --token-file " + file, "one is enough", home, 2},
-		{"the web and a token", "login --web --token-stdin", "--device make a token", home, 2},
-		{"two browsers", "login --web --device", "one is enough", home, 2},
+		{"two places", "login --server " + url + " --token-stdin --token-file " + file, "cannot be used together", home, 2},
+		{"the web and a token", "login --web --token-stdin", "--device create a token", home, 2},
+		{"two browsers", "login --web --device", "cannot be used together", home, 2},
 		{"no such file", "login --server " + url + " --token-file /nothing", "reading the token", home, 1},
 		{"no server", "login --server x --token-file " + file, "must be a URL", home, 2},
 	} {
@@ -121,7 +121,7 @@ func TestBrokenLogins(t *testing.T) {
 	}
 }
 
-// watcher is what a browser is shown: it follows the page that is printed.
+// watcher stands in for a browser: it opens the page that is printed.
 type watcher struct {
 	once sync.Once
 	url  string
@@ -136,7 +136,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestLoginOnTheWeb plays browser and server.
+// TestLoginOnTheWeb simulates the browser and the server.
 func TestLoginOnTheWeb(t *testing.T) {
 	t.Parallel()
 	var challenge string

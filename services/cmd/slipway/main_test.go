@@ -12,13 +12,13 @@ import (
 	"testing"
 )
 
-// outcome is what a user sees of a command.
+// outcome is the result of a command.
 type outcome struct {
 	out, errs string
 	code      int
 }
 
-// slipway runs a command line in an environment of its own.
+// slipway runs a command line in its own environment.
 func slipway(ctx context.Context, env map[string]string, args ...string) outcome {
 	var out, errs bytes.Buffer
 	root := command(func(name string) string { return env[name] })
@@ -29,7 +29,7 @@ func slipway(ctx context.Context, env map[string]string, args ...string) outcome
 	return outcome{out.String(), errs.String(), code}
 }
 
-// exchange is the one call that a server expects, and its answer.
+// exchange is the one call that a server expects, and its response.
 type exchange struct {
 	call   string // method and URI
 	auth   string
@@ -72,7 +72,7 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// sameJSON compares values: protojson's spacing is random on purpose.
+// sameJSON compares values, since protojson's spacing is random.
 func sameJSON(a, b string) bool {
 	if a == "" || b == "" {
 		return a == b
@@ -84,8 +84,8 @@ func sameJSON(a, b string) bool {
 	return reflect.DeepEqual(va, vb)
 }
 
-// sight is a command and what its user sees. Where out is not wanted to the
-// letter, errs is what standard error has to contain.
+// sight is a command and its expected result. If out is not compared exactly, errs is a
+// part of standard error.
 type sight struct {
 	name string
 	args []string
@@ -158,10 +158,10 @@ func TestHelpVersionCompletion(t *testing.T) {
 		{"image --help", "--layer"},
 		{"login --help", "--token-stdin"},
 		{"tokens create --help", "slipway tokens create ci --expires-in 90d > token"},
-		{"credentials --help", "Secrets go in and\nnever come out"},
+		{"credentials --help", "No command shows a\nstored secret"},
 		{"credentials add --help", "--password-stdin"},
 		{"runs list --help", "--search 'rnaseq status:FAILED after:2026-01-31'"},
-		{"runs show --help", "the exit code tells"},
+		{"runs show --help", "the exit code reports"},
 		{"--version", "slipway version 0.0.0-dev (unknown)"},
 		{"completion bash", "bash completion"},
 		{"completion zsh", "#compdef slipway"},
@@ -175,7 +175,7 @@ func TestHelpVersionCompletion(t *testing.T) {
 	}
 }
 
-// TestVersion: programs are told apart by what they say of themselves.
+// TestVersion checks the User-Agent, by which programs are distinguished.
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	if got := slipway(t.Context(), nil, "version"); got.code != 0 || !strings.HasPrefix(got.out, "slipway "+version+" (") {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOpen shows the page of a build, whatever names it, without what is in its name.
+// TestOpen opens the page of a build for each kind of ID, and checks that the address does
+// not contain the image name's token.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, map[string]string{
@@ -18,7 +19,7 @@ func TestOpen(t *testing.T) {
 	for _, c := range []struct {
 		browser string
 		args    []string
-		want    string // what is shown; "" for nothing
+		want    string // the opened page; "" for none
 		says    string
 	}{
 		{`printf %s >"$SEEN"`, []string{"open"}, url + "/", "Opening " + url + "/"},
@@ -33,7 +34,7 @@ func TestOpen(t *testing.T) {
 		if string(shown) != c.want || (got.code == 0) != (c.want != "") || !strings.Contains(got.errs, c.says) {
 			t.Errorf("%v: %+v, shown is %q, want %q", c.args, got, shown, c.want)
 		}
-		_ = os.Remove(seen) // it may not be there
+		_ = os.Remove(seen) // may not exist
 	}
 	got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, "open", "-n", "abc123")
 	if got.code != 0 || got.out != url+"/view/builds/beef_1\n" {

@@ -5,7 +5,28 @@ import (
 	"testing"
 )
 
-// TestOrganisations makes, shows and ends organisations, workspaces and memberships.
+// TestAudit lists audit events as a table and as lines of JSON.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	server := asked(t, map[string]string{
+		"GET /api/admin/audit?actor=ada&max=2":                                `{"events":[{"sequence":9,"at":"2026-01-31T12:00:00Z","actor":"ada","client":"192.0.2.1","action":"token.create","subject":"5"},{"sequence":8,"actor":"ada","action":"sign-in","refused":true,"reason":"The access token is not valid"}],"next":8}`,
+		"GET /api/admin/audit?action=user.%2A&max=1000&refused=true":          `{"events":[{"sequence":9,"actor":"ada"}],"next":9}`,
+		"GET /api/admin/audit?action=user.%2A&before=9&max=1000&refused=true": `{"events":[{"sequence":3,"actor":"bob"}],"next":null}`,
+	})
+	for args, want := range map[string]string{
+		"audit --actor ada --limit 2":                        "rejected: The access token is not valid",
+		"audit --actor ada --limit 2 -o name":                "9\n8\n",
+		"audit --lines --action user.* --refused":            "{\"sequence\":9,\"actor\":\"ada\"}\n{\"sequence\":3,\"actor\":\"bob\"}\n",
+		"audit --actor ada --limit 2 --jq .events[0].action": "token.create",
+	} {
+		got := slipway(t.Context(), map[string]string{"SLIPWAY_TOKEN": "secret"}, append(strings.Fields(args), "--server", server)...)
+		if got.code != 0 || !strings.Contains(got.out, want) {
+			t.Errorf("%s: %+v; want %q", args, got, want)
+		}
+	}
+}
+
+// TestOrganisations creates, lists and deletes organisations, workspaces and memberships.
 func TestOrganisations(t *testing.T) {
 	t.Parallel()
 	server := asked(t, map[string]string{
@@ -29,7 +50,7 @@ func TestOrganisations(t *testing.T) {
 		want string // of the output, or of the error after a "!"
 	}{
 		{"org list", "lab"},
-		{"org create new", "Made the organisation  new"},
+		{"org create new", "Created the organisation  new"},
 		{"org delete lab", "Deleted the organisation lab."},
 		{"org delete nowhere", `!there is no organisation of yours called "nowhere"`},
 		{"workspace create lab/w --shared", "with the id 9"},

@@ -12,7 +12,7 @@ func TestOutputs(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, map[string]string{"GET /v1alpha1/builds": `{"builds":[` +
 		`{"buildId":"beef_1","status":"COMPLETED","succeeded":true,"targetImage":"r/b:1","digest":"sha256:d"},` +
-		`{"buildId":"feed_1","status":"COMPLETED","succeeded":false,"reason":"solve","message":"no\nwhy"}],"totalSize":2}`})
+		`{"buildId":"feed_1","status":"COMPLETED","succeeded":false,"reasonCode":"solve","message":"no\nwhy"}],"totalSize":2}`})
 	for format, want := range map[string]string{
 		"wide": "sha256:d", "name": "beef_1\nfeed_1\n", "text": "FAILED (solve)",
 		"yaml": "builds:\n- buildId: beef_1\n  status: COMPLETED\n  succeeded: true\n  targetImage: r/b:1\n", "json": `"totalSize": 2`,
@@ -24,7 +24,8 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// TestEmptyLists: nothing is printed, and people are told why.
+// TestEmptyLists checks that an empty list prints nothing to standard output and a reason
+// to standard error.
 func TestEmptyLists(t *testing.T) {
 	t.Parallel()
 	for args, c := range map[string]struct{ call, answer, want string }{
@@ -43,7 +44,7 @@ func TestEmptyLists(t *testing.T) {
 	}
 }
 
-// TestAwaitSaysWhatWasMade: the last line has the digest and the size.
+// TestAwaitSaysWhatWasMade checks that the last line has the digest and the size.
 func TestAwaitSaysWhatWasMade(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, map[string]string{

@@ -18,8 +18,7 @@ import (
 	"time"
 )
 
-// grow makes the same tree wherever it is told to, with entries of its own
-// order, times and number of hard links.
+// grow creates the same tree with different orders of entries, times and hard links.
 func grow(t *testing.T, dir string, reverse bool, when time.Time) {
 	t.Helper()
 	steps := []func() error{
@@ -69,7 +68,7 @@ func TestDirectoryLayer(t *testing.T) {
 	}
 }
 
-// unpack checks a layer against its own digests, and answers its tar.
+// unpack verifies the digests of a layer and returns its tar.
 func unpack(t *testing.T, l sentLayer) []byte {
 	t.Helper()
 	packed, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(l.Location, "data:"))
@@ -88,7 +87,7 @@ func unpack(t *testing.T, l sentLayer) []byte {
 	return plain
 }
 
-// entries lists a tar: kind, name, mode, and content or target.
+// entries lists a tar: type, name, mode, and content or target.
 func entries(t *testing.T, plain []byte) []string {
 	t.Helper()
 	var list []string

@@ -42,13 +42,18 @@ func TestLock(t *testing.T) {
 			ex:  exchange{call: lockPost, auth: "Bearer tok", body: twoPackages + `,"format":"explicit"}`, answer: "@EXPLICIT\nhttps://h/a-1-0.conda\x1b[2J\n"},
 			out: "@EXPLICIT\nhttps://h/a-1-0.conda\n",
 		}, {
+			name: "SHA-256", args: []string{"lock", "samtools=1.20", "htslib=1.17", "-c", "bioconda", "--sha256"},
+			ex: exchange{call: lockPost, body: twoPackages + `,"format":"explicit-sha256"}`, answer: "@EXPLICIT\n"}, out: "@EXPLICIT\n",
+		}, {
+			name: "SHA-256 of another format", args: []string{"lock", "bwa", "--format", "pixi", "--sha256"}, code: 2, errs: []string{"--sha256 is for --format explicit"},
+		}, {
 			name: "a file, for two machines", args: []string{
 				"lock", "-f", file, "--platform", "linux/amd64,linux/arm64", "--format", "pixi", "--virtual-package", "__cuda=", "--virtual-package", "__archspec=1=x86_64_v3",
-				"--exclude-newer", "2026-01-31T00:00:00Z", "--flexible",
+				"--exclude-newer", "2026-01-31T00:00:00Z", "--flexible", "--as-of", "2026-03-01", "--min-age", "7d", "--min-age-except", "a,b", "--refresh",
 			},
 			ex: exchange{
 				call: lockPost, body: `{"packages":{"type":"CONDA","environment":"ZGVwZW5kZW5jaWVzOiBbYndhXQo="},"platforms":["linux/amd64","linux/arm64"],` +
-					`"virtualPackages":{"__cuda":"","__archspec":"1=x86_64_v3"},"excludeNewer":"2026-01-31T00:00:00Z","flexible":true,"format":"pixi"}`, answer: "version: 6\n",
+					`"virtualPackages":{"__cuda":"","__archspec":"1=x86_64_v3"},"excludeNewer":"2026-01-31T00:00:00Z","flexible":true,"format":"pixi","asOf":"2026-03-01","minAge":"7d","minAgeExcept":["a","b"],"refresh":true}`, answer: "version: 6\n",
 			},
 			out: "version: 6\n",
 		}, {
@@ -67,6 +72,124 @@ func TestLock(t *testing.T) {
 			t.Parallel()
 			s.check(t)
 		})
+	}
+}
+
+func TestLockDiff(t *testing.T) {
+	t.Parallel()
+	before, after := write(t, "old.lock", "@EXPLICIT\na\n"), write(t, "new.lock", "@EXPLICIT\nb\n")
+	const (
+		diffPost = "POST /v1alpha1/conda/diff"
+		body     = `{"from":{"lock":"QEVYUExJQ0lUCmEK"},"to":{"lock":"QEVYUExJQ0lUCmIK"}}`
+		answer   = `{"differences":[{"platform":"linux-64","changes":[{"name":"bwa","change":"changed","differs":["version"],"old":{"version":"1","build":"h_0","channel":"bioconda"},` +
+			`"new":{"version":"2","build":"h_0","channel":"bioconda"},"kind":"conda"},{"name":"six","change":"added","new":{"version":"1.16"},"kind":"pypi"}],` +
+			`"added":1,"removed":0,"changed":1,"unchanged":3}],"notes":["Only the old lock has the platform osx-64"]}`
+	)
+	for _, s := range []sight{
+		{
+			name: "a table", args: []string{"lock", "diff", before, after}, ex: exchange{call: diffPost, body: body, answer: answer}, errs: []string{"Only the old lock has the platform osx-64"},
+			out: "   PACKAGE   OLD    NEW    CHANNEL\n~  bwa       1 h_0  2 h_0  bioconda\n+  six              1.16   PyPI\n   linux-64  1 added, 0 removed, 1 changed, 3 the same\n",
+		},
+		{name: "the same", args: []string{"lock", "diff", before, after}, ex: exchange{call: diffPost, body: body, answer: `{"differences":[{"platform":"linux-64","unchanged":3}]}`}, errs: []string{"the same packages"}},
+		{name: "JSON", args: []string{"lock", "diff", before, after, "-o", "json"}, ex: exchange{call: diffPost, body: body, answer: `{"differences":[]}`}, out: "{\n  \"differences\": []\n}\n"},
+		{
+			name: "addresses", args: []string{"lock", "diff", "https://h/a", "https://h/b", "--environment", "test"},
+			ex: exchange{call: diffPost, body: `{"from":{"url":"https://h/a","environmentName":"test"},"to":{"url":"https://h/b","environmentName":"test"}}`, answer: `{}`}, errs: []string{"the same packages"},
+		},
+		{name: "refused", args: []string{"lock", "diff", before, after}, ex: exchange{call: diffPost, body: body, status: 400, answer: `{"message":"from.lock: bad"}`}, code: 1, errs: []string{"comparing the locks: from.lock: bad"}},
+		{name: "one", args: []string{"lock", "diff", before}, code: 2, errs: []string{"1 arguments instead of 2"}},
+		{name: "standard input twice", args: []string{"lock", "diff", "-", "-"}, code: 2, errs: []string{"only one lock"}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
+func TestLockUpdate(t *testing.T) {
+	t.Parallel()
+	old := write(t, "old.lock", "@EXPLICIT\na#sha256:1\n")
+	const updated = "@EXPLICIT\nb#sha256:1\n"
+	calls := 0
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		body, _ := io.ReadAll(r.Body)
+		want, answer := `{"packages":{"type":"CONDA","entries":["openssl"]},"from":{"lock":"QEVYUExJQ0lUCmEjc2hhMjU2OjEK"},"format":"explicit-sha256"}`, updated
+		if r.URL.Path == "/v1alpha1/conda/diff" {
+			want = `{"from":{"lock":"QEVYUExJQ0lUCmEjc2hhMjU2OjEK"},"to":{"lock":"QEVYUExJQ0lUCmIjc2hhMjU2OjEK"}}`
+			answer = `{"differences":[{"platform":"linux-64","changes":[{"name":"openssl","change":"changed","old":{"version":"1"},"new":{"version":"2"}}],"changed":1}]}`
+		}
+		if !sameJSON(string(body), want) {
+			t.Errorf("sent %s, want %s", body, want)
+		}
+		_, _ = io.WriteString(w, answer)
+	})
+	got := slipway(t.Context(), nil, "--server", url, "lock", "update", "openssl", "--from", old)
+	if got.code != 0 || got.out != updated || calls != 2 || !strings.Contains(got.errs, "~  openssl   1") {
+		t.Errorf("got %+v after %d calls", got, calls)
+	}
+	for _, s := range []sight{
+		{
+			name: "JSON of a file", args: []string{"lock", "update", "-f", old, "--from", "https://h/l", "--environment", "test", "-o", "json"}, out: "{\n  \"locks\": []\n}\n",
+			ex: exchange{call: lockPost, body: `{"packages":{"type":"CONDA","environment":"QEVYUExJQ0lUCmEjc2hhMjU2OjEK","environmentName":"test"},"from":{"url":"https://h/l","environmentName":"test"}}`, answer: `{"locks":[]}`},
+		},
+		{name: "no lock", args: []string{"lock", "update", "a"}, code: 2, errs: []string{"--from is missing"}},
+		{name: "nothing", args: []string{"lock", "update", "--from", old}, code: 2, errs: []string{"name packages, or give --file"}},
+		{name: "two formats", args: []string{"lock", "update", "a", "--from", old, "--format", "pixi", "-o", "json"}, code: 2, errs: []string{"leave out --format"}},
+		{name: "an unknown format", args: []string{"lock", "update", "a", "--from", "https://h/l"}, code: 2, errs: []string{"name the format"}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	ex := exchange{
+		call: "POST /v1alpha1/conda/why", body: `{"lock":{"packages":{"type":"CONDA","entries":["samtools"]}},"package":"openssl"}`,
+		answer: `{"platforms":[{"platform":"linux/amd64","package":{"name":"openssl","version":"3.5","build":"h_0"},"chains":[{"steps":[{"spec":"samtools"},` +
+			`{"package":"samtools","version":"1.20","spec":"openssl >=3\u001b[2J"}]}],"dependents":1,"constraints":[{"package":"curl","version":"8","spec":"openssl >=1"}]},{"platform":"linux/arm64"}]}`,
+	}
+	args := []string{"explain", "samtools", "--why", "openssl"}
+	for _, s := range []sight{
+		{
+			name: "a chain", args: args, ex: ex,
+			out: "openssl 3.5 h_0 for linux/amd64\n  you asked for samtools\n    samtools 1.20 needs openssl >=3\n  curl 8 goes only with openssl >=1\n\nopenssl is not in the environment for linux/arm64\n",
+		},
+		{name: "not in it", args: args, ex: exchange{call: ex.call, body: ex.body, answer: `{"platforms":[{"platform":"linux/amd64"}]}`}, code: 1, errs: []string{"openssl is not in the environment"}},
+		{name: "refused", args: args, ex: exchange{call: ex.call, body: ex.body, status: 400, answer: `{"message":"There is no such environment"}`}, code: 1, errs: []string{"explaining: There is no such environment"}},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.check(t)
+		})
+	}
+}
+
+func TestLicenses(t *testing.T) {
+	t.Parallel()
+	lock := write(t, "a.lock", "@EXPLICIT\na\n")
+	const answer = `{"platforms":[{"platform":"linux/amd64","licenses":[{"license":"Home made","spdx":false,"packages":[{"name":"b"}]},{"license":"MIT","spdx":true,"packages":[{"name":"a"},{"name":"c"}]}],"unknown":["d"]}]}`
+	sight{
+		name: "a file", args: []string{"licenses", lock}, out: "LICENCE    SPDX  linux/amd64\nHome made  no    b\nMIT        yes   a, c\nunknown          d\n",
+		ex: exchange{call: "POST /v1alpha1/conda/licenses", body: `{"packages":{"type":"CONDA","environment":"QEVYUExJQ0lUCmEK"}}`, answer: answer},
+	}.check(t)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1alpha1/builds/3f2a00000000beef_1/lock" && r.URL.Query().Get("format") == "pixi" {
+			_, _ = io.WriteString(w, "version: 6\n")
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		if want := `{"packages":{"type":"CONDA","environment":"dmVyc2lvbjogNgo="}}`; !sameJSON(string(body), want) {
+			t.Errorf("sent %s, want %s", body, want)
+		}
+		_, _ = io.WriteString(w, answer)
+	})
+	if got := slipway(t.Context(), nil, "--server", url, "licenses", "3f2a00000000beef_1"); got.code != 0 || !strings.Contains(got.out, "MIT") {
+		t.Errorf("the licences of a build: %+v", got)
 	}
 }
 
@@ -102,11 +225,11 @@ func TestSearch(t *testing.T) {
 			name: "names", args: []string{"search", "samtools", "-c", "bioconda", "--platform", "linux/arm64"},
 			ex: exchange{
 				call:   "GET /v1alpha1/conda/packages?channel=bioconda&max=20&platform=linux%2Farm64&q=samtools",
-				answer: `{"packages":[{"name":"samtools","version":"1.20","channel":"bioconda","platforms":["linux-64","linux-aarch64"]}],"total":7}`,
+				answer: `{"packages":[{"name":"samtools","version":"1.20","channel":"bioconda","platforms":["linux-64","linux-aarch64"],"license":"MIT","dependents":12}],"total":7}`,
 			},
-			out: "PACKAGE   NEWEST  CHANNEL   FOR\nsamtools  1.20    bioconda  linux-64, linux-aarch64\n\nand 6 more\n",
+			out: "PACKAGE   NEWEST  CHANNEL   FOR                      LICENCE\nsamtools  1.20    bioconda  linux-64, linux-aarch64  MIT\n\nand 6 more\n",
 		}, {
-			name: "nothing", args: []string{"search", "x"}, ex: exchange{call: "GET /v1alpha1/conda/packages?max=20&q=x", answer: `{}`}, errs: []string{"no package is called like that"},
+			name: "nothing", args: []string{"search", "x"}, ex: exchange{call: "GET /v1alpha1/conda/packages?max=20&q=x", answer: `{}`}, errs: []string{"no package has such a name"},
 		}, {
 			name: "versions", args: []string{"search", "bioconda::samtools", "--max", "2"},
 			ex: exchange{
@@ -124,7 +247,7 @@ func TestSearch(t *testing.T) {
 	}
 }
 
-// TestDryRunShowsPackages: the name alone is on standard output, for scripts.
+// TestDryRunShowsPackages checks that only the name is on standard output, for scripts.
 func TestDryRunShowsPackages(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// pulled runs `slipway pull` against a server, and answers what it printed.
+// pulled runs `slipway pull` against a server and returns its output.
 func pulled(t *testing.T, url, file string) (string, error) {
 	t.Helper()
 	var said bytes.Buffer
@@ -61,7 +61,7 @@ func TestPullGoesOnWhereItBroke(t *testing.T) {
 	if parts, _ := filepath.Glob(file + ".*"); len(parts) > 0 {
 		t.Errorf("it left %q", parts)
 	}
-	// What an earlier run has left is used.
+	// The partial file of an earlier run is used.
 	part := file + "." + hex.EncodeToString(sum[:])[:12] + ".part"
 	if err := os.WriteFile(part, content[:1000], 0o600); err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestPullGoesOnWhereItBroke(t *testing.T) {
 	if _, err := pulled(t, server.URL, file); err != nil || ranges.Load() != 1 {
 		t.Errorf("going on with a part: %v, %d ranges", err, ranges.Load())
 	}
-	// A part with other bytes is found out.
+	// A partial file with other content is detected.
 	if err := os.WriteFile(part, bytes.Repeat([]byte{'x'}, 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestPullGoesOnWhereItBroke(t *testing.T) {
 	}
 }
 
-// half is an answer whose connection breaks.
+// half is a response whose connection breaks.
 type half struct {
 	http.ResponseWriter
 	left int
@@ -108,7 +108,7 @@ func TestPullSaysWhyNot(t *testing.T) {
 	}
 }
 
-// TestPullWaits shows the log of a build that runs, and then has the file.
+// TestPullWaits shows the log of a running build, and then downloads the file.
 func TestPullWaits(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("sif"))

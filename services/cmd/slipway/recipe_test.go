@@ -20,7 +20,7 @@ const (
 
 func b64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
-// write makes a file in a directory of its own.
+// write creates a file in a new directory.
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -76,7 +76,7 @@ func TestRecipeErrors(t *testing.T) {
 		{"build -f " + write(t, "empty", ""), "it is empty", 1},
 		{"build -f " + docker + " --context /nowhere", "preparing the context /nowhere: open /nowhere: no such file", 1},
 		{"build -f " + docker + " --context " + filepath.Dir(write(t, ".dockerignore", "a\n[")), ".dockerignore: line 2: ", 1},
-		{"build -f " + docker + " --freeze a/b --build-repo a/c", "--freeze alone is enough", 2},
+		{"build -f " + docker + " --freeze a/b --build-repo a/c", "give only --freeze", 2},
 		{"build -f " + docker + " --dry-run --await", "--dry-run builds nothing", 2},
 		{"build -f " + docker + " --build-compression zstd:hard", "must have a number after the colon", 2},
 		{"build -f " + docker + " --build-compression zstd,", "must be MODE, MODE:LEVEL, or one of these with ,force", 2},

@@ -34,14 +34,14 @@ Fingerprint  ff
 Timestamp    2026-01-01T12:00+01:00
 Created      2026-01-01T11:00:00Z
 Expires      2026-01-02T23:00:00Z
-             ` + "`slipway get abc123` prints a fresh name\n"
+             ` + "`slipway get h:1/wt/abc123/a:1` prints a fresh name\n"
 )
 
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	const path = "/v1alpha2/container/abc123"
 	done := exchange{call: "GET " + path + "/status", answer: `{"id":"abc123","status":"DONE","buildId":"ff_1","succeeded":false,` +
-		`"reason":"build","message":"RUN b\n  ended with 1","targetImage":"h/wt/abc123/b:1","detailsUri":"https://d","creationTime":"2026-01-01T00:00:00Z","duration":"60000000000"}`}
+		`"reasonCode":"build","message":"RUN b\n  ended with 1","targetImage":"h/wt/abc123/b:1","detailsUri":"https://d","creationTime":"2026-01-01T00:00:00Z","duration":"60000000000"}`}
 	doneText := `Request    abc123
 Name       h/wt/abc123/b:1
 Status     DONE

@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// answering is a server that answers calls by their method and path, and writes down
-// which came.
+// answering is a server that responds to calls by method and path, and records them.
 func answering(t *testing.T, answers map[string]string) (url string, calls *[]string) {
 	t.Helper()
 	calls = &[]string{}
@@ -31,7 +30,7 @@ func answering(t *testing.T, answers map[string]string) (url string, calls *[]st
 	}), calls
 }
 
-// TestEveryIDForm gives every command that takes an ID each of its forms.
+// TestEveryIDForm passes each form of an ID to every command that accepts one.
 func TestEveryIDForm(t *testing.T) {
 	t.Parallel()
 	const request, build = "abc123", "beef_1"
@@ -55,8 +54,8 @@ func TestEveryIDForm(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.sif")
 	for _, c := range []struct {
 		args               []string
-		ofRequest, ofBuild string // a call that is made
-		out                string // "": the form of a request alone is printed so
+		ofRequest, ofBuild string // an expected call
+		out                string // "" if only the form of a request prints this
 	}{
 		{[]string{"logs"}, asBuild + "/logs", asBuild + "/logs", "one\ntwo\n"},
 		{[]string{"builds", "show"}, asBuild, asBuild, "jq 1.7 h1"},
@@ -84,11 +83,29 @@ func TestEveryIDForm(t *testing.T) {
 	}
 }
 
-// TestBuildsShow shows all that is known of a build; what there is not is left out.
+// TestPullByID downloads an image by the id of its request: with the token of a fresh name
+// or, for a frozen image, which has none, with the id of the new request.
+func TestPullByID(t *testing.T) {
+	t.Parallel()
+	id, other := strings.Repeat("5f", 32), strings.Repeat("6f", 32)
+	for answer, want := range map[string]string{`{"requestId":"` + other + `","containerToken":"abc123","targetImage":"oras://h/wt/abc123/b:1"}`: "abc123", `{"requestId":"` + other + `","targetImage":"oras://q/b:1"}`: other} {
+		url, calls := answering(t, map[string]string{
+			"POST /v1alpha2/container/" + id + "/name":    answer,
+			"GET /v1alpha2/container/" + want + "/status": `{"id":"` + other + `","status":"DONE"}`,
+			"HEAD /v1alpha2/container/" + want + "/sif":   "",
+		})
+		got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url, "SLIPWAY_TOKEN": "secret"}, "pull", id, "--sif", filepath.Join(t.TempDir(), "x.sif"))
+		if got.code != 0 {
+			t.Errorf("%s: %+v after %q", answer, got, *calls)
+		}
+	}
+}
+
+// TestBuildsShow shows everything known about a build, and omits what does not exist.
 func TestBuildsShow(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, map[string]string{
-		"GET /v1alpha1/builds/beef_1": `{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reason":"solve","message":"no such package\n  jqq",` +
+		"GET /v1alpha1/builds/beef_1": `{"buildId":"beef_1","status":"COMPLETED","succeeded":false,"reasonCode":"solve","message":"no such package\n  jqq",` +
 			`"targetImage":"127.0.0.1:9092/builds:jqq--beef","served":true,"containerFile":"FROM x\nRUN y\n","condaFile":"dependencies:\n  - jqq\n","duration":2}`,
 		"GET /v1alpha1/builds/beef_1/logs": strings.Repeat("line\n", 40) + "last\x1b[31m\n",
 	})
@@ -109,7 +126,7 @@ Log       line
 	}
 }
 
-// TestDryRunPrintsNoName: what looks like a name that works is one.
+// TestDryRunPrintsNoName checks that a dry run prints no name that looks valid and is not.
 func TestDryRunPrintsNoName(t *testing.T) {
 	t.Parallel()
 	for cached, want := range map[string]string{"false": "h:1/wt/<token>/builds:f00d\n", "true": "h:1/wt/abc123/builds:f00d\n"} {

@@ -11,7 +11,7 @@ import (
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print this program's version; `slipway info` says the server's", Args: usage.Exactly(0),
+		Use: "version", Short: "Print this program's version; `slipway info` shows the server's", Args: usage.Exactly(0),
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "slipway %s (%s), %s/%s\n", version, commit, runtime.GOOS, runtime.GOARCH)
 		},

@@ -25,16 +25,17 @@ func withAccounts(keys bool, f func(*cobra.Command, *app.Accounts) error) func(*
 			return err
 		}
 		defer func() { err = errors.Join(err, a.Close()) }()
+		cmd.SetContext(app.ByCommand(cmd.Context()))
 		return f(cmd, a)
 	}
 }
 
 func userCommand() *cobra.Command {
-	group := &cobra.Command{Use: "user", Short: "Make, list, disable and delete the platform's users"}
+	group := &cobra.Command{Use: "user", Short: "Create, list, disable, unlink and delete the platform's users, and grant roles"}
 	var u app.User
 	create := &cobra.Command{
 		Use:     "create --name NAME --email ADDRESS",
-		Short:   "Make a user; `slipwayd token create` then gives a token",
+		Short:   "Create a user; `slipwayd token create` then creates a token",
 		Example: "  slipwayd user create --name ada --email ada@example.org",
 		Args:    cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
@@ -58,23 +59,26 @@ func userCommand() *cobra.Command {
 				return err
 			}
 			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			fmt.Fprintln(table, "NAME\tEMAIL\tID\tSTATE")
+			fmt.Fprintln(table, "NAME\tEMAIL\tID\tSTATE\tROLE")
 			for _, u := range users {
-				fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", u.Name, u.Email, u.ID, stateOf(u))
+				fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%s\n", u.Name, u.Email, u.ID, stateOf(u), roleOf(u))
 			}
 			return table.Flush()
 		}),
 	}
 	group.AddCommand(create, list,
-		oneUser("disable", "Let a user in no more: their tokens and sessions end at once, what is theirs stays", (*app.Accounts).DisableUser),
-		oneUser("enable", "Let a disabled user in again, with the tokens they had", (*app.Accounts).EnableUser),
-		oneUser("delete", "Delete a user, with their tokens and personal credentials", (*app.Accounts).DeleteUser),
+		oneUser("disable", "disabled", "Disable a user: their tokens and sessions stop working immediately, their data stays", (*app.Accounts).DisableUser),
+		oneUser("enable", "enabled", "Enable a disabled user, with their previous tokens", (*app.Accounts).EnableUser),
+		oneUser("unlink", "unlinked", "Unlink a user from their account at the OpenID Connect provider, and end the sessions that began there", (*app.Accounts).UnlinkUser),
+		oneUser("delete", "deleted", "Delete a user, with their tokens and personal credentials", (*app.Accounts).DeleteUser),
+		roleCommand("grant", "is an administrator", "Make a user an administrator", true),
+		roleCommand("revoke", "is not an administrator", "Revoke the role of an administrator, except the last one's", false),
 	)
 	return group
 }
 
-// oneUser does something with the user that --name names.
-func oneUser(verb, short string, do func(*app.Accounts, context.Context, string) error) *cobra.Command {
+// oneUser runs do for the user that --name names.
+func oneUser(verb, done, short string, do func(*app.Accounts, context.Context, string) error) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use: verb + " --name NAME", Short: short, Args: cobra.NoArgs, Example: "  slipwayd user " + verb + " --name ada",
@@ -82,7 +86,7 @@ func oneUser(verb, short string, do func(*app.Accounts, context.Context, string)
 			if err := do(a, cmd.Context(), name); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The user %s is %sd.\n", name, verb)
+			fmt.Fprintf(cmd.OutOrStdout(), "The user %s is %s.\n", name, done)
 			return nil
 		}),
 	}
@@ -99,16 +103,20 @@ func stateOf(u app.User) string {
 }
 
 func tokenCommand() *cobra.Command {
-	group := &cobra.Command{Use: "token", Short: "Make and revoke users' access tokens"}
+	group := &cobra.Command{Use: "token", Short: "Create and revoke users' access tokens"}
 	var userName, name string
 	var ttl lifetime.Value
 	create := &cobra.Command{
 		Use:     "create --user NAME",
-		Short:   "Make an access token and print it, this once",
+		Short:   "Create an access token and print it, this once",
 		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d",
 		Args:    cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
-			token, err := a.CreateTokenFor(cmd.Context(), userName, name, ttl.From(time.Now()))
+			expires := ttl.From(time.Now())
+			if !cmd.Flags().Changed("expires-in") {
+				expires = a.DefaultExpiry()
+			}
+			token, err := a.CreateTokenFor(cmd.Context(), userName, name, expires)
 			if err != nil {
 				return err
 			}
@@ -117,10 +125,10 @@ func tokenCommand() *cobra.Command {
 		}),
 	}
 	create.Flags().StringVar(&userName, "user", "", "User name or e-mail address.")
-	create.Flags().StringVar(&name, "name", "cli", "What to call the token.")
-	create.Flags().Var(&ttl, "expires-in", "How long it works, e.g. 90d or 12h; 0 is for ever.")
+	create.Flags().StringVar(&name, "name", "cli", "The name of the token.")
+	create.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire (default: 90d, or token_max_lifetime).")
 	revoke := &cobra.Command{
-		Use: "revoke --user NAME", Short: "Revoke all tokens of a user, at once", Args: cobra.NoArgs,
+		Use: "revoke --user NAME", Short: "Revoke all tokens of a user immediately", Args: cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
 			return a.RevokeTokens(cmd.Context(), userName)
 		}),
@@ -131,16 +139,16 @@ func tokenCommand() *cobra.Command {
 }
 
 func keysCommand() *cobra.Command {
-	group := &cobra.Command{Use: "keys", Short: "Look after the master key of stored credentials"}
+	group := &cobra.Command{Use: "keys", Short: "Manage the master key of stored credentials"}
 	var rewrap bool
 	rotate := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make a new master key and wrap every data key with it",
-		Long: `Make a new master key and wrap every data key with it.
+		Short: "Create a new master key and wrap every data key with it",
+		Long: `Create a new master key and wrap every data key with it.
 
-The new key becomes the first line of the file; the old ones stay behind it, for
-backups. Servers that run take it over by themselves. Where the file comes from
-a secret store, put the new key there as the first line and use --rewrap-only.`,
+The new key becomes the first line of the file; the old ones stay after it, for
+backups. Running servers reload the file. If the file comes from a secret store,
+put the new key there as the first line and use --rewrap-only.`,
 		Args: cobra.NoArgs,
 		RunE: withAccounts(true, func(cmd *cobra.Command, a *app.Accounts) error {
 			n, err := a.Rotate(cmd.Context(), rewrap)
@@ -151,14 +159,14 @@ a secret store, put the new key there as the first line and use --rewrap-only.`,
 			return nil
 		}),
 	}
-	rotate.Flags().BoolVar(&rewrap, "rewrap-only", false, "Make no key; take the first of the file.")
+	rotate.Flags().BoolVar(&rewrap, "rewrap-only", false, "Create no key; use the first of the file.")
 	check := &cobra.Command{
-		Use: "check", Short: "Say whether every stored secret can be opened", Args: cobra.NoArgs,
+		Use: "check", Short: "Check that every stored secret can be decrypted", Args: cobra.NoArgs,
 		RunE: withAccounts(true, func(cmd *cobra.Command, a *app.Accounts) error {
 			if err := a.CheckKeys(cmd.Context()); err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "Every stored secret can be opened.")
+			fmt.Fprintln(cmd.OutOrStdout(), "Every stored secret can be decrypted.")
 			return nil
 		}),
 	}

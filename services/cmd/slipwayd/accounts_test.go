@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// slipwayd runs the program as a person does.
+// slipwayd runs the program.
 func slipwayd(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -50,14 +50,34 @@ func TestAccounts(t *testing.T) {
 		{"token create --user ada --name three", "!slipwayd user enable --name ada"},
 		{"user enable --name ada@example.org", "is enabled"},
 		{"token create --user ada --name three", "eyJ0aWQi"},
+		{"user unlink --name ada", "ada is unlinked"},
+		{"user unlink --name nobody", "!No such user"},
 		{"user create --name bob --email bob@example.org", "bob has the id"},
+		{"user grant bob owner", "!the only role is admin"},
+		{"user grant nobody admin", "!No such user"},
+		{"user grant bob admin", "bob is an administrator"},
+		{"user list", "admin"},
+		{"user revoke bob admin", "!last administrator"},
+		{"user disable --name bob", "!last administrator"},
+		{"user grant ada admin", "ada is an administrator"},
+		{"user revoke bob admin", "bob is not an administrator"},
+		{"audit verify", "intact up to the event "},
+		{"audit verify --known 1:00", "!event 1 differs from the known event"},
+		{"audit verify --known nonsense", "!NUMBER:HASH"},
+		{"token create --user bob --name forever --expires-in 0", "eyJ0aWQi"},
+		{"token create --user bob --name capped --expires-in 91d --token-max-lifetime 2160h", "!at most 90 days"},
+		{"token create --user bob --name capped --expires-in 0 --token-max-lifetime 2160h", "!at most 90 days"},
+		{"token create --user bob --name capped --token-max-lifetime 24h", "eyJ0aWQi"},
 		{"token create --user bob", "eyJ0aWQi"},
 		{"user delete --name bob", "is deleted"},
 		{"user delete --name bob", "!No such user"},
 		{"user disable", "!required flag"},
 		{"token revoke --user ada", ""},
 		{"token create --user ada", "eyJ0aWQi"},
-		{"keys check", "can be opened"},
+		{"workers list", "LAST SEEN"},
+		{"workers revoke nobody", "!slipwayd workers list"},
+		{"workers revoke", "!accepts 1 arg"},
+		{"keys check", "can be decrypted"},
 		{"keys rotate", "0 data keys"},
 		{"keys rotate --rewrap-only", "0 data keys"},
 	} {

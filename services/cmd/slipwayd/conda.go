@@ -14,13 +14,13 @@ import (
 )
 
 func condaCommand() *cobra.Command {
-	group := &cobra.Command{Use: "conda", Short: "Look at how images of Conda packages are made"}
+	group := &cobra.Command{Use: "conda", Short: "Check images of Conda packages"}
 	group.AddCommand(condaCompareCommand())
 	return group
 }
 
-// condaCompareCommand shows an operator what images of packages are, before they believe
-// it.
+// condaCompareCommand returns the command with which an operator compares images of
+// packages with installed ones.
 func condaCompareCommand() *cobra.Command {
 	var server, tokenFile, output string
 	cmd := &cobra.Command{
@@ -32,15 +32,14 @@ REQUEST is a JSON file, or - for standard input, with the body of POST
 /v1alpha2/container: packages, or condaFile alone, for one platform. Or give
 specifications, e.g. samtools=1.20.
 
-The slipwayd that runs with the same settings is asked, at public_url or --server:
-for the image that is put together of the packages, and for one in which
-micromamba installs the same lock in a container, which takes BuildKit. Then every
-name in both is compared: its kind, mode, link target and bytes; and the records of
-conda-meta, field by field. What no two installers have alike (compiled Python,
-times, fields that hold paths) is counted apart. Commands of the request are left
-out; containerConfig, freeze and format have no meaning here.
+The running slipwayd, at public_url or --server, builds two images: one assembled from
+the packages, and one in which micromamba installs the same lock in a container, which
+requires BuildKit. Then every name in both is compared: its kind, mode, link target and
+bytes; and the records of conda-meta, field by field. Differences that any two
+installers have (compiled Python, times, fields with paths) are counted separately.
+Commands of the request are ignored, and so are containerConfig, freeze and format.
 
-It succeeds when the images differ in nothing else, and fails when they do.`,
+It fails if the images have other differences.`,
 		Example: "  slipwayd conda compare samtools=1.20\n  slipwayd conda compare request.json --output json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -64,11 +63,11 @@ It succeeds when the images differ in nothing else, and fails when they do.`,
 	}
 	cmd.Flags().StringVar(&server, "server", "", "The service's address (default: public_url).")
 	cmd.Flags().StringVar(&tokenFile, "token-file", "", "A file with an access token (default: SLIPWAY_TOKEN, or none).")
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "How to print: text, or json with direct, classic, lock, names, records, differences and known.")
+	cmd.Flags().StringVarP(&output, "output", "o", "text", "The output format: text, or json with direct, classic, lock, names, records, differences and known.")
 	return cmd
 }
 
-// comparison is what the arguments ask for.
+// comparison returns the options of the arguments.
 func comparison(cmd *cobra.Command, server, tokenFile string, args []string) (compare.Options, error) {
 	o := compare.Options{Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
 	var err error
@@ -89,7 +88,8 @@ func tokenOf(file string) (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// readRequest reads a request, or specifications. What is there as a file is one.
+// readRequest reads a request or specifications. An argument that is an existing file is a
+// request.
 func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
 	if len(args) > 1 || args[0] != "-" && !strings.HasSuffix(args[0], ".json") {
 		o.Request = compare.Of(args)
@@ -109,8 +109,8 @@ func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
 	return err
 }
 
-// printReport prints JSON, or text. The latter quotes what images hold: nothing in it may
-// steer a terminal.
+// printReport prints JSON or text. Text quotes names from images, so that they cannot
+// control the terminal.
 func printReport(out io.Writer, r compare.Report, format string) error {
 	if format == "json" {
 		encode := json.NewEncoder(out)

@@ -9,7 +9,8 @@ import (
 	"slipway.dev/services/app/compare"
 )
 
-// TestReportsSteerNoTerminal: names in images, and of fields of records, are strangers'.
+// TestReportsSteerNoTerminal checks this, since names in images and fields of records are
+// external text.
 func TestReportsSteerNoTerminal(t *testing.T) {
 	t.Parallel()
 	const raw = `{"names": 3, "records": 1, "direct": "bd-1", "classic": "bd-2",

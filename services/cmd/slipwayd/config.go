@@ -15,8 +15,8 @@ func configCommand() *cobra.Command {
 		Short: "Print the settings in effect, and check them",
 		Long: `Print the settings in effect, as a file for --config, and check them.
 
-Where something is wrong only that is printed, all of it at once. Passwords in
-addresses are left out.`,
+If settings are invalid, only the errors are printed, all of them. Passwords in
+addresses are omitted.`,
 		Example: "  slipwayd config --explain > slipwayd.yaml\n  slipwayd config --config slipwayd.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ addresses are left out.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&explain, "explain", false, "Say above each setting what it is.")
+	cmd.Flags().BoolVar(&explain, "explain", false, "Add a comment above each setting.")
 	cmd.Flags().BoolVar(&markdown, "markdown", false, "Print the reference of all settings instead.")
 	return cmd
 }

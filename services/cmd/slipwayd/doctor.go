@@ -11,20 +11,20 @@ import (
 	"slipway.dev/services/app/doctor"
 )
 
-// doctorCommand looks at what these settings need.
+// doctorCommand returns `slipwayd doctor`.
 func doctorCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look at what slipwayd needs here, and say what to do about what is amiss",
-		Long: `Look at what slipwayd needs here, and say what to do about what is amiss.
+		Short: "Check the installation and suggest fixes",
+		Long: `Check the installation and suggest fixes.
 
-It looks at the settings, data_dir and its disk, ports, certificates, where
-public_url leads, runc (one container that does nothing is run), control groups,
-the database, Redis and NATS, DNS, registries, Conda channels and the clock.
-Nothing is changed. Call it as the user that runs slipwayd, with its settings.
+It checks the settings, data_dir and its disk, ports, certificates, public_url,
+runc (by running an empty container), control groups, the database, Redis and NATS,
+DNS, registries, Conda channels and the clock. It changes nothing. Run it as the
+user that runs slipwayd, with the same settings.
 
-It succeeds when nothing fails; warnings are for what works less well.`,
+It fails if a check fails; warnings do not count.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
@@ -55,7 +55,7 @@ func printFindings(out io.Writer, findings []doctor.Finding) {
 	}
 }
 
-// verdict is the error of an examination in which something failed.
+// verdict returns an error if a check failed.
 func verdict(findings []doctor.Finding) error {
 	failed := 0
 	for _, f := range findings {
@@ -66,5 +66,5 @@ func verdict(findings []doctor.Finding) error {
 	if failed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%d of %d checks failed; what to do stands below each", failed, len(findings))
+	return fmt.Errorf("%d of %d checks failed; the fix is shown below each", failed, len(findings))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestHelpIsShort: the settings that few need are elsewhere.
+// TestHelpIsShort checks that rarely used settings are not in the help.
 func TestHelpIsShort(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"user", "create", "--help"}} {
@@ -27,7 +27,7 @@ func TestHelpIsShort(t *testing.T) {
 	}
 }
 
-// TestConfigSaysWhatIsWrong, and prints no settings beside it.
+// TestConfigSaysWhatIsWrong checks that only errors are printed.
 func TestConfigSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

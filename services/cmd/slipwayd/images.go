@@ -14,21 +14,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// imagesCommand asks the running process, by its admin port: the image store is in
-// its hands alone.
+// imagesCommand calls the running process at its admin port, since only that process can
+// access the image store.
 func imagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
-		Short: "List what the embedded image store holds, and remove what is not needed",
-		Long: `List what the embedded image store holds, and remove what is not needed.
+		Short: "List the images of the embedded image store, and remove unused ones",
+		Long: `List the images of the embedded image store, and remove unused ones.
 
-It asks the slipwayd that runs with the same settings, at admin_addr.`,
+It calls the running slipwayd at admin_addr of these settings.`,
 	}
 	cmd.AddCommand(imagesListCommand(), imagesPruneCommand())
 	return cmd
 }
 
-// storedImage is an image as the admin port tells of it.
+// storedImage is an image in the admin port's response.
 type storedImage struct {
 	Repository, Tag, Digest string
 	Size                    int64
@@ -55,9 +55,9 @@ func imagesPruneCommand() *cobra.Command {
 	var unused time.Duration
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove the images that store_keep and store_size do not keep, now",
-		Long: `Remove the images that store_keep and store_size do not keep, now, and blobs
-that belong to none. What a name that still works may need always stays.`,
+		Short: "Remove the images beyond store_keep and store_size now",
+		Long: `Remove the images beyond store_keep and store_size now, and unreferenced blobs.
+Images that a valid name needs are never removed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			query := url.Values{}
@@ -82,7 +82,7 @@ that belong to none. What a name that still works may need always stays.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "Only list what would be removed.")
-	cmd.Flags().DurationVar(&unused, "unused-for", 0, "Remove what was not used for so long, instead of store_keep.")
+	cmd.Flags().DurationVar(&unused, "unused-for", 0, "Remove images that were not used for this long, instead of store_keep.")
 	return cmd
 }
 
@@ -111,7 +111,7 @@ func askAdmin(cmd *cobra.Command, method, path string, into any) error {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return fmt.Errorf("slipwayd must run, and answer at admin_addr: %w", err)
+		return fmt.Errorf("slipwayd must be running and reachable at admin_addr: %w", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

@@ -1,4 +1,4 @@
-// Command slipwayd is the server: it plays all roles, or those it is told to.
+// Command slipwayd is the server. It runs all roles, or the given ones.
 package main
 
 import (
@@ -15,10 +15,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/services/app"
+	"slipway.dev/services/app/transfer"
 	"slipway.dev/services/internal/config"
 )
 
-// Set when the program is linked.
+// Set by the linker.
 var (
 	version = "0.0.0-dev"
 	commit  = "unknown" //nolint:gochecknoglobals // the linker sets it
@@ -26,7 +27,7 @@ var (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "slipwayd:", err)
 		os.Exit(1)
@@ -44,17 +45,17 @@ func command() *cobra.Command {
 	config.AddFlags(root.PersistentFlags())
 	usage := root.UsageFunc()
 	root.SetUsageFunc(func(cmd *cobra.Command) error { // a template would call methods by name: see TestLinkedSparingly
-		defer fmt.Fprint(cmd.OutOrStderr(), "\nEvery setting is a flag: \"slipwayd config --explain\" says what they are.\n")
+		defer fmt.Fprint(cmd.OutOrStderr(), "\nEvery setting is a flag: \"slipwayd config --explain\" describes them.\n")
 		return usage(cmd)
 	})
-	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), userCommand(), tokenCommand(), keysCommand())
+	root.AddCommand(versionCommand(), serveCommand(), migrateCommand(), backupCommand(), restoreCommand(), configCommand(), doctorCommand(), metricsCommand(), imagesCommand(), condaCommand(), buildkitdCommand(), workersCommand(), userCommand(), tokenCommand(), keysCommand(), auditCommand())
 	return root
 }
 
 func load(cmd *cobra.Command) (config.Config, error) {
 	unknown, misspelt := config.Misspelt(os.Environ())
 	for _, name := range unknown {
-		fmt.Fprintf(cmd.ErrOrStderr(), "slipwayd: the variable %s is no setting, and has no effect\n", name)
+		fmt.Fprintf(cmd.ErrOrStderr(), "slipwayd: the variable %s is not a setting and has no effect\n", name)
 	}
 	cfg, err := config.Load(cmd.Flags(), os.LookupEnv)
 	return cfg, errors.Join(err, misspelt)
@@ -72,12 +73,12 @@ func versionCommand() *cobra.Command {
 func serveCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "serve [role...]",
-		Short: "Play all roles in one process, or some of them",
-		Long: `Play all roles in one process, or some of them.
+		Short: "Run all roles in one process, or some of them",
+		Long: `Run all roles in one process, or some of them.
 
-Without roles everything runs here: what no URL names is embedded, and kept in
-data_dir. A process that plays some roles shares database, Redis and NATS with
-the others, and is told where they are.`,
+Without roles everything runs here: dependencies without a URL run embedded and store
+their data in data_dir. A process with some roles shares the database, Redis and NATS
+with the others, and needs the addresses of the other roles.`,
 		Example:   "  slipwayd serve\n  slipwayd serve registry --redis-url redis://redis:6379 --nats-url nats://nats:4222 --container-addr container:9095 --platform-addr platform:9095",
 		ValidArgs: app.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -101,8 +102,8 @@ the others, and is told where they are.`,
 	}
 }
 
-// logSettings writes the values in effect, without the secret ones; for a person only
-// those that somebody set.
+// logSettings logs the values in effect without secrets; on a terminal only those that were
+// set.
 func logSettings(log *slog.Logger, cfg *config.Config) {
 	few := app.ForPeople(os.Stderr, *cfg)
 	var attrs []any
@@ -115,22 +116,45 @@ func logSettings(log *slog.Logger, cfg *config.Config) {
 }
 
 func migrateCommand() *cobra.Command {
-	return &cobra.Command{
+	var from string
+	images := true
+	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the tables of database_url to this version",
-		Args:  cobra.NoArgs,
+		Short: "Update the schema of database_url to this version",
+		Long: `Update the schema of database_url to this version.
+
+With --from, also copy everything from a slipwayd that ran as one process with
+SQLite: users, tokens, credentials, workspaces, runs, names and builds. Stop it
+first. The rows are compared before they are committed, and the source is not
+changed. If build_repository is set, images of the embedded image store are copied
+there, so that every name keeps working. The master key is copied to
+master_key_file if there is none.`,
+		Example: `  slipwayd migrate --database-url postgres://slipway@db/slipway
+  slipwayd migrate --from sqlite:data/slipway.db --database-url postgres://slipway@db/slipway \
+    --build-repository registry.example.org/slipway --registry-auth-file auth.json --master-key-file master-key`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := load(cmd)
 			if err != nil {
 				return err
 			}
-			if err := app.Migrate(cmd.Context(), cfg); err != nil {
-				return err
+			if from == "" {
+				if err := app.Migrate(cmd.Context(), cfg); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), "The tables are current.")
+				return nil
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), "The tables are current.")
-			return nil
+			path, ok := strings.CutPrefix(from, "sqlite:")
+			if !ok {
+				return fmt.Errorf("--from must be sqlite:PATH, not %q", from)
+			}
+			return transfer.Run(cmd.Context(), transfer.Options{Config: cfg, From: path, Images: images, Progress: cmd.OutOrStdout()})
 		},
 	}
+	cmd.Flags().StringVar(&from, "from", "", "copy everything from this SQLite database (sqlite:PATH), in the data_dir of a slipwayd that is stopped")
+	cmd.Flags().BoolVar(&images, "images", true, "with --from, also copy the images of the embedded image store to build_repository")
+	return cmd
 }
 
 func metricsCommand() *cobra.Command {

@@ -1,9 +1,9 @@
 package channel
 
-// Dir is the folder of the indexes.
+// Dir returns the folder of the indexes.
 func (s *Store) Dir() string { return s.dir }
 
-// Settle waits until nothing is being fetched.
+// Settle waits until no fetch is running.
 func (s *Store) Settle() {
 	for {
 		var wait chan struct{}
@@ -21,14 +21,14 @@ func (s *Store) Settle() {
 	}
 }
 
-// Entries is how many indexes are remembered.
+// Entries returns the number of entries.
 func (s *Store) Entries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.entries)
 }
 
-// Remembers says whether one of a channel is.
+// Remembers reports whether an entry of the named channel exists.
 func (s *Store) Remembers(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,5 +40,5 @@ func (s *Store) Remembers(name string) bool {
 	return false
 }
 
-// Remember bounds how many indexes are remembered.
-func (s *Store) Remember(most int) { s.most = most }
+// Remember sets the limit of entries.
+func (s *Store) Remember(most int) { s.known = most }

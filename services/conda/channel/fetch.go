@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -18,29 +19,31 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// The files of a channel, in the order in which they are asked for.
+// The files of a channel, in the order in which they are requested.
 const (
 	shardsFile = "repodata_shards.msgpack.zst"
 	zstdFile   = "repodata.json.zst"
 	jsonFile   = "repodata.json"
 )
 
-// fetch is one try to bring an index up to date.
+// A fetch is one attempt to update an index.
 type fetch struct {
 	store  *Store
 	access Access
-	// channel is its URL, base that or a mirror's.
+	// channel is the URL of the channel. base is that URL or the URL of a mirror.
 	channel, base string
 	subdir        string
 	path          string
-	// known is the index that there is; nil for none.
+	// known is the existing index; nil for none.
 	known *index.Index
-	// fresh is for how long the channel says that its answer is good.
+	// most is the limit of the list, uncompressed, in bytes.
+	most int64
+	// fresh is how long the response is valid according to the channel.
 	fresh time.Duration
 }
 
-// run brings the file at path up to date. nil when it was replaced; errUnchanged;
-// errAbsent when the channel has nothing for the platform.
+// run updates the file at path. It returns nil if the file was replaced, errUnchanged if it
+// is up to date, and errAbsent if the channel has nothing for the platform.
 func (f *fetch) run(ctx context.Context) error {
 	err := f.shards(ctx)
 	switch {
@@ -55,11 +58,11 @@ func (f *fetch) run(ctx context.Context) error {
 	return err
 }
 
-// isMissing says whether a channel may have another file instead: stores answer 403 for
-// what they do not have, too.
+// isMissing reports whether the channel may have another file instead. Object stores also
+// respond with 403 for missing files.
 func isMissing(err error) bool { return errors.Is(err, errAbsent) || errors.Is(err, fault.Denied) }
 
-// validatorsOf are those of what is known, if it was made of that file.
+// validatorsOf returns the validators of the existing index if it was built from that file.
 func (f *fetch) validatorsOf(file string) index.Meta {
 	if f.known == nil || f.known.Meta().Source != file {
 		return index.Meta{}
@@ -67,18 +70,18 @@ func (f *fetch) validatorsOf(file string) index.Meta {
 	return f.known.Meta()
 }
 
-// whole makes an index of one file that has everything.
+// whole builds the index from one file that contains all records.
 func (f *fetch) whole(ctx context.Context, file string) error {
 	resp, err := f.ask(ctx, folder(f.base, f.subdir)+file, f.validatorsOf(file))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = resp.Body.Close() }() // what it had was read
+	defer func() { _ = resp.Body.Close() }() // read only
 	f.fresh = maxAge(resp.Header)
 	m := index.Meta{Source: file, Fetched: f.store.now().UTC()}
 	validators(&m, resp.Header)
 	body := &summed{from: &bounded{resp.Body, limits.ChannelDownload}, hash: sha256.New()}
-	text, done, err := opened(file, body)
+	text, done, err := opened(file, body, f.most)
 	if err != nil {
 		return err
 	}
@@ -93,20 +96,41 @@ func (f *fetch) whole(ctx context.Context, file string) error {
 	return broken(err)
 }
 
-// opened is the text in a file.
-func opened(file string, body io.Reader) (io.Reader, func(), error) {
+// opened returns the decompressed content of a file, up to most bytes.
+func opened(file string, body *summed, most int64) (io.Reader, func(), error) {
 	if file != zstdFile {
-		return body, func() {}, nil
+		return &inflated{from: body, packed: &body.size, most: most}, func() {}, nil
 	}
-	// The decoder's memory is bounded, and what it makes of the file by index.Build.
 	z, err := zstd.NewReader(body, zstd.WithDecoderMaxWindow(limits.ChannelWindow), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, nil, fmt.Errorf("starting a decoder: %w", err)
 	}
-	return z, z.Close, nil
+	return &inflated{from: z, packed: &body.size, most: most}, z.Close, nil
 }
 
-// broken says what it means that a file could not be read to its end.
+// An inflated is a decompressed stream whose length and compression ratio are limited, so
+// that a small download does not take minutes to process.
+type inflated struct {
+	from   io.Reader
+	packed *atomic.Int64
+	size   int64
+	most   int64
+}
+
+// Read implements io.Reader.
+func (f *inflated) Read(p []byte) (int, error) {
+	n, err := f.from.Read(p)
+	f.size += int64(n)
+	switch {
+	case f.size > f.most:
+		return 0, fault.Unavailable.Newf("The channel's list of packages has more than %d bytes, uncompressed", f.most)
+	case f.size > limits.ChannelInflated+limits.ChannelRatio*f.packed.Load():
+		return 0, fault.Unavailable.Newf("The channel's list of packages is %d times as long as it is sent; no list of packages is", limits.ChannelRatio)
+	}
+	return n, err
+}
+
+// broken returns the error for a file that could not be read to its end.
 func broken(err error) error {
 	if err == nil || errors.As(err, new(*fault.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -114,21 +138,23 @@ func broken(err error) error {
 	return fault.Unavailable.New("The channel's list of packages could not be read", err)
 }
 
-// summed is a stream whose digest is made while it is read.
+// A summed computes the digest and the length of a stream while it is read.
 type summed struct {
 	from io.Reader
 	hash hash.Hash
+	size atomic.Int64
 }
 
 func (s *summed) Read(p []byte) (int, error) {
 	n, err := s.from.Read(p)
 	s.hash.Write(p[:n])
+	s.size.Add(int64(n))
 	return n, err
 }
 
-// all reads a small file whole.
+// all reads a small file completely.
 func all(resp *http.Response, most int64) ([]byte, error) {
-	defer func() { _ = resp.Body.Close() }() // what it had was read
+	defer func() { _ = resp.Body.Close() }() // read only
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err == nil && int64(len(raw)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)

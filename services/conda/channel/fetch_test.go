@@ -31,21 +31,21 @@ func TestFetch(t *testing.T) {
 			}
 			site.paths()
 			if got, _ := w.versions(t); got != "1" || len(site.paths()) != 0 {
-				t.Error("a fresh index was asked for again")
+				t.Error("a fresh index was fetched again")
 			}
-			// The next hour: nothing new, then something.
+			// After an hour the channel is unchanged; later it has a new record.
 			w.clock.forward(2 * time.Hour)
 			if got, _ := w.versions(t); got != "1" {
 				t.Errorf("got %q", got)
 			}
 			w.settled()
 			if state, _ := w.get(t, channel.Access{}); !state.Checked.Equal(w.clock.now()) || state.Failure != "" {
-				t.Errorf("the channel had nothing new, and the state is %+v", state)
+				t.Errorf("after an unchanged response the state is %+v", state)
 			}
 			site.set(path, pack(repodata("2")))
 			w.clock.forward(2 * time.Hour)
 			if got, _ := w.versions(t); got != "1" {
-				t.Errorf("a caller was kept waiting for news, and got %q", got)
+				t.Errorf("a caller waited for the refresh and got %q", got)
 			}
 			w.settled()
 			if got, _ := w.versions(t); got != "2" {
@@ -55,11 +55,11 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// TestBrokenChannel: whatever a channel does, the index of before is served, with what
-// went wrong; and who comes first is told.
+// TestBrokenChannel checks that the previous index is served when a channel fails, together
+// with the reason, and that without a previous index the caller receives the error.
 func TestBrokenChannel(t *testing.T) {
 	t.Parallel()
-	elsewhere := newWeb(t) // at an address of this machine that may not be reached
+	elsewhere := newWeb(t) // at an address of this machine that egress rules forbid
 	elsewhere.set("/", repodata("7"))
 	good, bomb := compress(repodata("2")), compress(bytes.Repeat([]byte(" "), 128<<20))
 	serve := func(b []byte) http.HandlerFunc {
@@ -105,13 +105,13 @@ func TestBrokenChannel(t *testing.T) {
 			site.answers(c.answer)
 			w := open(t, site, t.TempDir())
 			if got, err := w.versions(t); !errors.Is(err, c.kind) {
-				t.Errorf("who came first got %q, %v; want %v", got, err, c.kind)
+				t.Errorf("the first caller got %q, %v; want %v", got, err, c.kind)
 			}
 			site.answers(nil)
 			site.set("/c/linux-64/repodata.json.zst", compress(repodata("1")))
 			w.clock.forward(time.Hour)
 			if got, err := w.versions(t); got != "1" || err != nil {
-				t.Fatalf("when it had recovered: %q, %v", got, err)
+				t.Fatalf("after the channel recovered: %q, %v", got, err)
 			}
 			site.answers(c.answer)
 			w.clock.forward(3 * time.Hour)
@@ -127,16 +127,16 @@ func TestBrokenChannel(t *testing.T) {
 			}
 			left, _ := filepath.Glob(filepath.Join(w.Dir(), ".new-*"))
 			if len(left) > 0 {
-				t.Errorf("%v was left", left)
+				t.Errorf("%v was not removed", left)
 			}
 		})
 	}
 	if got := elsewhere.paths(); len(got) > 0 {
-		t.Errorf("an address that is not allowed was asked for %q", got)
+		t.Errorf("a forbidden address received requests for %q", got)
 	}
 }
 
-// TestRetryAfter: a channel that wants to be left alone is.
+// TestRetryAfter checks that Retry-After is respected.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	site := newWeb(t)
@@ -152,12 +152,12 @@ func TestRetryAfter(t *testing.T) {
 	site.paths()
 	w.clock.forward(9 * time.Minute)
 	if _, err := w.versions(t); !errors.Is(err, fault.Exhausted) || len(site.paths()) > 0 {
-		t.Errorf("within the time: %v, and it was asked", err)
+		t.Errorf("before Retry-After the channel was contacted: %v", err)
 	}
 	site.answers(nil)
 	site.set("/c/linux-64/repodata.json", repodata("1"))
 	w.clock.forward(2 * time.Minute)
 	if got, err := w.versions(t); got != "1" || err != nil {
-		t.Errorf("after the time: %q, %v", got, err)
+		t.Errorf("after Retry-After: %q, %v", got, err)
 	}
 }

@@ -13,41 +13,45 @@ import (
 
 	"slipway.dev/services/conda/index"
 	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
-// Access is how a channel is asked: in whose name, and with which login. What one
-// Access fetched is never shown to another. The zero value is anonymous.
+// An Access is the client and the login that a channel is read with. What was fetched with
+// one Access is never served to another. The zero value is anonymous.
 type Access struct {
-	// Scope tells callers apart; "" is everybody.
+	// Scope separates the indexes of different logins; "" is shared by all callers.
 	Scope string
-	// Client is who asks, and whose share of what is fetched at a time it is: a user or
-	// an address.
-	Client string
-	// Username says how Password is shown: as "bearer" token, as a "token" in the path
-	// (/t/<token>/), else both as HTTP basic.
+	// Client is the user or address whose fair share the fetch counts against.
+	Client fairshare.Client
+	// Username determines how Password is sent: "bearer" as a bearer token, "token" in the
+	// path (/t/<token>/), any other with HTTP basic authentication.
 	Username, Password string
+	// After, if not zero, is the earliest time at which the channel must have confirmed the
+	// index. An older index is only returned if the channel cannot be read.
+	After time.Time
 }
 
-// String keeps the login out of logs.
+// String returns a placeholder, so that logs never contain the login.
 func (Access) String() string { return "[redacted]" }
 
-// NewClient is a client for channels: it follows redirects as far as they are safe. The
-// transport keeps the rules of egress.
+// NewClient returns a client for channels. It follows safe redirects. The transport
+// enforces the egress rules.
 func NewClient(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}
 }
 
-// errAbsent says that a channel does not have a file.
+// errAbsent is returned if a channel does not have a file.
 var errAbsent = errors.New("the channel does not have it")
 
-// errUnchanged says that a channel still has what is known.
+// errUnchanged is returned if the existing index is up to date.
 var errUnchanged = errors.New("the channel has nothing new")
 
-// ask gets a file of a channel. known are the validators of an answer before, of the
-// same file. errAbsent and errUnchanged, or a fault that names the channel's host.
+// ask requests a file of a channel. known holds the validators of an earlier response for
+// the same file. It returns errAbsent, errUnchanged, or a fault that names the channel's
+// host.
 func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -76,20 +80,20 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, limits.ErrorAnswer) // so that the connection is used again
+	_, _ = io.CopyN(io.Discard, resp.Body, limits.ErrorAnswer) // drained so that the connection is reused
 	_ = resp.Body.Close()
 	return nil, refused(u.Host, resp)
 }
 
-// login adds the caller's to a request to the channel's own host: no other gets it, and
-// no mirror does, which the login's owner did not name.
+// login adds the caller's login to a request to the channel's own host. Other hosts,
+// including mirrors, never receive it.
 func (f *fetch) login(req *http.Request) {
 	if own, err := url.Parse(f.channel); err == nil {
 		conda.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
 	}
 }
 
-// refused says what an answer means that is no file.
+// refused returns the error for a response without a file.
 func refused(host string, resp *http.Response) error {
 	after := retryAfter(resp.Header)
 	switch code := resp.StatusCode; code {
@@ -106,8 +110,8 @@ func refused(host string, resp *http.Response) error {
 	}
 }
 
-// unreachable says why there was no answer. The cause is not kept where it would repeat
-// the URL, which may hold a token.
+// unreachable returns the error if there was no response. It omits the cause if that would
+// contain the URL, which may hold a token.
 func unreachable(ctx context.Context, host string, err error) error {
 	if f, ok := fault.As(err); ok {
 		return f
@@ -126,7 +130,8 @@ func unreachable(ctx context.Context, host string, err error) error {
 	return fault.Unavailable.New(host+" cannot be reached", err).After(5 * time.Second)
 }
 
-// retryAfter reads seconds; dates are rare, and not worth a clock that we share.
+// retryAfter parses a number of seconds. Dates are rare, and would depend on the channel's
+// clock.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n < 0 {
@@ -135,7 +140,7 @@ func retryAfter(h http.Header) time.Duration {
 	return time.Duration(min(n, 3600)) * time.Second
 }
 
-// maxAge reads how long an answer may be used.
+// maxAge returns how long a response may be used.
 func maxAge(h http.Header) time.Duration {
 	for part := range strings.SplitSeq(h.Get("Cache-Control"), ",") {
 		if v, ok := strings.CutPrefix(strings.TrimSpace(part), "max-age="); ok {
@@ -147,7 +152,7 @@ func maxAge(h http.Header) time.Duration {
 	return 0
 }
 
-// validators are what an answer says about itself.
+// validators sets the validators of a response.
 func validators(m *index.Meta, h http.Header) {
 	m.ETag, m.LastModified = short(h.Get("Etag")), short(h.Get("Last-Modified"))
 }
@@ -159,7 +164,7 @@ func short(s string) string {
 	return s
 }
 
-// bounded is a stream that is an error behind the bytes that it may have.
+// A bounded is a stream that fails when it exceeds its limit.
 type bounded struct {
 	from io.Reader
 	left int64

@@ -3,36 +3,42 @@ package channel
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/spelling"
 )
 
-// Channel is a channel whose place is known.
+// A Channel is a channel whose address is known.
 type Channel struct {
-	// Name is what a record and a lock call it: a short name, or a URL without a login.
+	// Name is used in records and locks: a short name, or a URL without a login.
 	Name string
-	// URL is its address without a slash at the end, Mirrors those that hold the same.
+	// URL is its address without a trailing slash. Mirrors are the addresses of its
+	// mirrors.
 	URL     string
 	Mirrors []string
 }
 
-// folder is the URL of one of its platforms.
+// folder returns the URL of a platform's folder.
 func folder(base, subdir string) string { return base + "/" + subdir + "/" }
 
-// Names knows where channels are. Make it with NewNames.
+// Names resolves channel names to addresses. Use NewNames to create one.
 type Names struct {
 	alias string
 	known map[string]Channel
-	// plain are the hosts that the operator names with http.
+	// defaults lists the channels that the name "defaults" resolves to. If empty, the name
+	// is ignored.
+	defaults []Channel
+	// plain lists the hosts that the operator configured with http.
 	plain []string
 }
 
-// NewNames reads the settings conda_channel_alias, and conda_channels: a list of
-// NAME=URL; a name that comes again has a mirror.
+// NewNames parses the settings conda_channel_alias and conda_channels, a list of NAME=URL.
+// A repeated name adds a mirror.
 func NewNames(alias string, channels []string) (*Names, error) {
 	n := &Names{known: map[string]Channel{}}
 	at, err := n.configured(alias)
@@ -60,7 +66,70 @@ func NewNames(alias string, channels []string) (*Names, error) {
 	return n, nil
 }
 
-// configured reads an address that the operator gives.
+// SetDefaults parses the setting conda_defaults: the names or URLs of the channels that the
+// name "defaults" resolves to.
+func (n *Names) SetDefaults(channels []string) error {
+	for _, text := range channels {
+		c, err := n.Resolve(text)
+		if err != nil {
+			return fmt.Errorf("conda_defaults: %w", err)
+		}
+		n.defaults = append(n.defaults, c)
+	}
+	return nil
+}
+
+// Expand returns the channels that a name in a list of channels resolves to. "nodefaults"
+// resolves to none, and so does "defaults" unless the operator set conda_defaults; in the
+// latter case note explains it. It returns fault.Invalid like Resolve.
+func (n *Names) Expand(text string) (channels []Channel, note string, err error) {
+	switch strings.TrimSpace(text) {
+	case "nodefaults":
+		return nil, "", nil
+	case "defaults":
+		if _, own := n.known["defaults"]; own {
+			break
+		}
+		if len(n.defaults) == 0 {
+			note = `The channel "defaults" is ignored: this server takes no packages from it (its operator's setting conda_defaults)`
+		}
+		return n.defaults, note, nil
+	}
+	c, err := n.Resolve(text)
+	if err != nil {
+		return nil, "", err
+	}
+	return []Channel{c}, "", nil
+}
+
+// Nearest returns the existing channel that a nonexistent name probably means; "" for none.
+func (n *Names) Nearest(name string) string {
+	best, fewest := "", max(2, len(name)/4)+1
+	for _, known := range slices.Sorted(maps.Keys(n.known)) {
+		best, fewest = nearer(name, known, best, fewest)
+	}
+	for _, known := range wellKnown() {
+		best, fewest = nearer(name, known, best, fewest)
+	}
+	return best
+}
+
+// wellKnown returns channels that many environments use.
+func wellKnown() []string {
+	return []string{"conda-forge", "bioconda", "nvidia", "pytorch", "rapidsai", "anaconda", "intel", "pyg", "fastai", "plotly", "dglteam", "robostack-staging"}
+}
+
+func nearer(name, known, best string, fewest int) (nearest string, distance int) {
+	if strings.EqualFold(name, known) && name != known {
+		return known, 0
+	}
+	if d := spelling.Distance(name, known); d > 0 && d < fewest {
+		return known, d
+	}
+	return best, fewest
+}
+
+// configured parses an address from the configuration.
 func (n *Names) configured(address string) (string, error) {
 	u, err := parse(address)
 	if err != nil {
@@ -72,8 +141,8 @@ func (n *Names) configured(address string) (string, error) {
 	return strings.TrimRight(u.String(), "/"), nil
 }
 
-// Resolve finds a channel as people write it: a name that is configured, one below the
-// alias, or a URL. fault.Invalid for what is none of these.
+// Resolve returns the channel for a configured name, a name below the alias, or a URL. It
+// returns fault.Invalid for anything else.
 func (n *Names) Resolve(text string) (Channel, error) {
 	text = strings.TrimRight(strings.TrimSpace(text), "/")
 	if c, ok := n.known[text]; ok {
@@ -104,14 +173,15 @@ func (n *Names) Resolve(text string) (Channel, error) {
 	return Channel{Name: at, URL: at}, nil
 }
 
-// IsKnown says whether the operator named a channel, or everybody knows it: those may
-// stand in metrics by their names.
+// IsKnown reports whether the operator configured a channel, or it is well known. Only such
+// channels may appear in metrics by name.
 func (n *Names) IsKnown(name string) bool {
 	_, ok := n.known[name]
 	return ok || slices.Contains([]string{"conda-forge", "bioconda", "defaults"}, name)
 }
 
-// parse reads a URL that may be a channel's. No error repeats it: it may hold a login.
+// parse parses the URL of a channel. Its errors never contain the URL, which may hold a
+// login.
 func parse(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -131,7 +201,7 @@ func parse(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// isShort says whether a text is a channel's name: conda-forge, or pkgs/main.
+// isShort reports whether a string is a channel name such as conda-forge or pkgs/main.
 func isShort(s string) bool {
 	if s == "" || len(s) > 100 {
 		return false

@@ -2,6 +2,7 @@ package channel_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"slipway.dev/services/conda/channel"
@@ -40,12 +41,58 @@ func TestResolve(t *testing.T) {
 	}
 	for _, bad := range [][]string{{"x"}, {"=https://example.org"}, {"a=ftp://example.org"}, {"a=https://u:p@example.org/"}} {
 		if _, err := channel.NewNames("https://conda.anaconda.org", bad); err == nil {
-			t.Errorf("conda_channels %q is taken", bad)
+			t.Errorf("conda_channels %q is accepted", bad)
 		}
 	}
 }
 
-// FuzzResolve: no text becomes an address with a login, or of another scheme.
+func TestExpand(t *testing.T) {
+	t.Parallel()
+	names, err := channel.NewNames("https://conda.anaconda.org", []string{"lab=https://conda.example.org/lab"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, note, err := names.Expand("defaults"); got != nil || note == "" || err != nil {
+		t.Errorf("without a setting, defaults is %v, %q, %v", got, note, err)
+	}
+	if err := names.SetDefaults([]string{"https://repo.example.com/pkgs/main", "lab"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := names.SetDefaults([]string{"file:///x"}); err == nil {
+		t.Error("conda_defaults accepts a file URL")
+	}
+	for text, want := range map[string]string{
+		"nodefaults": "", "defaults": "https://repo.example.com/pkgs/main https://conda.example.org/lab ", "lab": "https://conda.example.org/lab ",
+	} {
+		found, note, err := names.Expand(text)
+		urls := ""
+		for _, c := range found {
+			urls += c.URL + " "
+		}
+		if urls != want || note != "" || err != nil {
+			t.Errorf("%s is %q, %q, %v", text, urls, note, err)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names, err := channel.NewNames("https://conda.anaconda.org", []string{"genomics-lab=https://conda.example.org/lab"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"conda-frge": "conda-forge", "condaforge": "conda-forge", "Conda-Forge": "conda-forge", "bioconds": "bioconda", "genomics-labs": "genomics-lab",
+		"something-else": "", "x": "", "https://example.org/conda-forge": "", strings.Repeat("conda-forge", 40): "",
+	} {
+		if got := names.Nearest(text); got != want {
+			t.Errorf("the channel nearest to %q is %q, want %q", text, got, want)
+		}
+	}
+}
+
+// FuzzResolve checks that no input resolves to an address with a login or a scheme other
+// than http and https.
 func FuzzResolve(f *testing.F) {
 	names, err := channel.NewNames("https://conda.anaconda.org", nil)
 	if err != nil {
@@ -61,7 +108,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		again, err := names.Resolve(c.URL)
 		if err != nil || again.URL != c.URL || again.Name != c.Name {
-			t.Errorf("%q is %+v, and that %+v, %v", text, c, again, err)
+			t.Errorf("%q is %+v, whose name resolves to %+v, %v", text, c, again, err)
 		}
 	})
 }

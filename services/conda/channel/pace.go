@@ -11,11 +11,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// errSlow is why a download was ended.
+// errSlow is the cancellation cause of a download that was too slow.
 var errSlow = errors.New("the channel is too slow")
 
-// paced is the body of an answer that must come at a pace: a channel that lets its
-// readers wait would keep others from being read.
+// A paced is the body of a response that must arrive at a minimum rate, since a slow
+// download delays the fetch of other channels.
 type paced struct {
 	io.ReadCloser
 	ctx context.Context //nolint:containedctx // it ends with the body
@@ -26,7 +26,7 @@ type paced struct {
 	came  int64
 }
 
-// pace watches over a body of a request that ends with ctx; end ends that.
+// pace monitors the body of a request whose context is ctx; end cancels ctx.
 func pace(ctx context.Context, end context.CancelCauseFunc, body io.ReadCloser) *paced {
 	p := &paced{ReadCloser: body, ctx: ctx, end: end}
 	p.mu.Lock()
@@ -35,7 +35,7 @@ func pace(ctx context.Context, end context.CancelCauseFunc, body io.ReadCloser) 
 	return p
 }
 
-// check is called each limits.ChannelStall.
+// check is called every limits.ChannelStall.
 func (p *paced) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit/bubble"
 )
 
-// TestPace: a body that comes in drops is ended, one that comes at its pace is not.
+// TestPace checks that a slow body is cancelled and a fast one is not.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -32,7 +32,7 @@ func TestPace(t *testing.T) {
 				reader.Go(func() { _, err = io.Copy(io.Discard, body) })
 				for range 20 {
 					bubble.Elapse(limits.ChannelStall / 2)
-					_, _ = w.Write(make([]byte, c.drop)) // it is an error where the reader is gone
+					_, _ = w.Write(make([]byte, c.drop)) // fails if the reader disconnected
 				}
 				_ = w.Close()
 				reader.Wait()

@@ -13,8 +13,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestPrivate: a login is shown to its channel alone, in the form that its user name
-// says; what was read with it is nobody else's; and it stands in no log and no text.
+// TestPrivate checks that a login is only sent to its channel, in the form that its user
+// name selects, that what was read with it is not served to others, and that no log or
+// message contains it.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	for form, a := range map[string]channel.Access{
@@ -66,13 +67,14 @@ func TestPrivate(t *testing.T) {
 			state, _ = w.get(t, a)
 			w.stop()
 			if text := w.log.String() + state.Failure; strings.Contains(text, "s3cret") || state.Failure == "" {
-				t.Errorf("the log, or the error: %s", text)
+				t.Errorf("the log or the error contains the login: %s", text)
 			}
 		})
 	}
 }
 
-// TestRedirectTakesNoToken: another host learns neither login nor address.
+// TestRedirectTakesNoToken checks that a redirect sends neither login nor address to
+// another host.
 func TestRedirectTakesNoToken(t *testing.T) {
 	t.Parallel()
 	files, site := newWeb(t), newWeb(t)
@@ -96,11 +98,11 @@ func TestRedirectTakesNoToken(t *testing.T) {
 	}
 	for _, r := range files.asked {
 		if r.Header.Get("Authorization") != "" || r.Header.Get("Referer") != "" {
-			t.Errorf("the other host was told %v", r.Header)
+			t.Errorf("the other host received %v", r.Header)
 		}
 	}
 	if len(files.asked) != 2 {
-		t.Errorf("%d requests came there", len(files.asked))
+		t.Errorf("the other host received %d requests", len(files.asked))
 	}
 }
 

@@ -2,115 +2,113 @@ package channel
 
 import (
 	"context"
+	"errors"
 	"slices"
-	"time"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// queue is what is to be fetched, in the order in which it was asked for. The store's
-// mu guards it.
-type queue struct {
-	waiting []*entry
-	// running counts what is being fetched, by client.
-	running map[string]int
-	// ready has a token for each entry that may be taken, at most one for each worker.
-	ready chan struct{}
+// pools limit the concurrent fetches. The operator's channels, which all clients use, have
+// a pool of their own.
+type pools struct {
+	shared, others *fairshare.Pool
+	// pasts limits the memory for reconstructing earlier lists, in bytes.
+	pasts *fairshare.Pool
 }
 
-func newQueue() *queue {
-	return &queue{running: map[string]int{}, ready: make(chan struct{}, limits.ChannelsAtOnce)}
-}
-
-// queue is the one of an entry: those that everybody uses wait for no others.
-func (s *Store) queue(e *entry) *queue {
-	if s.isShared(e) {
-		return s.shared
+func newPools() pools {
+	return pools{
+		shared: fairshare.New(fairshare.Config{
+			Name: "lists of the operator's Conda channels", Capacity: limits.ChannelsAtOnce, MaxWaiting: limits.ChannelsKnown,
+		}),
+		others: fairshare.New(fairshare.Config{
+			Name: "lists of Conda channels", Capacity: limits.ChannelsAtOnce, PerClient: limits.ChannelsOfClient,
+			MaxWaiting: limits.ChannelsKnown, MaxWaitingPerClient: limits.ChannelsWaiting,
+		}),
+		pasts: fairshare.New(fairshare.Config{
+			Name: "earlier lists of Conda channels", Capacity: limits.ChannelPastMemory, Reserved: limits.ChannelPastMemory / 8,
+			MaxWaiting: limits.ChannelPastsWaiting, MaxWait: limits.CondaMemoryWait,
+		}),
 	}
-	return s.others
 }
 
-// isShared says whether an entry is everybody's: of a channel that the operator named,
-// or everybody knows.
+// isShared reports whether an entry belongs to no client: its channel is configured by the
+// operator, or well known.
 func (s *Store) isShared(e *entry) bool { return e.key.scope == "" && s.IsKnown(e.channel.Name) }
 
-// begin puts an entry into its queue, for a client. The caller holds mu.
-func (s *Store) begin(e *entry, client string) error {
-	q := s.queue(e)
-	if q == s.others && q.of(client) >= limits.ChannelsWaiting {
-		return fault.Exhausted.Newf("Too many Conda channels are being fetched for one client: at most %d lists at a time; try again later", limits.ChannelsWaiting).After(5 * time.Second)
+// enqueue returns a ticket for an entry in a client's share.
+func (s *Store) enqueue(e *entry, client fairshare.Client) (*fairshare.Ticket, error) {
+	if s.isShared(e) {
+		return s.pools.shared.Enqueue(fairshare.Request{Client: fairshare.Service(), Class: fairshare.Long})
 	}
-	e.fetching, e.clients, e.waits = make(chan struct{}), []string{client}, true
-	q.waiting = append(q.waiting, e)
-	q.wake()
+	return s.pools.others.Enqueue(fairshare.Request{Client: client, Class: fairshare.Long})
+}
+
+// begin enqueues the fetch of an entry in the client's share. The caller holds mu.
+func (s *Store) begin(e *entry, client fairshare.Client) error {
+	if s.running.Err() != nil {
+		return fault.Unavailable.Newf("The server is shutting down; try again in a moment").After(limits.ChannelRetry)
+	}
+	ticket, err := s.enqueue(e, client)
+	if err != nil {
+		return err
+	}
+	var wanted context.Context
+	wanted, e.begun = context.WithCancel(s.running)
+	e.fetching, e.clients, e.wanted = make(chan struct{}), nil, wanted
+	s.bid(e, client, ticket)
 	return nil
 }
 
-// wake has a worker look.
-func (q *queue) wake() {
-	select {
-	case q.ready <- struct{}{}:
-	default: // every worker will
+// join adds another client's ticket to a queued entry, so that whichever comes first starts
+// the fetch. The caller holds mu.
+func (s *Store) join(e *entry, client fairshare.Client) {
+	if e.wanted.Err() != nil || s.isShared(e) || len(e.clients) >= limits.ChannelsWaiting || slices.Contains(e.clients, client) {
+		return
+	}
+	// A client whose queue is full is not rejected: it waits for the other clients'
+	// tickets.
+	if ticket, err := s.enqueue(e, client); err == nil {
+		s.bid(e, client, ticket)
 	}
 }
 
-// of is how much waits for a client.
-func (q *queue) of(client string) (n int) {
-	for _, e := range q.waiting {
-		if e.clients[0] == client {
-			n++
-		}
-	}
-	return n
-}
-
-// join has another client wait for an entry, too. The caller holds mu.
-func (s *Store) join(e *entry, client string) {
-	if e.waits && len(e.clients) < limits.ChannelsWaiting && !slices.Contains(e.clients, client) {
-		e.clients = append(e.clients, client)
-		s.queue(e).wake()
-	}
-}
-
-// take is the next entry that may be fetched, and in whose name; nil for none.
-func (s *Store) take(q *queue) (*entry, string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, e := range q.waiting {
-		for _, client := range e.clients {
-			if q == s.shared || q.running[client] < limits.ChannelsOfClient {
-				q.waiting = slices.Delete(q.waiting, i, i+1)
-				q.running[client]++
-				e.waits = false
-				return e, client
-			}
-		}
-	}
-	return nil, ""
-}
-
-// leave says that an entry was fetched in a client's name.
-func (s *Store) leave(q *queue, client string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if q.running[client]--; q.running[client] == 0 {
-		delete(q.running, client)
-	}
-}
-
-// work fetches what is in a queue, one at a time. Several do.
-func (s *Store) work(ctx context.Context, q *queue) {
-	for {
-		if e, client := s.take(q); e != nil && ctx.Err() == nil {
-			s.update(ctx, e)
-			s.leave(q, client)
-			continue
-		}
-		select {
-		case <-ctx.Done():
+// bid fetches an entry when the client's ticket comes up, unless another ticket came first.
+// The caller holds mu.
+func (s *Store) bid(e *entry, client fairshare.Client, ticket *fairshare.Ticket) {
+	e.clients = append(e.clients, client)
+	wanted := e.wanted
+	s.fetches.Go(func() {
+		lease, err := ticket.Wait(wanted)
+		if err != nil {
 			return
-		case <-q.ready:
 		}
+		defer lease.Release()
+		if s.take(e, wanted) {
+			within, cancel := lease.Context(s.running, limits.ChannelContended)
+			defer cancel()
+			s.update(within, e)
+		}
+	})
+}
+
+// take reports whether a ticket is the first one of a queued entry.
+func (s *Store) take(e *entry, wanted context.Context) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if wanted.Err() != nil {
+		return false
 	}
+	e.begun()
+	return true
+}
+
+// contended returns the fault of a fetch that was ended because others wait.
+func contended(ctx context.Context, err error) error {
+	if err == nil || !errors.Is(context.Cause(ctx), fairshare.ErrContended) {
+		return err
+	}
+	return fault.Unavailable.New("The channel is slow, and other clients are waiting; try again later", err).After(limits.ChannelRetry)
 }

@@ -18,9 +18,10 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// shards makes an index of a channel's shards (CEP 16): those that are known are kept,
-// the others fetched. Where nothing is known and much is missing, somebody waits, and
-// one file that has everything is there sooner than thousands: then it is errAbsent.
+// shards builds an index from a channel's shards (CEP 16). It copies unchanged shards from
+// the existing index and fetches the others. Without an existing index and with many
+// shards, it returns errAbsent, because one complete file is faster than thousands of
+// shards.
 func (f *fetch) shards(ctx context.Context) error {
 	resp, err := f.ask(ctx, folder(f.base, f.subdir)+shardsFile, f.validatorsOf(shardsFile))
 	if err != nil {
@@ -59,6 +60,7 @@ func (f *fetch) assemble(ctx context.Context, list index.Shards, m index.Meta) e
 	if err != nil {
 		return err
 	}
+	w.Bound(f.most)
 	missing, err := f.keep(w, list)
 	if err == nil {
 		err = f.fill(ctx, w, list, missing)
@@ -70,7 +72,7 @@ func (f *fetch) assemble(ctx context.Context, list index.Shards, m index.Meta) e
 	return err
 }
 
-// keep takes over what did not change, and answers the names of the rest.
+// keep copies the unchanged shards and returns the names of the others.
 func (f *fetch) keep(w *index.Writer, list index.Shards) (missing []string, err error) {
 	for _, name := range slices.Sorted(maps.Keys(list.Hashes)) {
 		kept := false
@@ -86,7 +88,7 @@ func (f *fetch) keep(w *index.Writer, list index.Shards) (missing []string, err 
 	return missing, nil
 }
 
-// fill fetches what is missing, some at a time.
+// fill fetches the missing shards concurrently.
 func (f *fetch) fill(ctx context.Context, w *index.Writer, list index.Shards, missing []string) error {
 	at, err := list.Folder(folder(f.base, f.subdir))
 	if err != nil {
@@ -98,35 +100,39 @@ func (f *fetch) fill(ctx context.Context, w *index.Writer, list index.Shards, mi
 	for _, name := range missing {
 		group.Go(func() error {
 			h := list.Hashes[name]
-			text, err := f.shard(ctx, at.JoinPath(h.String()+".msgpack.zst").String(), h)
+			raw, err := f.shard(ctx, at.JoinPath(h.String()+".msgpack.zst").String(), h)
 			if err != nil {
 				return fmt.Errorf("fetching the shard of %s: %w", name, err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
+			text, err := unpack(raw, limits.ChannelShard) // one at a time: it may be large
+			if err != nil {
+				return fmt.Errorf("reading the shard of %s: %w", name, err)
+			}
 			return w.AddShard(name, h, text)
 		})
 	}
 	return group.Wait()
 }
 
-// shard fetches one, which must be the one that the list means.
+// shard fetches a compressed shard and verifies its hash.
 func (f *fetch) shard(ctx context.Context, address string, want index.Hash) ([]byte, error) {
 	resp, err := f.ask(ctx, address, index.Meta{})
 	if err != nil {
 		return nil, err
 	}
-	raw, err := all(resp, limits.ChannelShard)
+	raw, err := all(resp, limits.ChannelShardSent)
 	if err != nil {
 		return nil, err
 	}
 	if sha256.Sum256(raw) != want {
 		return nil, fault.Unavailable.Newf("The channel's shard does not have the digest that its list says")
 	}
-	return unpack(raw, limits.ChannelShard)
+	return raw, nil
 }
 
-// unpack decodes a small file; the decoder stops where it would become too large.
+// unpack decompresses a small file. It stops at most bytes.
 func unpack(raw []byte, most uint64) ([]byte, error) {
 	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(most), zstd.WithDecoderMaxWindow(limits.ChannelWindow))
 	if err != nil {

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// Standing is how one index stands with its channel.
+// A Standing is the state of one index.
 type Standing struct {
-	// Channel and Subdir say whose it is; "" for those of channels that the operator does
-	// not know, which strangers can name.
+	// Channel and Subdir are "" for channels that the operator has not configured, whose
+	// names are not disclosed.
 	Channel, Subdir string
-	// Checked is when the channel last said that it is right; zero while there is no index.
+	// Checked is when the channel last confirmed the index; zero while there is no index.
 	Checked time.Time
-	// Size is what it takes up on the disk, in bytes.
+	// Size is its size on disk in bytes.
 	Size int64
-	// Failure is why the channel could not be asked since, in a sentence; "" where it could.
+	// Failure is a sentence that explains why the last refresh failed; "" if it succeeded.
 	Failure string
 }
 
 // Standings lists the indexes by channel and platform folder; those of channels that the
-// operator does not know come first. What a channel does not have is not in it.
+// operator has not configured come first. Platforms that a channel does not have are not
+// listed.
 func (s *Store) Standings() []Standing {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,11 +1,9 @@
-// Package channel keeps the lists of packages of Conda channels at hand: each is
-// fetched when somebody first asks for it, kept as an index on the disk, and brought up
-// to date in the background for as long as it is used.
+// Package channel caches the package lists of Conda channels. A list is fetched on first
+// use, stored as an index on disk, and refreshed in the background while it is used.
 //
-// A channel that is broken, slow or hostile costs its own users something and nobody
-// else: a fetch that fails leaves the index of before in its place. Where channels are,
-// which files they have and what these may say: CEP 16, CEP 36; the rules of egress
-// are the transport's.
+// A broken, slow or hostile channel only affects the clients that use it: a failed fetch
+// leaves the previous index in place. The file formats follow CEP 16 and CEP 36. The
+// transport enforces the egress rules.
 package channel
 
 import (
@@ -17,43 +15,46 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"slipway.dev/services/conda/history"
 	"slipway.dev/services/conda/index"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// Options are what a Store works with.
+// Options configure a Store.
 type Options struct {
-	// Dir is the folder of the indexes, which the store has for itself.
+	// Dir is the folder of the indexes. No other process may use it.
 	Dir string
-	// Size is how much they may take together, in bytes; beyond it those go that were
-	// used longest ago. 0 is no limit.
+	// Size is the limit of all indexes together, in bytes; see prune. 0 means no limit.
 	Size int64
-	// Refresh is how long an index is used before its channel is asked again; channels
-	// may say that it can be longer.
+	// Refresh is how long an index is used before the channel is contacted again. Channels
+	// may extend it.
 	Refresh time.Duration
+	// History is how long the changes of lists are kept, for AsOf; 0 keeps none.
+	History time.Duration
 	Names   *Names
-	// Client asks channels; see NewClient.
+	// Client is used to contact channels; see NewClient.
 	Client  *http.Client
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Store keeps indexes. Make it with New, then Run it; safe for concurrent use.
+// A Store caches indexes. Use New to create it, then Run it. It is safe for concurrent use.
 type Store struct {
 	*Names
 	dir     string
 	size    int64
 	refresh time.Duration
+	history time.Duration
 	http    *http.Client
 	log     *slog.Logger
 	now     func() time.Time
@@ -61,109 +62,128 @@ type Store struct {
 
 	mu      sync.Mutex
 	entries map[key]*entry
-	// most is how many there may be.
-	most int
-	// answered is when a channel last did, for Ready.
-	answered time.Time
-	// shared and others are what is to be fetched; see queue.
-	shared, others *queue
+	// known is the maximum number of entries.
+	known int
+	pasts pasts
+
+	pools pools
+	// running ends with Run. fetches counts the fetches that run until then.
+	running context.Context //nolint:containedctx // it is the store's life
+	stop    context.CancelFunc
+	fetches sync.WaitGroup
 }
 
-// key tells indexes apart.
+// A key identifies an index.
 type key struct{ url, subdir, scope string }
 
-// entry is one index, and how it stands with its channel. The store's mu guards it.
+// An entry is an index and its state. It is guarded by the store's mu.
 type entry struct {
 	key     key
 	channel Channel
 	access  Access
 	path    string
-	// index is nil while there is none.
+	// index is nil if it does not exist.
 	index *index.Index
-	// checked is when the channel last said that the index is right, due when it is to
-	// be asked again, used when somebody last wanted it.
+	// blocks is the history that leads to blocksOf, which is index unless it was replaced
+	// since.
+	blocks   []history.Block
+	blocksOf *index.Index
+	// checked is when the channel last confirmed the index, due when it must be refreshed,
+	// and used when a caller last requested it.
 	checked, due, used time.Time
-	// failure is why the last try failed; nil when it did not, or there was none.
+	// failure is the error of the last attempt; nil if it succeeded or there was none.
 	failure error
-	// absent is set when the channel has nothing for the platform.
+	// absent is set if the channel has nothing for the platform.
 	absent bool
-	// fetching is closed when the fetch that goes on has ended; nil when none does. clients
-	// are those who want it, first who did first, and waits says that it has not begun.
+	// fetching is closed when the current fetch has ended; nil if there is none. While the
+	// fetch is queued for one of clients, wanted has not ended; begun ends it.
 	fetching chan struct{}
-	clients  []string
-	waits    bool
+	clients  []fairshare.Client
+	wanted   context.Context //nolint:containedctx // it is the wait's life
+	begun    context.CancelFunc
 }
 
-// New opens a store. What an earlier process left half-written is removed.
+// New opens a store. It removes unfinished files of an earlier process.
 func New(o Options) (*Store, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the indexes: %w", err)
 	}
 	s := &Store{
-		Names: o.Names, dir: o.Dir, size: o.Size, refresh: o.Refresh, http: o.Client, log: o.Log, now: o.Now,
-		entries: map[key]*entry{}, most: limits.ChannelsKnown, shared: newQueue(), others: newQueue(),
+		Names: o.Names, dir: o.Dir, size: o.Size, refresh: o.Refresh, history: o.History, http: o.Client, log: o.Log, now: o.Now,
+		entries: map[key]*entry{}, known: limits.ChannelsKnown, pools: newPools(),
 	}
+	s.running, s.stop = context.WithCancel(context.Background())
 	left, err := filepath.Glob(filepath.Join(o.Dir, ".new-*"))
 	if err != nil {
 		return nil, err
 	}
 	for _, path := range left {
 		if err := os.Remove(path); err != nil {
-			return nil, fmt.Errorf("removing what was left: %w", err)
+			return nil, fmt.Errorf("removing unfinished files: %w", err)
 		}
 	}
 	s.metrics = newMetrics(s, o.Metrics)
+	o.Metrics.MustRegister(s.pools.shared, s.pools.others, s.pools.pasts)
 	return s, nil
 }
 
-// State is an index, and how old what it says is.
+// A State is an index with its age.
 type State struct {
-	// Index is nil where the channel has nothing for the platform.
+	// Index is nil if the channel has nothing for the platform.
 	Index *index.Index
-	// Checked is when the channel last said that it is right.
+	// Checked is when the channel last confirmed the index.
 	Checked time.Time
-	// Failure is why it could not be asked since, in a sentence; "" where it could.
+	// Failure is a sentence that explains why the last refresh failed; "" if it succeeded.
 	Failure string
+	// Past is set by AsOf.
+	Past
 }
 
-// Get answers the index of a channel for one platform folder. Where there is one it is
-// answered at once, however old, and brought up to date behind the caller's back; else
-// the caller waits until it is fetched, for limits.ChannelWait at most: then
-// fault.Unavailable, and the fetch goes on. Other faults are the channel's.
+// Get returns the index of a channel for one platform folder. An existing index is returned
+// immediately, whatever its age, and refreshed in the background. Otherwise Get waits for
+// the fetch, up to limits.ChannelWait; then it returns fault.Unavailable and the fetch
+// continues. An index that is older than Access.After counts as missing. Other faults are
+// those of the channel.
 func (s *Store) Get(ctx context.Context, c Channel, subdir string, a Access) (State, error) {
 	e, err := s.entry(c, subdir, a)
 	if err != nil {
 		return State{}, err
 	}
+	if now := s.now(); a.After.After(now) {
+		a.After = now
+	}
 	ctx, cancel := context.WithTimeout(ctx, limits.ChannelWait)
 	defer cancel()
 	for {
-		state, wait, err := s.look(e, a.Client)
+		state, wait, err := s.look(e, a)
 		if wait == nil {
 			return state, err
 		}
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return State{}, fault.Unavailable.New("The channel "+c.Name+" is being fetched for the first time; try again in a moment", context.Cause(ctx)).After(5 * time.Second)
+			return State{}, fault.Unavailable.New("The channel "+c.Name+" is being fetched; try again in a moment", context.Cause(ctx)).After(5 * time.Second)
 		}
 	}
 }
 
-// look answers what is there, or what to wait for.
-func (s *Store) look(e *entry, client string) (State, <-chan struct{}, error) {
+// look returns the state of an entry, or a channel to wait on.
+func (s *Store) look(e *entry, a Access) (State, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	e.used = now
+	old := e.index != nil && e.checked.Before(a.After) && e.failure == nil
 	if e.fetching != nil {
-		s.join(e, client)
-	} else if !now.Before(e.due) {
-		if err := s.begin(e, client); err != nil && e.index == nil {
+		s.join(e, a.Client)
+	} else if !now.Before(e.due) || old {
+		if err := s.begin(e, a.Client); err != nil && (e.index == nil || old) {
 			return State{}, nil, err
 		}
 	}
 	switch {
+	case old && e.fetching != nil:
+		return State{}, e.fetching, nil
 	case e.index != nil:
 		state := State{Index: e.index, Checked: e.checked}
 		if e.failure != nil {
@@ -178,7 +198,7 @@ func (s *Store) look(e *entry, client string) (State, <-chan struct{}, error) {
 	return State{}, nil, e.failure
 }
 
-// sentence is what may be said of an error.
+// sentence returns the part of an error that may be shown.
 func sentence(err error) string {
 	if f, ok := fault.As(err); ok {
 		return f.Public
@@ -186,7 +206,7 @@ func sentence(err error) string {
 	return "The channel could not be read"
 }
 
-// entry finds an index, on the disk where it is not known yet.
+// entry returns the entry of an index, and loads it from disk if needed.
 func (s *Store) entry(c Channel, subdir string, a Access) (*entry, error) {
 	k := key{c.URL, subdir, a.Scope}
 	s.mu.Lock()
@@ -195,7 +215,7 @@ func (s *Store) entry(c Channel, subdir string, a Access) (*entry, error) {
 		e.access = a
 		return e, nil
 	}
-	if len(s.entries) >= s.most && !s.forget() {
+	if len(s.entries) >= s.known && !s.forget() {
 		return nil, fault.Unavailable.Newf("Too many channels are being read right now; try again in a moment").After(5 * time.Second)
 	}
 	sum := sha256.Sum256([]byte(strings.Join([]string{k.url, k.subdir, k.scope}, "\n")))
@@ -205,7 +225,7 @@ func (s *Store) entry(c Channel, subdir string, a Access) (*entry, error) {
 	return e, nil
 }
 
-// open takes up what an earlier process left.
+// open loads an index that an earlier process wrote.
 func (s *Store) open(e *entry) {
 	st, err := os.Stat(e.path)
 	if err != nil {
@@ -213,33 +233,43 @@ func (s *Store) open(e *entry) {
 	}
 	x, err := index.Open(e.path, e.place())
 	if err != nil {
-		s.log.Warn("An index is damaged; the channel is fetched anew", "channel", e.channel.Name, "subdir", e.key.subdir, "err", err)
+		s.log.Warn("An index is damaged; the channel will be fetched again", "channel", e.channel.Name, "subdir", e.key.subdir, "err", err)
 		return
 	}
 	e.index, e.checked = x, st.ModTime()
 	e.due = e.checked.Add(s.refresh)
-	s.trim(e)
-	s.log.Info("An index is used that was there", "channel", e.channel.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "age", s.now().Sub(e.checked).Round(time.Second).String())
+	s.log.Info("An existing index was loaded", "channel", e.channel.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "age", s.now().Sub(e.checked).Round(time.Second).String())
 }
 
 func (e *entry) place() index.Place {
 	return index.Place{Channel: e.channel.Name, Subdir: e.key.subdir, Folder: folder(e.channel.URL, e.key.subdir)}
 }
 
-// forget drops the entry that was used longest ago; one that has no index first, and
-// none that is everybody's. What is on the disk stays there, and is found again. False
-// where there is none to drop. The caller holds mu.
+// forget drops an entry of the client that has the most: one without an index, else the
+// least recently used; never a shared one. Files remain on disk and can be loaded again. It
+// reports whether it dropped an entry. The caller holds mu.
 func (s *Store) forget() bool {
-	var oldest *entry
+	idle := map[fairshare.Client][]*entry{}
+	var most fairshare.Client
 	for _, e := range s.entries {
-		if e.fetching == nil && !s.isShared(e) && (oldest == nil || e.goesBefore(oldest)) {
+		if e.fetching == nil && !s.isShared(e) {
+			c := e.access.Client
+			if idle[c] = append(idle[c], e); len(idle[c]) > len(idle[most]) {
+				most = c
+			}
+		}
+	}
+	if len(idle[most]) == 0 {
+		return false
+	}
+	oldest := idle[most][0]
+	for _, e := range idle[most] {
+		if e.goesBefore(oldest) {
 			oldest = e
 		}
 	}
-	if oldest != nil {
-		delete(s.entries, oldest.key)
-	}
-	return oldest != nil
+	delete(s.entries, oldest.key)
+	return true
 }
 
 func (e *entry) goesBefore(o *entry) bool {
@@ -249,31 +279,7 @@ func (e *entry) goesBefore(o *entry) bool {
 	return e.used.Before(o.used)
 }
 
-// trim forgets entries, those used longest ago first, while the directories of all take
-// too much memory; keep stays. The caller holds mu.
-func (s *Store) trim(keep *entry) {
-	var all []*entry
-	total := 0
-	for _, e := range s.entries {
-		if e.index == nil {
-			continue
-		}
-		total += e.index.Resident()
-		if e != keep && e.fetching == nil && !s.isShared(e) {
-			all = append(all, e)
-		}
-	}
-	slices.SortFunc(all, func(a, b *entry) int { return a.used.Compare(b.used) })
-	for _, e := range all {
-		if total <= limits.ChannelDirectories {
-			return
-		}
-		total -= e.index.Resident()
-		delete(s.entries, e.key)
-	}
-}
-
-// Known is the index that everybody may read, if it is there already; nil if not.
+// Known returns an index that all callers may read if it is loaded, otherwise nil.
 func (s *Store) Known(c Channel, subdir string) *index.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()

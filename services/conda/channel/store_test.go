@@ -3,6 +3,7 @@ package channel_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,8 +15,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// TestWithoutNetwork: a process that starts without network serves what it has, and
-// says how old it is.
+// TestWithoutNetwork checks that a process that starts without network serves its indexes
+// and reports their age.
 func TestWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	site, dir := newWeb(t), t.TempDir()
@@ -39,13 +40,10 @@ func TestWithoutNetwork(t *testing.T) {
 	if age := again.clock.now().Sub(state.Checked); err != nil || age < 4*time.Hour || age > 6*time.Hour || !strings.Contains(state.Failure, "cannot be reached") {
 		t.Errorf("the state is %+v, %v", state, err)
 	}
-	if err := again.Ready(t.Context()); err != nil {
-		t.Errorf("with an index it is not ready: %v", err)
-	}
 	if left, _ := filepath.Glob(filepath.Join(dir, ".new-*")); len(left) > 0 {
-		t.Errorf("%v was left", left)
+		t.Errorf("%v was not removed", left)
 	}
-	// What is damaged meanwhile is fetched anew, and else an error.
+	// An index that was damaged meanwhile is fetched again, which fails without network.
 	again.stop()
 	files, _ := filepath.Glob(filepath.Join(dir, "*.idx"))
 	if err := os.WriteFile(files[0], []byte("damaged"), 0o600); err != nil {
@@ -56,7 +54,7 @@ func TestWithoutNetwork(t *testing.T) {
 	}
 }
 
-// TestTogether: many who ask at once are one request.
+// TestTogether checks that concurrent calls share one request.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	site := newWeb(t)
@@ -72,11 +70,12 @@ func TestTogether(t *testing.T) {
 	}
 	all.Wait()
 	if got := site.paths(); len(got) != 3 {
-		t.Errorf("asked for %q, want each file once", got)
+		t.Errorf("requested %q, want each file once", got)
 	}
 }
 
-// TestPrune: the indexes keep to their room, and those stay that are used.
+// TestPrune checks that indexes stay within the disk limit and that recently used ones are
+// retained.
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	site, dir := newWeb(t), t.TempDir()
@@ -108,6 +107,50 @@ func TestPrune(t *testing.T) {
 	site.paths()
 	last, _ := w.Resolve("c5")
 	if _, err := w.Get(t.Context(), last, "linux-64", channel.Access{}); err != nil || len(site.paths()) > 0 {
-		t.Errorf("the newest went: %v", err)
+		t.Errorf("the newest index was removed: %v", err)
+	}
+}
+
+// TestListsAfter checks that an index older than Access.After is read again, once, and that
+// it is still returned if the channel cannot be read.
+func TestListsAfter(t *testing.T) {
+	t.Parallel()
+	site := newWeb(t)
+	site.set("/c/linux-64/repodata.json", repodata("1"))
+	w := open(t, site, t.TempDir())
+	after := func(at time.Time) string {
+		t.Helper()
+		state, err := w.get(t, channel.Access{After: at})
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := state.Index.Records("a")
+		if err != nil || len(records) != 1 {
+			t.Fatal(records, err)
+		}
+		return records[0].Version
+	}
+	after(time.Time{})
+	site.set("/c/linux-64/repodata.json", repodata("2"))
+	w.clock.forward(time.Minute)
+	noticed := w.clock.now()
+	if got := after(time.Time{}); got != "1" {
+		t.Errorf("a list that is not due is %s", got)
+	}
+	w.clock.forward(time.Second)
+	if got := after(noticed); got != "2" {
+		t.Errorf("after a change the list is %s", got)
+	}
+	site.paths()
+	if got := after(noticed); got != "2" || len(site.paths()) > 0 {
+		t.Errorf("a list that is new enough is %s, and was requested", got)
+	}
+	if got := after(w.clock.now().Add(time.Hour)); got != "2" { // it ends
+		t.Errorf("for a time to come the list is %s", got)
+	}
+	site.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	w.clock.forward(time.Second)
+	if got := after(w.clock.now()); got != "2" {
+		t.Errorf("of a broken channel the list is %s", got)
 	}
 }

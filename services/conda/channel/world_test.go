@@ -20,11 +20,11 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// web is a channel's server, whose files and manners a test sets.
+// A web is a channel server whose files and behaviour the test controls.
 type web struct {
 	*httptest.Server
 	mu sync.Mutex
-	// files are by path; answer, if set, answers instead.
+	// files is indexed by path. answer, if set, handles all requests instead.
 	files  map[string][]byte
 	answer http.HandlerFunc
 	asked  []*http.Request
@@ -64,7 +64,7 @@ func (s *web) answers(f http.HandlerFunc) {
 	s.answer = f
 }
 
-// paths are those that were asked for since the last call, of whole files.
+// paths returns the paths that were requested since the last call.
 func (s *web) paths() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *web) paths() []string {
 
 func (s *web) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// clock is a test's.
+// A clock is a manual clock.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -96,7 +96,7 @@ func (c *clock) forward(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// world is a store before a channel.
+// A world is a store with its channel server.
 type world struct {
 	*channel.Store
 	web   *web
@@ -106,7 +106,7 @@ type world struct {
 	ended chan error
 }
 
-// open starts a store that may reach web alone.
+// open starts a store that may only reach web.
 func open(t *testing.T, web *web, dir string, change ...func(*channel.Options)) *world {
 	t.Helper()
 	egress, err := upstream.NewEgress([]string{web.host()})
@@ -135,7 +135,7 @@ func open(t *testing.T, web *web, dir string, change ...func(*channel.Options)) 
 	return w
 }
 
-// versions are those of package a in the channel c.
+// versions returns the versions of package a in the channel c.
 func (w *world) versions(t *testing.T) (string, error) {
 	t.Helper()
 	state, err := w.get(t, channel.Access{})
@@ -162,7 +162,7 @@ func (w *world) get(t *testing.T, a channel.Access) (channel.State, error) {
 	return w.Get(t.Context(), c, "linux-64", a)
 }
 
-// settled waits until the store has nothing to do.
+// settled waits until the store is idle.
 func (w *world) settled() { w.Settle() }
 
 func repodata(version string) []byte {

@@ -5,21 +5,20 @@ import (
 	"os"
 )
 
-// blockSize is what is written at once.
+// blockSize is the size of one write, in bytes.
 const blockSize = 1 << 20
 
-// behind writes a file in a goroutine of its own: who reads a channel need not wait
-// until the kernel has taken what was read before. It ends with close. Not safe for
-// concurrent use.
+// A behind writes a file in a separate goroutine, so that reading a channel does not wait
+// for the disk. The caller must call close. It must not be used concurrently.
 type behind struct {
 	block []byte
-	// full blocks go to the goroutine, and come back empty, with what went wrong so far.
+	// full receives blocks to write. empty returns them, with the first error so far.
 	full  chan []byte
 	empty chan written
 	ended bool
 }
 
-// written is a block that may be filled again.
+// A written is a block that can be filled again.
 type written struct {
 	block []byte
 	err   error
@@ -43,7 +42,7 @@ func (b *behind) run(out io.Writer) {
 	close(b.empty)
 }
 
-// Write takes p over. Its error may be that of an earlier call.
+// Write copies p. Its error may be that of an earlier call.
 func (b *behind) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		if len(b.block) == blockSize {
@@ -58,7 +57,7 @@ func (b *behind) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// turn hands the block over, and waits for the one before it.
+// turn sends the block to the writer, and waits for the one before it.
 func (b *behind) turn() error {
 	b.full <- b.block
 	w := <-b.empty
@@ -66,7 +65,7 @@ func (b *behind) turn() error {
 	return w.err
 }
 
-// close writes what is left. A second call does nothing.
+// close writes the remaining data. Calling it again has no effect.
 func (b *behind) close() (err error) {
 	if b.ended {
 		return nil

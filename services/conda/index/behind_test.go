@@ -29,7 +29,7 @@ func TestWrittenBehindIsWritten(t *testing.T) {
 		}
 		_ = f.Close()
 		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: %d came back, %v", size, len(got), err)
+			t.Errorf("%d bytes: read %d, %v", size, len(got), err)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestAFullDiskIsToldEarlyOrAtTheEnd(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skip("no /dev/full here")
+		t.Skip("requires /dev/full")
 	}
 	defer func() { _ = full.Close() }()
 	if writing, ending := index.WriteAll(full, make([]byte, 5*index.BlockSize)); !errors.Is(writing, syscall.ENOSPC) || !errors.Is(ending, syscall.ENOSPC) {

@@ -12,10 +12,10 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Build makes a file of a repodata file (CEP 36), uncompressed, which it reads once and
-// never holds in memory. m says where it is from; when the stream has ended, finish
-// completes it. On an error the file at path stays what it was. fault.Unavailable for a
-// stream that is no repodata, or ends in the middle.
+// Build creates an index file from an uncompressed repodata file (CEP 36). It reads the
+// stream once and never holds all of it in memory. m describes the source; finish completes
+// it when the stream has ended. On an error the existing file at path is unchanged. Build
+// returns fault.Unavailable for a stream that is not repodata or is truncated.
 func Build(path string, r io.Reader, m Meta, finish func(*Meta) error) (Meta, error) {
 	w, err := Create(path)
 	if err != nil {
@@ -35,7 +35,7 @@ func Build(path string, r io.Reader, m Meta, finish func(*Meta) error) (Meta, er
 	return w.Commit(m)
 }
 
-// notRepodata says what was wrong with a channel's file.
+// notRepodata returns the fault for a malformed repodata file.
 func notRepodata(err error) error {
 	if errors.Is(err, errShort) || errors.Is(err, errSyntax) {
 		return fault.Unavailable.New("The channel's list of packages is damaged: "+err.Error(), err)
@@ -43,12 +43,12 @@ func notRepodata(err error) error {
 	return err
 }
 
-// info reads what a channel says of itself.
+// info reads the "info" member of a repodata file.
 func info(raw []byte, m *Meta) error {
 	var in struct {
 		BaseURL string `json:"base_url"`
 	}
-	// A base_url of another type is none.
+	// A base_url of another type is ignored.
 	if json.Unmarshal(raw, &in) == nil {
 		m.BaseURL = in.BaseURL
 	}
@@ -56,9 +56,8 @@ func info(raw []byte, m *Meta) error {
 	return err
 }
 
-// artifacts is the URL of the folder that holds the artifacts, with a slash at its end.
-// A channel may name another, but none with a login, and none of another scheme than
-// the web's.
+// artifacts returns the URL of the folder with the artifacts, ending in a slash. A channel
+// may name another folder (CEP 15), but only with http or https and without a login.
 func artifacts(folder, base string) (string, error) {
 	at, err := url.Parse(folder)
 	if err != nil {

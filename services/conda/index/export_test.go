@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"hash/crc32"
+	"iter"
 	"os"
 )
 
@@ -13,6 +14,9 @@ func ReadAll(mem []byte, p Place) error {
 		return err
 	}
 	for name := range x.Names() {
+		if _, err := x.Dependents(name); err != nil {
+			return err
+		}
 		if _, err := x.Records(name); err != nil {
 			return err
 		}
@@ -20,11 +24,22 @@ func ReadAll(mem []byte, p Place) error {
 	return nil
 }
 
-// IsNear says whether one edit makes a into b.
+// Names returns all names, sorted.
+func (x *Index) Names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range x.count {
+			if !yield(string(x.name(i))) {
+				return
+			}
+		}
+	}
+}
+
+// IsNear reports whether one edit turns a into b.
 func IsNear(a, b string) bool { return near([]byte(a), []byte(b)) }
 
-// Seal gives the bytes of a file the right checksum of its directory, so that what is
-// in it is looked at.
+// Seal sets the checksum of the directory in the bytes of a file, so that its content is
+// checked next.
 func Seal(raw []byte) []byte {
 	raw = bytes.Clone(raw)
 	f, err := parseFooter(raw)
@@ -35,12 +50,21 @@ func Seal(raw []byte) []byte {
 	return raw
 }
 
-// WriteAll writes b to a file, and tells the errors of writing and of the end.
+// WithNames returns the bytes of a file that has size bytes of names, which belong to no
+// entry.
+func WithNames(size int) []byte {
+	raw := append(make([]byte, size), "{}"...)
+	n := uint64(size)
+	f := footer{entries: n, runs: n, meta: n, uses: n + 2, texts: n + 2, end: n + 2, sum: crc32.Checksum(raw, castagnoli)}
+	return f.append(raw)
+}
+
+// WriteAll writes b to a file and returns the errors of writing and of closing.
 func WriteAll(f *os.File, b []byte) (writing, ending error) {
 	out := writeBehind(f)
 	_, writing = out.Write(b)
 	return writing, out.close()
 }
 
-// BlockSize is what is written at once.
+// BlockSize is the size of one write, in bytes.
 const BlockSize = blockSize

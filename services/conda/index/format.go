@@ -12,57 +12,69 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A file, all numbers little endian:
+// The file format; all numbers are little endian:
 //
 //	data     entries: u16 length of the file name, u32 length of the JSON, both
-//	names    one after the other, sorted, each once
-//	entries  for each name: where it is, its first run, the hash of its shard
-//	runs     for each: where a stretch of entries of one name is, its length, its CRC-32C
+//	names    concatenated, sorted, without duplicates
+//	entries  for each name: its offset, its first run, the hash of its shard
+//	runs     for each: offset of consecutive entries of one name, length, CRC-32C
 //	meta     JSON
-//	footer   where names, entries, runs and meta begin, how many, their CRC-32C, magic
+//	uses     for each name that records depend on, sorted: the offset and the length
+//	         of the name in texts, the number of records
+//	texts    the names in uses, concatenated
+//	footer   offsets of names, entries, runs, meta, uses and texts, counts, their
+//	         CRC-32C, magic
 //
-// Data comes first because it is written while the channel is read; what there is is
+// Data comes first because it is written while the channel is read; the directory is only
 // known at the end.
 const (
-	magic      = "slipway conda 1\n"
-	footerSize = 5*8 + 4 + 4 + len(magic)
+	magic      = "slipway conda 2\n"
+	footerSize = 7*8 + 4 + 4 + len(magic)
+	useSize    = 4 + 4 + 4
 	entrySize  = 4 + 4 + 4 + hashSize
 	runSize    = 8 + 4 + 4
 	headSize   = 2 + 4
 	hashSize   = 32
-	// maxFile is what a file may have, far above what limits.ChannelRepodata leads to.
+	// metaSize limits the JSON of Meta, whose strings are limited when they are read.
+	metaSize = 64 << 10
+	// maxFile is the maximum size of a file, far above what limits.ChannelRepodata results
+	// in.
 	maxFile = 16 << 30
 )
 
-// errDamaged says that a file is none of ours, or is no longer what was written.
+// errDamaged is returned for a file that is not an index, or was modified after it was
+// written.
 var errDamaged = errors.New("the index is damaged")
 
 //nolint:gochecknoglobals // a table of constants
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// layout is a file's bytes, and its directory.
+// A layout is the content of a file with the sections of its directory. All of it is
+// mapped, so that open indexes only use memory that the kernel can reclaim. Reads can
+// therefore fault; see unreadable.
 type layout struct {
 	mem                      []byte
 	names, entries, runTable []byte
+	uses, texts              []byte
 	count                    int
 	meta                     Meta
 }
 
-// run is a stretch of entries of one name.
+// A run is a range of consecutive entries of one name.
 type run struct {
 	off       uint64
 	size, sum uint32
 }
 
-// footer is the end of a file: where the four parts behind the data begin, where the
-// footer does, and how many names there are.
+// A footer is the end of a file: the offsets of the six sections after the data and of the
+// footer itself, and the number of names.
 type footer struct {
-	names, entries, runs, meta, end uint64
-	count, sum                      uint32
+	names, entries, runs, meta, uses, texts, end uint64
+	count, sum                                   uint32
 }
 
 func (f footer) append(b []byte) []byte {
-	for _, n := range []uint64{f.names, f.entries, f.runs, f.meta, f.end} {
+	for _, n := range []uint64{f.names, f.entries, f.runs, f.meta, f.uses, f.texts, f.end} {
 		b = binary.LittleEndian.AppendUint64(b, n)
 	}
 	b = binary.LittleEndian.AppendUint32(b, f.count)
@@ -76,16 +88,18 @@ func parseFooter(mem []byte) (footer, error) {
 	}
 	b := mem[len(mem)-footerSize:]
 	at := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
-	f := footer{at(0), at(1), at(2), at(3), at(4), binary.LittleEndian.Uint32(b[40:]), binary.LittleEndian.Uint32(b[44:])}
-	if f.end != uint64(len(mem)-footerSize) || f.names > f.entries || f.entries > f.runs || f.runs > f.meta || f.meta > f.end ||
-		f.count > limits.ChannelNames || f.runs-f.entries != uint64(f.count)*entrySize || (f.meta-f.runs)%runSize != 0 {
-		return footer{}, fmt.Errorf("%w: its parts overlap", errDamaged)
+	f := footer{at(0), at(1), at(2), at(3), at(4), at(5), at(6), binary.LittleEndian.Uint32(b[56:]), binary.LittleEndian.Uint32(b[60:])}
+	if f.end != uint64(len(mem)-footerSize) || f.names > f.entries || f.entries > f.runs || f.runs > f.meta || f.meta > f.uses || f.uses > f.texts || f.texts > f.end ||
+		f.count > limits.ChannelNames || f.entries-f.names > limits.ChannelNamesBytes || f.runs-f.entries != uint64(f.count)*entrySize || (f.meta-f.runs)%runSize != 0 ||
+		f.meta-f.runs > limits.ChannelRuns*runSize || f.uses-f.meta > metaSize ||
+		(f.texts-f.uses)%useSize != 0 || f.texts-f.uses > limits.ChannelNames*useSize || f.end-f.texts > limits.ChannelNamesBytes {
+		return footer{}, fmt.Errorf("%w: its parts overlap, or are too large", errDamaged)
 	}
 	return f, nil
 }
 
-// parseLayout reads the directory of a file, and checks that everything it points at
-// is there.
+// parseLayout parses the directory of a file, and checks that its offsets are within the
+// file.
 func parseLayout(mem []byte) (layout, error) {
 	f, err := parseFooter(mem)
 	if err != nil {
@@ -94,18 +108,15 @@ func parseLayout(mem []byte) (layout, error) {
 	if crc32.Checksum(mem[f.names:f.end], castagnoli) != f.sum {
 		return layout{}, fmt.Errorf("%w: its directory has another checksum", errDamaged)
 	}
-	// The directory is a copy: it is small, it is needed all the time, and memory that
-	// is no file's cannot fail.
-	dir := bytes.Clone(mem[f.names:f.meta])
-	entries, runs := f.entries-f.names, f.runs-f.names
-	l := layout{mem: mem, names: dir[:entries], entries: dir[entries:runs], runTable: dir[runs:], count: int(f.count)}
-	if err := json.Unmarshal(mem[f.meta:f.end], &l.meta); err != nil {
+	l := layout{mem: mem, names: mem[f.names:f.entries], entries: mem[f.entries:f.runs], runTable: mem[f.runs:f.meta], count: int(f.count)}
+	l.uses, l.texts = mem[f.uses:f.texts], mem[f.texts:f.end]
+	if err := json.Unmarshal(mem[f.meta:f.uses], &l.meta); err != nil {
 		return layout{}, fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	return l, l.check(f.names)
 }
 
-// check goes through names and runs once: a checksum is no proof of sense.
+// check validates names and runs: a checksum does not prove that they are valid.
 func (l *layout) check(data uint64) error {
 	total := uint32(len(l.runTable) / runSize)
 	var before []byte
@@ -126,12 +137,44 @@ func (l *layout) check(data uint64) error {
 			return fmt.Errorf("%w: run %d lies outside", errDamaged, i)
 		}
 	}
+	return l.checkUses()
+}
+
+// checkUses validates the offsets and the order of the names in uses.
+func (l *layout) checkUses() error {
+	var before []byte
+	for i := range len(l.uses) / useSize {
+		u := l.use(i)
+		if uint64(u.text)+uint64(u.size) > uint64(len(l.texts)) {
+			return fmt.Errorf("%w: the name of dependency %d is out of range", errDamaged, i)
+		}
+		name := l.texts[u.text : u.text+u.size]
+		if i > 0 && bytes.Compare(before, name) >= 0 {
+			return fmt.Errorf("%w: its dependencies are not sorted", errDamaged)
+		}
+		before = name
+	}
 	return nil
 }
 
-// entry is what the directory says of a name: where its text is, which run is its
-// first (the next name's first ends them), and the digest of the shard that it is
-// from, zero for none.
+// A use is a name that records depend on: the offset and the length of the name in texts, and
+// the number of records.
+type use struct{ text, size, records uint32 }
+
+func (l *layout) use(i int) use {
+	b := l.uses[i*useSize:]
+	return use{binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint32(b[4:]), binary.LittleEndian.Uint32(b[8:])}
+}
+
+func (u use) append(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, u.text)
+	b = binary.LittleEndian.AppendUint32(b, u.size)
+	return binary.LittleEndian.AppendUint32(b, u.records)
+}
+
+// An entry is the directory's data of a name: the offset of its text, its first run (the
+// next name's first run ends the list), and the digest of the shard that it came from, zero
+// for none.
 type entry struct {
 	name, size, first uint32
 	shard             Hash
@@ -156,7 +199,7 @@ func (l *layout) name(i int) []byte {
 	return l.names[e.name : e.name+e.size]
 }
 
-// runs are those of the name at i.
+// runs returns the runs of the name at index i.
 func (l *layout) runs(i int) iter.Seq[run] {
 	first, end := l.entry(i).first, uint32(len(l.runTable)/runSize)
 	if i+1 < l.count {
@@ -182,7 +225,7 @@ func (r run) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, r.sum)
 }
 
-// entries goes through the entries of a run.
+// entries calls one for each entry of a run.
 func entries(data []byte, one func(fileName, raw []byte) error) error {
 	for len(data) > 0 {
 		if len(data) < headSize {

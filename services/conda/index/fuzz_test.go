@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/conda/index"
 )
 
-// FuzzBuild: whatever a channel says, there is an error, or a file that can be read.
+// FuzzBuild checks that any input results in an error or a readable file.
 func FuzzBuild(f *testing.F) {
 	f.Add(small)
 	f.Add(`{"packages":{"a-1-0.conda":{"name":"a","version":"1","build":"0","depends":["\ud800"]}}}`)
@@ -25,12 +25,12 @@ func FuzzBuild(f *testing.F) {
 			t.Fatal(err)
 		}
 		if err := index.ReadAll(raw, place()); err != nil {
-			t.Errorf("what was built cannot be read: %v", err)
+			t.Errorf("the created file cannot be read: %v", err)
 		}
 	})
 }
 
-// FuzzOpen: no file makes a reader fall over.
+// FuzzOpen checks that no file makes a reader panic.
 func FuzzOpen(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "x.idx")
 	if _, err := index.Build(path, strings.NewReader(small), index.Meta{}, done); err != nil {
@@ -42,6 +42,6 @@ func FuzzOpen(f *testing.F) {
 	}
 	f.Add(good)
 	f.Fuzz(func(_ *testing.T, raw []byte) {
-		_ = index.ReadAll(index.Seal(raw), place()) // an error is fine
+		_ = index.ReadAll(index.Seal(raw), place()) // errors are fine
 	})
 }

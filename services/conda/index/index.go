@@ -1,12 +1,11 @@
-// Package index keeps what a channel has for one platform folder (subdir) in a file
-// of its own format, which is mapped into memory: opened at once, and read only where
-// somebody looks.
+// Package index stores the records of a channel for one platform folder (subdir) in a file
+// of its own format. The file is memory-mapped: opening it is fast, and only the parts that
+// are used are read.
 //
-// A file is made of repodata (Build) or of shards (Writer), whole, and replaces the one
-// before it by a rename. What is written is what the channel said: each record is its
-// JSON, checked when the file is made and decoded when it is asked for. The truth is
-// the channel; a file can be thrown away and made again. Formats: CEP 36 (repodata),
-// CEP 16 (shards).
+// A file is created from repodata (Build) or from shards (Writer), and replaces the
+// previous file with a rename. Records are stored as the channel's JSON, validated when the
+// file is created and decoded when they are read. The file is a cache: it can be deleted
+// and created again from the channel. Formats: CEP 36 (repodata), CEP 16 (shards).
 package index
 
 import (
@@ -23,54 +22,57 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// Place is where the records of a file belong. It is no part of the file: a channel
-// may be called otherwise, or come from a mirror, tomorrow.
+// A Place is where the records of a file belong. It is not stored in the file, because the
+// channel's name or its mirror may change.
 type Place struct {
 	// Channel is the channel's name or base URL, without a login.
 	Channel string
 	// Subdir is the platform's folder, e.g. "linux-64".
 	Subdir string
-	// Folder is the URL of that folder, which ends in a slash, without a login.
+	// Folder is the URL of that folder. It ends in a slash and has no login.
 	Folder string
 }
 
-// Meta says where a file's content is from.
+// Meta describes the source of a file's content.
 type Meta struct {
-	// Source is the name of the channel's file: "repodata.json" and the like.
+	// Source is the name of the channel's file, e.g. "repodata.json".
 	Source string `json:"source"`
-	// Snapshot is the digest of what the channel sent, "sha256:<hex>": two files with
-	// one snapshot hold the same records.
+	// Snapshot is the digest of the channel's response, "sha256:<hex>". Two files with the
+	// same snapshot hold the same records.
 	Snapshot string `json:"snapshot"`
-	// ETag and LastModified are the validators of the channel's answer, "" for none.
+	// ETag and LastModified are the validators of the channel's response, "" for none.
 	ETag         string `json:"etag,omitempty"`
 	LastModified string `json:"lastModified,omitempty"`
 	// Fetched is when the content was fetched.
 	Fetched time.Time `json:"fetched"`
-	// BaseURL is where the channel says that its artifacts are, relative to Folder (CEP
-	// 15); "" is Folder.
+	// BaseURL is the channel's location of its artifacts, relative to Folder (CEP 15); ""
+	// is Folder.
 	BaseURL string `json:"baseUrl,omitempty"`
-	// Records is how many there are; Skipped how many were left out because no record
-	// has a name, a file name or a version like theirs.
+	// Records is the number of records. Skipped is the number of records that were omitted
+	// because their name, file name or version is invalid.
 	Records int `json:"records"`
 	Skipped int `json:"skipped,omitempty"`
 }
 
-// Index is an open file. Safe for concurrent use. It stays valid, also when its file
-// was replaced or removed, for as long as somebody holds it; nobody closes it.
+// An Index is an open file. It is safe for concurrent use. It remains valid while it is
+// referenced, even if its file is replaced or removed, and needs no Close.
 type Index struct {
 	layout
 	place Place
 	base  string
+	// past is set in an index of an earlier state, and origin then keeps the present file
+	// mapped; see Overlay.
+	past, origin *Index
 }
 
-// Open maps a file. What it holds is checked before it is believed: the directory of
-// names now, records as they are read.
+// Open maps a file. It validates the directory of names immediately, and records when they
+// are read.
 func Open(path string, p Place) (*Index, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening an index: %w", err)
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // read only
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("opening an index: %w", err)
@@ -84,16 +86,16 @@ func Open(path string, p Place) (*Index, error) {
 	}
 	x, err := read(mem, p)
 	if err != nil {
-		_ = unix.Munmap(mem) // it was mapped, so it can be unmapped
+		_ = unix.Munmap(mem) // a mapping can be unmapped
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	runtime.AddCleanup(x, func(mem []byte) {
-		_ = unix.Munmap(mem) // it was mapped, so it can be unmapped
+		_ = unix.Munmap(mem) // a mapping can be unmapped
 	}, mem)
 	return x, nil
 }
 
-// read makes an index of the bytes of a file.
+// read returns an index of the bytes of a file.
 func read(mem []byte, p Place) (x *Index, err error) {
 	defer unreadable(&err)()
 	l, err := parseLayout(mem)
@@ -107,8 +109,8 @@ func read(mem []byte, p Place) (x *Index, err error) {
 	return &Index{layout: l, place: p, base: base}, nil
 }
 
-// unreadable turns a fault of the memory, which is what a disk that fails behind a
-// mapping is, into an error.
+// unreadable converts a memory fault, which a disk error in a mapped file causes, to an
+// error.
 func unreadable(err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {
@@ -125,45 +127,72 @@ func unreadable(err *error) func() {
 	}
 }
 
-// Meta says where the content is from.
+// Meta describes the source of the content.
 func (x *Index) Meta() Meta { return x.meta }
 
-// Place says where the records belong.
+// Place returns where the records belong.
 func (x *Index) Place() Place { return x.place }
 
-// Size is the file's, in bytes.
+// Size returns the size of the file in bytes.
 func (x *Index) Size() int64 { return int64(len(x.mem)) }
 
-// Resident is what of it is in memory all the time, in bytes.
-func (x *Index) Resident() int { return len(x.names) + len(x.entries) + len(x.runTable) }
-
-// Len is how many names there are.
+// Len returns the number of names.
 func (x *Index) Len() int { return x.count }
 
-// Records answers all records of a name, which is in lower case, in the channel's
-// order; none is no error. An artifact that the channel has in both formats is answered
-// once, as ".conda".
+// Bytes returns how many bytes of the file are read for the records of a name.
+func (x *Index) Bytes(name string) (n int64, err error) {
+	defer runtime.KeepAlive(x)
+	defer unreadable(&err)()
+	if i, ok := x.find(name); ok {
+		for r := range x.runs(i) {
+			n += int64(r.size)
+		}
+	}
+	if x.past != nil {
+		more, err := x.past.Bytes(name)
+		return n + more, err
+	}
+	return n, nil
+}
+
+// Records returns all records of a name in lower case, in the channel's order; none is not
+// an error. If an artifact exists in both formats, only the ".conda" is returned.
 func (x *Index) Records(name string) (_ []conda.Record, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
+	if x.past != nil {
+		list, err := x.recordsWithPast(name)
+		if err != nil {
+			return nil, err
+		}
+		return list.records, nil
+	}
 	i, ok := x.find(name)
 	if !ok {
 		return nil, nil
 	}
 	list := newRecords(x)
-	for r := range x.runs(i) {
-		data, err := x.data(r)
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
-		if err := entries(data, list.add); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
-		}
+	if err := x.eachEntry(i, list.add); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	return list.records, nil
 }
 
-// find looks a name up.
+// eachEntry calls one with each entry of the name at position i.
+func (x *Index) eachEntry(i int, one func(fileName, raw []byte) error) error {
+	for r := range x.runs(i) {
+		data, err := x.data(r)
+		if err != nil {
+			return err
+		}
+		if err := entries(data, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// find returns the position of a name.
 func (x *Index) find(name string) (int, bool) {
 	return sort.Find(x.count, func(i int) int { return compare(name, x.name(i)) })
 }
@@ -178,7 +207,7 @@ func compare(a string, b []byte) int {
 	return 0
 }
 
-// data is the bytes of a run, after their checksum was compared.
+// data returns the bytes of a run after verifying their checksum.
 func (x *Index) data(r run) ([]byte, error) {
 	data := x.mem[r.off : r.off+uint64(r.size)]
 	if crc32.Checksum(data, castagnoli) != r.sum {

@@ -37,7 +37,7 @@ func place() index.Place {
 
 func done(*index.Meta) error { return nil }
 
-// build makes an index of a repodata text, and opens it.
+// build creates and opens an index from a repodata file.
 func build(t testing.TB, text string) *index.Index {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.idx")
@@ -49,6 +49,20 @@ func build(t testing.TB, text string) *index.Index {
 		t.Fatal(err)
 	}
 	return x
+}
+
+// TestRecordOfEpoch checks that URLs contain an unescaped ! as in the channel: conda and
+// rattler accept no escaped ! in a lock.
+func TestRecordOfEpoch(t *testing.T) {
+	t.Parallel()
+	x := build(t, `{"packages.conda": {"x264-1!164.3095-h166bdaf_2.conda": {"name": "x264", "version": "1!164.3095", "build": "h166bdaf_2", "build_number": 2, "depends": []}}}`)
+	got, err := x.Records("x264")
+	if err != nil || len(got) != 1 {
+		t.Fatal(got, err)
+	}
+	if want := "https://example.org/test/linux-64/x264-1!164.3095-h166bdaf_2.conda"; got[0].URL != want {
+		t.Errorf("its address is %s, want %s", got[0].URL, want)
+	}
 }
 
 func TestRecords(t *testing.T) {
@@ -90,7 +104,8 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// TestRecordsOfAFolderElsewhere: a channel may keep its artifacts at another place.
+// TestRecordsOfAFolderElsewhere checks a channel that keeps its artifacts at another
+// location.
 func TestRecordsOfAFolderElsewhere(t *testing.T) {
 	t.Parallel()
 	for base, want := range map[string]string{
@@ -119,7 +134,7 @@ func TestSkipsWhatNoRecordIs(t *testing.T) {
 		"f-1-0.conda": {"name":"f","version":"1","build":"0","depends":7,"size":-1,"timestamp":"x","build_number":[]}
 	}}`)
 	if m := x.Meta(); m.Records != 1 || m.Skipped != 6 {
-		t.Errorf("meta is %+v, want 1 record and 6 left out", m)
+		t.Errorf("meta is %+v, want 1 record and 6 skipped", m)
 	}
 	got, err := x.Records("f")
 	if err != nil || len(got) != 1 || got[0].Depends != nil || got[0].Size != 0 || got[0].Timestamp != 0 {
@@ -127,8 +142,8 @@ func TestSkipsWhatNoRecordIs(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatIsNoRepodata: a file that is damaged, or hostile, is an error, and what
-// was there before stays.
+// TestRefusesWhatIsNoRepodata checks that a damaged or hostile file is an error and leaves
+// the existing file unchanged.
 func TestRefusesWhatIsNoRepodata(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -161,12 +176,12 @@ func TestRefusesWhatIsNoRepodata(t *testing.T) {
 			t.Errorf("%s: the folder holds %v, %v", name, left, err)
 		}
 		if raw, _ := os.ReadFile(path); string(raw) != "before" {
-			t.Errorf("%s: the file of before is gone", name)
+			t.Errorf("%s: the previous file was removed", name)
 		}
 	}
 }
 
-// TestReaderOutlivesItsFile: who reads an index goes on when it is replaced.
+// TestReaderOutlivesItsFile checks that an open index can be read after it was replaced.
 func TestReaderOutlivesItsFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.idx")
@@ -208,10 +223,10 @@ func TestOpenRefusesADamagedFile(t *testing.T) {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x20
 		if index.ReadAll(bad, place()) == nil {
-			t.Errorf("nobody saw that byte %d of %d was changed", i, len(good))
+			t.Errorf("the change of byte %d of %d was not detected", i, len(good))
 		}
 		if i > 0 && index.ReadAll(good[:i], place()) == nil {
-			t.Errorf("nobody saw that only %d of %d bytes are there", i, len(good))
+			t.Errorf("the truncation to %d of %d bytes was not detected", i, len(good))
 		}
 	}
 	if err := index.ReadAll(good, place()); err != nil {
@@ -219,7 +234,7 @@ func TestOpenRefusesADamagedFile(t *testing.T) {
 	}
 }
 
-// TestShrunkenFile: a file that is cut off while it is mapped is an error.
+// TestShrunkenFile checks that a file truncated while it is mapped results in an error.
 func TestShrunkenFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x.idx")
@@ -238,8 +253,8 @@ func TestShrunkenFile(t *testing.T) {
 	}
 }
 
-// TestEndlessRecord: a record that needs more than anybody can be asked to go through is
-// left out, and the others of its name stay.
+// TestEndlessRecord checks that a record with too many dependencies is omitted, and that
+// the other records of its name remain.
 func TestEndlessRecord(t *testing.T) {
 	t.Parallel()
 	x := build(t, `{"packages.conda":{

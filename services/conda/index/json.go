@@ -7,18 +7,18 @@ import (
 	"fmt"
 )
 
-// Repodata is JSON of hundreds of megabytes, of which a request needs little. So it is
-// walked, not decoded: the functions here find where values end, and check on the way
-// that it is JSON. They take bytes that may stop anywhere.
+// Repodata files are hundreds of megabytes of JSON, of which a request needs little. They
+// are therefore not decoded: the functions here find the end of values and check the syntax
+// on the way. Their input may end anywhere.
 
 var (
-	// errShort says that more bytes are needed to know.
+	// errShort is returned if more bytes are needed.
 	errShort = errors.New("the JSON ends in the middle")
-	// errSyntax says that it is no JSON.
+	// errSyntax is returned for invalid JSON.
 	errSyntax = errors.New("it is not JSON")
 )
 
-// maxDepth is how deep values may be nested: four in what channels write.
+// maxDepth is the maximum nesting of values. Channels use four levels.
 const maxDepth = 32
 
 func space(b []byte, i int) int {
@@ -28,7 +28,7 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// quoted is where the string that begins at i ends, behind its closing quote.
+// quoted returns the end of the string that starts at i, after its closing quote.
 func quoted(b []byte, i int) (int, error) {
 	if b[i] != '"' {
 		return 0, errSyntax
@@ -49,8 +49,8 @@ func quoted(b []byte, i int) (int, error) {
 	}
 }
 
-// value is where the value that begins at i ends. depth is how many levels there may
-// be below.
+// value returns the end of the value that starts at i. depth is the number of levels
+// allowed below it.
 func value(b []byte, i, depth int) (int, error) {
 	if i >= len(b) {
 		return 0, errShort
@@ -66,7 +66,8 @@ func value(b []byte, i, depth int) (int, error) {
 	return scalar(b, i)
 }
 
-// scalar is where a number, true, false or null ends. A byte must follow it.
+// scalar returns the end of a number, true, false or null, which must be followed by
+// another byte.
 func scalar(b []byte, i int) (int, error) {
 	j := i
 	for j < len(b) && (b[j] >= '0' && b[j] <= '9' || b[j] >= 'a' && b[j] <= 'z' || b[j] == '-' || b[j] == '+' || b[j] == '.' || b[j] == 'E') {
@@ -81,7 +82,7 @@ func scalar(b []byte, i int) (int, error) {
 	return 0, errSyntax
 }
 
-// isCount knows the numbers that most numbers are, without asking json.Valid.
+// isCount recognizes the most common numbers without json.Valid.
 func isCount(b []byte) bool {
 	if len(b) == 0 || len(b) > 64 || b[0] == '0' && len(b) > 1 {
 		return false
@@ -94,9 +95,8 @@ func isCount(b []byte) bool {
 	return true
 }
 
-// object walks the members of the object that begins at i, and tells each to visit, if
-// there is one: its key as written, between the quotes, and its value. It answers where
-// the object ends.
+// object scans the object that starts at i and returns its end. It calls visit, unless nil,
+// with each key as written, without the quotes, and its value.
 func object(b []byte, i, depth int, visit func(key, value []byte)) (int, error) {
 	return members(b, i, depth, '}', func(i int) (int, error) {
 		end, err := quoted(b, i)
@@ -117,7 +117,7 @@ func object(b []byte, i, depth int, visit func(key, value []byte)) (int, error) 
 	})
 }
 
-// array does the same with an array's elements.
+// array does the same for the elements of an array.
 func array(b []byte, i, depth int, visit func(value []byte)) (int, error) {
 	return members(b, i, depth, ']', func(i int) (int, error) {
 		end, err := value(b, i, depth-1)
@@ -128,7 +128,7 @@ func array(b []byte, i, depth int, visit func(value []byte)) (int, error) {
 	})
 }
 
-// members goes through what stands between brackets and commas.
+// members scans a comma-separated list between brackets.
 func members(b []byte, i, depth int, closing byte, one func(i int) (int, error)) (int, error) {
 	if depth == 0 {
 		return 0, fmt.Errorf("its values are nested deeper than %d", maxDepth)

@@ -10,10 +10,10 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// records are those of a channel as large as conda-forge's largest folder.
+// records is the number of records of a channel as large as conda-forge's largest folder.
 const records = 880_000
 
-// BenchmarkBuild makes the index of a large channel.
+// BenchmarkBuild creates the index of a large channel.
 func BenchmarkBuild(b *testing.B) {
 	text := large(b)
 	path := filepath.Join(b.TempDir(), "x.idx")
@@ -27,7 +27,7 @@ func BenchmarkBuild(b *testing.B) {
 	runtime.KeepAlive(text)
 }
 
-// BenchmarkOpen opens one.
+// BenchmarkOpen opens the index of a large channel.
 func BenchmarkOpen(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "x.idx")
 	if _, err := index.Build(path, bytes.NewReader(large(b)), index.Meta{}, done); err != nil {

@@ -11,12 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// errPacked says that bytes are no MessagePack.
+// errPacked is returned for invalid MessagePack.
 var errPacked = errors.New("it is not MessagePack")
 
-// repack writes MessagePack as JSON, of at most so many bytes, so that shards and
-// repodata are read by the same code. Binary values, which are digests, become hex;
-// extensions, of which channels use none, and what JSON has no number for become null.
+// repack converts MessagePack to at most most bytes of JSON, so that shards and repodata
+// are read by the same code. Binary values, which are digests, become hex strings.
+// Extensions, which channels do not use, and numbers that JSON cannot represent become
+// null.
 func repack(in []byte, most int) ([]byte, error) {
 	p := packed{in: in, out: make([]byte, 0, min(2*len(in), most)), most: most}
 	if err := p.value(maxDepth); err != nil {
@@ -28,7 +29,7 @@ func repack(in []byte, most int) ([]byte, error) {
 	return p.out, nil
 }
 
-// packed is what is left to read, and what was written.
+// A packed is the remaining input, and the output.
 type packed struct {
 	in, out []byte
 	most    int
@@ -44,7 +45,7 @@ func (p *packed) take(n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// uint reads a number of that many bytes.
+// uint reads an integer of the given number of bytes.
 func (p *packed) uint(bytes int) (uint64, error) {
 	b, err := p.take(uint64(bytes))
 	if err != nil {
@@ -83,8 +84,8 @@ func (p *packed) value(depth int) error {
 	}
 }
 
-// long reads the values whose kind is a byte of its own: the kind's name and how many
-// bytes its number or length has.
+// long reads a value whose type is a byte of its own. The byte determines the type and how
+// many bytes its number or length has.
 func (p *packed) long(c byte, depth int) error {
 	switch c {
 	case 0xc0:
@@ -154,7 +155,7 @@ func (p *packed) float(f float64) error {
 	return nil
 }
 
-// extension goes past a value of a kind that is none of MessagePack's own.
+// extension skips a value of an extension type.
 func (p *packed) extension(n uint64) error {
 	if _, err := p.take(n + 1); err != nil {
 		return err
@@ -176,7 +177,7 @@ func (p *packed) text(n uint64) error {
 	return err
 }
 
-// digest writes bytes in hex.
+// digest writes n bytes in hex.
 func (p *packed) digest(n uint64) error {
 	b, err := p.take(n)
 	if err != nil {
@@ -200,7 +201,7 @@ func (p *packed) elements(n uint64, depth int) error {
 	return nil
 }
 
-// members writes a map, whose keys must be texts.
+// members writes a map, whose keys must be strings.
 func (p *packed) members(n uint64, depth int) error {
 	p.out = append(p.out, '{')
 	for i := range n {
@@ -223,7 +224,7 @@ func (p *packed) members(n uint64, depth int) error {
 	return nil
 }
 
-// hashOf reads a digest in hex.
+// hashOf parses a digest in hex.
 func hashOf(text string) (h [hashSize]byte, err error) {
 	if n, err := hex.Decode(h[:], []byte(text[:min(len(text), 2*hashSize)])); err != nil || n != hashSize || len(text) != 2*hashSize {
 		return h, errors.New("the digest of a shard is none")

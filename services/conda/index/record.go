@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/url"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,10 +13,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// facts are the members of a record, as written, that decide whether it is one.
-type facts struct{ name, version, build []byte }
+// facts holds the raw JSON members of a record that are needed to validate it, and its
+// dependencies.
+type facts struct{ name, version, build, depends []byte }
 
-// take is told each member.
+// take is called for each member.
 func (f *facts) take(key, v []byte) {
 	switch string(key) {
 	case "name":
@@ -26,17 +26,19 @@ func (f *facts) take(key, v []byte) {
 		f.version = v
 	case "build":
 		f.build = v
+	case "depends":
+		f.depends = v
 	}
 }
 
-// isRecord is false of what nothing could be done with: whose name, version, build or
-// file name would not stand in a URL, a lock or a path.
+// isRecord reports whether a record's name, version, build and file name are valid in a
+// URL, a lock and a path.
 func (f *facts) isRecord(fileName, raw []byte) bool {
 	return isWord(fileName) && isWord(unquoted(f.name)) && isWord(unquoted(f.version)) && isWord(unquoted(f.build)) &&
 		(bytes.IndexByte(raw, '\\') < 0 || json.Valid(raw))
 }
 
-// unquoted is the inside of a string without escapes; nil of anything else.
+// unquoted returns the content of a string without escapes, and nil for any other value.
 func unquoted(v []byte) []byte {
 	if len(v) < 2 || v[0] != '"' || bytes.IndexByte(v, '\\') >= 0 {
 		return nil
@@ -44,8 +46,8 @@ func unquoted(v []byte) []byte {
 	return v[1 : len(v)-1]
 }
 
-// isWord says whether b is made of the characters of which names, versions, builds and
-// file names are made (CEP 26, CEP 33, CEP 36).
+// isWord reports whether b consists of the characters that names, versions, builds and file
+// names may have (CEP 26, CEP 33, CEP 36).
 func isWord(b []byte) bool {
 	if len(b) == 0 || len(b) > limits.ChannelWord || b[0] == '.' || b[0] == '-' {
 		return false
@@ -65,7 +67,7 @@ func isWord(b []byte) bool {
 type records struct {
 	x       *Index
 	records []conda.Record
-	// at is where the record of a file name without its ending stands.
+	// at maps a file name without its extension to the index of its record.
 	at map[string]int
 }
 
@@ -78,16 +80,16 @@ func (l *records) add(fileName, raw []byte) error {
 		return fmt.Errorf("%w: %w", errDamaged, err)
 	}
 	if len(r.Depends)+len(r.Constrains)+len(r.TrackFeatures) > limits.ChannelDepends {
-		return nil // nobody can be asked to go through them
+		return nil // too large to be processed
 	}
 	r.FileName = string(fileName)
 	l.place(r)
 	return nil
 }
 
-// place adds a record, or lets the ".conda" take the place of its older twin.
+// place adds a record. A ".conda" replaces the same artifact as ".tar.bz2".
 func (l *records) place(r conda.Record) {
-	r.Channel, r.Subdir, r.URL = l.x.place.Channel, l.x.place.Subdir, l.x.base+url.PathEscape(r.FileName)
+	r.Channel, r.Subdir, r.URL = l.x.place.Channel, l.x.place.Subdir, l.x.base+r.FileName // of characters that URLs do not escape, see isWord
 	stem := strings.TrimSuffix(strings.TrimSuffix(r.FileName, ".conda"), ".tar.bz2")
 	if i, twin := l.at[stem]; twin {
 		if strings.HasSuffix(r.FileName, ".conda") {
@@ -99,8 +101,7 @@ func (l *records) place(r conda.Record) {
 	l.records = append(l.records, r)
 }
 
-// decode reads one record. Members of another type than CEP 36 says are taken for
-// absent.
+// decode decodes one record. Members whose type differs from CEP 36 are treated as absent.
 func decode(raw []byte) (r conda.Record, err error) {
 	if _, err = object(raw, 0, maxDepth, func(key, v []byte) { set(&r, string(key), v) }); err != nil {
 		return conda.Record{}, err
@@ -109,7 +110,7 @@ func decode(raw []byte) (r conda.Record, err error) {
 	return r, nil
 }
 
-// set takes over one member.
+// set sets one member.
 func set(r *conda.Record, key string, v []byte) {
 	switch key {
 	case "name":
@@ -145,7 +146,7 @@ func set(r *conda.Record, key string, v []byte) {
 	}
 }
 
-// text is a string's; "" of anything else.
+// text returns the value of a string, and "" for any other value.
 func text(v []byte) string {
 	if len(v) < 2 || v[0] != '"' {
 		return ""
@@ -160,8 +161,8 @@ func text(v []byte) string {
 	return s
 }
 
-// texts are those of a list of strings, one more than limits.ChannelDepends at most; nil
-// of anything else.
+// texts returns a list of strings, at most one more than limits.ChannelDepends, and nil for
+// any other value.
 func texts(v []byte) []string {
 	if v[0] != '[' || len(v) == 2 {
 		return nil
@@ -178,7 +179,8 @@ func texts(v []byte) []string {
 	return out
 }
 
-// features are a list, or one string with commas or spaces.
+// features returns a list of strings, which may be written as one string with commas or
+// spaces.
 func features(v []byte) []string {
 	if v[0] == '[' {
 		return texts(v)
@@ -186,7 +188,7 @@ func features(v []byte) []string {
 	return strings.FieldsFunc(text(v), func(c rune) bool { return c == ',' || c == ' ' })
 }
 
-// noarch is a kind, or true, which was "generic" once.
+// noarch returns the kind of a noarch package. Old records have true for "generic".
 func noarch(v []byte) string {
 	switch s := text(v); {
 	case s == "python", s == "generic":
@@ -197,7 +199,7 @@ func noarch(v []byte) string {
 	return ""
 }
 
-// number is a whole number's; 0 of anything else.
+// number returns an integer, and 0 for any other value.
 func number(v []byte) int64 {
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err == nil {
@@ -210,7 +212,7 @@ func number(v []byte) int64 {
 	return int64(f)
 }
 
-// milliseconds reads a timestamp, which old records have in seconds.
+// milliseconds returns a timestamp in milliseconds. Old records have seconds.
 func milliseconds(n int64) int64 {
 	const year9999 = 253402300799
 	switch {
@@ -222,7 +224,8 @@ func milliseconds(n int64) int64 {
 	return n
 }
 
-// hash is a digest in hex of that many digits, in lower case; "" of anything else.
+// hash returns a digest of the given number of hex digits in lower case, and "" for any
+// other value.
 func hash(v []byte, digits int) string {
 	s := strings.ToLower(text(v))
 	if len(s) != digits || strings.Trim(s, "0123456789abcdef") != "" {

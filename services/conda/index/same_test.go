@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// packable makes what was read of JSON what shards hold: whole numbers, and digests as
+// packable converts decoded JSON to the types that shards have: integers, and digests as
 // bytes.
 func packable(t *testing.T, key string, v any) any {
 	t.Helper()
@@ -48,8 +48,7 @@ func packable(t *testing.T, key string, v any) any {
 	return v
 }
 
-// asShards are the records of a whole list, as the shards that a channel would have of
-// it.
+// asShards returns the records of a list as the shards that a channel would publish.
 func asShards(t *testing.T, text []byte) map[string][]byte {
 	t.Helper()
 	var list map[string]any
@@ -77,7 +76,8 @@ func asShards(t *testing.T, text []byte) map[string][]byte {
 	return out
 }
 
-// TestShardsSayWhatTheListSays: a request has one answer, however its channel was read.
+// TestShardsSayWhatTheListSays checks that shards and repodata of a channel give the same
+// records.
 func TestShardsSayWhatTheListSays(t *testing.T) {
 	t.Parallel()
 	text := condadata.Repodata(t, "conda-forge", "noarch")

@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// window is a stretch of a stream of JSON. It grows no larger than one record may be.
+// A window is a section of a stream of JSON. It grows up to the maximum size of a record.
 type window struct {
 	from  io.Reader
 	buf   []byte
@@ -18,8 +18,8 @@ type window struct {
 
 const windowSize = 256 << 10
 
-// more reads on. What is before pos is dropped. It fails where nothing comes any more,
-// or where one value fills the window.
+// more reads more data and drops the data before pos. It fails at the end of the stream, or
+// if one value fills the window.
 func (w *window) more() error {
 	if w.ended {
 		return errShort
@@ -44,7 +44,7 @@ func (w *window) more() error {
 	return nil
 }
 
-// next is the next byte that is no space. It stays where it is.
+// next returns the next byte that is not a space, without consuming it.
 func (w *window) next() (byte, error) {
 	for {
 		if w.pos = space(w.buf, w.pos); w.pos < len(w.buf) {
@@ -56,7 +56,7 @@ func (w *window) next() (byte, error) {
 	}
 }
 
-// take reads the byte c.
+// take consumes the byte c.
 func (w *window) take(c byte) error {
 	got, err := w.next()
 	if err == nil && got != c {
@@ -66,7 +66,7 @@ func (w *window) take(c byte) error {
 	return err
 }
 
-// value reads a value of any kind, whole. It is valid until the next call.
+// value reads one value of any type. It is valid until the next call.
 func (w *window) value(depth int) ([]byte, error) {
 	if _, err := w.next(); err != nil {
 		return nil, err
@@ -87,8 +87,8 @@ func (w *window) value(depth int) ([]byte, error) {
 	}
 }
 
-// record reads a value, whole, and finds what decides about a record on the way. Both
-// are valid until the next call.
+// record reads one value and returns the facts that decide whether it is a record. Both are
+// valid until the next call.
 func (w *window) record() (raw []byte, found facts, err error) {
 	c, err := w.next()
 	for err == nil && c == '{' {
@@ -108,8 +108,8 @@ func (w *window) record() (raw []byte, found facts, err error) {
 	return raw, facts{}, err
 }
 
-// each goes through an object that may be larger than the window. one reads the value
-// of each member; the key is valid until it returns.
+// each scans an object that may be larger than the window. one reads the value of each
+// member; the key is valid until it returns.
 func (w *window) each(one func(key []byte) error) error {
 	var key []byte
 	return w.between('{', '}', func() error {
@@ -128,7 +128,7 @@ func (w *window) each(one func(key []byte) error) error {
 	})
 }
 
-// between goes through what stands between brackets and commas.
+// between scans a comma-separated list between brackets.
 func (w *window) between(opening, closing byte, one func() error) error {
 	if err := w.take(opening); err != nil {
 		return err
@@ -157,7 +157,7 @@ func (w *window) between(opening, closing byte, one func() error) error {
 	}
 }
 
-// skip goes past a value that may be larger than the window.
+// skip skips a value that may be larger than the window.
 func (w *window) skip(depth int) error {
 	c, err := w.next()
 	if err != nil {
@@ -175,7 +175,7 @@ func (w *window) skip(depth int) error {
 	return err
 }
 
-// end makes sure that nothing follows.
+// end checks that only space follows.
 func (w *window) end() error {
 	_, err := w.next()
 	switch {
@@ -187,17 +187,17 @@ func (w *window) end() error {
 	return errSyntax
 }
 
-// found is what a repodata file tells while it is scanned.
+// found receives the content of a repodata file while it is scanned.
 type found struct {
-	// record gets each record: its file name, its JSON as written, and facts of it. All
-	// are valid until it returns.
+	// record is called with each record: its file name, its JSON as written, and its facts.
+	// All are valid until it returns.
 	record func(fileName, raw []byte, f facts) error
-	// info gets the JSON of "info".
+	// info is called with the JSON of "info".
 	info func(raw []byte) error
 }
 
-// scan reads a repodata file (CEP 36). What other formats than the first two have
-// beside their records is left out.
+// scan scans a repodata file (CEP 36). It ignores all members other than info and the
+// records of the two package formats.
 func scan(r io.Reader, f found) error {
 	w := &window{from: r}
 	err := w.each(func(key []byte) error {

@@ -2,54 +2,75 @@ package index
 
 import (
 	"bytes"
-	"iter"
-	"sort"
+	"runtime"
 	"strings"
 )
 
-// Names are all names, sorted.
-func (x *Index) Names() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range x.count {
-			if !yield(string(x.name(i))) {
-				return
-			}
-		}
-	}
-}
-
-// Rank says how near a name is to what somebody looks for: the lower, the nearer.
+// A Rank is how similar a name is to the searched string; lower ranks are more similar.
 type Rank int
 
-// The ranks, in the order of a search's answer.
+// The ranks, in the order of search results.
 const (
 	Exact Rank = iota
 	Prefix
 	Within
-	// Similar is a name that one insertion, deletion, change, or swap of neighbours makes
-	// out of what was asked for.
+	// Similar is a name at edit distance one: an insertion, a deletion, a substitution or a
+	// swap of neighbouring characters.
 	Similar
 )
 
-// Match is a name that was found.
-type Match struct {
-	Name string
-	Rank Rank
+// Ranks is the number of ranks.
+const Ranks = int(Similar) + 1
+
+// A Search iterates over the names of an index that match a string, sorted by name. It
+// holds one name at a time and must not be used concurrently.
+type Search struct {
+	index *Index
+	text  []byte
+	at    int
+	name  []byte
+	rank  Rank
+	// among lists the indexes in which dependents are counted.
+	among []*Index
 }
 
-// Search finds names: the one that is text, those that begin with it, those that hold
-// it, and those that are almost it; sorted by rank, then by name. The text is taken in
-// lower case; an empty one finds all names as prefixes.
-func (x *Index) Search(text string) []Match {
-	text = strings.ToLower(text)
-	var found []Match
-	for i := range x.count {
-		if rank, ok := rank([]byte(text), x.name(i)); ok {
-			found = append(found, Match{string(x.name(i)), rank})
+// Search returns a search for the name text, names that begin with it, names that contain
+// it, and similar names. The text is converted to lower case. An empty text matches all
+// names as prefixes. Dependents are counted in the indexes in among.
+func (x *Index) Search(text string, among ...*Index) *Search {
+	return &Search{index: x, text: []byte(strings.ToLower(text)), among: among}
+}
+
+// Next advances to the next match and reports whether there is one.
+func (s *Search) Next() (found bool, err error) {
+	defer runtime.KeepAlive(s)
+	defer unreadable(&err)()
+	for s.at < s.index.count {
+		name := s.index.name(s.at)
+		s.at++
+		if rank, ok := rank(s.text, name); ok {
+			s.name, s.rank = append(s.name[:0], name...), rank
+			return true, nil
 		}
 	}
-	sort.SliceStable(found, func(i, j int) bool { return found[i].Rank < found[j].Rank })
-	return found
+	return false, nil
+}
+
+// Name returns the name of the match. It is valid until the next call of Next.
+func (s *Search) Name() []byte { return s.name }
+
+// Rank returns the rank of the match.
+func (s *Search) Rank() Rank { return s.rank }
+
+// Dependents counts the records that depend on the match, which takes a binary search in each
+// index.
+func (s *Search) Dependents() (n int, err error) {
+	defer runtime.KeepAlive(s)
+	defer unreadable(&err)()
+	for _, x := range s.among {
+		n += x.dependents(s.name)
+	}
+	return n, nil
 }
 
 func rank(text, name []byte) (Rank, bool) {
@@ -66,8 +87,8 @@ func rank(text, name []byte) (Rank, bool) {
 	return 0, false
 }
 
-// near says whether one edit makes a into b. Of texts of fewer than three letters
-// everything short would be near.
+// near reports whether one edit turns a into b. It returns false for strings of fewer than
+// three characters, which would match too much.
 func near(a, b []byte) bool {
 	if len(a) < 3 || len(b)-len(a) > 1 || len(a)-len(b) > 1 {
 		return false
@@ -88,19 +109,26 @@ func near(a, b []byte) bool {
 	return len(a) > 1 && a[0] == b[1] && a[1] == b[0] && bytes.Equal(a[2:], b[2:])
 }
 
-// Near are the names that one edit makes out of text, sorted.
-func (x *Index) Near(text string) []string {
-	var out []string
-	for i := range x.count {
+// Near returns up to most names at edit distance one of text, sorted.
+func (x *Index) Near(text string, most int) (out []string, err error) {
+	defer runtime.KeepAlive(x)
+	defer unreadable(&err)()
+	for i := 0; i < x.count && len(out) < most; i++ {
 		if name := x.name(i); near([]byte(text), name) {
 			out = append(out, string(name))
 		}
 	}
-	return out
+	return out, nil
 }
 
-// Has says whether there is a name.
-func (x *Index) Has(name string) bool {
-	_, ok := x.find(name)
-	return ok
+// Has reports whether the index has records of a name.
+func (x *Index) Has(name string) (has bool, err error) {
+	defer runtime.KeepAlive(x)
+	defer unreadable(&err)()
+	_, has = x.find(name)
+	if x.past == nil {
+		return has, nil
+	}
+	list, err := x.recordsWithPast(name)
+	return err == nil && len(list.records) > 0, err
 }

@@ -13,22 +13,23 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Hash is the SHA-256 of a shard as it is sent; zero is unknown.
+// A Hash is the SHA-256 of a compressed shard; the zero value means unknown.
 type Hash [hashSize]byte
 
-// String is the hash in hex.
+// String returns the hash in hex.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // Shards is a channel's list of shards (CEP 16).
 type Shards struct {
-	// Hashes are those of the shards, by name.
+	// Hashes maps package names to the hashes of their shards.
 	Hashes map[string]Hash
-	// BaseURL is where the artifacts are, and ShardsURL where the shards are, both
+	// BaseURL is the location of the artifacts and ShardsURL that of the shards. Both are
 	// relative to the folder of the list; "" is that folder.
 	BaseURL, ShardsURL string
 }
 
-// ReadShards reads a list of shards, uncompressed. fault.Unavailable for what is none.
+// ReadShards parses an uncompressed list of shards. It returns fault.Unavailable if it is
+// malformed.
 func ReadShards(raw []byte) (Shards, error) {
 	text, err := repack(raw, 8*limits.ChannelShardIndex)
 	if err != nil {
@@ -58,7 +59,7 @@ func ReadShards(raw []byte) (Shards, error) {
 	return out, nil
 }
 
-// Folder is the URL below which the shards are, given that of the list's folder.
+// Folder returns the base URL of the shards. folder is the URL of the list's folder.
 func (s Shards) Folder(folder string) (*url.URL, error) {
 	at, err := artifacts(folder, s.ShardsURL)
 	if err != nil {
@@ -67,8 +68,8 @@ func (s Shards) Folder(folder string) (*url.URL, error) {
 	return url.Parse(at)
 }
 
-// AddShard takes one shard, uncompressed: all records of a name. Records of other names
-// in it are left out.
+// AddShard adds an uncompressed shard, which holds all records of a name. It omits records
+// of other names.
 func (w *Writer) AddShard(name string, h Hash, raw []byte) error {
 	text, err := repack(raw, limits.ChannelNameBytes)
 	if err != nil {
@@ -91,8 +92,8 @@ func (w *Writer) AddShard(name string, h Hash, raw []byte) error {
 	return notRepodata(err)
 }
 
-// Keep takes the records of a name over from another file, if that was made of the
-// same shard; false if not.
+// Keep copies the records of a name from another index if they came from the same shard,
+// and reports whether they did.
 func (w *Writer) Keep(x *Index, name string, h Hash) (_ bool, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
@@ -120,6 +121,11 @@ func (w *Writer) Keep(x *Index, name string, h Hash) (_ bool, err error) {
 // copy writes the entries of a run.
 func (w *Writer) copy(id uint32, data []byte) error {
 	return entries(data, func(fileName, raw []byte) error {
+		var f facts
+		if _, err := object(raw, 0, maxDepth, f.take); err != nil {
+			return fmt.Errorf("%w: %w", errDamaged, err)
+		}
+		w.uses.count(f.depends)
 		w.meta.Records++
 		w.begin(fileName, raw)
 		return w.append(id, w.head, fileName, raw)

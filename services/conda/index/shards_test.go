@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/conda/index"
 )
 
-// pack writes MessagePack, as channels' tools do.
+// pack writes MessagePack as channels' tools do.
 func pack(v any) []byte {
 	switch v := v.(type) {
 	case nil:
@@ -73,7 +73,8 @@ func TestShards(t *testing.T) {
 	keepShards(t, one, h)
 }
 
-// keepShards makes a second file of the first: only what is unchanged is kept.
+// keepShards creates a second file from the first and checks that only unchanged shards are
+// copied.
 func keepShards(t *testing.T, one *index.Index, h index.Hash) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "y.idx")
@@ -99,7 +100,7 @@ func keepShards(t *testing.T, one *index.Index, h index.Hash) {
 	before, _ := one.Records("a")
 	after, err := two.Records("a")
 	if diff := cmp.Diff(before, after); diff != "" || err != nil || two.Meta().Records != 1 {
-		t.Errorf("records that were kept (-want +got), %v:\n%s", err, diff)
+		t.Errorf("kept records (-want +got), %v:\n%s", err, diff)
 	}
 }
 
@@ -138,7 +139,7 @@ func TestRefusesWhatIsNoShard(t *testing.T) {
 	t.Parallel()
 	deep := make([]byte, 100_000)
 	for i := range deep {
-		deep[i] = 0x91 // a list of one
+		deep[i] = 0x91 // a list of one element
 	}
 	for name, raw := range map[string][]byte{
 		"nothing":     nil,
@@ -167,7 +168,7 @@ func TestRefusesWhatIsNoShard(t *testing.T) {
 	}
 }
 
-// FuzzShards: what is no shard is an error, and what is one can be read.
+// FuzzShards checks that any input results in an error or a readable file.
 func FuzzShards(f *testing.F) {
 	f.Add(shard("a", make([]byte, 32)))
 	f.Add(pack(map[string]any{"shards": map[string]any{"a": make([]byte, 32)}, "info": nil}))

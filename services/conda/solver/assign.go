@@ -2,7 +2,7 @@ package solver
 
 import "slices"
 
-// lit is a variable (lit/2) or, where odd, its negation.
+// A lit is a literal: the variable lit/2, negated if lit is odd.
 type lit int32
 
 func yes(v int32) lit         { return lit(v << 1) }
@@ -11,10 +11,10 @@ func (l lit) variable() int32 { return int32(l >> 1) }
 func (l lit) not() lit        { return l ^ 1 }
 func (l lit) isNo() bool      { return l&1 == 1 }
 
-// variable says what a variable stands for.
+// A variable describes what a variable of the problem represents.
 type variable struct {
 	kind kind
-	// pkg is a record's, class a class's; want is a gate's or a bar's.
+	// pkg is set for a record, class for a class, and want for a gate or a bar.
 	pkg   *pkg
 	want  *want
 	class *class
@@ -30,12 +30,14 @@ const (
 	ofBar
 )
 
-// reason is why a literal is true: kind says where the clause is.
+// A reason is the clause that made a literal true. kind determines where the clause is
+// stored.
 type reason struct {
 	kind reasonKind
-	// other is, for a pair, the literal that made this one true.
+	// other is the literal that implied this one, for a clause of two literals.
 	other lit
-	// clause is the index of a learnt one; want is whose clause it is.
+	// clause is the index of a learnt clause. want is the requirement that the clause
+	// belongs to.
 	clause int32
 	want   *want
 }
@@ -49,26 +51,26 @@ const (
 	byLearnt
 )
 
-// assignment is what is decided, and what follows.
+// An assignment holds the decisions and the literals that they imply.
 type assignment struct {
 	variables []variable
-	// value is 1 for true, -1 for false, 0 for open. The records beside a chosen one stay
-	// open here, and count as false (see search.value).
+	// value is 1 for true, -1 for false and 0 for unassigned. If a record is chosen, the
+	// other records of its package remain unassigned here and count as false (see of).
 	value  []int8
 	level  []int32
 	reason []reason
 	trail  []lit
-	// need is the index in search.needs by variable, -1 for none; live are those of
-	// records that are chosen.
+	// need is the index into search.needs by variable, or -1. live is the set of those
+	// indexes whose records are chosen.
 	need []int32
 	live set
-	// decisions are the lengths of the trail before each.
+	// decisions holds the length of the trail before each decision.
 	decisions []int
-	// done is how much of the trail was looked at by propagate.
+	// done is the length of the part of the trail that propagate has processed.
 	done int
 
 	learnt [][]lit
-	// watches are, by literal, the learnt clauses that must be looked at when it becomes
+	// watches holds, by literal, the learnt clauses to check when that literal becomes
 	// false.
 	watches [][]int32
 }
@@ -88,7 +90,8 @@ func (a *assignment) newVar(v variable) int32 {
 
 func (a *assignment) depth() int32 { return int32(len(a.decisions)) }
 
-// of gives the value of a variable, counting the records beside a chosen one as false.
+// of returns the value of a variable. If a record is chosen, the other records of its
+// package count as false.
 func (a *assignment) of(v int32) int8 {
 	if x := a.value[v]; x != 0 {
 		return x
@@ -99,7 +102,7 @@ func (a *assignment) of(v int32) int8 {
 	return 0
 }
 
-// lit is the value of a literal.
+// lit returns the value of a literal.
 func (a *assignment) lit(l lit) int8 {
 	if l.isNo() {
 		return -a.of(l.variable())
@@ -107,13 +110,14 @@ func (a *assignment) lit(l lit) int8 {
 	return a.of(l.variable())
 }
 
-// isBeside says whether a variable is false only since another record is chosen.
+// isBeside reports whether a variable is false only because another record of its package
+// is chosen.
 func (a *assignment) isBeside(v int32) bool {
 	p := a.variables[v].pkg
 	return a.value[v] == 0 && p != nil && p.chosen >= 0
 }
 
-// depthOf is the level at which a variable got its value.
+// depthOf returns the decision level at which a variable was assigned.
 func (a *assignment) depthOf(v int32) int32 {
 	if a.isBeside(v) {
 		p := a.variables[v].pkg
@@ -135,13 +139,13 @@ func (a *assignment) set(l lit, why reason) {
 	a.trail = append(a.trail, l)
 }
 
-// decide begins a level with l.
+// decide starts a decision level with l.
 func (a *assignment) decide(l lit) {
 	a.decisions = append(a.decisions, len(a.trail))
 	a.set(l, reason{})
 }
 
-// backTo forgets all levels after depth.
+// backTo undoes all decision levels above depth.
 func (a *assignment) backTo(depth int32) {
 	if a.depth() <= depth {
 		return
@@ -158,8 +162,8 @@ func (a *assignment) backTo(depth int32) {
 	a.trail, a.decisions, a.done = a.trail[:keep], a.decisions[:depth], min(a.done, keep)
 }
 
-// imply makes l true for a reason; when it is false already, the clause of the reason
-// is the conflict.
+// imply makes l true for a reason. If l is already false, imply returns the reason's clause
+// as the conflict.
 func (a *assignment) imply(l lit, why reason) (conflict []lit) {
 	switch a.lit(l) {
 	case 1:
@@ -171,7 +175,7 @@ func (a *assignment) imply(l lit, why reason) (conflict []lit) {
 	return nil
 }
 
-// clause writes out the clause that made, or should have made, l true.
+// clause returns the clause that made l true, or that requires it.
 func (a *assignment) clause(l lit, why reason) []lit {
 	switch why.kind {
 	case byPair:
@@ -185,7 +189,7 @@ func (a *assignment) clause(l lit, why reason) []lit {
 	}
 }
 
-// clause says: the gate is false, or one of those that fit is true.
+// clause returns the clause: the gate is false, or one of the matching records is true.
 func (w *want) clause() []lit {
 	out := make([]lit, 1, len(w.matching)+1)
 	out[0] = no(w.gate)
@@ -195,8 +199,8 @@ func (w *want) clause() []lit {
 	return out
 }
 
-// learn keeps a clause of which the first literal is open and all others are false,
-// and makes that literal true.
+// learn stores a clause whose first literal is unassigned and whose other literals are
+// false, and makes the first literal true.
 func (a *assignment) learn(clause []lit) (conflict []lit) {
 	if len(clause) == 1 {
 		return a.imply(clause[0], reason{kind: byLearnt, clause: a.keep(clause)})

@@ -13,12 +13,12 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// hostile is a channel that was made to take memory.
+// hostile is a source that makes the solver use a lot of memory.
 type hostile map[string][]conda.Record
 
 func (h hostile) Records(name string) ([]conda.Record, error) { return h[name], nil }
 
-// many are records of b, which differ in their builds.
+// many returns n records of b that differ only in their build.
 func many(n int) []conda.Record {
 	out := make([]conda.Record, n)
 	for i := range out {
@@ -32,8 +32,9 @@ func asking(depends ...string) conda.Record {
 	return conda.Record{Name: "a", Version: "1", Build: "0", FileName: "a-1-0.conda", Channel: "c", Subdir: "noarch", Depends: depends}
 }
 
-// TestHostileDependencies: a package that needs another one in ten thousand ways, each
-// of which fits all its records, is refused before that takes much memory.
+// TestHostileDependencies checks that a package with ten thousand different dependencies on
+// another package, each matching all of its records, is rejected before it uses much
+// memory.
 //
 //nolint:paralleltest // it measures what is allocated meanwhile
 func TestHostileDependencies(t *testing.T) {
@@ -53,12 +54,11 @@ func TestHostileDependencies(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if n := after.TotalAlloc - before.TotalAlloc; n > 4*limits.CondaMemory {
-		t.Errorf("it took %d MB", n>>20)
+		t.Errorf("allocated %d MB", n>>20)
 	}
 }
 
-// TestHostilePattern: a dependency that takes long to hold against each record ends
-// with its caller.
+// TestHostilePattern checks that a context stops the matching of an expensive dependency.
 func TestHostilePattern(t *testing.T) {
 	t.Parallel()
 	p := Problem{
@@ -81,7 +81,7 @@ func TestHostilePattern(t *testing.T) {
 	}
 }
 
-// TestHonestMemory: what the packages of an environment take is far from the bound.
+// TestHonestMemory checks that ordinary environments use far less memory than the limit.
 func TestHonestMemory(t *testing.T) {
 	t.Parallel()
 	p := Problem{Specs: []conda.MatchSpec{{Name: "b"}}, Channels: []Channel{{Name: "c", Sources: []Source{hostile{"b": many(5000)}}}}}
@@ -90,6 +90,6 @@ func TestHonestMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.taken == 0 || l.taken > limits.CondaMemory/20 {
-		t.Errorf("5,000 records took %d of %d", l.taken, int64(limits.CondaMemory))
+		t.Errorf("5,000 records use %d of %d bytes", l.taken, int64(limits.CondaMemory))
 	}
 }

@@ -6,21 +6,22 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// change is one step from a request to one that can be.
+// A change is one modification of a request that makes it solvable.
 type change struct {
-	// at is the index of the specification that changes, and was what it is; spec takes its
-	// place.
+	// at is the index of the specification that changes, was its old value and spec its new
+	// one.
 	at        int
 	was, spec conda.MatchSpec
-	// isLoose says that spec is a name, whose version is to be told when it is known.
+	// isLoose is set if spec is only a name, whose solved version is to be included in the
+	// suggestion.
 	isLoose bool
-	// isLeftOut says that nothing takes its place.
+	// isLeftOut is set if the specification is removed.
 	isLeftOut bool
-	// added is a channel to ask as well, and then nothing else changes; nil for none.
+	// added is an additional channel, which excludes any other modification; nil for none.
 	added *Channel
 }
 
-// of is a request with the change.
+// of returns the problem with the change applied.
 func (c *change) of(p Problem) Problem {
 	switch {
 	case c.added != nil:
@@ -34,8 +35,9 @@ func (c *change) of(p Problem) Problem {
 	return p
 }
 
-// settle gives a loose specification the version that it has in a solution of p, there
-// and in p. false where it has none that can be asked for.
+// settle replaces a loose specification with the version that it has in a solution of p,
+// both in the change and in p. It returns false if the solution has no version that can be
+// requested.
 func (c *change) settle(p *Problem, in *Solution) bool {
 	if !c.isLoose {
 		return true
@@ -55,7 +57,7 @@ func (c *change) settle(p *Problem, in *Solution) bool {
 	return true
 }
 
-// words say what to do.
+// words returns the change as an instruction to the user.
 func (c *change) words() string {
 	switch {
 	case c.added != nil:

@@ -5,19 +5,20 @@ import (
 	"strings"
 )
 
-// class is records of one version and build number that need and bar the same, as
-// builds of a package often do: each of them implies the class, and the class what they
-// need. What is learnt of one is learnt of all.
+// A class is a set of records of one version and build number with equal dependencies and
+// constraints, as builds of a package often have. Each record implies the class, and the
+// class implies the dependencies, so that a clause learnt for one record applies to all of
+// them.
 type class struct {
 	pkg *pkg
-	// variable is true where one of the records is.
+	// variable is true if one of the records is chosen.
 	variable int32
-	// records are indices in the package's.
+	// records holds indexes into the records of the package.
 	records []int32
 }
 
-// alike gives the records of one's class, itself among them.
-func (p *shelf) alike(i int32) []int32 {
+// alike returns the records of the class of record i, including i.
+func (p *candidates) alike(i int32) []int32 {
 	if p.classes == nil {
 		p.classes = make([][]int32, len(p.records))
 	}
@@ -27,8 +28,8 @@ func (p *shelf) alike(i int32) []int32 {
 	return p.classes[i]
 }
 
-// ties gives the records between which and one there is no order.
-func (p *shelf) ties(i int32) []int32 {
+// ties returns the records that compare equal to record i, including i.
+func (p *candidates) ties(i int32) []int32 {
 	from := sort.Search(len(p.order), func(at int) bool { return p.compare(p.order[at], i) >= 0 })
 	to := from
 	for to < len(p.order) && p.compare(p.order[to], i) == 0 {
@@ -37,7 +38,7 @@ func (p *shelf) ties(i int32) []int32 {
 	return p.order[from:to]
 }
 
-func (p *shelf) classify(tied []int32) {
+func (p *candidates) classify(tied []int32) {
 	if len(tied) == 1 {
 		p.classes[tied[0]] = tied
 		return
@@ -55,8 +56,8 @@ func (p *shelf) classify(tied []int32) {
 	}
 }
 
-// newClass makes the class of a record that is chosen. What it needs is to be encoded
-// next.
+// newClass creates the class of a chosen record. The caller must then encode its
+// dependencies.
 func (s *search) newClass(v int32, p *pkg, records []int32, needs []*want) (encoded int32, conflict []lit) {
 	c := &class{pkg: p, records: records}
 	c.variable = s.newVar(variable{kind: ofClass, class: c})
@@ -68,7 +69,7 @@ func (s *search) newClass(v int32, p *pkg, records []int32, needs []*want) (enco
 	return c.variable, s.imply(yes(c.variable), reason{kind: byPair, other: yes(v)})
 }
 
-// excludeAll makes all records of a class false that is.
+// excludeAll makes all records of a false class false.
 func (s *search) excludeAll(c *class) (conflict []lit) {
 	for _, i := range c.records {
 		if conflict := s.imply(no(c.pkg.first+i), reason{kind: byPair, other: no(c.variable)}); conflict != nil {

@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// quarrels is a problem of a package whose every version needs two that do not go
-// together, where each version is there in so many builds.
+// quarrels returns a problem in which every version of a package needs two incompatible
+// packages, with the given number of builds per version.
 func quarrels(builds int) *Problem {
 	source := memory{}
 	put := func(name string, version, builds int, needs ...string) {
@@ -29,7 +29,8 @@ func quarrels(builds int) *Problem {
 	return &Problem{Channels: []Channel{{Name: "c", Sources: []Source{source}}}, Specs: []conda.MatchSpec{{Name: "tool"}}}
 }
 
-// TestWhatIsLearntOfABuildIsLearntOfAll: builds that are alike make a problem no harder.
+// TestWhatIsLearntOfABuildIsLearntOfAll checks that additional equal builds do not make a
+// problem harder.
 func TestWhatIsLearntOfABuildIsLearntOfAll(t *testing.T) {
 	t.Parallel()
 	learnt := func(builds int) int {
@@ -41,6 +42,6 @@ func TestWhatIsLearntOfABuildIsLearntOfAll(t *testing.T) {
 		return len(s.learnt)
 	}
 	if one, ten := learnt(1), learnt(10); one < 10 || ten > one+one/2 {
-		t.Errorf("of one build each %d clauses are learnt, of ten %d", one, ten)
+		t.Errorf("learnt %d clauses with one build each, %d with ten", one, ten)
 	}
 }

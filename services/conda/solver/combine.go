@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// combine mends one conflict after the other, each by a change that suffices for its
-// own specifications, until the whole request can be.
+// combine resolves one conflict after another, each with a change that makes its own
+// specifications solvable, until the whole request is solvable.
 func (a *adviser) combine(ctx context.Context) {
 	p, c := a.problem, a.conflict
 	var changes []change
@@ -33,10 +33,10 @@ func (a *adviser) combine(ctx context.Context) {
 	}
 }
 
-// mend finds a change after which the specifications of a conflict are one no more.
+// mend returns a change that makes the specifications of a conflict solvable.
 func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, bool) {
 	part := adviser{problem: p, conflict: c, tries: a.tries, most: 1, packages: len(p.Specs)}
-	var places []int // in p, of the specifications that are part of it
+	var places []int // indexes into p of the specifications that are part of the conflict
 	part.problem.Specs = slices.DeleteFunc(slices.Clone(p.Specs), func(spec conda.MatchSpec) bool { return !part.isPart(spec) })
 	for at, spec := range p.Specs {
 		if part.isPart(spec) {
@@ -49,13 +49,14 @@ func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, boo
 	}
 	out := part.found[0]
 	out.at = places[out.at]
-	if out.isLoose { // which version it is depends on the whole request
+	if out.isLoose { // the version depends on the whole request
 		out.spec = conda.MatchSpec{Name: out.spec.Name}
 	}
 	return out, true
 }
 
-// settleAll suggests changes that together lead to p and its solution.
+// settleAll suggests changes that together turn the request into p, which has the given
+// solution.
 func (a *adviser) settleAll(p Problem, changes []change, solution *Solution) {
 	for i := range changes {
 		if !changes[i].settle(&p, solution) {

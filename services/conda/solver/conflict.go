@@ -6,58 +6,66 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// Conflict says why nothing fits what was asked for. It is an error whose text is for
-// the user, and data: its JSON is the `conflict` of an answer.
+// A Conflict explains why a request has no solution. As an error, its text is for users;
+// its JSON is the `conflict` of a response.
 type Conflict struct {
-	// Specs are the request's specifications that cannot hold together: with any one of
-	// them gone the rest can, unless the search for the smallest set ran out of time.
+	// Specs is the smallest set of the request's specifications that is unsatisfiable:
+	// without any one of them, the others are satisfiable. It may be larger if the search
+	// for the smallest set ran out of time.
 	Specs []string `json:"specs"`
-	// Summary is one sentence: what cannot be, and why.
+	// Summary describes the conflict and its cause in one sentence.
 	Summary string `json:"summary"`
 	// Reasons has one tree for each of Specs.
 	Reasons []Reason `json:"reasons"`
-	// Missing are names that are not in the channels.
+	// Missing lists the names that do not exist in the channels.
 	Missing []Missing `json:"missing,omitempty"`
 
-	// specs are Specs, to suggest from, and library what was read to find them.
+	// specs holds the parsed Specs, for Suggest. library holds the records that were loaded
+	// to find them.
 	specs   []conda.MatchSpec
 	library *library
 }
 
-// Reason is one step on the way to a conflict.
+// A Reason is one step that leads to a conflict.
 type Reason struct {
-	// Kind is why this step is taken, or leads no further:
-	//   - "asked": the request asks for Spec;
-	//   - "needs": Package needs Spec;
-	//   - "bars": Package must not stand beside anything of that name that is not Spec;
+	// Kind is the type of the step, or the reason why it ends:
+	//   - "asked": the request requires Spec;
+	//   - "needs": Package depends on Spec;
+	//   - "bars": Package constrains packages of that name to Spec;
 	//   - "unnamed": no channel has the name of Spec;
-	//   - "unfit": there are records of the name, and none fits Spec;
-	//   - "machine": the machine does not have Spec;
-	//   - "unread": Spec cannot be read, or not be solved yet.
+	//   - "unfit": records of the name exist, but none matches Spec;
+	//   - "machine": the machine does not provide Spec;
+	//   - "unread": Spec is invalid or not supported.
 	Kind string `json:"kind"`
-	// Package is who says so, with its versions, e.g. "samtools 1.20"; "" for the request.
+	// Package is the package with the dependency, with its versions, e.g. "samtools 1.20";
+	// "" for the request.
 	Package string `json:"package,omitempty"`
-	// Spec is what is asked for, e.g. "htslib >=1.20".
+	// Spec is the required specification, e.g. "htslib >=1.20".
 	Spec string `json:"spec"`
-	// Text is the step in words.
+	// Text describes the step.
 	Text string `json:"text"`
-	// Because is what follows from it: the needs of those that fit Spec, as far as they are
-	// part of the conflict.
+	// Because lists the steps that follow: the dependencies of the records that match Spec,
+	// if they are part of the conflict.
 	Because []Reason `json:"because,omitempty"`
 }
 
-// Missing is a name that no channel of the request has.
+// A Missing is a name that does not exist in the channels of the request.
 type Missing struct {
 	Name string `json:"name"`
-	// Nearest are names that look like it, best first; Elsewhere are channels that have it.
+	// Nearest lists similar names, best first. Elsewhere lists other channels that have the
+	// name.
 	Nearest   []string `json:"nearest,omitempty"`
 	Elsewhere []string `json:"elsewhere,omitempty"`
+	// Platforms lists other platforms for which the channels have the name. Version is the
+	// newest version on these platforms, or "" if unknown.
+	Platforms []string `json:"platforms,omitempty"`
+	Version   string   `json:"version,omitempty"`
 }
 
-// Error is the summary.
+// Error returns the summary.
 func (c *Conflict) Error() string { return c.Summary }
 
-// Names says whether a package is part of the conflict.
+// Names reports whether a package is part of the conflict.
 func (c *Conflict) Names(name string) bool {
 	for _, r := range c.Reasons {
 		if r.names(name) {
@@ -79,8 +87,8 @@ func (r *Reason) names(name string) bool {
 	return false
 }
 
-// Text is the whole in lines: the summary, the tree where it says more, and what the
-// missing names could have been.
+// Text returns the summary, the tree if it contains more than the summary, and the
+// alternatives for missing names, as lines.
 func (c *Conflict) Text() string {
 	lines := []string{c.Summary}
 	for i := range c.Reasons {

@@ -1,6 +1,6 @@
 package solver
 
-// encodeRequest makes the request's specifications clauses.
+// encodeRequest encodes the request's specifications as clauses.
 func (s *search) encodeRequest() (conflict []lit, _ error) {
 	wants := make([]*want, len(s.specs))
 	for i, spec := range s.specs {
@@ -10,10 +10,20 @@ func (s *search) encodeRequest() (conflict []lit, _ error) {
 		}
 		wants[i] = w
 	}
-	return s.encode(s.root, wants, nil)
+	var bars []*want
+	for _, name := range s.held {
+		w, err := s.wantInstalled(name)
+		if err != nil {
+			return nil, err
+		}
+		if w != nil {
+			bars = append(bars, w)
+		}
+	}
+	return s.encode(s.root, wants, bars)
 }
 
-// unencoded are the chosen records whose dependencies were not looked at yet, in the
+// unencoded returns the chosen records whose dependencies have not been encoded, in the
 // order in which they were chosen.
 func (s *search) unencoded() []int32 {
 	var out []int32
@@ -27,8 +37,8 @@ func (s *search) unencoded() []int32 {
 	return out
 }
 
-// encodeAll looks at the dependencies of records. Where they contradict what is
-// decided, everything is decided anew: what was learnt stays.
+// encodeAll encodes the dependencies of records. If they contradict the current decisions,
+// it restarts; learnt clauses are retained.
 func (s *search) encodeAll(records []int32) error {
 	again := false
 	for _, v := range records {
@@ -73,8 +83,8 @@ func (s *search) encodeRecord(v int32) (conflict []lit, _ error) {
 	return conflict, err
 }
 
-// encode makes clauses of what a record, or the request, needs and bars. It goes on
-// after a conflict, which is the first.
+// encode encodes the dependencies and constraints of a record or the request as clauses. It
+// continues after a conflict and returns the first one.
 func (s *search) encode(v int32, needs, bars []*want) (conflict []lit, _ error) {
 	keep := func(c []lit) {
 		if conflict == nil {
@@ -129,7 +139,7 @@ func (s *search) addBar(w *want) {
 	}
 }
 
-// holdBar makes a bar false that the chosen record does not fit.
+// holdBar makes a bar false if the chosen record does not match it.
 func (s *search) holdBar(w *want) (conflict []lit) {
 	p := w.pkg
 	if p.chosen < 0 || w.fits[p.chosen] {
@@ -138,7 +148,7 @@ func (s *search) holdBar(w *want) (conflict []lit) {
 	return s.imply(no(w.bar), reason{kind: byPair, other: yes(p.first + p.chosen)})
 }
 
-// restart decides anew from the request, with all that is known by now.
+// restart undoes all decisions but retains all clauses.
 func (s *search) restart() error {
 	s.backTo(0)
 	s.done = 0

@@ -10,9 +10,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// explain finds out why a search found no solution: the fewest of the request's
-// specifications that cannot hold together, and the fewest dependencies that say so.
-// The error is a *Conflict, or ctx's or a source's.
+// explain finds why a search has no solution: a minimal set of unsatisfiable
+// specifications, and a minimal set of dependencies that proves it. The error is a
+// *Conflict, the error of ctx, or that of a source.
 func explain(ctx context.Context, failed *search) error {
 	within, cancel := context.WithTimeout(ctx, limits.CondaExplain)
 	defer cancel()
@@ -28,14 +28,14 @@ func explain(ctx context.Context, failed *search) error {
 		return err
 	}
 	if within.Err() != nil {
-		// What is left need not be the reason.
+		// The remaining dependencies may not be the cause.
 		edges = nil
 	}
 	return tell(newSearch(ctx, failed.library, few), edges)
 }
 
-// smallest leaves out what it can of a list that holds, so that it still holds: large
-// pieces first. It stops when ctx ends, with what it has.
+// smallest returns a subset of a list for which holds is true, as small as possible. It
+// removes large pieces first. When ctx ends, it returns the smallest subset found so far.
 func smallest[T any](ctx context.Context, list []T, holds func([]T) bool) []T {
 	for size := max(1, len(list)/2); len(list) > 0; size /= 2 {
 		for from := 0; from < len(list) && ctx.Err() == nil; {
@@ -62,8 +62,8 @@ func setOf(edges []edge) map[edge]bool {
 	return out
 }
 
-// isUnsatisfiable solves with some dependencies only. Where that takes too long the
-// answer is no.
+// isUnsatisfiable reports whether the specifications are unsatisfiable when only some
+// dependencies count. It returns false if that takes too long.
 func isUnsatisfiable(ctx context.Context, l *library, specs []conda.MatchSpec, only map[edge]bool) bool {
 	if ctx.Err() != nil {
 		return false
@@ -75,7 +75,7 @@ func isUnsatisfiable(ctx context.Context, l *library, specs []conda.MatchSpec, o
 	return errors.Is(s.solve(), errNone)
 }
 
-// edges are the dependencies that a search looked at, which is enough for its answer.
+// edges returns the dependencies that a search encoded, which suffice for its result.
 func (s *search) edges() []edge {
 	seen := map[edge]bool{}
 	for v := range s.implies {

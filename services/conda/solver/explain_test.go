@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// made is a record of a channel made for a test: "name version build", and what it needs.
+// made returns a record of a test channel: "name version build", and its dependencies.
 func made(text string, needs ...string) conda.Record {
 	f := strings.Fields(text)
 	r := conda.Record{Name: f[0], Version: f[1], Build: "0", Depends: needs, Subdir: "noarch"}
@@ -32,7 +32,7 @@ func channel(name string, all ...conda.Record) solver.Channel {
 	return solver.Channel{Name: name, Sources: []solver.Source{source}}
 }
 
-// biology is a channel of sequence tools.
+// biology returns a channel of sequence tools.
 func biology() solver.Channel {
 	return channel("bioconda",
 		made("samtools 1.20", "htslib >=1.20,<1.22"), made("samtools 1.19", "htslib >=1.19,<1.20"),
@@ -45,7 +45,7 @@ func biology() solver.Channel {
 	)
 }
 
-// spelling knows one mistake, and where bwa is.
+// spelling corrects one misspelling, and knows the channels that have bwa.
 type spelling struct{ elsewhere []solver.Channel }
 
 func (s spelling) Nearest(name string) []string {
@@ -62,6 +62,13 @@ func (s spelling) Elsewhere(name string) []solver.Channel {
 	return nil
 }
 
+func (s spelling) Platforms(name string) (string, []string) {
+	if name == "star" {
+		return "2.7.11b", []string{"linux/amd64"}
+	}
+	return "", nil
+}
+
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	bio := []solver.Channel{biology()}
@@ -70,7 +77,7 @@ func TestExplain(t *testing.T) {
 		name     string
 		channels []solver.Channel
 		specs    []string
-		// want is the conflict's text, and its suggestions after "try: ".
+		// want is the conflict's text, followed by the suggestions after "try: ".
 		want string
 	}{
 		{"two demands", bio, []string{"bwa", "samtools 1.20", "htslib 1.17"}, `
@@ -151,6 +158,10 @@ No package is named bwa in conda-forge and x; it is in bioconda, which is not am
 - you asked for bwa
   - no package is named bwa in conda-forge and x; it is in bioconda, which is not among your channels
 try: add the channel bioconda, and ask for samtools instead of samtols`},
+		{"another platform", bio, []string{"star"}, `
+No package is named star in bioconda; star 2.7.11b is only available for linux/amd64
+- you asked for star
+  - no package is named star in bioconda; star 2.7.11b is only available for linux/amd64`},
 		{"asked twice", bio, []string{"htslib 1.20", "htslib 1.21"}, `
 You asked for htslib 1.20 and for htslib 1.21, and no htslib is both
 - you asked for htslib 1.20
@@ -186,7 +197,7 @@ func conflictOf(t *testing.T, p solver.Problem) *solver.Conflict {
 	return conflict
 }
 
-// TestSuggestionsSolve takes what is suggested at its word.
+// TestSuggestionsSolve checks that the suggested requests are solvable.
 func TestSuggestionsSolve(t *testing.T) {
 	t.Parallel()
 	forge := []solver.Channel{forge(t, "linux-64")}

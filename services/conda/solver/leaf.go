@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// leaf says why nothing fits a want.
+// leaf returns a node that explains why no record matches a want.
 func (t *teller) leaf(w *want) (*node, error) {
 	n := &node{want: w, Reason: Reason{Spec: w.spec.String()}}
 	name := w.pkg.name
@@ -32,7 +32,7 @@ func (t *teller) leaf(w *want) (*node, error) {
 	return n, nil
 }
 
-func (p *shelf) hasVersion(spec conda.VersionSpec) bool {
+func (p *candidates) hasVersion(spec conda.VersionSpec) bool {
 	return slices.ContainsFunc(p.versions, spec.Match)
 }
 
@@ -44,17 +44,18 @@ func (t *teller) machine(w *want) string {
 	return "the machine has " + conda.VirtualPackage{Name: r.Name, Version: r.Version, Build: r.Build}.String()
 }
 
-// absence says why there are no records of a name.
+// absence explains why a name has no records.
 func (t *teller) absence(w *want) (string, error) {
 	name := w.pkg.name
-	if !t.library.problem.ExcludeNewer.IsZero() {
+	newest := t.library.problem.newest(name)
+	if !newest.IsZero() {
 		for i := range t.library.problem.Channels {
 			all, err := recordsOf(&t.library.problem.Channels[i], name)
 			if err != nil {
 				return "", err
 			}
 			if len(all) > 0 {
-				return "every " + name + " is newer than " + t.library.problem.ExcludeNewer.UTC().Format("2006-01-02 15:04 MST"), nil
+				return "every " + name + " is newer than " + newest.UTC().Format("2006-01-02 15:04 MST"), nil
 			}
 		}
 	}
@@ -72,7 +73,7 @@ func channelNames(channels []Channel) string {
 	return strings.Join(names, "")
 }
 
-// missing looks for what missing names could have been.
+// missing returns the missing names in the tree, with alternatives.
 func (t *teller) missing(roots []*node) []Missing {
 	var out []Missing
 	var walk func(n *node)
@@ -85,6 +86,7 @@ func (t *teller) missing(roots []*node) []Missing {
 				for _, c := range names.Elsewhere(name) {
 					m.Elsewhere = append(m.Elsewhere, c.Name)
 				}
+				m.Version, m.Platforms = names.Platforms(name)
 			}
 			n.Text += m.hint()
 			out = append(out, m)
@@ -99,9 +101,11 @@ func (t *teller) missing(roots []*node) []Missing {
 	return out
 }
 
-// hint is what the name could have been, for behind a sentence.
+// hint returns a suffix for a sentence with the alternatives of a missing name.
 func (m *Missing) hint() string {
 	switch {
+	case len(m.Platforms) > 0:
+		return "; " + strings.TrimSpace(m.Name+" "+m.Version) + " is only available for " + strings.Join(m.Platforms, " and ")
 	case len(m.Elsewhere) > 0:
 		return "; it is in " + m.Elsewhere[0] + ", which is not among your channels"
 	case len(m.Nearest) > 0:

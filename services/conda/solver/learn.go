@@ -5,11 +5,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// decay is by how much each conflict makes earlier ones count less.
+// decay is the factor by which each conflict reduces the activity from earlier conflicts.
 const decay = 0.95
 
-// resolve learns from a conflict, and from those that follow, until none is left.
-// errNone where the request itself is one.
+// resolve learns from a conflict, and from the conflicts that follow, until none remains.
+// It returns errNone if the request itself is unsatisfiable.
 func (s *search) resolve(conflict []lit) error {
 	for conflict != nil {
 		if err := s.over(); err != nil {
@@ -33,8 +33,8 @@ func (s *search) resolve(conflict []lit) error {
 	return nil
 }
 
-// relate implies again what was lost with the levels that ended: what records imply
-// that had been chosen before their dependencies were known.
+// relate restores the implications that backtracking removed too early: those of records
+// that were chosen before their dependencies were encoded.
 func (s *search) relate() (conflict []lit) {
 	keep := s.late[:0]
 	for _, v := range s.late {
@@ -52,10 +52,9 @@ func (s *search) relate() (conflict []lit) {
 	return conflict
 }
 
-// analyze finds the decision, or what followed from it, that all paths to the conflict
-// go through (the first unique implication point), and the clause that says so. nil
-// where the conflict is the request's own. depth is the level at which the clause has
-// one open literal: its first.
+// analyze finds the first unique implication point of a conflict and returns the clause to
+// learn, or nil if the conflict does not depend on a decision. depth is the level to return
+// to: there, only the first literal of the clause is unassigned.
 func (s *search) analyze(conflict []lit) (clause []lit, depth int32) {
 	level := int32(0)
 	for _, l := range conflict {
@@ -77,16 +76,18 @@ func (s *search) analyze(conflict []lit) (clause []lit, depth int32) {
 	return clause, depth
 }
 
-// analysis is the state of one analyze.
+// An analysis is the state of one call of analyze.
 type analysis struct {
 	*search
 	level  int32
 	clause []lit
-	// open counts the literals of the level that were met and not yet replaced.
+	// open is the number of literals of the current level that were met and not yet
+	// replaced.
 	open int
 }
 
-// meet takes the literals of a clause, all of them false but the one it implied.
+// meet adds the literals of a clause. All of them are false, except for the literal that
+// the clause implied.
 func (a *analysis) meet(clause []lit) {
 	for _, l := range clause {
 		v := l.variable()
@@ -107,13 +108,14 @@ func (a *analysis) meet(clause []lit) {
 	}
 }
 
-// walk goes back along the trail, and replaces each literal of the level by what
-// implied it, until one is left.
+// walk goes back through the trail and replaces each literal of the level with the literals
+// that implied it, until one remains.
 func (a *analysis) walk() []lit {
 	for at := len(a.trail) - 1; ; at-- {
 		l := a.trail[at]
 		v := l.variable()
-		// Those beside a chosen record became false right after it became true.
+		// The other records of a package became false right after the chosen one became
+		// true.
 		if p := a.variables[v].pkg; p != nil && !l.isNo() {
 			for _, other := range a.beside[p] {
 				if a.open == 1 {
@@ -136,7 +138,7 @@ func (a *analysis) walk() []lit {
 	}
 }
 
-// blame makes the packages of a clause more active.
+// blame increases the activity of the packages of a clause.
 func (s *search) blame(clause []lit) {
 	for _, l := range clause {
 		of := &s.variables[l.variable()]

@@ -2,25 +2,25 @@ package solver
 
 import "slipway.dev/services/internal/conda"
 
-// match is one specification, and what fits it.
+// A match is a specification with the records that match it.
 type match struct {
 	spec conda.MatchSpec
-	// unread is why a dependency cannot be met by anything; "" where it was read.
+	// unread explains why a dependency cannot be parsed; "" if it was parsed.
 	unread string
-	// fits is by record; matching lists those that do, best first but for ties, and sorted
-	// is that list in its final order, once it was asked for.
+	// fits is indexed by record. matching lists the matching records, best first except for
+	// ties. sorted is the list in its final order, computed on first use.
 	fits             []bool
 	matching, sorted []int32
 	isSorted         bool
-	// reach is the best that fits, once it was asked for.
+	// reach is the best version that matches, computed on first use.
 	reach *reach
 }
 
-// often is how many records are judged before it is asked again whether to go on.
-const often = 256
+// checkEvery is the number of records that are matched between two checks of the context.
+const checkEvery = 256
 
-// match gives what of a shelf fits a specification, which is written as text. over ends
-// it.
+// match returns the candidates that match a specification, whose source is text. An
+// error of over ends it.
 func (l *library) match(over func() error, at place, text string, spec conda.MatchSpec) (*match, error) {
 	known := l.matches[at]
 	if known == nil {
@@ -30,7 +30,7 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	if m := known[text]; m != nil {
 		return m, nil
 	}
-	p, err := l.shelf(at)
+	p, err := l.candidates(at)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	if err := m.judge(over, p); err != nil {
 		return nil, err
 	}
-	const word = 300 // a want, a match and their places in maps
+	const word = 300 // bytes of a want, a match and their map entries
 	if err := l.take(word + len(text) + len(m.fits) + 2*4*len(m.matching)); err != nil {
 		return nil, err
 	}
@@ -46,11 +46,11 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	return m, nil
 }
 
-// versions says which versions of a shelf fit the specification.
-func (m *match) versions(over func() error, p *shelf) ([]bool, error) {
+// versions returns, by version of the candidates, whether it matches the specification.
+func (m *match) versions(over func() error, p *candidates) ([]bool, error) {
 	of := make([]bool, len(p.versions))
 	for i, v := range p.versions {
-		if i%often == 0 {
+		if i%checkEvery == 0 {
 			if err := over(); err != nil {
 				return nil, err
 			}
@@ -60,15 +60,15 @@ func (m *match) versions(over func() error, p *shelf) ([]bool, error) {
 	return of, nil
 }
 
-// judge holds the specification against each record.
-func (m *match) judge(over func() error, p *shelf) error {
+// judge matches the specification against each record.
+func (m *match) judge(over func() error, p *candidates) error {
 	of, err := m.versions(over, p)
 	if err != nil {
 		return err
 	}
 	more := m.spec.AsksMore()
 	for at, i := range p.order {
-		if at%often == 0 {
+		if at%checkEvery == 0 {
 			if err := over(); err != nil {
 				return err
 			}

@@ -2,20 +2,21 @@ package solver
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
 	"slipway.dev/services/internal/conda"
 )
 
-// sort puts what fits in its final order: ties are broken by the best versions that
-// the tied records let their common dependencies have, then by their age.
+// sort puts the matching records in their final order. Ties are resolved by the best
+// versions that the tied records allow for their common dependencies, then by age.
 func (s *search) sort(w *want) error {
 	if w.isSorted {
 		return nil
 	}
 	if s.only != nil {
-		// Which is tried first is nothing to whether there is one.
+		// Whether a solution exists does not depend on the order.
 		w.sorted = w.matching
 		return nil
 	}
@@ -26,7 +27,7 @@ func (s *search) sort(w *want) error {
 			to++
 		}
 		if to-from > 1 {
-			if err := s.breakTie(w.pkg.shelf, w.sorted[from:to]); err != nil {
+			if err := s.breakTie(w.pkg.candidates, w.sorted[from:to]); err != nil {
 				return err
 			}
 		}
@@ -36,14 +37,14 @@ func (s *search) sort(w *want) error {
 	return nil
 }
 
-// reach is the best that a dependency can have.
+// A reach is the best version that a dependency can have.
 type reach struct {
 	known  bool
 	tracks bool
-	at     int32 // index in the package's versions
+	at     int32 // index into the package's versions
 }
 
-// better orders what dependencies can have, better first.
+// better compares two reaches; the better one comes first.
 func (a reach) better(b reach) int {
 	switch {
 	case !a.known && !b.known:
@@ -62,7 +63,7 @@ func (a reach) better(b reach) int {
 }
 
 // breakTie orders records of one version and build number.
-func (s *search) breakTie(p *shelf, tied []int32) error {
+func (s *search) breakTie(p *candidates, tied []int32) error {
 	can := map[int32][]named{} // by the first record of a class
 	var shared []string
 	for at, i := range tied {
@@ -95,7 +96,8 @@ func (s *search) breakTie(p *shelf, tied []int32) error {
 	return nil
 }
 
-// compareReach orders by the first dependency that is better; both have the same names.
+// compareReach compares by the first dependency that differs. Both lists have the same
+// names.
 func compareReach(a, b []named) int {
 	for k := range a {
 		if c := a[k].better(b[k].reach); c != 0 {
@@ -105,7 +107,7 @@ func compareReach(a, b []named) int {
 	return 0
 }
 
-// named is the best that a dependency of that name can have.
+// A named is the best version that a dependency of that name can have.
 type named struct {
 	name string
 	reach
@@ -115,8 +117,8 @@ func find(in []named, name string) (int, bool) {
 	return slices.BinarySearchFunc(in, name, func(n named, name string) int { return strings.Compare(n.name, name) })
 }
 
-// reaches tells what each dependency of a record can have at best, by name; where it
-// names one twice, the worse counts.
+// reaches returns the best possible version of each dependency of a record, by name. If a
+// record depends on a name twice, the worse version counts.
 func (s *search) reaches(r *conda.Record) ([]named, error) {
 	wants, err := s.dependencies(r)
 	if err != nil {
@@ -136,13 +138,18 @@ func (s *search) reaches(r *conda.Record) ([]named, error) {
 	return out, nil
 }
 
-// best is the newest version that fits.
+// best returns the reach of the newest matching version, or of the installed record if it
+// matches.
 func (w *want) best() reach {
 	if w.reach != nil {
 		return *w.reach
 	}
 	var out reach
 	for _, i := range w.matching {
+		if w.pkg.isInstalled(i) {
+			out = reach{known: true, at: math.MaxInt32} // better than any other record
+			break
+		}
 		if at := w.pkg.version[i]; !out.known || at > out.at {
 			out = reach{known: true, at: at, tracks: w.pkg.tracks(i) > 0}
 		}

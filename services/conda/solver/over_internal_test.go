@@ -14,12 +14,12 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// memory is a source that has its records.
+// memory is a source in memory.
 type memory map[string][]conda.Record
 
 func (m memory) Records(name string) ([]conda.Record, error) { return m[name], nil }
 
-// used is the processor time of this thread.
+// used returns the processor time of this thread.
 func used(t *testing.T) time.Duration {
 	t.Helper()
 	var at unix.Timespec
@@ -29,7 +29,7 @@ func used(t *testing.T) time.Duration {
 	return time.Duration(at.Nano())
 }
 
-// hardest are the requests for most packages, of a whole channel.
+// hardest returns requests for the packages of a whole channel that take the longest.
 func hardest(t *testing.T) (out []Problem) {
 	t.Helper()
 	forge := Channel{Name: "conda-forge"}
@@ -55,7 +55,7 @@ func hardest(t *testing.T) (out []Problem) {
 	return out
 }
 
-// stretch is the longest that a search works between two looks at whether it is over.
+// stretch returns the longest time that a search works between two checks of its context.
 func stretch(t *testing.T, p *Problem) (longest time.Duration) {
 	t.Helper()
 	s := newSearch(t.Context(), newLibrary(p), p.Specs)
@@ -72,9 +72,9 @@ func stretch(t *testing.T, p *Problem) (longest time.Duration) {
 	return longest
 }
 
-// TestASearchSeesSoonThatItIsOver: it looks at least every 50 ms of its thread's own
-// time, which what else the machine does is nothing to. One stretch may have met the
-// collector: what is long is measured again.
+// TestASearchSeesSoonThatItIsOver checks that a search checks its context at least every 50
+// ms of processor time of its thread, which does not depend on the load of the machine.
+// Longer times are measured again, since garbage collection may have caused them.
 func TestASearchSeesSoonThatItIsOver(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -88,16 +88,17 @@ func TestASearchSeesSoonThatItIsOver(t *testing.T) {
 			}
 		}
 		if all = append(all, took); took > most {
-			t.Errorf("%v: went on for %v", p.Specs, took)
+			t.Errorf("%v: continued for %v", p.Specs, took)
 		}
 	}
 	if len(all) < 50 {
-		t.Errorf("%d requests are too few to tell", len(all))
+		t.Errorf("%d requests are too few", len(all))
 	}
-	t.Logf("%d requests; the longest stretch is %v", len(all), slices.Max(all))
+	t.Logf("%d requests; the longest time without a check is %v", len(all), slices.Max(all))
 }
 
-// TestExplainingEndsWithItsCaller: nothing more is tried for somebody who left.
+// TestExplainingEndsWithItsCaller checks that no more suggestions are tried after
+// cancellation.
 func TestExplainingEndsWithItsCaller(t *testing.T) {
 	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
@@ -110,6 +111,6 @@ func TestExplainingEndsWithItsCaller(t *testing.T) {
 		return false
 	})
 	if tried != 5 {
-		t.Errorf("%d were tried, 5 of them before", tried)
+		t.Errorf("%d were tried, want 5", tried)
 	}
 }

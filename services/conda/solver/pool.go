@@ -5,75 +5,91 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// library is what was read for a problem, for all its searches: the request's, and
-// those that look for reasons and repairs. It belongs to one goroutine.
+// A library caches what was loaded for a problem across its searches: that of the request,
+// and those for explanations and suggestions. It must be used by one goroutine only.
 type library struct {
 	problem *Problem
-	// virtual are the machine's facts as records.
-	virtual []conda.Record
-	shelves map[place]*shelf
-	matches map[place]map[string]*match
-	// taken is about what it takes of memory, in bytes.
-	taken int64
+	// virtual holds the virtual packages as records. installed holds the preferred records
+	// by name.
+	virtual   []conda.Record
+	installed map[string]*conda.Record
+	byPlace   map[place]*candidates
+	matches   map[place]map[string]*match
+	// taken is the approximate memory in use, and allowed its current limit, in bytes.
+	taken, allowed int64
 }
 
-// take counts memory that stays taken until the library is gone. fault.Invalid beyond
-// limits.CondaMemory.
+// take accounts for memory that the library retains. It returns fault.Invalid beyond
+// limits.CondaMemory, or the error of Problem.Memory.
 func (l *library) take(bytes int) error {
 	if l.taken += int64(bytes); l.taken > limits.CondaMemory {
 		return fault.Invalid.Newf("The request is about more packages and dependencies than can be looked at: ask for fewer packages, or for those of fewer channels")
 	}
+	for l.problem.Memory != nil && l.taken > l.allowed {
+		l.allowed += limits.CondaMemoryStep
+		if err := l.problem.Memory(l.allowed); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// place is a name, and the channel that it was asked to come from; "" is by priority.
+// A place is a package name with the channel that it must come from; "" selects the channel
+// by priority.
 type place struct{ name, channel string }
 
 func newLibrary(p *Problem) *library {
-	l := &library{problem: p, shelves: map[place]*shelf{}, matches: map[place]map[string]*match{}}
+	l := &library{problem: p, byPlace: map[place]*candidates{}, matches: map[place]map[string]*match{}, installed: map[string]*conda.Record{}}
+	for i := range p.Installed {
+		l.installed[p.Installed[i].Name] = &p.Installed[i]
+	}
 	for _, v := range p.Virtual {
 		l.virtual = append(l.virtual, v.Record())
 	}
 	return l
 }
 
-// shelf is all records of one name that may be chosen.
-type shelf struct {
+// candidates are all records of one name that may be chosen.
+type candidates struct {
 	name    string
 	records []*conda.Record
+	// installed is the preferred record, or nil.
+	installed *conda.Record
 	// channel is the index of each record's channel.
 	channel []int32
-	// versions are the distinct ones, oldest first; version is each record's among them.
+	// versions holds the distinct versions, oldest first. version is the index of each
+	// record's version.
 	versions []conda.Version
 	version  []int32
-	// order is all records, best first, but for ties (see search.sort).
+	// order lists all records, best first except for ties (see search.sort).
 	order []int32
-	// classes is, by record, those like it, once that was asked (see alike).
+	// classes is, by record, the records of its class, computed on first use (see alike).
 	classes [][]int32
 }
 
-// shelf gives the records of a name.
-func (l *library) shelf(at place) (*shelf, error) {
-	if known := l.shelves[at]; known != nil {
+// candidates returns the records of a name, and loads them on first use.
+func (l *library) candidates(at place) (*candidates, error) {
+	if known := l.byPlace[at]; known != nil {
 		return known, nil
 	}
-	out := &shelf{name: at.name}
+	out := &candidates{name: at.name}
 	if err := l.load(out, at.channel); err != nil {
 		return nil, err
 	}
 	out.rank()
-	l.shelves[at] = out
+	l.byPlace[at] = out
 	return out, nil
 }
 
-// load collects the records of a name from the channels that may give it.
-func (l *library) load(p *shelf, asked string) error {
+// load collects the records of a name from the channels that may provide it.
+func (l *library) load(p *candidates, asked string) error {
 	if strings.HasPrefix(p.name, "__") {
 		l.loadVirtual(p)
 		return nil
@@ -94,11 +110,25 @@ func (l *library) load(p *shelf, asked string) error {
 			break
 		}
 	}
-	return nil
+	return l.prefer(p)
 }
 
-// loadVirtual collects what is known of the machine by that name.
-func (l *library) loadVirtual(p *shelf) {
+// prefer marks the installed record of a name, and adds it if the channels lack it.
+func (l *library) prefer(p *candidates) error {
+	r := l.installed[p.name]
+	if r == nil {
+		return nil
+	}
+	if i := slices.IndexFunc(p.records, func(c *conda.Record) bool { return c.SameArtifact(*r) }); i >= 0 {
+		p.installed = p.records[i]
+		return nil
+	}
+	p.records, p.channel, p.installed = append(p.records, r), append(p.channel, int32(len(l.problem.Channels))), r
+	return l.take(sizeOf(r))
+}
+
+// loadVirtual collects the virtual packages of that name.
+func (l *library) loadVirtual(p *candidates) {
 	for i := range l.virtual {
 		if l.virtual[i].Name == p.name {
 			p.records = append(p.records, &l.virtual[i])
@@ -107,29 +137,38 @@ func (l *library) loadVirtual(p *shelf) {
 	p.channel = make([]int32, len(p.records))
 }
 
-// add puts records of a channel on a shelf.
-func (l *library) add(p *shelf, channel int32, all []*conda.Record) error {
+// add adds the records of a channel.
+func (l *library) add(p *candidates, channel int32, all []*conda.Record) error {
 	for _, r := range all {
 		if err := l.take(sizeOf(r)); err != nil {
 			return err
 		}
-		if l.mayBe(r) {
+		if l.isIncluded(r) {
 			p.records, p.channel = append(p.records, r), append(p.channel, channel)
 		}
 	}
 	return nil
 }
 
-// mayBe leaves out what is newer than asked for.
-func (l *library) mayBe(r *conda.Record) bool {
-	return l.problem.ExcludeNewer.IsZero() || r.Timestamp <= l.problem.ExcludeNewer.UnixMilli()
+// isIncluded reports whether a record is not newer than the request allows.
+func (l *library) isIncluded(r *conda.Record) bool {
+	newest := l.problem.newest(r.Name)
+	return newest.IsZero() || r.Timestamp <= newest.UnixMilli()
 }
 
-// sizeOf is about what a record takes of memory, in a library and in a search, in bytes.
+// newest returns the time after which records of a name are excluded; zero means no limit.
+func (p *Problem) newest(name string) time.Time {
+	if p.ExcludeRecent.IsZero() || !p.ExcludeNewer.IsZero() && p.ExcludeNewer.Before(p.ExcludeRecent) || slices.Contains(p.Recent, name) {
+		return p.ExcludeNewer
+	}
+	return p.ExcludeRecent
+}
+
+// sizeOf returns the approximate memory of a record in a library and in a search, in bytes.
 func sizeOf(r *conda.Record) int {
 	const (
-		record = 700 // with its variable and its places in lists
-		text   = 64  // likewise, with a word for each search of what it wants
+		record = 700 // with its variable and its list entries
+		text   = 64  // likewise, with a word per search for its want
 	)
 	size := record
 	for _, list := range [][]string{r.Depends, r.Constrains} {
@@ -140,8 +179,8 @@ func sizeOf(r *conda.Record) int {
 	return size
 }
 
-// recordsOf gives a channel's records of a name, in an order that does not depend on
-// its sources'. Of an artifact in both formats it gives the .conda alone.
+// recordsOf returns the records of a name in a channel, in an order independent of the
+// order of its sources. If an artifact exists in both formats, only the .conda is returned.
 func recordsOf(c *Channel, name string) ([]*conda.Record, error) {
 	var out []*conda.Record
 	for _, source := range c.Sources {
@@ -160,7 +199,7 @@ func recordsOf(c *Channel, name string) ([]*conda.Record, error) {
 	return out, nil
 }
 
-// withoutTwins drops each .tar.bz2 of which there is a .conda.
+// withoutTwins removes each .tar.bz2 that also exists as .conda.
 func withoutTwins(records []*conda.Record) []*conda.Record {
 	modern := map[string]bool{}
 	for _, r := range records {
@@ -174,9 +213,9 @@ func withoutTwins(records []*conda.Record) []*conda.Record {
 	})
 }
 
-// rank reads the versions and puts the records in order. Records whose version cannot
-// be read are nobody's choice.
-func (p *shelf) rank() {
+// rank parses the versions and orders the records. Records with an unparsable version are
+// never selected.
+func (p *candidates) rank() {
 	parsed := map[string]conda.Version{}
 	keep := 0
 	for i, r := range p.records {
@@ -199,9 +238,9 @@ func (p *shelf) rank() {
 	slices.SortStableFunc(p.order, p.compare)
 }
 
-// indexVersions fills versions and tells each text's index. Versions that are the same
-// in different texts have one.
-func (p *shelf) indexVersions(parsed map[string]conda.Version) map[string]int32 {
+// indexVersions fills versions and returns the index of each version string. Equal versions
+// with different strings share an index.
+func (p *candidates) indexVersions(parsed map[string]conda.Version) map[string]int32 {
 	texts := make([]string, 0, len(parsed))
 	for text := range parsed {
 		texts = append(texts, text)
@@ -220,10 +259,11 @@ func (p *shelf) indexVersions(parsed map[string]conda.Version) map[string]int32 
 	return index
 }
 
-// compare orders records, better ones first: those of an earlier channel, without track
-// features, of a newer version, of a higher build number.
-func (p *shelf) compare(a, b int32) int {
+// compare orders records, better records first: the installed record, then by channel
+// priority, absence of track features, version and build number.
+func (p *candidates) compare(a, b int32) int {
 	return cmp.Or(
+		compareBool(p.isInstalled(b), p.isInstalled(a)),
 		cmp.Compare(p.channel[a], p.channel[b]),
 		cmp.Compare(p.tracks(a), p.tracks(b)),
 		cmp.Compare(p.version[b], p.version[a]),
@@ -231,7 +271,9 @@ func (p *shelf) compare(a, b int32) int {
 	)
 }
 
-// tracks is 1 for a record with track features.
-func (p *shelf) tracks(i int32) int {
+func (p *candidates) isInstalled(i int32) bool { return p.records[i] == p.installed }
+
+// tracks returns 1 for a record with track features, otherwise 0.
+func (p *candidates) tracks(i int32) int {
 	return min(1, len(p.records[i].TrackFeatures))
 }

@@ -1,7 +1,7 @@
 package solver
 
-// propagate follows what is true to all that it implies. A conflict is a clause all of
-// whose literals are false.
+// propagate assigns all literals that follow from the true ones. A conflict is a clause
+// whose literals are all false.
 func (s *search) propagate() (conflict []lit) {
 	for s.done < len(s.trail) {
 		l := s.trail[s.done]
@@ -35,7 +35,7 @@ func (s *search) propagate() (conflict []lit) {
 	return nil
 }
 
-// implyFrom makes true what a record or a class implies.
+// implyFrom makes the literals true that a record or a class implies.
 func (s *search) implyFrom(v int32) (conflict []lit) {
 	for _, l := range s.implies[v] {
 		if c := s.imply(l, reason{kind: byPair, other: yes(v)}); c != nil {
@@ -45,8 +45,8 @@ func (s *search) implyFrom(v int32) (conflict []lit) {
 	return nil
 }
 
-// chosen follows from a record that is true: what it needs and bars, and that no want
-// holds which it does not fit.
+// chosen propagates a record that became true: its dependencies and constraints hold, and
+// wants that it does not match are false.
 func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
 	if c := s.implyFrom(v); c != nil {
 		return c
@@ -66,7 +66,7 @@ func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
 	return nil
 }
 
-// unfit follows from a record that is true that no want holds which it does not fit.
+// unfit makes wants false that the chosen record does not match.
 func (s *search) unfit(p *pkg, v int32) (conflict []lit) {
 	because := reason{kind: byPair, other: yes(v)}
 	i := v - p.first
@@ -88,7 +88,8 @@ func (s *search) unfit(p *pkg, v int32) (conflict []lit) {
 	return nil
 }
 
-// excluded follows from a record that is false: wants may have one left, or none.
+// excluded propagates a record that became false: its wants may have one candidate left, or
+// none.
 func (s *search) excluded(p *pkg, v int32) (conflict []lit) {
 	i := v - p.first
 	for _, w := range p.wants {
@@ -102,8 +103,8 @@ func (s *search) excluded(p *pkg, v int32) (conflict []lit) {
 	return nil
 }
 
-// narrow looks for two records that may still satisfy a want. With one left it is
-// chosen where the gate is true; with none the gate is false.
+// narrow looks for two records that may still satisfy a want. If only one is left and the
+// gate is true, it is chosen. If none is left, the gate becomes false.
 func (s *search) narrow(w *want) (conflict []lit) {
 	if s.value[w.gate] == -1 {
 		return nil
@@ -135,7 +136,7 @@ func (s *search) narrow(w *want) (conflict []lit) {
 	return nil
 }
 
-// implyAll makes all records false that need what is false.
+// implyAll makes all records false that need something false.
 func (s *search) implyAll(records []int32, because lit) (conflict []lit) {
 	for _, v := range records {
 		if c := s.imply(no(v), reason{kind: byPair, other: because}); c != nil {
@@ -145,7 +146,7 @@ func (s *search) implyAll(records []int32, because lit) (conflict []lit) {
 	return nil
 }
 
-// barOthers makes all records false that do not fit a bar.
+// barOthers makes all records false that do not match a bar.
 func (s *search) barOthers(w *want, because lit) (conflict []lit) {
 	p := w.pkg
 	if p.chosen >= 0 && w.fits[p.chosen] {
@@ -162,7 +163,7 @@ func (s *search) barOthers(w *want, because lit) (conflict []lit) {
 	return nil
 }
 
-// lookAt goes through the learnt clauses that watch l, which is now false.
+// lookAt checks the learnt clauses that watch l, which is now false.
 func (s *search) lookAt(l lit) (conflict []lit) {
 	watching := s.watches[l]
 	keep := watching[:0]
@@ -188,7 +189,7 @@ func (s *search) lookAt(l lit) (conflict []lit) {
 	return conflict
 }
 
-// moveWatch finds another literal to watch instead of c[1].
+// moveWatch finds another literal to watch in place of c[1].
 func (s *search) moveWatch(c []lit, id int32) bool {
 	for k := 2; k < len(c); k++ {
 		if s.lit(c[k]) != -1 {

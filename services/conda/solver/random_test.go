@@ -15,7 +15,7 @@ const (
 	randomVersions = 3
 )
 
-// random makes a small channel in which much contradicts itself.
+// random returns a small channel with many contradictions.
 func random(draw *rand.Rand) []conda.Record {
 	var all []conda.Record
 	for n := range randomNames {
@@ -33,7 +33,7 @@ func random(draw *rand.Rand) []conda.Record {
 	return all
 }
 
-// randomSpec asks for any name but one.
+// randomSpec returns a specification of any name except not.
 func randomSpec(draw *rand.Rand, not int) string {
 	name := draw.IntN(randomNames)
 	if name == not {
@@ -43,7 +43,7 @@ func randomSpec(draw *rand.Rand, not int) string {
 	return fmt.Sprintf("n%d%s", name, ops[draw.IntN(len(ops))])
 }
 
-// exists tries every environment.
+// exists reports whether a problem has a solution, by trying every environment.
 func exists(p *solver.Problem, all []conda.Record) bool {
 	var try func(name int, chosen []conda.Record) bool
 	try = func(name int, chosen []conda.Record) bool {
@@ -74,15 +74,14 @@ func holds(p *solver.Problem, chosen []conda.Record) bool {
 		}
 	}
 	for _, r := range by {
-		if isContent(by, r) != nil {
+		if verifyDependencies(by, r) != nil {
 			return false
 		}
 	}
 	return true
 }
 
-// TestRandomProblems holds the solver to the truth, which for small problems can be
-// found by trying everything.
+// TestRandomProblems compares the solver with an exhaustive search on small problems.
 func TestRandomProblems(t *testing.T) {
 	t.Parallel()
 	solved, not := 0, 0
@@ -101,7 +100,7 @@ func TestRandomProblems(t *testing.T) {
 		var conflict *solver.Conflict
 		switch {
 		case err == nil && !want:
-			t.Errorf("seed %d: solved what has no solution", seed)
+			t.Errorf("seed %d: solved an unsatisfiable problem", seed)
 		case err == nil:
 			solved++
 			if err := verify(&p, got); err != nil {
@@ -110,23 +109,23 @@ func TestRandomProblems(t *testing.T) {
 		case !errors.As(err, &conflict):
 			t.Errorf("seed %d: %v", seed, err)
 		case want:
-			t.Errorf("seed %d: there is a solution of %v, and it says %v", seed, p.Specs, conflict)
+			t.Errorf("seed %d: %v is satisfiable, got conflict %v", seed, p.Specs, conflict)
 		default:
 			not++
-			holdCore(t, p, all, conflict)
+			checkCore(t, p, all, conflict)
 		}
 	}
 	if solved < 20 || not < 20 {
-		t.Errorf("%d were solved and %d were not: too few to tell", solved, not)
+		t.Errorf("%d were solved and %d were not: too few for a conclusion", solved, not)
 	}
 }
 
-// holdCore wants the specifications of a conflict to be one.
-func holdCore(t *testing.T, p solver.Problem, all []conda.Record, c *solver.Conflict) {
+// checkCore checks that the specifications of a conflict are unsatisfiable.
+func checkCore(t *testing.T, p solver.Problem, all []conda.Record, c *solver.Conflict) {
 	t.Helper()
 	core := p
 	core.Specs = specs(t, c.Specs...)
 	if exists(&core, all) {
-		t.Errorf("%v can be, and is said to be the reason for %v", core.Specs, p.Specs)
+		t.Errorf("%v is satisfiable, but reported as the conflict of %v", core.Specs, p.Specs)
 	}
 }

@@ -7,54 +7,56 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// search is one attempt to solve one problem. It belongs to one goroutine.
+// A search is one attempt to solve one problem. It must be used by one goroutine only.
 type search struct {
 	assignment
 
-	// over says why the search has to end: whoever asked is gone, or the time is up. It
-	// is asked at every step, none of which takes long.
+	// over returns an error when the search must end because of cancellation or the time
+	// limit. It is called at every step, and steps are short.
 	over    func() error
 	library *library
 	specs   []conda.MatchSpec
-	// channelOf are the names that are asked for as channel::name.
+	// held lists the names for which only the installed record may be chosen.
+	held []string
+	// channelOf maps the names requested as channel::name to their channel.
 	channelOf map[string]string
 
-	// only, where set, are the dependencies that count, to see which ones matter.
+	// only, if not nil, restricts the dependencies that count, to find which ones matter.
 	only map[edge]bool
 
 	pkgs    map[string]*pkg
 	wants   map[string]*want
 	depends map[*conda.Record][]*want
-	// byActivity are all packages, for their activity to decay.
+	// byActivity lists all packages, whose activities decay together.
 	byActivity []*pkg
 	isActive   bool
-	// literals counts those of the learnt clauses.
+	// literals is the number of literals in learnt clauses.
 	literals int
 
 	// root is the variable of the request.
 	root int32
-	// implies is, by the variable of a record that was looked at, the gates and bars that
-	// it makes true.
+	// implies maps the variable of an encoded record to the gates and bars that it makes
+	// true.
 	implies map[int32][]lit
-	// needs are the requirements, in the order in which they became known.
+	// needs holds the requirements, in the order in which they were encoded.
 	needs []need
-	// late are records that were looked at after they had been chosen: what they imply
-	// stands later in the trail than it should, and is lost first.
+	// late lists records that were encoded after they had been chosen. Their implications
+	// come later in the trail than the record, so backtracking removes them first (see
+	// relate).
 	late []int32
-	// seen marks the variables that analyze has met; beside collects the records that
-	// are false since another of their package is chosen.
+	// seen marks the variables that analyze has met. beside collects the records that are
+	// false because another record of their package is chosen.
 	seen   map[int32]bool
 	beside map[*pkg][]int32
 }
 
-// need is what one record, or the request, requires.
+// A need is the list of requirements of one record, or of the request.
 type need struct {
 	of    int32
 	wants []*want
 }
 
-// edge is what all records of one name say of another: that they need it, or, where it
-// bars, what it must be if it is there.
+// An edge is a dependency between two package names, or a constraint if bars is set.
 type edge struct {
 	from, to string
 	bars     bool
@@ -74,10 +76,14 @@ func newSearch(ctx context.Context, l *library, specs []conda.MatchSpec) *search
 	return s
 }
 
-// solve decides until nothing is open. errNone where that cannot be.
+// solve assigns variables until all requirements are met. It returns errNone if the problem
+// is unsatisfiable.
 func (s *search) solve() error {
 	s.root = s.newVar(variable{kind: ofRequest})
 	s.set(yes(s.root), reason{})
+	if err := s.setMachine(); err != nil {
+		return err
+	}
 	conflict, err := s.encodeRequest()
 	if err != nil {
 		return err
@@ -102,7 +108,22 @@ func (s *search) solve() error {
 	}
 }
 
-// descend decides until every known requirement is met.
+// setMachine chooses the virtual packages. The machine has them even if no package depends
+// on them, so that they must also match packages that only constrain them.
+func (s *search) setMachine() error {
+	for i := range s.library.virtual {
+		p, err := s.pkg(s.library.virtual[i].Name)
+		if err != nil {
+			return err
+		}
+		if len(p.records) > 0 && p.chosen < 0 {
+			s.set(yes(p.first), reason{})
+		}
+	}
+	return nil
+}
+
+// descend decides until every encoded requirement is met.
 func (s *search) descend() error {
 	for {
 		if err := s.over(); err != nil {
@@ -123,9 +144,8 @@ func (s *search) descend() error {
 	}
 }
 
-// next is the requirement to decide for, nil when all are met: the first open one, where
-// those of the request come first; one that has fewer candidates, and of whose package
-// conflicts speak more, goes before.
+// next returns the requirement to decide next, or nil if all are met. Requirements of the
+// request come first, then those with fewer candidates and with a more active package.
 func (s *search) next() *want {
 	c := choice{search: s, fewest: -1}
 	c.consider(s.needs[0].wants)
@@ -139,11 +159,11 @@ func (s *search) next() *want {
 	return c.best
 }
 
-// choice is the best requirement of those considered.
+// A choice is the best requirement among those considered.
 type choice struct {
 	*search
 	best *want
-	// fewest is how many records are open for it; -1 is not counted.
+	// fewest is the number of its unassigned records; -1 if not counted.
 	fewest int
 }
 
@@ -167,7 +187,8 @@ func (c *choice) consider(wants []*want) {
 	}
 }
 
-// first is the best record that fits and is open: propagate leaves one.
+// first returns the best unassigned record that matches. propagate guarantees that one
+// exists.
 func (s *search) first(w *want) (record int32, ok bool) {
 	for _, i := range w.sorted {
 		if s.value[w.pkg.first+i] == 0 {
@@ -177,7 +198,7 @@ func (s *search) first(w *want) (record int32, ok bool) {
 	return 0, false
 }
 
-// count tells how many records fit and are open.
+// count returns the number of unassigned records that match.
 func (s *search) count(w *want) (n int) {
 	for _, i := range w.matching {
 		if s.value[w.pkg.first+i] == 0 {

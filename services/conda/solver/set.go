@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// set is a set of small numbers, in order.
+// A set is an ordered set of small numbers.
 type set []uint64
 
-// put adds n, or takes it away; -1 is nothing.
+// put adds n, or removes it if in is false. It ignores -1.
 func (s *set) put(n int32, in bool) {
 	if n < 0 {
 		return
@@ -23,7 +23,7 @@ func (s *set) put(n int32, in bool) {
 	}
 }
 
-// all gives the members, smallest first.
+// all returns the members in ascending order.
 func (s *set) all() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i, word := range *s {

@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// solution is what is chosen, in order.
+// solution returns the chosen records in order.
 func (s *search) solution() *Solution {
 	chosen := map[string]*conda.Record{}
 	for _, l := range s.trail {
@@ -28,7 +28,7 @@ func (s *search) solution() *Solution {
 	return &Solution{Records: o.out, Virtual: slices.Clone(s.library.problem.Virtual)}
 }
 
-// ordering puts what a package needs before it.
+// An ordering sorts packages so that dependencies come first.
 type ordering struct {
 	*search
 	chosen  map[string]*conda.Record
@@ -48,7 +48,8 @@ func (o *ordering) visit(name string) {
 	}
 	slices.Sort(needs)
 	for _, need := range needs {
-		// python names pip so that it is there, and pip needs python to be installed.
+		// python depends on pip only so that pip is installed; pip needs python to be
+		// installed first.
 		if name != "python" || need != "pip" {
 			o.visit(need)
 		}

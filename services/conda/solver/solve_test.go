@@ -15,10 +15,15 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// with changes a record that a test made.
+// with returns a modified copy of a record.
 func with(r conda.Record, change func(*conda.Record)) conda.Record {
 	change(&r)
 	return r
+}
+
+// barring returns a change that adds constraints to a record.
+func barring(texts ...string) func(*conda.Record) {
+	return func(r *conda.Record) { r.Constrains = texts }
 }
 
 func TestSolve(t *testing.T) {
@@ -48,6 +53,9 @@ func TestSolve(t *testing.T) {
 		{"a channel by name", []solver.Channel{channel("first", made("a 1.0")), late}, []string{"late::a"}, false, "a-2.0"},
 		{"a channel by name, for who needs it", []solver.Channel{channel("first", made("a 1.0")), late}, []string{"late::a", "only-late"}, false, "a-2.0 only-late-1.0"},
 		{"the machine", []solver.Channel{channel("c", made("a 2.0", "__glibc >=2.40"), made("a 1.0", "__glibc >=2.17", "__archspec * x86_64_v3"))}, []string{"a"}, false, "a-1.0"},
+		{"what only goes with another machine", []solver.Channel{channel("c", with(made("a 2.0"), barring("__glibc >=2.40")), with(made("a 1.0"), barring("__glibc >=2.17")))}, []string{"a"}, false, "a-1.0"},
+		{"nothing that goes with the machine", []solver.Channel{channel("c", with(made("a 2.0"), barring("__glibc >=2.40")))}, []string{"a"}, false, ""},
+		{"what goes only with a newer part, which the machine lacks", []solver.Channel{channel("c", with(made("a 2.0"), barring("__cuda >=99")))}, []string{"a"}, false, "a-2.0"},
 		{"a circle", []solver.Channel{channel("c", made("python 3.12", "pip"), made("pip 24", "python"), made("a 1", "python"))}, []string{"a"}, false, "python-3.12 a-1 pip-24"},
 		{"a version that cannot be read", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *conda.Record) { r.Version = "2..0" }))}, []string{"a"}, false, "a-1.0"},
 		{"a dependency that cannot be read", []solver.Channel{channel("c", made("a 1.0"), made("a 2.0", "b >=>="), made("b 1.0"))}, []string{"a"}, false, "a-1.0"},
@@ -88,20 +96,20 @@ func TestSolveAnywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.ContainsFunc(got.Virtual, func(v conda.VirtualPackage) bool { return v.Name == "__cuda" }) {
-		t.Errorf("the answer does not say that it needs __cuda: %v", got.Virtual)
+		t.Errorf("the solution does not include __cuda: %v", got.Virtual)
 	}
 	p.Virtual = append(p.Virtual, conda.VirtualPackage{Name: "__cuda", Version: "11.8", Build: "0"})
 	if _, err := solver.SolveAnywhere(t.Context(), p); !errors.As(err, new(*solver.Conflict)) {
-		t.Errorf("solved for more than the machine that was asked for: %v", err)
+		t.Errorf("solved for a machine other than the requested one: %v", err)
 	}
 	p.Specs, p.Virtual = specs(t, "plugin"), machine()
 	if _, err := solver.SolveAnywhere(t.Context(), p); !errors.As(err, new(*solver.Conflict)) {
-		t.Errorf("solved what has nothing to do with it: %v", err)
+		t.Errorf("solved an unrelated conflict: %v", err)
 	}
 }
 
-// TestPlatformsAndChannels solves what the reference solvers were not asked, and
-// judges the answers by the rules alone.
+// TestPlatformsAndChannels solves requests that have no reference result, and verifies the
+// solutions.
 func TestPlatformsAndChannels(t *testing.T) {
 	t.Parallel()
 	bioconda := channelOf(t, "bioconda", "linux-64")
@@ -129,7 +137,7 @@ func TestPlatformsAndChannels(t *testing.T) {
 	}
 }
 
-// backwards gives records in the opposite order.
+// backwards returns records in reverse order.
 type backwards struct{ records }
 
 func (b backwards) Records(name string) ([]conda.Record, error) {
@@ -138,7 +146,8 @@ func (b backwards) Records(name string) ([]conda.Record, error) {
 	return out, nil
 }
 
-// TestOrderOfRecordsIsNothing wants one answer, in whatever order a source gives records.
+// TestOrderOfRecordsIsNothing checks that the solution does not depend on the order of a
+// source's records.
 func TestOrderOfRecordsIsNothing(t *testing.T) {
 	t.Parallel()
 	linux, noarch := records(condadata.Records(t, "conda-forge", "linux-64")), records(condadata.Records(t, "conda-forge", "noarch"))
@@ -156,7 +165,7 @@ func TestOrderOfRecordsIsNothing(t *testing.T) {
 		answers = append(answers, strings.Join(order, " "))
 	}
 	if answers[0] != answers[1] {
-		t.Errorf("two answers:\n%s\n%s", answers[0], answers[1])
+		t.Errorf("the solutions differ:\n%s\n%s", answers[0], answers[1])
 	}
 }
 
@@ -168,7 +177,7 @@ func TestSourcesFail(t *testing.T) {
 	t.Parallel()
 	p := solver.Problem{Specs: specs(t, "a"), Channels: []solver.Channel{{Name: "c", Sources: []solver.Source{broken{}}}}}
 	if _, err := solver.Solve(t.Context(), p); !errors.Is(err, fault.Unavailable) {
-		t.Errorf("got %v, want what the source said", err)
+		t.Errorf("got %v, want the source's error", err)
 	}
 }
 
@@ -176,11 +185,11 @@ func TestTooManySpecs(t *testing.T) {
 	t.Parallel()
 	p := solver.Problem{Specs: make([]conda.MatchSpec, limits.CondaSpecs+1)}
 	if _, err := solver.Solve(t.Context(), p); !errors.Is(err, fault.Invalid) {
-		t.Errorf("got %v, want a refusal", err)
+		t.Errorf("got %v, want fault.Invalid", err)
 	}
 }
 
-// pigeons is a puzzle that no solver of this kind can do: one bird more than holes.
+// pigeons returns a pigeonhole problem, which takes a CDCL solver exponential time.
 func pigeons(t *testing.T, holes int) solver.Problem {
 	t.Helper()
 	var all []conda.Record
@@ -201,7 +210,7 @@ func pigeons(t *testing.T, holes int) solver.Problem {
 	return solver.Problem{Specs: specs(t, names...), Channels: []solver.Channel{channel("c", all...)}}
 }
 
-// leaver is a source during whose answer the caller goes away.
+// A leaver is a source that cancels the caller during a call.
 type leaver struct {
 	solver.Source
 	leave func()
@@ -215,13 +224,13 @@ func (l leaver) Records(name string) ([]conda.Record, error) {
 	return l.Source.Records(name)
 }
 
-// TestCancel wants a solve that would not end to stop when nobody waits for it.
+// TestCancel checks that cancellation ends a long solve.
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	p := pigeons(t, 12)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.Channels[0].Sources[0] = leaver{p.Channels[0].Sources[0], cancel, "hole11"}
 	if _, err := solver.Solve(ctx, p); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the cancellation", err)
+		t.Errorf("got %v, want the cancellation's error", err)
 	}
 }

@@ -1,10 +1,9 @@
-// Package solver says which Conda records a request stands for, or why none do.
+// Package solver selects the Conda records that satisfy a request, or explains why none do.
 //
-// It is pure: it asks its sources, and does no I/O of its own. The answer is that of
-// rattler's order, which users know: requested packages first, each in its newest
-// version that can be. Clauses are learnt from conflicts (CDCL), and a package's
-// dependencies are looked at when it is first chosen. Truth for what fits what: the
-// specifications of internal/conda.
+// It does no I/O of its own: it reads records from its sources. It selects the same records
+// as rattler: requested packages first, each in the newest possible version. Clauses are
+// learnt from conflicts (CDCL), and the dependencies of a package are encoded when it is
+// first chosen. Records are matched by the specifications of internal/conda.
 package solver
 
 import (
@@ -17,61 +16,80 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Source is one subdirectory of one channel.
+// A Source is one subdirectory of one channel.
 type Source interface {
-	// Records gives all records of a name, in any order; nil where it has none. They are
-	// only read. Safe for concurrent use.
+	// Records returns all records of a name in any order, or nil if there are none. The
+	// caller must not modify them. It must be safe for concurrent use.
 	Records(name string) ([]conda.Record, error)
 }
 
-// Channel is one channel, e.g. with its sources linux-64 and noarch.
+// A Channel is a channel with its sources, e.g. linux-64 and noarch.
 type Channel struct {
 	Name    string
 	Sources []Source
 }
 
-// Problem is what is asked for, and of what.
+// A Problem is a request with the channels to solve it from.
 type Problem struct {
-	// Specs must all hold.
+	// Specs lists the specifications, all of which must be satisfied.
 	Specs []conda.MatchSpec
-	// Fixed is how many of Specs, the last ones, no suggestion may change.
+	// Fixed is the number of specifications at the end of Specs that suggestions must not
+	// change.
 	Fixed int
-	// Channels stand best first.
+	// Channels lists the channels by priority, highest first.
 	Channels []Channel
-	// Flexible takes a package from a later channel where those of the first that has its
-	// name do not fit. Without it the first channel that has the name is the only one
-	// (strict priority), but for a name that is asked for as channel::name.
+	// Flexible allows a package from a later channel if no record of the first channel that
+	// has its name satisfies the request. Otherwise only the first channel that has the
+	// name is used (strict priority), except for names requested as channel::name.
 	Flexible bool
-	// Virtual is what is known of the machine. What is not here is not there.
+	// Virtual lists the virtual packages of the machine. Packages that are not listed do
+	// not exist.
 	Virtual []conda.VirtualPackage
-	// ExcludeNewer leaves out records that were made later; zero leaves out none. Records
-	// that do not say when they were made stay.
+	// ExcludeNewer excludes records with a later timestamp; the zero value excludes none.
+	// Records without a timestamp are included.
 	ExcludeNewer time.Time
-	// Names helps to explain names that are not there; nil helps nobody.
+	// ExcludeRecent is like ExcludeNewer, but does not apply to the names in Recent.
+	ExcludeRecent time.Time
+	Recent        []string
+	// Installed lists records that are preferred to all other records of the same name. They
+	// may be chosen even if no channel provides them.
+	Installed []conda.Record
+	// Names provides alternatives for missing names; it may be nil.
 	Names Names
+	// Memory is called before the solver uses more memory than allowed so far, with the
+	// total number of bytes. Its error ends the solve. A nil Memory allows
+	// limits.CondaMemory.
+	Memory func(bytes int64) error
+	// Brief omits suggestions if the problem has no solution, because finding them takes
+	// longer than solving.
+	Brief bool
 }
 
-// Names knows what a problem's sources cannot say. Safe for concurrent use.
+// Names provides information that the problem's sources do not have. It must be safe for
+// concurrent use.
 type Names interface {
-	// Nearest gives names of the problem's channels that look like name, best first.
+	// Nearest returns names in the problem's channels that are similar to name, best first.
 	Nearest(name string) []string
-	// Elsewhere gives channels beyond the problem's that have name, best first.
+	// Elsewhere returns other channels that have name, best first.
 	Elsewhere(name string) []Channel
+	// Platforms returns the other platforms for which the problem's channels have name, and
+	// its newest version on these platforms, or "" if unknown.
+	Platforms(name string) (version string, platforms []string)
 }
 
-// Solution is one environment.
+// A Solution is one environment.
 type Solution struct {
-	// Records are in topological order: what a package needs comes before it, where its
-	// needs make no circle; names break ties.
+	// Records is in topological order, dependencies first, except in dependency cycles.
+	// Ties are ordered by name.
 	Records []conda.Record
-	// Virtual is what the environment was solved for.
+	// Virtual lists the virtual packages that the environment was solved for.
 	Virtual []conda.VirtualPackage
 }
 
-// Solve finds the environment. Errors: *Conflict where there is none, without
-// suggestions (see Suggest); fault.Timeout where limits.CondaSolve did not suffice;
-// fault.Invalid for a request too large; ctx's error soon after it is cancelled; a
-// source's own. Safe for concurrent use.
+// Solve returns the environment for a problem. Errors: a *Conflict, without suggestions
+// (see Suggest), if there is no solution; fault.Timeout after limits.CondaSolve;
+// fault.Invalid if the request is too large; the error of ctx soon after it ends; or the
+// error of a source. It is safe for concurrent use.
 func Solve(ctx context.Context, p Problem) (*Solution, error) {
 	if len(p.Specs) > limits.CondaSpecs {
 		return nil, fault.Invalid.Newf("A request may have %d Conda packages, not %d", limits.CondaSpecs, len(p.Specs))
@@ -89,9 +107,9 @@ func Solve(ctx context.Context, p Problem) (*Solution, error) {
 	return nil, inTime(ctx, err)
 }
 
-// SolveAnywhere is Solve, and where the machine's lack of a GPU is what makes the
-// request impossible, once more as if it had the newest one: who asks for packages of
-// CUDA will run them elsewhere. Solution.Virtual then has __cuda.
+// SolveAnywhere calls Solve. If the request is unsatisfiable only because the machine has
+// no GPU, it solves again with the newest CUDA, since images with CUDA packages usually run
+// on another machine. Solution.Virtual then contains __cuda.
 func SolveAnywhere(ctx context.Context, p Problem) (*Solution, error) {
 	solution, err := Solve(ctx, p)
 	var conflict *Conflict
@@ -111,17 +129,17 @@ func SolveAnywhere(ctx context.Context, p Problem) (*Solution, error) {
 	return nil, err
 }
 
-// newestCUDA is newer than any that packages ask for.
+// newestCUDA is newer than any version that packages require.
 const newestCUDA = "99.0"
 
 var (
-	// errNone is said inside: there is no environment.
+	// errNone is returned internally if the problem is unsatisfiable.
 	errNone = errors.New("unsatisfiable")
-	// errTooHard is why the budget's context ended.
+	// errTooHard is the cancellation cause when the solver's time is up.
 	errTooHard = errors.New("the solver's time is up")
 )
 
-// inTime tells whose patience ended: the caller's, or ours.
+// inTime distinguishes the caller's cancellation from the solver's own time limit.
 func inTime(ctx context.Context, err error) error {
 	if ctx.Err() == nil && (errors.Is(err, errTooHard) || errors.Is(err, context.DeadlineExceeded)) {
 		return fault.Timeout.New("No answer was found in "+limits.CondaSolve.String()+": ask for exact versions of some packages, or for fewer packages", err)

@@ -9,26 +9,29 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Suggestion is a change that makes a request possible: it was solved.
+// A Suggestion is a change that makes a request solvable. It has been verified by solving.
 type Suggestion struct {
-	// Change is what to do, in words.
+	// Change is an instruction to the user.
 	Change string `json:"change"`
-	// Packages are the request's specifications with the change, without the fixed ones.
+	// Packages lists the request's specifications with the change applied, without the
+	// fixed ones.
 	Packages []string `json:"packages"`
-	// Channels are the request's, where the change adds one; else empty.
+	// Channels lists the channels if the change adds one; otherwise it is empty.
 	Channels []string `json:"channels,omitempty"`
 }
 
-// maxSuggestions is how many are worth reading, maxChanges how many one may combine.
+// maxSuggestions is the maximum number of suggestions, maxChanges the maximum number of
+// changes in one suggestion.
 const (
 	maxSuggestions = 3
 	maxChanges     = 4
 )
 
-// Suggest looks for small changes to a request that make it possible: a name that was
-// meant, a channel that has it, a bound less, another version, a package less; where no
-// single one does, a few together. p is the problem that c came of. It gives up quietly
-// after limits.CondaSuggest; the error is ctx's. Not for two goroutines with one c.
+// Suggest looks for small changes that make a request solvable: a corrected name, another
+// channel, a removed bound, another version, or a removed package. If no single change
+// suffices, it tries combinations. p is the problem that c resulted from. After
+// limits.CondaSuggest it returns what it found, without an error; the error is that of ctx.
+// It must not be called concurrently with one c.
 func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) {
 	within, cancel := context.WithTimeout(ctx, limits.CondaSuggest)
 	defer cancel()
@@ -41,16 +44,17 @@ func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) 
 	return a.out, ctx.Err()
 }
 
-// adviser looks for changes to one problem.
+// An adviser looks for changes to one problem.
 type adviser struct {
 	problem  Problem
 	conflict *Conflict
-	// tries is how many more solves there may be, most how many changes are looked for.
+	// tries is the number of solves left, most the number of changes to find.
 	tries *int
 	most  int
-	// packages is how many the whole request names.
+	// packages is the number of packages in the whole request.
 	packages int
-	// found are changes, each of which makes the problem one that can be; out says them.
+	// found lists changes that each make the problem solvable. out lists them as
+	// suggestions.
 	found []change
 	out   []Suggestion
 }
@@ -70,7 +74,7 @@ func (a *adviser) isPart(spec conda.MatchSpec) bool {
 	return slices.ContainsFunc(a.conflict.specs, func(s conda.MatchSpec) bool { return s.String() == spec.String() })
 }
 
-// search is one for a changed request; nil where enough was tried.
+// search returns a search for a changed request, or nil if no tries are left.
 func (a *adviser) search(ctx context.Context, p Problem) *search {
 	if *a.tries == 0 || ctx.Err() != nil {
 		return nil
@@ -83,7 +87,7 @@ func (a *adviser) search(ctx context.Context, p Problem) *search {
 	return newSearch(ctx, l, p.Specs)
 }
 
-// try keeps a change if it makes a request that can be.
+// try records a change if it makes the request solvable.
 func (a *adviser) try(ctx context.Context, c change) bool {
 	if len(a.found) >= a.most {
 		return false
@@ -98,7 +102,7 @@ func (a *adviser) try(ctx context.Context, c change) bool {
 	return true
 }
 
-// suggest says changes that lead to p.
+// suggest adds a suggestion of changes that lead to p.
 func (a *adviser) suggest(p Problem, changes ...change) {
 	var s Suggestion
 	words := make([]string, len(changes))
@@ -120,7 +124,7 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 	a.out = append(a.out, s)
 }
 
-// names tries what a missing name could have been, and the channels that have it.
+// names tries similar names for a missing name, and other channels that have it.
 func (a *adviser) names(ctx context.Context, spec conda.MatchSpec, at int) {
 	i := slices.IndexFunc(a.conflict.Missing, func(m Missing) bool { return m.Name == spec.Name })
 	if i < 0 || a.problem.Names == nil {
@@ -139,7 +143,8 @@ func (a *adviser) names(ctx context.Context, spec conda.MatchSpec, at int) {
 	}
 }
 
-// channels tries, under strict priority, the channels after the first that has a name.
+// channels tries the channels after the first one that has a name, which strict priority
+// ignores.
 func (a *adviser) channels(ctx context.Context, spec conda.MatchSpec, at int) {
 	if spec.Channel != "" || a.problem.Flexible || len(a.problem.Channels) < 2 {
 		return
@@ -153,8 +158,8 @@ func (a *adviser) channels(ctx context.Context, spec conda.MatchSpec, at int) {
 	}
 }
 
-// loosen tries a specification with one bound less, then with the name alone, and says
-// which version that gives.
+// loosen tries a specification with one bound removed, then the name alone with the
+// resulting version.
 func (a *adviser) loosen(ctx context.Context, spec conda.MatchSpec, at int) {
 	if bounds := spec.Version.Without(); len(bounds) > 1 {
 		for _, v := range bounds {
@@ -181,7 +186,7 @@ func (a *adviser) isAskedTwice(name string) bool {
 	return n > 1
 }
 
-// leaveOut tries the request with a package less, where nothing better was found.
+// leaveOut tries to remove a package if no better change was found.
 func (a *adviser) leaveOut(ctx context.Context, spec conda.MatchSpec, at int) {
 	if len(a.found) == 0 && a.packages > 1 {
 		a.try(ctx, change{at: at, was: spec, isLeftOut: true})

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// path is the steps from the request to one of them.
+// A path is the sequence of steps from the request to a node.
 type path []*node
 
 func (p path) last() *node { return p[len(p)-1] }
 
-// said is a path in words: `a 1 needs b >=2, and b 2 needs c >=3`.
-func (p path) said() string {
+// text returns a path in words: `a 1 needs b >=2, and b 2 needs c >=3`.
+func (p path) text() string {
 	if len(p) == 1 {
 		return p[0].Text
 	}
@@ -22,8 +22,8 @@ func (p path) said() string {
 	return strings.Join(words, ", and ")
 }
 
-// summary is one sentence: the way to a name or machine that is not there, or the two
-// ways to a package that cannot be both.
+// summary returns one sentence: the path to a missing name or virtual package, or the two
+// paths that require incompatible versions of a package.
 func summary(roots []*node, c *Conflict) string {
 	var ends, demands []path
 	for _, n := range roots {
@@ -38,7 +38,8 @@ func summary(roots []*node, c *Conflict) string {
 	return capital(strings.Join(c.Specs, " and ") + " cannot be installed together")
 }
 
-// collect finds the paths that end in nothing, and those that ask for something.
+// collect appends the paths that end without a match to ends, and those that require a
+// package to demands.
 func collect(p path, ends, demands *[]path) {
 	n := p.last()
 	switch n.Kind {
@@ -52,7 +53,7 @@ func collect(p path, ends, demands *[]path) {
 	}
 }
 
-// deadEnd says the shortest of the ways into nothing.
+// deadEnd returns a sentence for the shortest path that ends without a match.
 func deadEnd(ends []path) string {
 	if len(ends) == 0 {
 		return ""
@@ -62,11 +63,11 @@ func deadEnd(ends []path) string {
 	if len(before) == 1 {
 		return end.Text
 	}
-	return before.said() + ", but " + end.Text + others(before)
+	return before.text() + ", but " + end.Text + others(before)
 }
 
-// contest says two demands for one package that nothing fits both of, by the shortest
-// ways.
+// contest returns a sentence for the shortest paths to two incompatible requirements of one
+// package.
 func contest(demands []path) string {
 	var best [2]path
 	for i, a := range demands {
@@ -89,11 +90,11 @@ func contest(demands []path) string {
 	if len(a) == 1 {
 		return "you asked for " + a[0].Spec + " and for " + b[0].Spec + ", and no " + a[0].want.pkg.name + " is both"
 	}
-	return a.said() + ", but " + b.said() + others(a, b)
+	return a.text() + ", but " + b.text() + others(a, b)
 }
 
-// alternatives says whether two ways part at one package's versions: only one of them
-// has to be gone.
+// alternatives reports whether two paths diverge at different versions of a package, only
+// one of which can be chosen.
 func alternatives(a, b path) bool {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -103,7 +104,7 @@ func alternatives(a, b path) bool {
 	return false
 }
 
-// disjoint says whether two demands for one package leave no record.
+// disjoint reports whether no record satisfies both requirements.
 func disjoint(a, b *node) bool {
 	if a.want.pkg != b.want.pkg || (a.Kind == "bars" && b.Kind == "bars") {
 		return false
@@ -116,7 +117,7 @@ func disjoint(a, b *node) bool {
 	return true
 }
 
-// others says that other versions on the way do not help.
+// others returns a note that other versions on the paths do not help.
 func others(paths ...path) string {
 	var names []string
 	for _, p := range paths {

@@ -8,31 +8,31 @@ import (
 )
 
 const (
-	// maxKinds is how many different needs of one package are told, maxNodes how many
-	// steps in all, and maxSteps how many after each other.
+	// maxKinds limits the different dependencies shown for one package, maxNodes the steps
+	// in total, and maxSteps the depth.
 	maxKinds = 5
 	maxNodes = 200
 	maxSteps = 20
 )
 
-// node is a Reason that is being made.
+// A node is a Reason under construction.
 type node struct {
 	Reason
 	want *want
-	// edge is the dependency that led here; zero for the request.
+	// edge is the dependency that led here; the zero value for the request.
 	edge    edge
 	because []*node
-	hasMore bool // other versions need others
+	hasMore bool // other versions have other dependencies
 }
 
-// teller makes the tree of a conflict from its dependencies.
+// A teller builds the tree of a conflict from its dependencies.
 type teller struct {
 	*search
 	edges []edge
 	nodes int
 }
 
-// tell makes the conflict of specifications and dependencies.
+// tell returns the conflict between specifications and dependencies.
 func tell(s *search, edges []edge) error {
 	t := &teller{search: s, edges: edges}
 	c := &Conflict{specs: s.specs, Reasons: []Reason{}, library: s.library}
@@ -65,8 +65,8 @@ func (n *node) reason() Reason {
 	return out
 }
 
-// grow adds what follows from a want: why nothing fits, or what those that fit need.
-// on are the names on the way here.
+// grow adds what follows from a want: why no record matches it, or the dependencies of
+// those that do. on lists the names on the path to the node.
 func (t *teller) grow(n *node, on []string) error {
 	name := n.want.pkg.name
 	if len(n.want.matching) == 0 {
@@ -92,7 +92,8 @@ func (t *teller) grow(n *node, on []string) error {
 	return nil
 }
 
-// follow adds one dependency of those that fit, a node for each text of it.
+// follow adds one dependency of the matching records, with a node for each way in which it
+// is written.
 func (t *teller) follow(n *node, e edge, on []string) error {
 	groups, texts, err := t.wordings(n, e)
 	if err != nil {
@@ -108,7 +109,7 @@ func (t *teller) follow(n *node, e edge, on []string) error {
 		if err != nil {
 			return err
 		}
-		child := &node{want: w, edge: e, hasMore: len(texts) > 1, Reason: step(n.want.pkg.shelf, groups[text], specText(w, text), e.bars)}
+		child := &node{want: w, edge: e, hasMore: len(texts) > 1, Reason: step(n.want.pkg.candidates, groups[text], specText(w, text), e.bars)}
 		n.because = append(n.because, child)
 		if err := t.grow(child, on); err != nil {
 			return err
@@ -117,12 +118,12 @@ func (t *teller) follow(n *node, e edge, on []string) error {
 	return nil
 }
 
-// wordings are the texts of one dependency of those that fit, in the order in which they
-// are met, and by them the records that have it so.
+// wordings returns the ways in which the matching records write one dependency, in order of
+// occurrence, and the records by them.
 func (t *teller) wordings(n *node, e edge) (groups map[string][]int32, texts []string, _ error) {
 	groups = map[string][]int32{}
 	for at, i := range n.want.matching {
-		if at%often == 0 {
+		if at%checkEvery == 0 {
 			if err := t.over(); err != nil {
 				return nil, nil, err
 			}
@@ -140,7 +141,7 @@ func (t *teller) wordings(n *node, e edge) (groups map[string][]int32, texts []s
 	return groups, texts, nil
 }
 
-// listed are the dependencies of the edge's kind.
+// listed returns the dependencies or constraints of a record, by the edge's kind.
 func (e edge) listed(r *conda.Record) []string {
 	if e.bars {
 		return r.Constrains
@@ -148,8 +149,8 @@ func (e edge) listed(r *conda.Record) []string {
 	return r.Depends
 }
 
-// step is what records of a package ask for.
-func step(p *shelf, records []int32, spec string, bars bool) Reason {
+// step returns the Reason for a dependency of records of a package.
+func step(p *candidates, records []int32, spec string, bars bool) Reason {
 	name, many := label(p, records)
 	kind, verb := "needs", " needs "
 	switch {
@@ -163,7 +164,7 @@ func step(p *shelf, records []int32, spec string, bars bool) Reason {
 	return Reason{Kind: kind, Package: name, Spec: spec, Text: name + verb + spec}
 }
 
-// specText is a dependency as it is best read.
+// specText returns a dependency in its most readable form.
 func specText(w *want, text string) string {
 	if w.unread != "" {
 		return text
@@ -171,9 +172,9 @@ func specText(w *want, text string) string {
 	return w.spec.String()
 }
 
-// label names a package with its versions, e.g. "samtools 1.20" or "samtools 1.18 to
+// label returns a package with its versions, e.g. "samtools 1.20" or "samtools 1.18 to
 // 1.20".
-func label(p *shelf, records []int32) (name string, many bool) {
+func label(p *candidates, records []int32) (name string, many bool) {
 	at := make([]int32, len(records))
 	for n, i := range records {
 		at[n] = p.version[i]

@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// verify judges an answer by the rules alone: it shares nothing with the solver but how
-// specifications are read.
+// verify checks a solution against the rules alone. It shares only the parser of
+// specifications with the solver.
 func verify(p *solver.Problem, s *solver.Solution) error {
 	chosen := map[string]*conda.Record{}
 	for _, v := range s.Virtual {
@@ -20,7 +20,7 @@ func verify(p *solver.Problem, s *solver.Solution) error {
 	for i := range s.Records {
 		r := &s.Records[i]
 		if chosen[r.Name] != nil {
-			return fmt.Errorf("%s is there twice", r.Name)
+			return fmt.Errorf("%s is installed twice", r.Name)
 		}
 		chosen[r.Name], place[r.Name] = r, i
 		if err := isOffered(p, r); err != nil {
@@ -30,22 +30,22 @@ func verify(p *solver.Problem, s *solver.Solution) error {
 	wanted := map[string]bool{}
 	for _, spec := range p.Specs {
 		if r := chosen[spec.Name]; r == nil || !spec.Match(r) {
-			return fmt.Errorf("the request's %s is not met by %v", spec, r)
+			return fmt.Errorf("the requested %s is not satisfied by %v", spec, r)
 		}
 		reach(chosen, spec.Name, wanted)
 	}
 	for _, r := range chosen {
 		if !strings.HasPrefix(r.Name, "__") && !wanted[r.Name] {
-			return fmt.Errorf("nobody needs %s", r.Name)
+			return fmt.Errorf("%s is not required", r.Name)
 		}
-		if err := isContent(chosen, r); err != nil {
+		if err := verifyDependencies(chosen, r); err != nil {
 			return err
 		}
 	}
 	return isOrdered(chosen, place)
 }
 
-// isOffered says whether a record is one that the problem's channels may give.
+// isOffered returns an error unless the problem's channels provide a record.
 func isOffered(p *solver.Problem, r *conda.Record) error {
 	if !p.ExcludeNewer.IsZero() && r.Timestamp > p.ExcludeNewer.UnixMilli() {
 		return fmt.Errorf("%s is too new", r.FileName)
@@ -65,7 +65,7 @@ func isOffered(p *solver.Problem, r *conda.Record) error {
 				has = true
 				fits = fits || (records[i].FileName == r.FileName && records[i].SHA256 == r.SHA256 && records[i].Subdir == r.Subdir)
 				if twin := strings.TrimSuffix(r.FileName, ".tar.bz2") + ".conda"; r.FileName != twin && records[i].FileName == twin && records[i].Subdir == r.Subdir {
-					return fmt.Errorf("%s is there as .conda", r.FileName)
+					return fmt.Errorf("%s also exists as .conda", r.FileName)
 				}
 			}
 		}
@@ -73,14 +73,15 @@ func isOffered(p *solver.Problem, r *conda.Record) error {
 			return nil
 		}
 		if has && !p.Flexible && !pinned {
-			return fmt.Errorf("%s is of a later channel than the first that has the name", r.FileName)
+			return fmt.Errorf("%s is not from the first channel that has the name", r.FileName)
 		}
 	}
-	return fmt.Errorf("%s is in no channel", r.FileName)
+	return fmt.Errorf("%s is not in any channel", r.FileName)
 }
 
-// isContent says whether a record's needs and constraints are met.
-func isContent(chosen map[string]*conda.Record, r *conda.Record) error {
+// verifyDependencies returns an error unless the dependencies and constraints of a record are
+// satisfied.
+func verifyDependencies(chosen map[string]*conda.Record, r *conda.Record) error {
 	for i, text := range append(append([]string(nil), r.Depends...), r.Constrains...) {
 		spec, err := conda.ParseMatchSpec(text)
 		if err != nil {
@@ -91,13 +92,13 @@ func isContent(chosen map[string]*conda.Record, r *conda.Record) error {
 			continue
 		}
 		if other == nil || !spec.Match(other) {
-			return fmt.Errorf("%s says %q, and there is %v", r.FileName, text, other)
+			return fmt.Errorf("%s requires %q, got %v", r.FileName, text, other)
 		}
 	}
 	return nil
 }
 
-// reach marks all that a package needs.
+// reach marks all transitive dependencies of a package.
 func reach(chosen map[string]*conda.Record, name string, marked map[string]bool) {
 	r := chosen[name]
 	if r == nil || marked[name] {
@@ -111,7 +112,7 @@ func reach(chosen map[string]*conda.Record, name string, marked map[string]bool)
 	}
 }
 
-// isOrdered wants what a package needs before it, but where that needs the package.
+// isOrdered returns an error unless dependencies come before a package, except in cycles.
 func isOrdered(chosen map[string]*conda.Record, place map[string]int) error {
 	for name, at := range place {
 		for _, text := range chosen[name].Depends {
@@ -126,7 +127,7 @@ func isOrdered(chosen map[string]*conda.Record, place map[string]int) error {
 			back := map[string]bool{}
 			reach(chosen, spec.Name, back)
 			if !back[name] {
-				return fmt.Errorf("%s stands before %s, which it needs", name, spec.Name)
+				return fmt.Errorf("%s comes before its dependency %s", name, spec.Name)
 			}
 		}
 	}

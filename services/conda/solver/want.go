@@ -9,22 +9,23 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// pkg is a shelf in one search.
+// A pkg holds the candidates of one name within one search.
 type pkg struct {
-	*shelf
-	// first is the variable of records[0]; the others follow.
+	*candidates
+	// first is the variable of records[0]; those of the other records follow.
 	first int32
-	// chosen is the record that is true, -1 for none: then all others count as false.
+	// chosen is the record that is true, or -1. If a record is chosen, all others count as
+	// false.
 	chosen int32
-	// wants are those that stand in clauses.
+	// wants lists the wants that occur in clauses.
 	wants []*want
-	// watched are records that learnt clauses watch.
+	// watched lists the records that learnt clauses watch.
 	watched []int32
-	// activity grows with each conflict that the package is part of.
+	// activity increases with each conflict that involves the package.
 	activity float64
 }
 
-// pkg gives the package of a name.
+// pkg returns the package of a name.
 func (s *search) pkg(name string) (*pkg, error) {
 	if p := s.pkgs[name]; p != nil {
 		return p, nil
@@ -32,11 +33,11 @@ func (s *search) pkg(name string) (*pkg, error) {
 	if err := s.over(); err != nil {
 		return nil, err
 	}
-	records, err := s.library.shelf(s.place(name))
+	records, err := s.library.candidates(s.place(name))
 	if err != nil {
 		return nil, err
 	}
-	p := &pkg{shelf: records, chosen: -1, first: s.nextVar()}
+	p := &pkg{candidates: records, chosen: -1, first: s.nextVar()}
 	for range p.records {
 		s.newVar(variable{kind: ofRecord, pkg: p})
 	}
@@ -47,20 +48,20 @@ func (s *search) pkg(name string) (*pkg, error) {
 
 func (s *search) place(name string) place { return place{name, s.channelOf[name]} }
 
-// want is a match in one search.
+// A want is a match within one search.
 type want struct {
 	*match
 	pkg *pkg
-	// gate is the variable "one of those that fit is chosen", bar is "none that does not
-	// fit is chosen"; -1 where nobody needs it.
+	// gate is the variable "a matching record is chosen". bar is the variable "no record
+	// that does not match is chosen". Each is -1 until it is used.
 	gate, bar int32
-	// needs and bars are the records that need the gate and the bar to be true.
+	// needs and bars list the records that require the gate and the bar to be true.
 	needs, bars []int32
-	// watch are two records that fit and are not false, while the gate may be true.
+	// watch holds two matching records that are not false, while the gate may be true.
 	watch [2]int32
 }
 
-// want gives the want of a dependency as a record writes it.
+// want returns the want of a dependency from its source text.
 func (s *search) want(text string) (*want, error) {
 	if w := s.wants[text]; w != nil {
 		return w, nil
@@ -71,12 +72,12 @@ func (s *search) want(text string) (*want, error) {
 	}
 	name := nameOf(text)
 	nothing := &match{spec: conda.MatchSpec{Name: name}, unread: unread, isSorted: true}
-	w := &want{match: nothing, pkg: &pkg{shelf: &shelf{name: name}, chosen: -1}, gate: -1, bar: -1}
+	w := &want{match: nothing, pkg: &pkg{candidates: &candidates{name: name}, chosen: -1}, gate: -1, bar: -1}
 	s.wants[text] = w
 	return w, nil
 }
 
-// readSpec reads a dependency, or says why it cannot be met.
+// readSpec parses a dependency, or explains why it cannot be satisfied.
 func readSpec(text string) (spec conda.MatchSpec, unread string) {
 	spec, err := conda.ParseMatchSpec(text)
 	switch {
@@ -88,7 +89,7 @@ func readSpec(text string) (spec conda.MatchSpec, unread string) {
 	return spec, ""
 }
 
-// wantSpec gives the want of a specification.
+// wantSpec returns the want of a specification.
 func (s *search) wantSpec(spec conda.MatchSpec) (*want, error) {
 	text := spec.String()
 	if w := s.wants[text]; w != nil {
@@ -111,7 +112,23 @@ func (s *search) newWant(text string, spec conda.MatchSpec) (*want, error) {
 	return w, nil
 }
 
-// dependencies are the wants of what a record needs.
+// wantInstalled returns a want that only the installed record of a name satisfies, or nil if
+// there is no such record.
+func (s *search) wantInstalled(name string) (*want, error) {
+	p, err := s.pkg(name)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(p.records, func(r *conda.Record) bool { return r == p.installed })
+	if i < 0 {
+		return nil, nil //nolint:nilnil // there is no installed record
+	}
+	m := &match{spec: conda.MatchSpec{Name: name}, fits: make([]bool, len(p.records)), matching: []int32{int32(i)}}
+	m.fits[i] = true
+	return &want{match: m, pkg: p, gate: -1, bar: -1}, nil
+}
+
+// dependencies returns the wants of a record's dependencies.
 func (s *search) dependencies(r *conda.Record) ([]*want, error) {
 	if known, ok := s.depends[r]; ok {
 		return known, nil
@@ -124,7 +141,7 @@ func (s *search) dependencies(r *conda.Record) ([]*want, error) {
 	return out, nil
 }
 
-// constraints are the wants that other packages must fit, where they are there.
+// constraints returns the wants that other packages must match if they are installed.
 func (s *search) constraints(r *conda.Record) ([]*want, error) {
 	all, err := s.wantsOf(r, r.Constrains, true)
 	return slices.DeleteFunc(all, func(w *want) bool { return w.unread != "" }), err
@@ -145,7 +162,8 @@ func (s *search) wantsOf(r *conda.Record, texts []string, bars bool) ([]*want, e
 	return out, nil
 }
 
-// nameOf is the name that a dependency begins with, as far as that can be seen.
+// nameOf returns the package name at the start of a dependency, as far as it can be
+// recognized.
 func nameOf(text string) string {
 	if _, after, ok := strings.Cut(text, "::"); ok {
 		text = after

@@ -1,163 +1,149 @@
-// Package conda turns a request for Conda packages into what builds its environment:
-// a Dockerfile, and the files that its installer reads. It owns which of Conda's forms
-// a request may use, and the names of images that are made from them. It solves
-// nothing, asks nobody and does no I/O. What it takes from a request gets into files
-// alone, never into a command. Truth: gateway/contract/container-service.md.
+// Package conda translates a request for Conda packages to a build recipe: a Dockerfile,
+// and the files that its installer reads. It defines which forms of Conda specifications a
+// request may use, and the names of the resulting images. It does not solve and does no
+// I/O. Input from a request is only written to files, never to a command. See
+// gateway/contract/container-service.md.
 package conda
 
 import (
-	"cmp"
+	"encoding/base64"
 	"fmt"
 	"slices"
-	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	nouns "slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/oci"
 )
-
-// Images are those of requests that name none.
-type Images struct {
-	// Mamba has micromamba, which installs packages in steps; "" is
-	// mambaorg/micromamba:2-amazon2023.
-	Mamba string
-	// Base is what the packages are put on; "" is ubuntu:24.04.
-	Base string
-}
-
-// Qualified are the full names of the images; fault.Invalid for one that is malformed.
-func (i Images) Qualified() (Images, error) {
-	mamba, err := oci.ParseReference(cmp.Or(i.Mamba, "mambaorg/micromamba:2-amazon2023"))
-	if err != nil {
-		return i, fault.In("conda_mamba_image", err)
-	}
-	base, err := oci.ParseReference(cmp.Or(i.Base, "ubuntu:24.04"))
-	if err != nil {
-		return i, fault.In("conda_base_image", err)
-	}
-	return Images{Mamba: mamba.String(), Base: base.String()}, nil
-}
 
 func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
 
-// Recipe is a checked request for a Conda environment. Make it with Read or ReadFile.
+// A Recipe is a validated request for a Conda environment. Use Read or ReadFile to create
+// it.
 type Recipe struct {
-	// Environment is what to install; its text is empty where there is a lock.
+	// Environment is the environment to install. Its text is empty if there is a lock.
 	Environment nouns.Environment
-	// LockURL is the address of an explicit lock; "" for none.
-	LockURL string
-	// basePackages are installed afterwards; none is fine.
+	// LockURL is the address of a lock, and Lock the text of one; "" for none. A lock is
+	// used unchanged, without base packages.
+	LockURL, Lock string
+	// environmentName selects an environment of a lock.
+	environmentName string
+	// basePackages are installed afterwards; it may be empty.
 	basePackages []string
 	// mambaImage and baseImage are fully qualified.
 	mambaImage, baseImage string
-	// commands are the last lines of the Dockerfile.
-	commands []string
-	// compile says that modules of Python are wanted compiled. Who installs in steps
-	// compiles them anyway.
+	// commands are the last lines of the Dockerfile, and commandsField is the field of the
+	// request that they come from.
+	commands      []string
+	commandsField string
+	// options are the options as shown to users, or nil.
+	options *containerv1.CondaOptions
+	// compile requests that Python modules are compiled. Installing in steps always
+	// compiles them.
 	compile bool
+	// ownInstaller is set if the request names an installer image of its own.
+	ownInstaller bool
+	// fallback describes the R packages that may be built from source. The zero value allows
+	// no package.
+	fallback fallback
 }
 
-// Read checks packages of type CONDA. environment is their environment file, decoded;
-// "" where they list entries. usual are the images where they name none. fault.Invalid, naming the field, for what is malformed.
-func Read(p *containerv1.Packages, environment string, usual Images) (Recipe, error) {
+// Read validates packages of type CONDA or CRAN. environment is their decoded environment
+// file; "" if they list entries. platforms are Conda subdirs, such as linux-64. usual are the
+// defaults. It returns fault.Invalid with the field for malformed packages.
+func Read(p *containerv1.Packages, environment string, platforms []string, usual Defaults) (Recipe, error) {
+	var r Recipe
+	if p.GetType() == TypeCRAN {
+		specs, err := fromR(p, environment)
+		if err == nil {
+			err = r.setFallback(p, specs, usual)
+		}
+		if err != nil {
+			return r, err
+		}
+		p, environment = proto.CloneOf(p), ""
+		p.Entries = entriesOf(specs)
+	}
 	for i, c := range p.GetChannels() {
 		if err := nouns.CheckChannel(c); err != nil {
-			return Recipe{}, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
+			return r, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
 		}
 	}
-	r, err := withOptions(p.GetCondaOpts(), usual)
-	if err != nil {
+	if err := r.setOptions(p, usual); err != nil {
 		return r, err
+	}
+	r.environmentName = p.GetEnvironmentName()
+	if nouns.IsLock(environment) {
+		r.Lock = environment
+		return r, nil
 	}
 	if environment == "" {
 		return r, r.addEntries(p.GetEntries(), mergeChannels(nil, p.GetChannels()))
 	}
-	r.Environment, err = readEnvironment("packages.environment", environment, p.GetChannels())
+	var err error
+	r.Environment, err = readEnvironment("packages.environment", environment, p.GetEnvironmentName(), platforms, p.GetChannels())
 	return r, err
 }
 
-// ReadFile checks an environment file that stands alone, as condaFile. fault.Invalid,
-// naming the field, for what is malformed.
-func ReadFile(text string, usual Images) (Recipe, error) {
-	r, err := withOptions(nil, usual)
-	if err != nil {
+// ReadFile validates an environment file in the field condaFile, for platforms. It returns
+// fault.Invalid with the field for a malformed file.
+func ReadFile(text string, platforms []string, usual Defaults) (Recipe, error) {
+	var r Recipe
+	if err := r.setOptions(nil, usual); err != nil {
 		return r, err
 	}
-	r.Environment, err = readEnvironment("condaFile", text, nil)
+	if nouns.IsLock(text) {
+		r.Lock = text
+		return r, nil
+	}
+	var err error
+	r.Environment, err = readEnvironment("condaFile", text, "", platforms, nil)
 	return r, err
 }
 
-// withOptions checks the options, and fills in the defaults.
-func withOptions(o *containerv1.CondaOptions, usual Images) (Recipe, error) {
-	r := Recipe{commands: o.GetCommands(), compile: o.GetCompile()}
-	r.basePackages = nouns.BasePackages()
-	if o != nil && o.BasePackages != nil {
-		r.basePackages = strings.Fields(o.GetBasePackages())
+// IsLocked reports whether the packages are those of a lock.
+func (r Recipe) IsLocked() bool { return r.LockURL != "" || r.Lock != "" }
+
+// Text returns the environment file or the lock as users may see it; "" if there is none.
+func (r Recipe) Text() string {
+	if r.Lock != "" {
+		return r.Lock
 	}
-	for _, spec := range r.basePackages {
-		if err := checkSpec(spec); err != nil {
-			return r, fault.In("packages.condaOpts.basePackages", err)
-		}
-	}
-	usual, err := usual.Qualified()
-	if err != nil {
-		return r, err
-	}
-	if r.mambaImage, err = imageName(o.GetMambaImage(), usual.Mamba); err != nil {
-		return r, fault.In("packages.condaOpts.mambaImage", err)
-	}
-	if r.baseImage, err = imageName(o.GetBaseImage(), usual.Base); err != nil {
-		return r, fault.In("packages.condaOpts.baseImage", err)
-	}
-	for i, line := range r.commands {
-		if strings.ContainsRune(line, 0) {
-			return r, fault.Invalid.Newf("packages.condaOpts.commands[%d] must be a line of a Dockerfile", i)
-		}
-	}
-	return r, nil
+	return r.Environment.Text()
 }
 
-// imageName qualifies the name of an image, so that no stage of the Dockerfile can be
-// mistaken for it.
-func imageName(given, otherwise string) (string, error) {
-	if given == "" {
-		given = otherwise
-	}
-	ref, err := oci.ParseReference(given)
-	if err != nil {
-		return "", err
-	}
-	return ref.String(), nil
-}
-
-// Packages are those that a solver can find, for who asks one: those of the
-// environment and the base packages, neither pip's nor a lock's. It is nil where there
-// are none.
+// Packages returns the packages for the solver: those of a lock, or those of the
+// environment and the base packages, without pip's. It returns nil if there are none.
 func (r Recipe) Packages() *condav1.CondaPackages {
+	if r.LockURL != "" {
+		return &condav1.CondaPackages{Type: "CONDA", Entries: []string{r.LockURL}, EnvironmentName: r.environmentName}
+	}
+	if r.Lock != "" {
+		return &condav1.CondaPackages{Type: "CONDA", Environment: base64.StdEncoding.EncodeToString([]byte(r.Lock)), EnvironmentName: r.environmentName}
+	}
 	specs, _ := r.Environment.Specs()
 	if len(specs) == 0 {
 		return nil
 	}
 	if len(r.pip()) > 0 && !slices.ContainsFunc(specs, func(spec string) bool { return nameOf(spec) == "pip" }) {
-		specs = append(specs, "pip") // who installs an environment file gets it, too
+		specs = append(specs, "pip") // installing an environment file also adds pip
 	}
-	specs = slices.Concat(specs, r.basePackages)
-	channels := slices.DeleteFunc(slices.Clone(r.Environment.Channels), func(c string) bool { return c == "nodefaults" })
-	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: channels}
+	specs = slices.Concat(specs, r.fallback.tools(), r.basePackages)
+	return &condav1.CondaPackages{Type: "CONDA", Entries: specs, Channels: r.Environment.Channels}
 }
 
-// IsBase says whether a package, by a specification or by its name alone, is one that
-// every environment gets, and not one that the request names.
+// IsBase reports whether a package, given by a specification or only its name, is in every
+// environment and was not requested explicitly.
 func (r Recipe) IsBase(spec string) bool {
 	is := func(other string) bool { return nameOf(other) == nameOf(spec) }
 	specs, _ := r.Environment.Specs()
 	return nameOf(spec) != "" && slices.ContainsFunc(r.basePackages, is) && !slices.ContainsFunc(specs, is)
 }
 
-// nameOf is the name in a specification; "" for what has none.
+// nameOf returns the name in a specification; "" if it has none.
 func nameOf(spec string) string {
 	m, err := nouns.ParseMatchSpec(spec)
 	if err != nil {
@@ -171,21 +157,30 @@ func (r Recipe) pip() []string {
 	return pip
 }
 
-// BaseImage is the image that the packages are put on, fully qualified.
+// BaseImage returns the fully qualified base image of the packages.
 func (r Recipe) BaseImage() string { return r.baseImage }
 
-// Steps is what has to be run for the environment, by the field's name or in words; ""
-// for nothing.
+// OwnInstaller returns the installer image that the request chose, fully qualified; ""
+// if it named none, or only the default of a client library.
+func (r Recipe) OwnInstaller() string {
+	if !r.ownInstaller {
+		return ""
+	}
+	return r.mambaImage
+}
+
+// Steps returns what requires build steps, as a field name or a description; "" for
+// nothing.
 func (r Recipe) Steps() string {
 	switch {
 	case len(r.pip()) > 0:
 		return "what pip installs"
+	case len(r.fallback.source) > 0:
+		return "packages.cranFallback, since " + r.fallback.names() + " must be built from source"
 	case len(r.commands) > 0:
-		return "packages.condaOpts.commands"
+		return r.commandsField
 	case r.compile:
 		return "packages.condaOpts.compile"
-	case r.LockURL != "":
-		return "the lock at " + fault.Quote(r.LockURL)
 	}
 	return ""
 }

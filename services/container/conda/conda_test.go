@@ -31,12 +31,12 @@ func fileOf(r Recipe, path string) string {
 	return ""
 }
 
-// read reads packages, or a file alone where there are none.
+// read reads packages, or only a file if packages is nil.
 func read(p *containerv1.Packages, file string) (Recipe, error) {
 	if p == nil {
-		return ReadFile(file, Images{})
+		return ReadFile(file, nil, Defaults{})
 	}
-	return Read(p, file, Images{})
+	return Read(p, file, nil, Defaults{})
 }
 
 func TestRecipe(t *testing.T) {
@@ -74,7 +74,7 @@ func TestRecipe(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if fileOf(r, ".slipway/install.sh") != installer {
-				t.Error("the installer is not there")
+				t.Error("the installer is missing")
 			}
 		})
 	}
@@ -96,18 +96,18 @@ ENV PATH=/opt/conda/bin:$PATH
 		opts        *containerv1.CondaOptions
 		mamba, base string
 		more        string
-		usual       Images
+		usual       Defaults
 	}{
-		{"the operator's", nil, "h:5000/m:2", "docker.io/library/debian:12", "", Images{"h:5000/m:2", "debian:12"}},
-		{"the request's", &containerv1.CondaOptions{BaseImage: "alpine"}, "h:5000/m:2", "docker.io/library/alpine:latest", "", Images{Mamba: "h:5000/m:2", Base: "debian:12"}},
-		{"defaults", nil, "docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "", Images{}},
-		{"images", &containerv1.CondaOptions{MambaImage: "h:5000/m", BaseImage: "build"}, "h:5000/m:latest", "docker.io/library/build:latest", "", Images{}},
+		{"the operator's", nil, "h:5000/m:2", "docker.io/library/debian:12", "", Defaults{Mamba: "h:5000/m:2", Base: "debian:12"}},
+		{"the request's", &containerv1.CondaOptions{BaseImage: "alpine"}, "h:5000/m:2", "docker.io/library/alpine:latest", "", Defaults{Mamba: "h:5000/m:2", Base: "debian:12"}},
+		{"defaults", nil, "docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "", Defaults{}},
+		{"images", &containerv1.CondaOptions{MambaImage: "h:5000/m", BaseImage: "build"}, "h:5000/m:latest", "docker.io/library/build:latest", "", Defaults{}},
 		{"commands", &containerv1.CondaOptions{Commands: []string{"USER 1", "COPY --from=docker.io/library/c:1 /a /b"}},
-			"docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "USER 1\nCOPY --from=docker.io/library/c:1 /a /b\n", Images{}},
+			"docker.io/mambaorg/micromamba:2-amazon2023", "docker.io/library/ubuntu:24.04", "USER 1\nCOPY --from=docker.io/library/c:1 /a /b\n", Defaults{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Read(options(tc.opts), "", tc.usual)
+			r, err := Read(options(tc.opts), "", nil, tc.usual)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,6 +115,20 @@ ENV PATH=/opt/conda/bin:$PATH
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestVariablesOfDockerfile checks that installing in steps sets the environment's
+// variables, and that the Dockerfile does not interpret their values.
+func TestVariablesOfDockerfile(t *testing.T) {
+	t.Parallel()
+	r, err := ReadFile("dependencies: [bwa]\nvariables:\n  B: '$HOME \"x\" \\'\n  A: 1\n", nil, Defaults{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "ENV A=\"1\"\nENV B=\"\\$HOME \\\"x\\\" \\\\\"\n"
+	if !strings.HasSuffix(r.Dockerfile(), want) {
+		t.Errorf("the Dockerfile is\n%s\nwant at its end\n%s", r.Dockerfile(), want)
 	}
 }
 
@@ -154,15 +168,15 @@ func TestRecipesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzEntries looks for an entry that gets into more than the one text of the
-// environment file that is its own.
+// FuzzEntries looks for an entry that affects more than its own string in the environment
+// file.
 func FuzzEntries(f *testing.F) {
 	f.Add("bwa=1", "conda-forge")
 	f.Add("pip:a\"b\\", "https://h/c")
 	f.Fuzz(func(t *testing.T, entry, channel string) {
 		p := entries(entry)
 		p.Channels = []string{channel}
-		r, err := Read(p, "", Images{})
+		r, err := Read(p, "", nil, Defaults{})
 		if err != nil || r.LockURL != "" {
 			return
 		}
@@ -179,7 +193,7 @@ func FuzzEntries(f *testing.F) {
 			want = []any{"pip", map[string]any{"pip": []any{req}}}
 		}
 		if diff := cmp.Diff(want, got.Dependencies); diff != "" || len(got.Channels) != 1 || got.Channels[0] != channel {
-			t.Errorf("%q reads as %+v", text, got)
+			t.Errorf("%q parses as %+v", text, got)
 		}
 		if strings.Contains(r.Dockerfile(), entry) && len(entry) > 8 && !strings.Contains(options(nil).String(), entry) {
 			t.Errorf("%q is in the Dockerfile", entry)
@@ -187,10 +201,10 @@ func FuzzEntries(f *testing.F) {
 	})
 }
 
-// TestImages: a setting that is no image is refused by its name.
+// TestImages checks that a setting that is not an image is rejected with its name.
 func TestImages(t *testing.T) {
 	t.Parallel()
-	for want, i := range map[string]Images{"conda_mamba_image: ": {Mamba: "A b"}, "conda_base_image: ": {Base: "https://x"}} {
+	for want, i := range map[string]Defaults{"conda_mamba_image: ": {Mamba: "A b"}, "conda_base_image: ": {Base: "https://x"}} {
 		if _, err := i.Qualified(); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

@@ -3,6 +3,8 @@ package conda
 import (
 	_ "embed"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -13,28 +15,36 @@ import (
 //go:embed install.sh
 var installer string
 
-// folder is where the Dockerfile finds its files, in the context and in the image
-// that installs.
+// folder is the folder of the Dockerfile's files in the context and in the installing
+// stage.
 const folder = ".slipway"
 
-// Dockerfile is what builds the environment: one stage installs it, the other is
-// the image. All that a user gave is in files, beside two image names that were
-// parsed, and the commands, which are lines of a Dockerfile by contract.
+// Dockerfile returns the Dockerfile that builds the environment: one stage installs it, the
+// other is the image. All user input is in files, except for two parsed image names and the
+// commands, which are Dockerfile lines according to the contract.
 func (r Recipe) Dockerfile() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "FROM %s AS build\n", r.mambaImage)
 	out.WriteString("USER 0\n")
 	fmt.Fprintf(&out, "COPY %s/ /%s/\n", folder, folder)
-	// The list form passes by the shell that an image may have set for itself.
+	// The exec form is independent of the shell of the image.
 	fmt.Fprintf(&out, "RUN [\"sh\", \"/%s/install.sh\"]\n\n", folder)
 	fmt.Fprintf(&out, "FROM %s\n", r.baseImage)
 	out.WriteString("COPY --from=build /opt/conda /opt/conda\n")
 	out.WriteString("ENV PATH=/opt/conda/bin:$PATH\n")
+	for _, name := range slices.Sorted(maps.Keys(r.Environment.Variables)) {
+		fmt.Fprintf(&out, "ENV %s=\"%s\"\n", name, dockerfileText.Replace(r.Environment.Variables[name]))
+	}
 	out.WriteString(r.Lines())
 	return out.String()
 }
 
-// Lines are those of a Dockerfile that the request itself wants run; "" for none.
+// dockerfileText escapes characters that a Dockerfile interprets within double quotes.
+//
+//nolint:gochecknoglobals // never changed
+var dockerfileText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`)
+
+// Lines returns the Dockerfile lines that the request runs; "" for none.
 func (r Recipe) Lines() string {
 	var out strings.Builder
 	for _, line := range r.commands {
@@ -43,12 +53,16 @@ func (r Recipe) Lines() string {
 	return out.String()
 }
 
-// StepFiles say what is run on packages that are there already, where the step that does
-// it looks for them: what pip installs, and whether modules are compiled; nil for nothing.
+// StepFiles returns the files that describe build steps after the packages are installed,
+// at the paths where the step reads them: the pip requirements, the R packages to build from
+// source, and whether to compile modules. It returns nil if there are none.
 func (r Recipe) StepFiles() []*buildv1.File {
 	var files []*buildv1.File
 	if len(r.pip()) > 0 {
 		files = append(files, &buildv1.File{Path: folder + "/requirements.txt", Content: []byte(strings.Join(r.pip(), "\n") + "\n")})
+	}
+	if text := r.fallback.file(); text != "" {
+		files = append(files, &buildv1.File{Path: folder + "/cran", Content: []byte(text)})
 	}
 	if r.compile {
 		files = append(files, &buildv1.File{Path: folder + "/compile"})
@@ -56,7 +70,7 @@ func (r Recipe) StepFiles() []*buildv1.File {
 	return files
 }
 
-// Files are those that the installer reads, and the installer.
+// Files returns the installer and the files that it reads.
 func (r Recipe) Files() []*buildv1.File {
 	texts := []struct{ name, text string }{
 		{"install.sh", installer}, {"conda.yml", r.Environment.Text()}, {"lock-url", r.LockURL},
@@ -73,7 +87,7 @@ func (r Recipe) Files() []*buildv1.File {
 	return files
 }
 
-// base is the environment file of the base packages.
+// base returns the environment file of the base packages.
 func (r Recipe) base() string {
 	var all []nouns.Requirement
 	for _, spec := range r.basePackages {

@@ -9,11 +9,10 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// maxSpec is how long a specification of a request may be, in characters.
+// maxSpec is the maximum length of a specification in a request, in characters.
 const maxSpec = 500
 
-// addEntries makes an environment of a list of packages, or takes the one URL of a
-// lock.
+// addEntries sets the environment from a list of packages, or the lock from its single URL.
 func (r *Recipe) addEntries(entries, channels []string) error {
 	if len(entries) == 1 && isAddress(entries[0]) && nouns.IsWebURL(entries[0]) {
 		r.LockURL = entries[0]
@@ -41,12 +40,13 @@ func (r *Recipe) addEntries(entries, channels []string) error {
 	return nil
 }
 
-// isAddress says whether an entry is the address of a lock, well-formed or not.
+// isAddress reports whether an entry is meant as the address of a lock, whether valid or
+// not.
 func isAddress(entry string) bool {
 	return strings.Contains(entry, "://") && !strings.Contains(entry, "::") && !strings.HasPrefix(entry, "pip:")
 }
 
-// readEntry reads a Conda package, or `pip:` and one of pip's.
+// readEntry parses a Conda package, or a pip requirement after `pip:`.
 func readEntry(entry string) (nouns.Requirement, error) {
 	if isAddress(entry) {
 		return nouns.Requirement{}, fault.Invalid.Newf("an http(s) URL of an explicit lock, without a login, must be the only entry")
@@ -61,9 +61,9 @@ func readEntry(entry string) (nouns.Requirement, error) {
 	return nouns.Requirement{Text: requirement, Pip: true}, nil
 }
 
-// checkSpec wants a specification that is written into files for others to read: no
-// more than a package of a channel on the web. fault.Invalid otherwise, without the
-// field.
+// checkSpec checks that a specification is safe to write to files that other tools read: it
+// may only name a package of a channel on the web. It returns fault.Invalid without the
+// field otherwise.
 func checkSpec(text string) error {
 	bad := func(why string) error {
 		return fault.Invalid.Newf("%q is not a Conda package specification: %s", fault.Quote(text), why)
@@ -87,8 +87,8 @@ func checkSpec(text string) error {
 	return nil
 }
 
-// isRequirement wants a package as pip knows it: no option, no second line. pip
-// itself reads the rest.
+// isRequirement reports whether s can be a pip requirement, without options and line
+// breaks. pip itself parses the rest.
 func isRequirement(s string) bool {
 	return s != "" && len(s) <= maxSpec && strings.ContainsRune(wordLetters, rune(s[0])) && s[0] != '-' && s[0] != '.' &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })

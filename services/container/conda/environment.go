@@ -6,18 +6,24 @@ import (
 	nouns "slipway.dev/services/internal/conda"
 )
 
-// readEnvironment reads an environment file and adds the channels that it lacks.
-// Without any it gets the defaults. fault.Invalid, naming the field, for anything
-// else.
-func readEnvironment(field, text string, channels []string) (nouns.Environment, error) {
-	e, err := nouns.ReadEnvironment(field, text)
+// readEnvironment reads an environment file, or the named environment of a pixi.toml for
+// platforms, and adds the missing channels; without any channels it gets the defaults. It
+// returns fault.Invalid with the field for any other file.
+func readEnvironment(field, text, name string, platforms, channels []string) (nouns.Environment, error) {
+	var e nouns.Environment
+	var err error
+	if nouns.IsPixi(text) {
+		e, err = nouns.ReadPixi(field, text, name, platforms)
+	} else {
+		e, err = nouns.ReadEnvironment(field, text)
+	}
 	if err != nil {
 		return e, err
 	}
 	return e.WithChannels(mergeChannels(e.Channels, channels))
 }
 
-// mergeChannels keeps the file's order; the request's come after it.
+// mergeChannels appends the request's channels to those of the file.
 func mergeChannels(own, asked []string) []string {
 	if len(own) == 0 && len(asked) == 0 {
 		return defaultChannels()

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stand-in for micromamba: it writes down how it was called, and answers what the
-// test put into files.
+// fakeMicromamba records its arguments and returns the responses that the test stored in
+// files.
 const fakeMicromamba = `#!/bin/sh
 echo "$*" >>"$HOME/calls"
 case $1 in
@@ -25,7 +25,7 @@ env) echo "@EXPLICIT" ;;
 esac
 `
 
-// TestInstaller runs the real script with a micromamba that is stood in for.
+// TestInstaller runs the real script with a fake micromamba.
 func TestInstaller(t *testing.T) {
 	t.Parallel()
 	const unsolved = "slipway: conda environment could not be solved"
@@ -33,9 +33,9 @@ func TestInstaller(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		files map[string]string
-		says  map[string]string // what the n-th attempt fails with
+		says  map[string]string // error messages by attempt
 		calls string
-		out   []string // has to be printed, in order
+		out   []string // expected output, in order
 		fails bool
 	}{
 		{name: "environment", files: map[string]string{"conda.yml": "x"}, calls: "install -y -p PREFIX -f conda.yml\n" + end,
@@ -77,7 +77,7 @@ func TestInstaller(t *testing.T) {
 			cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=" + home + ":" + os.Getenv("PATH")}
 			raw, err := cmd.CombinedOutput()
 			if (err != nil) != tc.fails {
-				t.Errorf("it ended with %v:\n%s", err, raw)
+				t.Errorf("the script ended with %v:\n%s", err, raw)
 			}
 			calls, _ := os.ReadFile(filepath.Join(home, "calls"))
 			if diff := cmp.Diff(tc.calls, strings.ReplaceAll(string(calls), home+"/conda", "PREFIX")); diff != "" {
@@ -92,7 +92,7 @@ func TestInstaller(t *testing.T) {
 				rest = after
 			}
 			if strings.Contains(string(raw), unsolved) && (len(tc.out) == 0 || tc.out[len(tc.out)-1] != unsolved) {
-				t.Errorf("it should not blame the solver:\n%s", raw)
+				t.Errorf("the output blames the solver:\n%s", raw)
 			}
 		})
 	}

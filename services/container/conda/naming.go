@@ -16,10 +16,10 @@ const (
 	NameImageSuffix = "imageSuffix"
 )
 
-// maxPrefix is how long the readable part of a name may be, in characters.
+// maxPrefix is the maximum length of the readable part of a name, in characters.
 const maxPrefix = 80
 
-// pkg is an item of an environment, as names of images show it.
+// A pkg is an item of an environment in an image name.
 type pkg struct{ name, version string }
 
 func (p pkg) String() string {
@@ -29,12 +29,12 @@ func (p pkg) String() string {
 	return p.name + "-" + p.version
 }
 
-// Naming is what the image of an environment is named after. The zero value gives no
-// readable name.
+// A Naming determines the readable part of the name of an environment's image. The zero
+// value has none.
 type Naming struct{ pkgs []pkg }
 
-// In is the naming of the same items as a lock has them: in alphabetical order, and
-// each in the version that it got. A name that the environment gives itself stays.
+// In returns the naming of the same items with their locked versions, in alphabetical
+// order. A name that the environment sets is unchanged.
 func (n Naming) In(lock []*condav1.LockedPackage) Naming {
 	versions := map[string]string{}
 	for _, p := range lock {
@@ -54,7 +54,7 @@ func (n Naming) In(lock []*condav1.LockedPackage) Naming {
 	return out
 }
 
-// Naming is that of the environment: the name that it gives itself, or its items.
+// Naming returns the naming of the environment: by its own name, or by its items.
 func (r Recipe) Naming() Naming { return namingOf(r.Environment) }
 
 func namingOf(e nouns.Environment) Naming {
@@ -71,9 +71,9 @@ func namingOf(e nouns.Environment) Naming {
 	return n
 }
 
-// readPkg reads the name and the version from what stands between the channel and the
-// brackets of a specification: `=`, `<` and `>` part name, version and the rest. Not ok
-// for URLs and what has no name.
+// readPkg parses the name and the version of a specification without its channel and
+// brackets: `=`, `<` and `>` separate name, version and the rest. ok is false for URLs and
+// specifications without a name.
 func readPkg(text string) (pkg, bool) {
 	if strings.Contains(text, "://") {
 		return pkg{}, false
@@ -94,8 +94,8 @@ func readPkg(text string) (pkg, bool) {
 	return p, p.name != ""
 }
 
-// ImageName says where in a repository the image is put: with what path behind the
-// repository ("" for none, else with its slash), and which tag.
+// ImageName returns where the image is stored in a repository: the path after the
+// repository ("" for none, otherwise with its slash), and the tag.
 func (n Naming) ImageName(strategy, id string) (path, tag string) {
 	switch {
 	case strategy == NameNone || len(n.pkgs) == 0:
@@ -117,10 +117,10 @@ func (n Naming) ImageName(strategy, id string) (path, tag string) {
 	return "", prefix + "--" + id
 }
 
-// wordLetters are those that may stand in a tag.
+// wordLetters are the characters that a tag may contain.
 const wordLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-"
 
-// letters drops what cannot stand in a tag, and punctuation at both ends.
+// letters removes characters that a tag may not contain, and punctuation at both ends.
 func letters(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if strings.ContainsRune(wordLetters, r) {
@@ -131,7 +131,7 @@ func letters(s string) string {
 	return strings.Trim(s, "_.-")
 }
 
-// commonVersion is the one that all items have; "" when they do not.
+// commonVersion returns the version that all items have; "" if they differ.
 func commonVersion(pkgs []pkg) string {
 	for _, p := range pkgs {
 		if p.version != pkgs[0].version {
@@ -141,8 +141,8 @@ func commonVersion(pkgs []pkg) string {
 	return pkgs[0].version[:min(len(pkgs[0].version), maxPrefix)]
 }
 
-// join puts the texts of the items together, each once. Many are pruned to the
-// first four; what is too long is cut behind a whole piece.
+// join joins the distinct texts of the items. A long list is reduced to the first four, and
+// a long text is cut after a complete item.
 func join(pkgs []pkg, text func(pkg) string) string {
 	var pieces []string
 	for _, p := range pkgs {
@@ -163,8 +163,8 @@ func join(pkgs []pkg, text func(pkg) string) string {
 	return strings.Trim(out, "_.-")
 }
 
-// pathComponent makes a part of a repository's path: between letters and digits
-// it may hold dashes, one dot, or one or two underscores, and nothing mixed.
+// pathComponent converts s to a component of a repository path: between letters and digits
+// it may have dashes, one dot, or one or two underscores, but no mixture.
 func pathComponent(s string) string {
 	var out strings.Builder
 	for s != "" {

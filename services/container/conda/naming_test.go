@@ -81,7 +81,7 @@ func FuzzNaming(f *testing.F) {
 		for _, strategy := range []string{NameNone, NameTagPrefix, NameImageSuffix} {
 			path, tag := namingOf(e).ImageName(strategy, id)
 			if full := "h.example/repo" + path + ":" + tag; reference.ReferenceRegexp.FindString(full) != full || len(path) > maxPrefix+1 {
-				t.Errorf("%s is no name of an image", full)
+				t.Errorf("%s is not a valid image name", full)
 			}
 		}
 	})

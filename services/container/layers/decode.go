@@ -2,7 +2,6 @@ package layers
 
 import (
 	"context"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -12,10 +11,14 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// DecodeData reads the content of a `data:` layer and holds it against what the
-// request says of it. fault.Invalid, naming the field, where they differ.
+// DecodeData decodes a `data:` layer and verifies it against the request. It returns
+// fault.Invalid with the field if they differ.
 func (u *Unpacking) DecodeData(ctx context.Context, field string, l *containerv1.Layer) ([]byte, error) {
-	raw, err := request.Decode(strings.TrimPrefix(l.GetLocation(), request.DataPrefix))
+	text, err := request.DataOf(l.GetLocation())
+	if err != nil {
+		return nil, fault.In(field+".location", err)
+	}
+	raw, err := request.Decode(text)
 	if err != nil {
 		return nil, fault.Invalid.New(field+".location: what follows data: must be base64", err)
 	}
@@ -26,10 +29,12 @@ func (u *Unpacking) DecodeData(ctx context.Context, field string, l *containerv1
 		return nil, fault.Invalid.Newf("%s.gzipDigest does not match the content, whose digest is %s", field, d)
 	}
 	tar, err := u.tarDigest(ctx, raw)
-	if ctx.Err() != nil {
+	switch _, busy := fault.As(err); {
+	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	}
-	if err != nil {
+	case busy:
+		return nil, err
+	case err != nil:
 		return nil, fault.Invalid.New(field+".location: the content is not a gzip file, or uncompressed it holds more than a hundred times its length, or all layers of the request together more than 1 GiB", err)
 	}
 	if tar.String() != l.GetTarDigest() {

@@ -1,5 +1,4 @@
-// Package layers holds what a request says of its layers against what they are: those that
-// come with it, and those at an address.
+// Package layers verifies the layers of requests, both inline layers and layers at URLs.
 package layers
 
 import (
@@ -10,64 +9,65 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
-	"sync"
 	"time"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
-	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
 )
 
-// Links knows which addresses answered lately, and which hold the layer that they are
-// said to.
+// Links caches which URLs responded recently, and which ones were verified to hold the
+// described layer.
 type Links struct {
 	client *upstream.Client
 	log    *slog.Logger
 	good   *otter.Cache[string, struct{}]
 	right  *otter.Cache[linkedLayer, struct{}]
 	flight memo.Flight[linkedLayer, hashed]
-	// turns are as many as may be read at a time.
-	turns chan struct{}
-	mu    sync.Mutex
-	// reading is how many each client waits for.
-	reading map[string]int
+	// turns divides the concurrent downloads among clients.
+	turns *fairshare.Pool
 }
 
-// linkedLayer is a layer at an address, and what a request says of it.
+// A linkedLayer is a layer at a URL as a request describes it.
 type linkedLayer struct {
 	url             string
 	gzipped, tarred digest.Digest
 	size            int64
 }
 
-// hashed is what there is at an address.
+// A hashed is the result of downloading a URL.
 type hashed struct {
 	gzipped, tarred digest.Digest
-	// size is in bytes; unpacked is what they are uncompressed.
+	// size is the compressed size in bytes, unpacked the uncompressed one.
 	size, unpacked int64
 }
 
-// lately is a memory of what was found good.
+// lately returns a cache whose entries expire after d.
 func lately[K comparable](d time.Duration) *otter.Cache[K, struct{}] {
 	return otter.Must(&otter.Options[K, struct{}]{MaximumSize: 10_000, ExpiryCalculator: otter.ExpiryWriting[K, struct{}](d)})
 }
 
-// NewLinks makes one that remembers nothing yet.
-func NewLinks(c *upstream.Client, log *slog.Logger) *Links {
-	return &Links{
-		client: c, log: log, turns: make(chan struct{}, limits.LayerFetches), reading: map[string]int{},
-		good: lately[string](10 * time.Minute), right: lately[linkedLayer](24 * time.Hour),
+// NewLinks returns an empty cache.
+func NewLinks(c *upstream.Client, reg prometheus.Registerer, log *slog.Logger) *Links {
+	l := &Links{
+		client: c, log: log, good: lately[string](10 * time.Minute), right: lately[linkedLayer](24 * time.Hour),
+		turns: fairshare.New(fairshare.Config{
+			Name: "layers at addresses that are verified", Capacity: limits.LayerFetches, PerClient: limits.LayerFetchesClient, MaxWaiting: limits.LayersWaiting,
+		}),
 	}
+	reg.MustRegister(l.turns)
+	return l
 }
 
-// Check asks an address that a field names for its first byte.
+// Check requests the first byte of a URL in a field.
 func (l *Links) Check(ctx context.Context, field, url string) error {
 	if _, ok := l.good.GetIfPresent(url); ok {
 		return nil
@@ -79,7 +79,7 @@ func (l *Links) Check(ctx context.Context, field, url string) error {
 	return nil
 }
 
-// inField is an error of the client, as a refusal of what a field holds.
+// inField converts an error of the client to an error of the request's field.
 func inField(field string, err error) error {
 	e, ok := fault.As(err)
 	if !ok {
@@ -88,47 +88,37 @@ func inField(field string, err error) error {
 	return fault.Invalid.New(field+": "+e.Public, e.Cause)
 }
 
-// errUnverified says that it cannot be known in time whether a layer is right.
-var errUnverified = errors.New("it is too large, its server too slow, or too many are read for the client")
+// errUnverified is returned if a layer cannot be verified in time.
+var errUnverified = errors.New("it is too large, its server too slow, or too many layers are being read")
 
-// share has a client wait for one layer more; false when that would be too many. done
-// ends it.
-func (l *Links) share(client string) (done func(), ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reading[client] >= limits.LayerFetchesClient {
-		return nil, false
-	}
-	l.reading[client]++
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.reading[client]--; l.reading[client] == 0 {
-			delete(l.reading, client)
+// fetch hashes the content of a URL when it is the client's turn.
+func (l *Links) fetch(fetching context.Context, client fairshare.Client, want linkedLayer, most int64) (hashed, error) {
+	return l.flight.Do(fetching, want, func(ctx context.Context) (hashed, error) {
+		if want.size > limits.LayerFetched {
+			return hashed{}, errUnverified
 		}
-	}, true
+		turn, err := l.turns.Acquire(ctx, fairshare.Request{Client: client, Class: fairshare.Long})
+		if _, busy := fault.As(err); busy {
+			return hashed{}, errUnverified
+		}
+		if err != nil {
+			return hashed{}, err
+		}
+		defer turn.Release()
+		return l.hash(ctx, want, most)
+	})
 }
 
-// fetch hashes what is at an address, for as many layers of a client at a time as may be.
-func (l *Links) fetch(ctx, fetching context.Context, want linkedLayer, most int64) (hashed, error) {
-	done, ok := l.share(rpc.CallFrom(ctx).Client())
-	if !ok {
-		return hashed{}, errUnverified
-	}
-	defer done()
-	return l.flight.Do(fetching, want, func(ctx context.Context) (hashed, error) { return l.hash(ctx, want, most) })
-}
-
-// Verify fetches a layer at an address, unless it was right before, and holds it against
-// what the request says. fault.Invalid, naming the field, where they differ. What takes
-// longer than until fetching ends, or is too large, is left to who pulls it.
+// Verify fetches a layer at a URL, unless it was verified recently, and verifies it against
+// the request. It returns fault.Invalid with the field if they differ. A layer that is too
+// large, or not verified until fetching ends, is left to the pulling client.
 func (l *Links) Verify(ctx, fetching context.Context, u *Unpacking, field string, layer *containerv1.Layer) error {
 	want := linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()}
 	if _, ok := l.right.GetIfPresent(want); ok {
 		return l.Check(ctx, field+".location", want.url)
 	}
 	most := min(u.left, limits.LayerFloor+limits.LayerRatio*want.size)
-	got, err := l.fetch(ctx, fetching, want, most)
+	got, err := l.fetch(fetching, u.client, want, most)
 	u.left -= got.unpacked
 	switch {
 	case ctx.Err() != nil:
@@ -147,7 +137,7 @@ func (l *Links) Verify(ctx, fetching context.Context, u *Unpacking, field string
 	return nil
 }
 
-// differs says in which way a layer is not the one that a request means.
+// differs returns an error that describes how a layer differs from the request, or nil.
 func (h hashed) differs(field string, want linkedLayer) error {
 	switch {
 	case h.size != want.size:
@@ -160,26 +150,17 @@ func (h hashed) differs(field string, want linkedLayer) error {
 	return nil
 }
 
-// length is the size in words: no more is read than was said.
-func (h hashed) length(said int64) string {
-	if h.size > said {
+// length returns the size for messages: no more than the described size is read.
+func (h hashed) length(described int64) string {
+	if h.size > described {
 		return "more"
 	}
 	return fmt.Sprint(h.size)
 }
 
-// hash reads what is at an address, and no more of it than was said. Uncompressed it may
-// have so many bytes. errUnverified where there is more, or no turn.
+// hash reads the content of a URL up to the described size, and up to most uncompressed
+// bytes. It returns errUnverified beyond that.
 func (l *Links) hash(ctx context.Context, want linkedLayer, most int64) (out hashed, err error) {
-	if want.size > limits.LayerFetched {
-		return out, errUnverified
-	}
-	select {
-	case l.turns <- struct{}{}:
-		defer func() { <-l.turns }()
-	case <-ctx.Done():
-		return out, ctx.Err()
-	}
 	resp, err := l.client.Fetch(ctx, want.url)
 	if err != nil {
 		return out, err
@@ -202,18 +183,18 @@ func (l *Links) hash(ctx context.Context, want linkedLayer, most int64) (out has
 	case out.unpacked > most:
 		return out, errUnverified
 	case err != nil && (in.read == want.size || !errors.Is(err, io.ErrUnexpectedEOF)):
-		return out, fault.Invalid.New("what is there is not a gzip file", err)
+		return out, fault.Invalid.New("the content is not a gzip file", err)
 	}
 	out.size, out.gzipped, out.tarred = in.read, in.sum.Digest(), tar.Digest()
 	return out, nil
 }
 
-// hashedBody is a body that is hashed while it is read.
+// A hashedBody is a body that is hashed while it is read.
 type hashedBody struct {
 	in   io.Reader
 	sum  digest.Digester
 	read int64
-	err  error // what ended it
+	err  error // the error that ended it
 }
 
 // Read implements io.Reader.

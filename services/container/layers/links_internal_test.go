@@ -18,12 +18,13 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
-// site serves one layer at several addresses, and counts what it is asked for.
+// A site serves one layer at several URLs and counts requests.
 type site struct {
 	*httptest.Server
 	layer           []byte
@@ -83,21 +84,22 @@ func (s *site) at(path string, change func(*containerv1.Layer)) *containerv1.Lay
 	return l
 }
 
-// verifier verifies as a request does; its log goes to said.
-func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) error, said *bytes.Buffer) {
+// verifier returns a function that verifies layers like a request, and its log.
+func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) error, logged *bytes.Buffer) {
 	t.Helper()
 	e, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	said = &bytes.Buffer{}
-	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.NewTextHandler(said, nil)))
+	logged = &bytes.Buffer{}
+	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(logged, nil)))
 	return func(fetching context.Context, layer *containerv1.Layer) error {
 		return l.Verify(t.Context(), fetching, &Unpacking{left: limits.LayersExpanded}, "f", layer)
-	}, said
+	}, logged
 }
 
-// TestLayersAtAddresses are fetched, once, and held against what the request says.
+// TestLayersAtAddresses checks that layers are fetched once and verified against the
+// request.
 func TestLayersAtAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, zeros(t, 1<<20))
@@ -105,7 +107,7 @@ func TestLayersAtAddresses(t *testing.T) {
 	longer, shorter, huge := int64(len(s.layer))+1, int64(len(s.layer))-1, int64(limits.LayerFetched)+1
 	for name, c := range map[string]struct {
 		layer *containerv1.Layer
-		want  string // "" for right
+		want  string // "" if valid
 	}{
 		"right":                        {s.at("/layer", nil), ""},
 		"moved":                        {s.at("/moved", nil), ""},
@@ -119,7 +121,7 @@ func TestLayersAtAddresses(t *testing.T) {
 		"another":                      {s.at("/layer", func(l *containerv1.Layer) { l.GzipDigest = other }), "f.gzipDigest does not match what is at its location, whose digest is sha256:"},
 		"of another tar":               {s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = other }), "f.tarDigest does not match"},
 		"broken off":                   {s.at("/short", nil), "broke off after"},
-		"no gzip":                      {s.at("/text", nil), "f.location: what is there is not a gzip file"},
+		"no gzip":                      {s.at("/text", nil), "f.location: the content is not a gzip file"},
 		"too large, and so left alone": {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &huge }), ""},
 	} {
 		verify, _ := verifier(t)
@@ -131,30 +133,31 @@ func TestLayersAtAddresses(t *testing.T) {
 	}
 }
 
-// TestRightLayersAreRemembered, as long as they are there.
+// TestRightLayersAreRemembered checks that verified layers are cached while their URL
+// responds.
 func TestRightLayersAreRemembered(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, zeros(t, 1<<20))
-	verify, said := verifier(t)
+	verify, logged := verifier(t)
 	for range 3 {
 		if err := verify(t.Context(), s.at("/layer", nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if s.whole.Load() != 1 || s.firsts.Load() != 0 || said.Len() != 0 {
-		t.Errorf("it was fetched %d times, and asked for %d times; the log: %s", s.whole.Load(), s.firsts.Load(), said)
+	if s.whole.Load() != 1 || s.firsts.Load() != 0 || logged.Len() != 0 {
+		t.Errorf("%d complete downloads and %d requests for the first byte; the log: %s", s.whole.Load(), s.firsts.Load(), logged)
 	}
-	// Another tar at the same address is another layer.
+	// A different tar at the same URL is another layer.
 	if err := verify(t.Context(), s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = digest.FromString("x").String() })); err == nil {
-		t.Error("a wrong one was taken for the right one")
+		t.Error("a different layer was accepted")
 	}
 }
 
-// TestSlowLayers are left to who pulls them, with a line in the log.
+// TestSlowLayers checks that slow layers are not verified, with a line in the log.
 func TestSlowLayers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, zeros(t, 1<<20))
-	verify, said := verifier(t)
+	verify, logged := verifier(t)
 	fetching, stop := context.WithTimeout(t.Context(), time.Hour)
 	go func() {
 		<-s.stuck
@@ -163,13 +166,14 @@ func TestSlowLayers(t *testing.T) {
 	if err := verify(fetching, s.at("/slow", nil)); err != nil {
 		t.Error(err)
 	}
-	<-s.finished // nobody reads on
-	if s.firsts.Load() != 1 || !strings.Contains(said.String(), "A layer at an address was not verified") || strings.Contains(said.String(), "/slow") {
-		t.Errorf("asked for %d times; the log: %s", s.firsts.Load(), said)
+	<-s.finished // the download is cancelled
+	if s.firsts.Load() != 1 || !strings.Contains(logged.String(), "A layer at an address was not verified") || strings.Contains(logged.String(), "/slow") {
+		t.Errorf("%d requests for the first byte; the log: %s", s.firsts.Load(), logged)
 	}
 }
 
-// TestBombsAtAddresses are not read to their end, and what was read of them counts.
+// TestBombsAtAddresses checks that decompression bombs are not read to their end, and that
+// the bytes that were read are counted.
 func TestBombsAtAddresses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, zeros(t, limits.LayerFloor+200*limits.LayerRatio<<10))
@@ -177,7 +181,7 @@ func TestBombsAtAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), slog.New(slog.DiscardHandler))
+	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	u := &Unpacking{left: limits.LayersExpanded}
 	if err := l.Verify(t.Context(), t.Context(), u, "f", s.at("/layer", nil)); err != nil {
 		t.Error(err)
@@ -187,28 +191,35 @@ func TestBombsAtAddresses(t *testing.T) {
 	}
 }
 
-// TestLayersOfOneClient: a client has few of its layers read at a time, and others have
-// theirs read meanwhile.
+// TestLayersOfOneClient checks that one client's downloads are limited and do not delay
+// those of others.
 func TestLayersOfOneClient(t *testing.T) {
 	t.Parallel()
-	l := NewLinks(nil, slog.New(slog.DiscardHandler))
-	var done func()
-	for i := range limits.LayerFetchesClient + 1 {
-		end, ok := l.share("one")
-		if ok != (i < limits.LayerFetchesClient) {
-			t.Errorf("layer %d: %t", i, ok)
-		}
-		if ok {
-			done = end
+	s := newSite(t, zeros(t, 1<<20))
+	e, err := upstream.NewEgress([]string{"127.0.0.0/8"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
+	one, other := fairshare.User("one"), fairshare.User("other")
+	for range limits.LayerFetchesClient {
+		if _, err := l.turns.TryAcquire(fairshare.Request{Client: one}); err != nil {
+			t.Fatal(err)
 		}
 	}
-	other, ok := l.share("other")
-	if !ok {
-		t.Fatal("another client waits for the first")
-	}
-	other()
-	done()
-	if _, ok := l.share("one"); !ok || len(l.reading) != 1 {
-		t.Errorf("after one was read: %t, of %v", ok, l.reading)
+	layer := s.at("/layer", nil)
+	for _, tc := range []struct {
+		client fairshare.Client
+		want   bool
+	}{{one, false}, {other, true}} {
+		fetching, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.Verify(t.Context(), fetching, &Unpacking{client: tc.client, left: limits.LayersExpanded}, "f", layer); err != nil {
+			t.Error(err)
+		}
+		_, verified := l.right.GetIfPresent(linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()})
+		if verified != tc.want {
+			t.Errorf("the layer is verified: %t, want %t", verified, tc.want)
+		}
 	}
 }

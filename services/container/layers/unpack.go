@@ -1,45 +1,60 @@
 package layers
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
+	"runtime"
+	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// Unpacking is what one request may still have uncompressed. A few bytes of gzip stand
-// for a thousand times as many.
+// An Unpacking is the remaining budget of one request for uncompressed data, since a few
+// bytes of gzip can expand to a thousand times as many.
 type Unpacking struct {
-	// turns are shared by all requests: one for each that may be at it.
-	turns chan struct{}
-	left  int64
+	// turns is divided among the clients of all requests.
+	turns  *fairshare.Pool
+	client fairshare.Client
+	left   int64
+}
+
+// NewTurns returns the pool of Unpacking's turns: one for each processor.
+func NewTurns(reg prometheus.Registerer) *fairshare.Pool {
+	turns := fairshare.New(fairshare.Config{
+		Name: "layers of requests that are uncompressed", Capacity: int64(runtime.GOMAXPROCS(0)), MaxWaiting: limits.LayersWaiting,
+	})
+	reg.MustRegister(turns)
+	return turns
 }
 
 var errUnpacked = errors.New("too much of it uncompressed")
 
-// NewUnpacking is what one request may have uncompressed; who may do so at a time takes a
-// place in turns.
-func NewUnpacking(turns chan struct{}) *Unpacking {
-	return &Unpacking{turns: turns, left: limits.LayersExpanded}
+// NewUnpacking returns the budget of a request. Each layer is uncompressed in a turn of the
+// client.
+func NewUnpacking(turns *fairshare.Pool, client fairshare.Client) *Unpacking {
+	return &Unpacking{turns: turns, client: client, left: limits.LayersExpanded}
 }
 
-// Spent is how many bytes were uncompressed.
+// Spent returns the number of uncompressed bytes.
 func (u *Unpacking) Spent() int64 { return limits.LayersExpanded - u.left }
 
-// tarDigest is that of the uncompressed content. It waits for its turn, and ends with
-// ctx.
+// tarDigest returns the digest of the uncompressed content. It waits for its turn, and ends
+// with ctx.
 func (u *Unpacking) tarDigest(ctx context.Context, gz []byte) (digest.Digest, error) {
-	select {
-	case u.turns <- struct{}{}:
-		defer func() { <-u.turns }()
-	case <-ctx.Done():
-		return "", ctx.Err()
+	turn, err := u.turns.Acquire(ctx, fairshare.Request{Client: u.client})
+	if err != nil {
+		return "", err
 	}
+	defer turn.Release()
 	z, err := gzip.NewReader(bytes.NewReader(gz))
 	if err != nil {
 		return "", err
@@ -56,7 +71,7 @@ func (u *Unpacking) tarDigest(ctx context.Context, gz []byte) (digest.Digest, er
 	return h.Digest(), nil
 }
 
-// untilDone ends with its context.
+// An untilDone is a reader that ends with its context.
 type untilDone struct {
 	ctx context.Context //nolint:containedctx // io.Copy takes none
 	r   io.Reader
@@ -68,4 +83,28 @@ func (u *untilDone) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return u.r.Read(p)
+}
+
+// CheckNames rejects a gzipped tar with names that are not UTF-8, because they cannot be
+// passed to the build engine. The tar has been uncompressed before within the limits; the
+// build reports other problems with it.
+func (u *Unpacking) CheckNames(ctx context.Context, field string, gz []byte) error {
+	turn, err := u.turns.Acquire(ctx, fairshare.Request{Client: u.client})
+	if err != nil {
+		return err
+	}
+	defer turn.Release()
+	z, err := gzip.NewReader(bytes.NewReader(gz))
+	if err != nil {
+		return nil
+	}
+	for in := tar.NewReader(&untilDone{ctx, z}); ; {
+		h, err := in.Next()
+		if err != nil {
+			return ctx.Err()
+		}
+		if !utf8.ValidString(h.Name) || !utf8.ValidString(h.Linkname) {
+			return fault.Invalid.Newf("%s has a file whose name is not UTF-8: %s; rename it", field, fault.Quote(h.Name))
+		}
+	}
 }

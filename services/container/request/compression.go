@@ -9,14 +9,14 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// How layers may be compressed.
+// The compressions of layers.
 const (
 	modeGzip    = "gzip"
 	modeZstd    = "zstd"
 	modeEstargz = "estargz"
 )
 
-// levelsOf are the levels of a compression, from the least to the most work.
+// levelsOf returns the minimum and maximum level of a compression.
 func levelsOf(mode string) (least, most int32) {
 	if mode == modeZstd {
 		return 1, 22
@@ -24,11 +24,8 @@ func levelsOf(mode string) (least, most int32) {
 	return 0, 9
 }
 
-// checkCompression looks at the values of a compression.
+// checkCompression validates the values of a compression.
 func checkCompression(c *containerv1.Compression) error {
-	if err := oneOf("buildCompression.mode", c.GetMode(), []string{modeGzip, modeZstd, modeEstargz}); err != nil {
-		return err
-	}
 	mode := cmp.Or(c.GetMode(), modeGzip)
 	least, most := levelsOf(mode)
 	if level := c.GetLevel(); c != nil && c.Level != nil && (level < least || level > most) {
@@ -37,24 +34,22 @@ func checkCompression(c *containerv1.Compression) error {
 	return nil
 }
 
-// checkCompressed wants, for Conda packages, layers that whoever puts them together can
-// make (gateway/contract/container-service.md#compression). The recipe is nil for an image.
-func checkCompressed(r *containerv1.ContainerRequest, of *Recipe) error {
+// checkCompressed rejects compressions of layers of Conda packages that workers cannot create
+// (gateway/contract/container-service.md#compression).
+func checkCompressed(r *containerv1.ContainerRequest) error {
 	const inSteps = "have the packages installed in steps, with buildTemplate conda/micromamba:v2"
 	switch c := compressionOf(r); {
-	case c == nil:
-		return nil
-	case of.Packages != nil && c.GetMode() == modeEstargz:
-		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: they are put together as layers, which are not made as estargz; take zstd, or %s", inSteps)
-	case of.Packages != nil && c.GetForce():
+	case c.GetMode() == modeEstargz:
+		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: their layers are not available as estargz; use zstd, or %s", inSteps)
+	case c.GetForce():
 		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: they are put on their base image as it is, whose layers are not read; leave it out, or %s", inSteps)
 	}
 	return nil
 }
 
-// compressionOf is the compression that a request asks for, with nothing left to be
-// understood; nil for what is usual, and for an existing image, since clients send their
-// setting with every request.
+// compressionOf returns the requested compression with its defaults set; nil for the
+// default compression, and for an existing image, because clients send their setting with
+// every request.
 func compressionOf(r *containerv1.ContainerRequest) *containerv1.Compression {
 	if r.GetContainerImage() != "" {
 		return nil
@@ -70,8 +65,8 @@ func compressionOf(r *containerv1.ContainerRequest) *containerv1.Compression {
 	return out
 }
 
-// compression counts where there is one: without, ids stay what they were before there
-// was any.
+// compression adds a compression only if there is one, so that the IDs of content without
+// compression are unchanged.
 func (w digester) compression(c *containerv1.Compression) {
 	if c == nil {
 		return

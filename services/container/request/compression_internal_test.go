@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// TestCompressions goes through what may be asked for, and for what.
+// TestCompressions checks which compressions may be requested for which content.
 func TestCompressions(t *testing.T) {
 	t.Parallel()
 	const (
@@ -51,7 +51,7 @@ func TestCompressions(t *testing.T) {
 		{`"condaFile": "ZGVwZW5kZW5jaWVzOiBbYndhXQo="`, `{"mode": "estargz"}`, "buildCompression.mode must be gzip or zstd for Conda packages"},
 		{steps, `{"mode": "estargz"}`, ""},
 		{own, `{"mode": "estargz"}`, ""},
-		{lock, `{"mode": "zstd", "force": true}`, ""},
+		{lock, `{"mode": "zstd", "force": true}`, "buildCompression.force is not for Conda packages"},
 	} {
 		r := &containerv1.ContainerRequest{}
 		if err := protojson.Unmarshal([]byte("{"+tc.of+`, "buildCompression": `+tc.compression+"}"), r); err != nil {

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"encoding/base64"
 	"strings"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -8,10 +9,10 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// withoutContents is the configuration without the contents: what is kept with a request.
-// nil when there is nothing in it.
+// withoutContents returns a configuration without contents, as it is stored with a request;
+// nil if nothing else is set.
 func withoutContents(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
-	if c == nil || oci.AdditionOf(c).IsZero() {
+	if c == nil || oci.NewAugmentation(c).IsZero() {
 		return nil
 	}
 	out := &containerv1.ContainerConfig{
@@ -25,10 +26,36 @@ func withoutContents(c *containerv1.ContainerConfig) *containerv1.ContainerConfi
 
 func layerWithoutContent(l *containerv1.Layer) *containerv1.Layer {
 	location := l.GetLocation()
-	if strings.HasPrefix(location, DataPrefix) {
+	if IsData(location) {
 		location = DataPrefix
 	}
 	return &containerv1.Layer{
 		Location: location, GzipDigest: l.GetGzipDigest(), GzipSize: l.GzipSize, TarDigest: l.GetTarDigest(),
 	}
+}
+
+// Decode decodes base64 in the standard or the URL alphabet, with or without padding and
+// line breaks (gateway/contract/container-service.md#base64).
+func Decode(s string) ([]byte, error) {
+	s = strings.Map(func(r rune) rune {
+		switch r {
+		case ' ', '\t', '\r', '\n':
+			return -1
+		case '-':
+			return '+'
+		case '_':
+			return '/'
+		}
+		return r
+	}, s)
+	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
+}
+
+// Decoded returns the decoded text of base64 that has been validated.
+func Decoded(s string) string {
+	raw, err := Decode(s)
+	if err != nil {
+		return ""
+	}
+	return string(raw)
 }

@@ -5,22 +5,22 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Destination is where a built image goes, and who may have it.
+// A Destination is the repository of a built image and the callers who may read it.
 type Destination struct {
 	Registry, Repository string
-	// Scope is "" for everybody.
+	// Scope is "" for all callers.
 	Scope string
-	// Own says that it is the service's own repository.
+	// Own is set for the service's own repository.
 	Own bool
 }
 
-// GivenDestination is the repository that the request names.
-func (r Request) GivenDestination(who caller.ID) (Destination, error) {
+// UserDestination returns the repository that the request names.
+func (r Resolved) UserDestination() (Destination, error) {
 	registry, path, err := oci.ParseRepository(r.Raw.GetBuildRepository())
-	return Destination{Registry: registry, Repository: path, Scope: ScopeOf(who)}, err
+	return Destination{Registry: registry, Repository: path, Scope: ScopeOf(caller.Of(r.Who))}, err
 }
 
-// Of is the part of the service's own repository that is one caller's alone.
+// Of returns the part of the service's own repository that belongs to one caller.
 func (d Destination) Of(who caller.ID) Destination {
 	if d.Own && d.Scope == "" {
 		d.Scope = ScopeOf(who)

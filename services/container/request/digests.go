@@ -6,30 +6,41 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
+	"maps"
 	"slices"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/oci"
 )
 
-// templateVersion is part of every content's id: a new one builds all images anew.
+// templateVersion is part of every content ID: changing it rebuilds all images.
 const templateVersion = "1"
 
-// ContentDigest is the SHA-256, in hex, over all that decides what an image holds
-// and who may have it: the recipe, the repository and the scope. Not in it: the
-// request's token, time and fingerprint, cacheRepository, and the naming.
-func ContentDigest(r *buildv1.Recipe, registry, repository, scope string) string {
+// ContentDigest returns the SHA-256, in hex, of everything that determines the content of
+// an image and its readers: the recipe, the user's repository if there is one, and the
+// scope. It does not include the request's token, time and fingerprint, cacheRepository and
+// the naming, nor the location of the service's own repository, so that images are found
+// again after the repository has moved.
+func ContentDigest(r *buildv1.Recipe, to Destination) string {
+	registry, repository := to.Registry, to.Repository
+	if to.Own {
+		registry, repository = "", ""
+	}
 	w := digester{sha256.New()}
 	w.text("slipway content", templateVersion)
 	condaFile := r.GetCondaFile()
-	if r.GetLockDigest() != "" { // however it was written
+	switch {
+	case r.GetLockDigest() != "": // independent of the format
 		condaFile = "lock " + r.GetLockDigest()
+	case r.GetQueryDigest() != "":
+		condaFile = "query " + r.GetQueryDigest()
 	}
 	w.text(r.GetContainerFile(), condaFile, r.GetPlatform(), r.GetFormat(), r.GetEngine())
-	w.text(registry, repository, scope)
+	w.text(registry, repository, to.Scope)
 	w.layer(r.GetContext())
 	files := slices.SortedFunc(slices.Values(r.GetFiles()), func(a, b *buildv1.File) int { return cmp.Compare(a.GetPath(), b.GetPath()) })
 	w.count(len(files))
@@ -41,10 +52,17 @@ func ContentDigest(r *buildv1.Recipe, registry, repository, scope string) string
 		w.text(src.GetRegistry(), src.GetRepository(), src.GetReference())
 	}
 	w.compression(r.GetCompression())
+	if set := r.GetVariables(); len(set) > 0 {
+		w.text("slipway variables")
+		for _, name := range slices.Sorted(maps.Keys(set)) {
+			w.text(name, set[name])
+		}
+	}
 	return hex.EncodeToString(w.Sum(nil))
 }
 
-// indexDigest is the SHA-256, in hex, over what decides an index over builds.
+// indexDigest returns the SHA-256, in hex, of everything that determines an index over
+// builds.
 func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 	w := digester{sha256.New()}
 	w.text("slipway index", templateVersion)
@@ -54,8 +72,8 @@ func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 	return hex.EncodeToString(w.Sum(nil))
 }
 
-// sifDigest is the SHA-256, in hex, over what decides a Singularity image of what
-// another build makes, and who may have it: what is added to it is for its scope alone.
+// sifDigest returns the SHA-256, in hex, of everything that determines a Singularity image
+// of another build's result and its readers. Added content is limited to its scope.
 func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfig, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway sif", templateVersion, of.GetContentDigest())
@@ -66,15 +84,15 @@ func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfi
 	return hex.EncodeToString(w.Sum(nil))
 }
 
-// ScopeOf stands for an identity in the names of repositories: 16 hex digits.
+// ScopeOf returns the name of an identity in repository names: 16 hex digits.
 func ScopeOf(id caller.ID) string {
 	w := digester{sha256.New()}
 	w.text("slipway scope", id.String())
 	return hex.EncodeToString(w.Sum(nil))[:16]
 }
 
-// digester takes texts in such a way that different ones never look the same: each
-// with its length before it, each list with its count.
+// A digester hashes strings unambiguously: each is preceded by its length, and each list by
+// its number of elements.
 type digester struct{ hash.Hash }
 
 func (w digester) count(n int) {
@@ -93,16 +111,25 @@ func (w digester) list(texts []string) {
 	w.text(texts...)
 }
 
-// layer is known by its content, and by the architecture that it is for. Where it
-// lies does not matter, unless it is another image's.
+// query adds the query for the solver.
+func (w digester) query(p *condav1.CondaPackages) {
+	w.list(p.GetChannels())
+	w.list(p.GetEntries())
+	if p.GetEnvironment() != "" || p.GetEnvironmentName() != "" { // of a lock
+		w.text("slipway lock file", p.GetEnvironment(), p.GetEnvironmentName())
+	}
+}
+
+// layer adds a layer by its content and architecture. Its location does not count, unless
+// it comes from another image.
 func (w digester) layer(l *containerv1.Layer) {
 	w.text(l.GetGzipDigest(), l.GetTarDigest(), oci.ArchitectureOf(l.GetLocation()))
-	if from := l.GetIncludedFrom(); from != nil { // the history names it
+	if from := l.GetIncludedFrom(); from != nil { // the image's history names it
 		w.text("slipway include", from.GetRegistry(), from.GetRepository(), from.GetReference(), from.GetMediaType(), from.GetArchitecture())
 	}
 }
 
-// config counts as absent where there is nothing in it.
+// config adds a configuration. An empty one counts as absent.
 func (w digester) config(c *containerv1.ContainerConfig) {
 	w.list(c.GetEntrypoint())
 	w.list(c.GetCmd())

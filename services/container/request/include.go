@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -13,24 +14,21 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Added is what the request adds to its image, or to what is built, without contents; nil
-// for nothing.
-func (r Request) Added() *containerv1.ContainerConfig {
-	out := withoutContents(r.Raw.GetContainerConfig())
-	if len(r.Included.Layers) == 0 {
+// With returns what the request and its included images add to an image or a build result,
+// without contents; nil for nothing.
+func (p Parsed) With(included Inclusions) *containerv1.ContainerConfig {
+	out := withoutContents(p.Raw.GetContainerConfig())
+	if len(included.Layers) == 0 {
 		return out
 	}
 	if out == nil {
 		out = &containerv1.ContainerConfig{}
 	}
-	out.Layers = append(out.Layers, r.Included.Layers...)
+	out.Layers = append(out.Layers, included.Layers...)
 	return out
 }
 
-// Makes says whether what the request adds goes into an image that outlives every name.
-func (r Request) Makes() bool { return r.Raw.GetFreeze() || r.IsSif() }
-
-// checkIncludes wants names of images.
+// checkIncludes parses the names of included images.
 func checkIncludes(r *containerv1.ContainerRequest) ([]oci.Reference, error) {
 	var out []oci.Reference
 	for i, name := range r.GetContainerIncludes() {
@@ -43,7 +41,7 @@ func checkIncludes(r *containerv1.ContainerRequest) ([]oci.Reference, error) {
 	return out, nil
 }
 
-// CheckCount bounds the layers that are put on top of one image.
+// CheckCount limits the number of layers that are added to one image.
 func CheckCount(what string, layers []*containerv1.Layer) error {
 	own, included, most := 0, map[string]int{}, 0
 	for _, l := range layers {
@@ -64,52 +62,35 @@ func CheckCount(what string, layers []*containerv1.Layer) error {
 	return nil
 }
 
-// Includes says whether a configuration has layers of other images.
+// Includes reports whether a configuration has layers of other images.
 func Includes(c *containerv1.ContainerConfig) bool {
-	for _, l := range c.GetLayers() {
-		if l.GetIncludedFrom() != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.GetLayers(), isIncluded)
 }
 
-// WithoutIncluded is a configuration as a request could have it.
+func isIncluded(l *containerv1.Layer) bool { return l.GetIncludedFrom() != nil }
+
+// WithoutIncluded returns a configuration without the layers of other images, as a request
+// could have it.
 func WithoutIncluded(c *containerv1.ContainerConfig) *containerv1.ContainerConfig {
 	if !Includes(c) {
 		return c
 	}
 	out := proto.CloneOf(c)
-	out.Layers = nil
-	for _, l := range c.GetLayers() {
-		if l.GetIncludedFrom() == nil {
-			out.Layers = append(out.Layers, l)
-		}
-	}
+	out.Layers = slices.DeleteFunc(out.Layers, isIncluded)
 	return withoutContents(out)
 }
 
-// GivenAmong are those of a recipe's images that the request was given by their names, in
-// the service's own repository.
-func (r Request) GivenAmong(images []oci.Reference) []*containerv1.Source {
-	var out []*containerv1.Source
-	for _, image := range images {
-		if _, ok := r.Given[image]; ok {
-			out = append(out, &containerv1.Source{Registry: image.Registry, Repository: image.Repository, Reference: image.Digest.String()})
-		}
-	}
-	return out
-}
-
-// Inclusions are layers of other images; the zero value is none.
+// Inclusions holds the included images of a request; the zero value has none.
 type Inclusions struct {
+	// Images lists the images by digest.
+	Images []string
 	Layers []*containerv1.Layer
-	// Until is when the first of the names ends that this service gave out, and that were
-	// the right to read an image; zero for never.
+	// Until is the earliest expiry of the issued names that authorized access to an image;
+	// zero for never.
 	Until time.Time
 }
 
-// EndBy notes that a name ends; a zero one does not.
+// EndBy sets an earlier expiry; a zero time has no effect.
 func (i *Inclusions) EndBy(until time.Time) {
 	if i.Until.IsZero() || !until.IsZero() && until.Before(i.Until) {
 		i.Until = until

@@ -2,7 +2,6 @@ package request
 
 import (
 	"fmt"
-	"strings"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
@@ -10,20 +9,20 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// sized is a text and how long it may be.
+// A sized is a string with its maximum length.
 type sized struct {
 	field, value string
 	most         int
 }
 
-// counted is a list, how many texts it may hold, and how long they may be together.
+// A counted is a list with its maximum number of strings and their maximum total length.
 type counted struct {
 	field      string
 	list       []string
 	most, text int
 }
 
-// checkSizes holds every text and every list to its bound, whatever becomes of it
+// checkSizes checks the size of every string and list, whether it is used or not
 // (gateway/contract/container-service.md#sizes).
 func checkSizes(r *containerv1.ContainerRequest) error {
 	for _, l := range lists(r) {
@@ -46,26 +45,35 @@ func checkSizes(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// longest is how long a layer's location may be.
+// longest returns the maximum length of a layer's location.
 func longest(l *containerv1.Layer) int {
-	if strings.HasPrefix(l.GetLocation(), DataPrefix) {
+	if IsData(l.GetLocation()) {
 		return limits.LayerLocation
 	}
 	return limits.URL
 }
 
 func texts(r *containerv1.ContainerRequest) []sized {
-	o := r.GetPackages().GetCondaOpts()
+	o, pixi, cran := r.GetPackages().GetCondaOpts(), r.GetPackages().GetPixiOpts(), r.GetPackages().GetCranOpts()
 	return []sized{
+		{"packages.environmentName", r.GetPackages().GetEnvironmentName(), limits.Word},
+		{"packages.cranFallback", r.GetPackages().GetCranFallback(), limits.Word},
 		{"packages.condaOpts.basePackages", o.GetBasePackages(), limits.OptionText},
 		{"packages.condaOpts.mambaImage", o.GetMambaImage(), limits.Name},
 		{"packages.condaOpts.baseImage", o.GetBaseImage(), limits.Name},
+		{"packages.pixiOpts.basePackages", pixi.GetBasePackages(), limits.OptionText},
+		{"packages.pixiOpts.pixiImage", pixi.GetPixiImage(), limits.Name},
+		{"packages.pixiOpts.baseImage", pixi.GetBaseImage(), limits.Name},
+		{"packages.cranOpts.basePackages", cran.GetBasePackages(), limits.OptionText},
+		{"packages.cranOpts.rImage", cran.GetRImage(), limits.Name},
 		{"buildContext.location", r.GetBuildContext().GetLocation(), longest(r.GetBuildContext())},
 		{"containerImage", r.GetContainerImage(), limits.Name},
 		{"buildRepository", r.GetBuildRepository(), limits.Name},
 		{"cacheRepository", r.GetCacheRepository(), limits.Name},
 		{"containerConfig.workingDir", r.GetContainerConfig().GetWorkingDir(), limits.URL},
 		{"containerPlatform", r.GetContainerPlatform(), limits.Word},
+		{"asOf", r.GetAsOf(), limits.CondaTimeText},
+		{"minAge", r.GetMinAge(), limits.CondaAgeText},
 		{"timestamp", r.GetTimestamp(), limits.Word},
 		{"workflowId", r.GetWorkflowId(), limits.Word},
 		{"fingerprint", r.GetFingerprint(), limits.Fingerprint},
@@ -80,12 +88,15 @@ func lists(r *containerv1.ContainerRequest) []counted {
 		{"containerConfig.cmd", c.GetCmd(), limits.Variables, limits.VariablesText},
 		{"packages.entries", p.GetEntries(), limits.PackageEntries, limits.EntriesText},
 		{"packages.channels", p.GetChannels(), limits.PackageChannels, limits.OptionText},
+		{"minAgeExcept", r.GetMinAgeExcept(), limits.CondaExceptions, limits.OptionText},
 		{"containerIncludes", r.GetContainerIncludes(), limits.Includes, limits.Includes * limits.Name},
 		{"packages.condaOpts.commands", p.GetCondaOpts().GetCommands(), limits.Variables, limits.OptionText},
+		{"packages.pixiOpts.commands", p.GetPixiOpts().GetCommands(), limits.Variables, limits.OptionText},
+		{"packages.cranOpts.commands", p.GetCranOpts().GetCommands(), limits.Variables, limits.OptionText},
 	}
 }
 
-// textLength is that of the texts with a separator after each but the last.
+// textLength returns the total length of the strings with separators.
 func textLength(list []string) int {
 	n := max(len(list)-1, 0)
 	for _, s := range list {

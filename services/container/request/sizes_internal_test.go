@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// TestEveryFieldHasASize fills each text and each list of a request, wherever it stands,
-// with more than anybody needs: all are refused before anything is kept or asked.
+// TestEveryFieldHasASize sets each string and list of a request to an excessive size, and
+// checks that all are rejected before anything is stored or requested.
 func TestEveryFieldHasASize(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("a", 15_000_000)
@@ -46,7 +46,7 @@ func TestEveryFieldHasASize(t *testing.T) {
 			} else {
 				m.Set(last, protoreflect.ValueOfString(text))
 			}
-			_, err := Read(r, ownsNothing) // which is before the caller is asked for
+			_, err := Parse(r, ownsNothing) // which is before authentication
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%s: got %v", last.FullName(), err)
 			}
@@ -67,12 +67,12 @@ func boolInt(is bool) int {
 	return 0
 }
 
-// each visits every field of ours in a message and those below.
+// each visits every field of our messages recursively.
 func each(d protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor, visit func([]protoreflect.FieldDescriptor)) {
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		if internal, _ := proto.GetExtension(fd.Options(), openapiv1.E_Internal).(bool); internal {
-			continue // dropped from what is kept (TestOriginsAreNobodysToClaim)
+			continue // removed before storage (TestOriginsAreNobodysToClaim)
 		}
 		at := append(append([]protoreflect.FieldDescriptor{}, path...), fd)
 		visit(at)

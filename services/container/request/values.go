@@ -3,6 +3,9 @@ package request
 import (
 	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,17 +21,10 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// checkValues checks values of closed sets, and texts with a form
+// checkValues checks enumerated values and strings with a format
 // (gateway/contract/container-service.md#values).
 func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
-	for _, s := range []struct {
-		field, value string
-		allowed      []string
-	}{
-		{"format", r.GetFormat(), []string{"docker", "oci", "sif"}},
-		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
-		{"buildTemplate", r.GetBuildTemplate(), []string{"conda/micromamba:v1", "conda/micromamba:v2"}},
-	} {
+	for _, s := range closedSets(r) {
 		if err := oneOf(s.field, s.value, s.allowed); err != nil {
 			return nil, err
 		}
@@ -51,27 +47,69 @@ func checkValues(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	return checkPlatforms(r)
 }
 
-func oneOf(field, value string, allowed []string) error {
-	if value == "" {
-		return nil
+// A closedSet is a string with its allowed values.
+type closedSet struct {
+	field, value string
+	allowed      []string
+}
+
+func closedSets(r *containerv1.ContainerRequest) []closedSet {
+	return []closedSet{
+		{"format", r.GetFormat(), []string{"docker", "oci", "sif"}},
+		{"nameStrategy", r.GetNameStrategy(), []string{conda.NameNone, conda.NameTagPrefix, conda.NameImageSuffix}},
+		{"buildTemplate", r.GetBuildTemplate(), buildTemplates()},
+		{"packages.cranFallback", r.GetPackages().GetCranFallback(), []string{conda.FallbackSource}},
+		{"scanMode", r.GetScanMode(), []string{"none", scanAsync, "required"}},
+		{"buildCompression.mode", r.GetCompression().GetMode(), []string{modeGzip, modeZstd, modeEstargz}},
 	}
-	for _, a := range allowed {
-		if value == a {
-			return nil
-		}
+}
+
+// templatesInSteps returns the templates of clients for Conda packages that install in
+// steps with a Dockerfile. Images of other templates are assembled from layers.
+func templatesInSteps() []string { return []string{"conda/micromamba:v1", "conda/micromamba:v2"} }
+
+func buildTemplates() []string {
+	return append(templatesInSteps(), "conda/micromamba:v2-fast", "conda/pixi:v1", "conda/pixi:v1-fast", templateR)
+}
+
+// templateR is the template of clients for R packages, which are Conda packages here.
+const templateR = "cran/installr:v1"
+
+// isInSteps reports whether a build template installs packages in steps.
+func isInSteps(template string) bool { return slices.Contains(templatesInSteps(), template) }
+
+// scanAsync requests a scan that the request does not wait for.
+const scanAsync = "async"
+
+// WithoutEffect returns a note about requested options that the service ignores and that
+// the image works without; "" for none.
+func WithoutEffect(r *containerv1.ContainerRequest) string {
+	var notes []string
+	if r.GetSoci() {
+		notes = append(notes, "soci: the image has no SOCI index, since this service makes none; it is pulled as a whole")
+	}
+	if r.GetScanMode() == scanAsync {
+		notes = append(notes, "scanMode: the image is not scanned, since this service has no scanner")
+	}
+	return strings.Join(notes, ". ")
+}
+
+func oneOf(field, value string, allowed []string) error {
+	if value == "" || slices.Contains(allowed, value) {
+		return nil
 	}
 	return fault.Invalid.Newf("%s must be one of %s, not %q", field, strings.Join(allowed, ", "), fault.Quote(value))
 }
 
-// checkLater refuses what asks for a capability that does not exist.
+// checkLater rejects requests for unsupported capabilities.
 func checkLater(r *containerv1.ContainerRequest) error {
 	for _, f := range []struct {
 		name  string
 		asked bool
 	}{
 		{"mirror", r.GetMirror()},
-		{"scanMode", r.GetScanMode() != "" && r.GetScanMode() != "none"},
-		{"scanLevels", len(r.GetScanLevels()) > 0},
+		{"scanMode required", r.GetScanMode() == "required"}, // always requires the scan
+		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && (r.GetScanMode() == "" || r.GetScanMode() == "none")},
 	} {
 		if f.asked {
 			return fault.Invalid.Newf("%s is not supported; leave it out", f.name)
@@ -80,11 +118,13 @@ func checkLater(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkTimestamp wants ISO 8601: a date or a moment, in the extended or the basic form.
+// checkTimestamp checks that a string is ISO 8601: a date (of a month, a year or a week) or
+// a date and time, in the extended or the basic format.
 func checkTimestamp(s string) error {
 	if s == "" {
 		return nil
 	}
+	s = calendarDate(s)
 	for _, date := range []string{"2006-01-02", "20060102", "2006-002", "2006002"} {
 		for _, clock := range []string{"", "T15:04:05", "T15:04", "T150405", "T1504", "T15"} {
 			for _, zone := range []string{"", "Z07:00", "Z0700", "Z07"} {
@@ -97,7 +137,28 @@ func checkTimestamp(s string) error {
 	return fault.Invalid.Newf("timestamp must be ISO 8601, e.g. 2026-01-31T12:00:00Z, not %q", fault.Quote(s))
 }
 
-// checkConfig looks at variables and layers.
+var weekDate = regexp.MustCompile(`^(\d{4})(-?)W(0[1-9]|[1-4]\d|5[0-3])(-?)([1-7])`)
+
+// calendarDate converts the week date of a timestamp, e.g. 2026-W05-6, to a calendar date.
+// It returns any other string unchanged.
+func calendarDate(s string) string {
+	m := weekDate.FindStringSubmatch(s)
+	if m == nil || m[2] != m[4] {
+		return s
+	}
+	year, _ := strconv.Atoi(m[1])
+	week, _ := strconv.Atoi(m[3])
+	day, _ := strconv.Atoi(m[5])
+	first := time.Date(year, 1, 4, 0, 0, 0, 0, time.UTC) // 4 January is always in week 1
+	monday := first.AddDate(0, 0, -(int(first.Weekday())+6)%7)
+	date := monday.AddDate(0, 0, 7*(week-1)+day-1)
+	if y, w := date.ISOWeek(); y != year || w != week { // the year has no week 53
+		return s
+	}
+	return date.Format("2006"+m[2]+"01"+m[2]+"02") + s[len(m[0]):]
+}
+
+// checkConfig validates variables and layers.
 func checkConfig(r *containerv1.ContainerRequest) error {
 	for i, kv := range r.GetContainerConfig().GetEnv() {
 		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
@@ -128,8 +189,9 @@ func checkLayer(field string, l *containerv1.Layer) error {
 	if l.GzipSize == nil || l.GetGzipSize() < 1 {
 		return fault.Invalid.Newf("%s.gzipSize must be the length in bytes, 1 or more", field)
 	}
-	if strings.HasPrefix(l.GetLocation(), DataPrefix) {
-		return nil
+	if IsData(l.GetLocation()) {
+		_, err := DataOf(l.GetLocation())
+		return fault.In(field+".location", err)
 	}
 	u, err := url.Parse(l.GetLocation())
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil {
@@ -138,10 +200,32 @@ func checkLayer(field string, l *containerv1.Layer) error {
 	return nil
 }
 
-// DataPrefix marks a layer whose content is in the request.
+// DataPrefix marks a layer whose content is in the request: base64, or a data URL (RFC
+// 2397) with a media type.
 const DataPrefix = "data:"
 
-// checkPlatforms reads the platform; two with a comma are for builds.
+// IsData reports whether a location contains the content itself. Schemes are
+// case-insensitive.
+func IsData(location string) bool {
+	return len(location) >= len(DataPrefix) && strings.EqualFold(location[:len(DataPrefix)], DataPrefix)
+}
+
+// DataOf returns the base64 in the location of a layer whose content is in the request. The
+// media type of a data URL is ignored, because the layer has its own. It returns
+// fault.Invalid for a data URL whose content is not base64.
+func DataOf(location string) (string, error) {
+	head, data, found := strings.Cut(location[len(DataPrefix):], ",")
+	if !found {
+		return head, nil
+	}
+	head = strings.TrimSpace(head)
+	if i := strings.LastIndexByte(head, ';'); i < 0 || !strings.EqualFold(strings.TrimSpace(head[i+1:]), "base64") {
+		return "", fault.Invalid.Newf("a data URL must be base64, data:<media type>;base64,…, not %q", fault.Quote(DataPrefix+head))
+	}
+	return data, nil
+}
+
+// checkPlatforms parses the platform; two, separated by a comma, are allowed for builds.
 func checkPlatforms(r *containerv1.ContainerRequest) ([]ocispec.Platform, error) {
 	first, second, two := strings.Cut(r.GetContainerPlatform(), ",")
 	p, err := servedPlatform(first)
@@ -161,8 +245,7 @@ func checkPlatforms(r *containerv1.ContainerRequest) ([]ocispec.Platform, error)
 	return []ocispec.Platform{p, q}, nil
 }
 
-// servedPlatform reads one of the platforms that requests may ask for, in any of its
-// spellings.
+// servedPlatform parses a platform that requests may use, in any of its spellings.
 func servedPlatform(s string) (ocispec.Platform, error) {
 	p, err := oci.ParsePlatform(strings.TrimSpace(s))
 	if err == nil && p.Variant == "" && (p.Architecture == "amd64" || p.Architecture == "arm64") {
@@ -171,5 +254,5 @@ func servedPlatform(s string) (ocispec.Platform, error) {
 	return p, fault.Invalid.New(fmt.Sprintf("containerPlatform must be linux/amd64, linux/arm64 or both, separated by a comma, not %q", fault.Quote(s)), err)
 }
 
-// FormatSif asks for a Singularity image.
+// FormatSif requests a Singularity image.
 const FormatSif = "sif"

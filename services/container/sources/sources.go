@@ -1,4 +1,4 @@
-// Package sources looks up the images that requests name, with the caller's own login.
+// Package sources looks up the images that requests name with the caller's own login.
 package sources
 
 import (
@@ -14,16 +14,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// Sources looks up the images that requests name, with the caller's own login,
-// and remembers for a moment what each caller was shown.
+// Sources looks up the images that requests name with the caller's own login, and caches
+// the results for each caller.
 type Sources struct {
 	client   *upstream.Client
 	keychain *caller.Keychain
@@ -31,7 +33,7 @@ type Sources struct {
 	included *memo.Memo[includedKey, []oci.Layer]
 }
 
-// includedKey is an image by its digest.
+// An includedKey is an image by digest.
 type includedKey struct {
 	sourceKey
 	platform string
@@ -42,12 +44,30 @@ type sourceKey struct {
 	image  oci.Reference
 }
 
-// sourceTTL is how long a look-up is believed: a pipeline asks for the same image
-// for thousands of tasks.
+// An Inclusion is an included image with its current digest and the access to read it.
+type Inclusion struct {
+	Field string
+	// Image is the reference in the request. Source is its actual location, by digest.
+	Image, Source oci.Reference
+	Access        upstream.Access
+	Identity      *platformv1.Identity
+	BuildID       string
+	// Above lists the layers that a request added to it. Its platforms are those that it
+	// was requested for; "" for all.
+	Above     []*containerv1.Layer
+	Platforms string
+	// Layers lists its own layers and those above.
+	Layers []*containerv1.Layer
+	// Until is when the image name expires that authorizes access; zero for never.
+	Until time.Time
+}
+
+// sourceTTL is how long a lookup is cached, since a pipeline requests the same image for
+// thousands of tasks.
 const sourceTTL = time.Minute
 
-// includedMemory is how much the layers of included images may take that are remembered
-// meanwhile, in bytes, about.
+// includedMemory is the approximate maximum memory of cached layers of included images, in
+// bytes.
 const includedMemory = 16 << 20
 
 func New(client *upstream.Client, keychain *caller.Keychain) *Sources {
@@ -65,8 +85,8 @@ func New(client *upstream.Client, keychain *caller.Keychain) *Sources {
 	}
 }
 
-// Resolve returns the digest that the image has now. fault.Invalid, naming the field
-// and the image, when the caller cannot read it
+// Resolve returns the current digest of an image. It returns fault.Invalid with the field
+// and the image if the caller cannot read it
 // (gateway/contract/container-service.md#source-images).
 func (s *Sources) Resolve(ctx context.Context, who caller.ID, field string, image oci.Reference) (digest.Digest, upstream.Access, error) {
 	access, err := s.keychain.Access(ctx, who, image.Registry, image.Repository)
@@ -80,7 +100,7 @@ func (s *Sources) Resolve(ctx context.Context, who caller.ID, field string, imag
 	return d, access, nil
 }
 
-// IsPublic says whether an image can be read without any login.
+// IsPublic reports whether an image can be read without a login.
 func (s *Sources) IsPublic(ctx context.Context, field string, image oci.Reference) (bool, error) {
 	_, err := s.digest(ctx, sourceKey{upstream.Access{}, image})
 	switch {
@@ -92,19 +112,44 @@ func (s *Sources) IsPublic(ctx context.Context, field string, image oci.Referenc
 	return false, Unreadable(field, image, upstream.Access{}, err)
 }
 
-// At returns the digest that an image has now, of a caller whose access is known.
+// At returns the current digest of an image for a caller whose access is known.
 func (s *Sources) At(ctx context.Context, access upstream.Access, image oci.Reference) (digest.Digest, error) {
 	return s.digest(ctx, sourceKey{access, image})
 }
 
-func (s *Sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
-	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
-	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) {
-		return s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
-	})
+// Check looks up an image at its registry without the cache, for a caller whose access is
+// known.
+func (s *Sources) Check(ctx context.Context, access upstream.Access, image oci.Reference) error {
+	_, err := s.lookUp(ctx, sourceKey{access, image})
+	return err
 }
 
-// Layers are those that an included image has for a platform.
+// Forget removes an image from the cache, for a caller whose access is known.
+func (s *Sources) Forget(access upstream.Access, image oci.Reference) {
+	s.known.Delete(sourceKey{access, image})
+}
+
+func (s *Sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
+	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.lookUp(ctx, key) })
+}
+
+// lookUp queries the registry, and retries once if it does not respond within
+// limits.SourceTry. Otherwise clients would receive a retryable error and retry for minutes
+// without showing it.
+func (s *Sources) lookUp(ctx context.Context, key sourceKey) (digest.Digest, error) {
+	ctx, cancel := context.WithTimeout(ctx, limits.SourceLookup)
+	defer cancel()
+	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
+	first, end := context.WithTimeout(ctx, limits.SourceTry)
+	d, err := s.client.Resolve(first, repo, key.image.Identifier(), key.access)
+	end()
+	if errors.Is(err, fault.Timeout) && ctx.Err() == nil {
+		d, err = s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
+	}
+	return d, err
+}
+
+// Layers returns the layers of an included image for a platform.
 func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) ([]oci.Layer, error) {
 	key := includedKey{sourceKey{in.Access, in.Source}, platforms.Format(p)}
 	layers, err := s.included.Get(ctx, key, func(ctx context.Context) ([]oci.Layer, error) {
@@ -116,7 +161,7 @@ func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) 
 			return nil, err
 		}
 		out, err := oci.LayersOf(ctx, src, root, p)
-		if e, ok := fault.As(err); ok && errors.Is(e, fault.NotFound) { // the image is there
+		if e, ok := fault.As(err); ok && errors.Is(e, fault.NotFound) { // the image itself exists
 			return nil, fault.Invalid.New(e.Public, e)
 		}
 		return out, err
@@ -127,14 +172,16 @@ func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) 
 	return layers, Unreadable(in.Field, in.Image, in.Access, err)
 }
 
-// Layer is a layer of an image as it is kept.
+// Layer returns a layer of an image in the form that is stored.
 func Layer(l oci.Layer, from *containerv1.LayerOrigin) *containerv1.Layer {
 	origin := proto.CloneOf(from)
 	origin.MediaType = l.MediaType
 	return &containerv1.Layer{GzipDigest: l.GzipDigest.String(), GzipSize: proto.Int64(l.Size), TarDigest: l.TarDigest.String(), IncludedFrom: origin}
 }
 
-// Unreadable says which image it is that cannot be had.
+// Unreadable returns the fault for an image that cannot be read, with its field. Problems
+// of its registry are errors of the request (fault.Invalid), except those of the service's
+// own registry.
 func Unreadable(field string, image oci.Reference, a upstream.Access, err error) error {
 	e, ok := fault.As(err)
 	if !ok {
@@ -151,13 +198,15 @@ func Unreadable(field string, image oci.Reference, a upstream.Access, err error)
 		return fault.Invalid.New(public, e)
 	case errors.Is(e, fault.Invalid):
 		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be served: %s", field, image, e.Public), e.Cause)
+	case a.Scope != caller.BuildScope && upstream.IsRegistry(e):
+		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be read now: %s", field, image, e.Public), e)
 	}
 	return err
 }
 
-// AugmentedDigest is the digest of an image asked for by digest, after
-// augmentation: it goes into the name that is returned.
-func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Addition, p ocispec.Platform) (digest.Digest, error) {
+// AugmentedDigest returns the digest after augmentation of an image that is referenced by
+// digest. The returned name contains it.
+func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Augmentation, p ocispec.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
 	src := s.client.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)
@@ -175,8 +224,8 @@ func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a up
 	return out.Root.Digest, nil
 }
 
-// NotFound is what we say of an image that does not exist, and of one in our own
-// repositories: whether it exists is nobody's business.
+// NotFound returns the fault for an image that does not exist or is in the service's own
+// repository, whose content must not be disclosed.
 func NotFound(field string, image oci.Reference, cause error) error {
 	return fault.Invalid.New(fmt.Sprintf("%s: %s does not exist", field, image), cause)
 }

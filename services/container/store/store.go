@@ -1,6 +1,6 @@
-// Package store owns the tables container_*: requests, the digests that their names have
-// stood for, layers that came with requests, and locks. It decides nothing, and speaks to
-// nobody but the database.
+// Package store owns the tables container_*: requests, the digests that their names
+// resolved to, layers in requests, and locks. It contains no business logic and only
+// accesses the database.
 package store
 
 import (
@@ -19,34 +19,34 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Store is the tables container_*.
+// A Store accesses the tables container_*.
 type Store struct {
 	db *sqldb.DB
 	// requests writes rows of container_requests.
-	requests *sqldb.Together
+	requests *sqldb.GroupWriter
 }
 
-// New takes a database that has the tables, or will have them before it is asked.
+// New returns a store. The database must have the tables before the first call.
 func New(db *sqldb.DB) Store {
-	return Store{db: db, requests: db.Together(`
+	return Store{db: db, requests: db.NewGroupWriter(`
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
 			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
 		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`)}
 }
 
-// Record is a row of container_requests.
+// A Record is a row of container_requests.
 type Record struct {
-	// Key is what it is kept under: the hash of its token.
+	// Key is the ID of the request.
 	Key              string
 	Created, Expires time.Time
-	// Revoked is zero while the request is not.
+	// Revoked is zero if the request is not revoked.
 	Revoked  time.Time
 	ClientIP string
 	Request  *containerv1.ContainerRequest
 	Plan     *containerv1.Plan
 }
 
-// Works says whether a request's name can be pulled; fault.NotFound when it no longer can.
+// Works returns fault.NotFound if a request's name can no longer be pulled.
 func (r Record) Works(now time.Time) error {
 	switch {
 	case !r.Revoked.IsZero():
@@ -57,7 +57,7 @@ func (r Record) Works(now time.Time) error {
 	return nil
 }
 
-// Insert keeps a request under the key of its token, which is not kept.
+// Insert stores a request under its ID, without its token.
 func (s Store) Insert(ctx context.Context, r Record) error {
 	request, err := proto.Marshal(r.Request)
 	if err != nil {
@@ -70,18 +70,18 @@ func (s Store) Insert(ctx context.Context, r Record) error {
 	id := r.Plan.GetIdentity()
 	run := r.Request.GetWorkflowId()
 	if id == nil {
-		run = "" // nobody's
+		run = "" // it belongs to no user
 	}
 	return s.requests.Exec(ctx,
-		tokens.KeyOf(r.Plan.GetToken()), sqldb.Micros(r.Created), sqldb.Micros(r.Expires),
+		tokens.IDOf(r.Plan.GetToken()), sqldb.Micros(r.Created), sqldb.Micros(r.Expires),
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run)
 }
 
-// Get reads a request, by its token or its key, with all digests it has resolved to; fault.NotFound when
-// there is none. Like all that takes a token, it also finds what is still kept under
-// the token itself (see hashTokens).
+// Get returns a request by its ID or its token, with all digests that it has resolved to.
+// It returns fault.NotFound if there is none. All methods that take a token also take an
+// ID.
 func (s Store) Get(ctx context.Context, token string) (Record, error) {
-	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM container_requests WHERE id IN ($1, $2)`, tokens.KeyOf(token), token))
+	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM container_requests WHERE id = $1`, tokens.IDOf(token)))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Record{}, Unknown(err)
 	}
@@ -97,7 +97,7 @@ func (s Store) Get(ctx context.Context, token string) (Record, error) {
 	return r, err
 }
 
-// columns are what scanned reads.
+// columns lists the columns that scanned reads.
 const columns = `id, created_at, expires_at, revoked_at, request, plan`
 
 // scanned reads a row, without the digests that were recorded later.
@@ -118,31 +118,27 @@ func scanned(row interface{ Scan(into ...any) error }) (Record, error) {
 	return r, nil
 }
 
-// Unknown is the fault.NotFound of a request that is not there, or no longer.
+// Unknown returns the fault.NotFound for a request that does not exist or was deleted.
 func Unknown(cause error) error {
 	return fault.NotFound.New("There is no such container request, or it has expired", cause)
 }
 
-// digests lists what was recorded after the request was made, newest first.
+// digests returns the digests that were recorded after the request was made, newest first.
 func (s Store) digests(ctx context.Context, key string) ([]string, error) {
-	rows, err := s.db.QueryContext(ctx, `
-		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`, key, tokens.MaxDigests)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var d string
-		if err := rows.Scan(&d); err != nil {
-			return nil, err
-		}
-		out = append(out, d)
-	}
-	return out, rows.Err()
+	return sqldb.Listing[string]{Scan: scannedText, Read: `
+		SELECT digest FROM container_digests WHERE request_id = $1 ORDER BY recorded_at DESC LIMIT $2`}.All(ctx, s.db, key, tokens.MaxDigests)
 }
 
-// AddDigest keeps one more digest that a request, by key, stands for now.
+// scannedText reads a row of one text.
+func scannedText(rows *sql.Rows) (text string, err error) {
+	err = rows.Scan(&text)
+	return text, err
+}
+
+// scannedRow is scanned for a list.
+func scannedRow(rows *sql.Rows) (Record, error) { return scanned(rows) }
+
+// AddDigest records another digest that a request, by key, resolves to.
 func (s Store) AddDigest(ctx context.Context, key, digest string, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_digests (request_id, digest, recorded_at) VALUES ($1, $2, $3)
@@ -151,13 +147,13 @@ func (s Store) AddDigest(ctx context.Context, key, digest string, now time.Time)
 	return err
 }
 
-// Revoke marks a request; fault.NotFound when there is none that has not
-// expired. One that is revoked already stays as it is.
+// Revoke revokes a request. It returns fault.NotFound if there is no unexpired request.
+// Revoking it again has no effect.
 func (s Store) Revoke(ctx context.Context, token string, now time.Time) error {
 	res, err := s.db.ExecContext(ctx, `
 		UPDATE container_requests
 		SET revoked_at = CASE WHEN revoked_at = 0 THEN $2 ELSE revoked_at END
-		WHERE id IN ($1, $3) AND expires_at > $2`, tokens.KeyOf(token), sqldb.Micros(now), token)
+		WHERE id = $1 AND expires_at > $2`, tokens.IDOf(token), sqldb.Micros(now))
 	if err != nil {
 		return err
 	}
@@ -167,7 +163,7 @@ func (s Store) Revoke(ctx context.Context, token string, now time.Time) error {
 	return nil
 }
 
-// IsAwaited says whether a live request has the build.
+// IsAwaited reports whether an unexpired request refers to the build.
 func (s Store) IsAwaited(ctx context.Context, buildID string, now time.Time) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
@@ -176,7 +172,8 @@ func (s Store) IsAwaited(ctx context.Context, buildID string, now time.Time) (bo
 	return n > 0, err
 }
 
-// Unsent lists live revoked requests that not everybody was told of, by key.
+// Unsent lists unexpired revoked requests by key whose revocation was not published to all
+// replicas.
 func (s Store) Unsent(ctx context.Context, now time.Time) (map[string]time.Time, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT id, expires_at FROM container_requests
@@ -197,14 +194,14 @@ func (s Store) Unsent(ctx context.Context, now time.Time) (map[string]time.Time,
 	return out, rows.Err()
 }
 
-// MarkSent notes that everybody was told that a token, or a key, is revoked.
+// MarkSent records that the revocation of a token or a key was published.
 func (s Store) MarkSent(ctx context.Context, token string) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id IN ($1, $2)`, tokens.KeyOf(token), token)
+	_, err := s.db.ExecContext(ctx, `UPDATE container_requests SET revocation_sent = true WHERE id = $1`, tokens.IDOf(token))
 	return err
 }
 
-// ExtendLayer makes a stored layer live until then at least; false when it is
-// not stored.
+// ExtendLayer extends the life of a stored layer to until, and returns false if it is not
+// stored.
 func (s Store) ExtendLayer(ctx context.Context, digest string, until time.Time) (bool, error) {
 	var expires int64
 	err := s.db.QueryRowContext(ctx, `SELECT expires_at FROM container_layers WHERE digest = $1`, digest).Scan(&expires)
@@ -214,18 +211,13 @@ func (s Store) ExtendLayer(ctx context.Context, digest string, until time.Time) 
 	if err != nil || !sqldb.Time(expires).Before(until) {
 		return err == nil, err
 	}
-	// A day more than needed, so that a layer that is in use is not written to
-	// with every request.
+	// Add a day, so that a layer in use is not updated by every request.
 	res, err := s.db.ExecContext(ctx, `UPDATE container_layers SET expires_at = $2 WHERE digest = $1 AND expires_at < $2`,
 		digest, sqldb.Micros(until.Add(24*time.Hour)))
-	if err != nil {
-		return false, err
-	}
-	n, err := res.RowsAffected()
-	return n > 0, err
+	return s.db.Changed(res, err)
 }
 
-// PutLayer keeps a layer until then, and a day; one that is there lives as long at least.
+// PutLayer stores a layer until a day after until, or extends the life of a stored one.
 func (s Store) PutLayer(ctx context.Context, digest string, content []byte, until time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		INSERT INTO container_layers (digest, content, expires_at) VALUES ($1, $2, $3)
@@ -235,7 +227,7 @@ func (s Store) PutLayer(ctx context.Context, digest string, content []byte, unti
 	return err
 }
 
-// Layer reads the content of a layer; fault.NotFound when it is not stored.
+// Layer returns the content of a layer, or fault.NotFound if it is not stored.
 func (s Store) Layer(ctx context.Context, digest string) ([]byte, error) {
 	var content []byte
 	err := s.db.QueryRowContext(ctx, `SELECT content FROM container_layers WHERE digest = $1`, digest).Scan(&content)
@@ -245,13 +237,13 @@ func (s Store) Layer(ctx context.Context, digest string) ([]byte, error) {
 	return content, err
 }
 
-// DeleteLayers removes those that have expired.
+// DeleteLayers deletes expired layers.
 func (s Store) DeleteLayers(ctx context.Context, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM container_layers WHERE expires_at < $1`, sqldb.Micros(now))
 	return err
 }
 
-// DeleteRequests removes those that expired before a moment, and their digests.
+// DeleteRequests deletes requests that expired before a time, and their digests.
 func (s Store) DeleteRequests(ctx context.Context, before time.Time) error {
 	_, err := s.db.ExecContext(ctx, `
 		DELETE FROM container_digests WHERE request_id IN (SELECT id FROM container_requests WHERE expires_at < $1)`,

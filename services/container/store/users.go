@@ -14,70 +14,55 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// OfBuild lists a user's live requests for what a build makes, by key, whatever the
-// workspace.
+// OfBuild lists a user's unexpired requests for the result of a build by key, in all
+// workspaces.
 func (s Store) OfBuild(ctx context.Context, buildID string, who *platformv1.Identity, now time.Time) ([]string, error) {
-	rows, err := s.db.QueryContext(ctx, `
+	return sqldb.Listing[string]{Scan: scannedText, Read: `
 		SELECT id FROM container_requests
 		WHERE build_id = $1 AND build_id <> '' AND revoked_at = 0 AND expires_at > $2 AND endpoint = $3 AND user_id = $4`,
-		buildID, sqldb.Micros(now), who.GetEndpoint(), who.GetUserId())
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []string
-	for rows.Next() {
-		var key string
-		if err := rows.Scan(&key); err != nil {
-			return nil, err
-		}
-		out = append(out, key)
-	}
-	return out, rows.Err()
+	}.All(ctx, s.db, buildID, sqldb.Micros(now), who.GetEndpoint(), who.GetUserId())
 }
 
-// OfUser lists a user's requests that come after a place, the newest first, whatever the
+// HasRequested reports whether a user's request for the result of a build is stored, in any
 // workspace.
-func (s Store) OfUser(ctx context.Context, who *platformv1.Identity, from Place, most int) ([]Record, error) {
-	rows, err := s.db.QueryContext(ctx, `
-		SELECT `+columns+` FROM container_requests
-		WHERE endpoint = $1 AND endpoint <> '' AND user_id = $2 AND (created_at, id) < ($3, $4)
-		ORDER BY created_at DESC, id DESC LIMIT $5`, who.GetEndpoint(), who.GetUserId(), from.created, from.key, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var out []Record
-	for rows.Next() {
-		r, err := scanned(rows)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, r)
-	}
-	return out, rows.Err()
+func (s Store) HasRequested(ctx context.Context, buildID string, who *platformv1.Identity) (bool, error) {
+	var n int
+	err := s.db.QueryRowContext(ctx, `
+		SELECT count(*) FROM container_requests WHERE build_id = $1 AND build_id <> '' AND endpoint = $2 AND user_id = $3`,
+		buildID, who.GetEndpoint(), who.GetUserId()).Scan(&n)
+	return n > 0, err
 }
 
-// Place is where in the list of a user's requests a page ends: at the last one shown.
+// OfUser lists up to most of a user's requests in all workspaces after a place in the list,
+// newest first.
+func (s Store) OfUser(ctx context.Context, who *platformv1.Identity, from Place, most int) ([]Record, error) {
+	return sqldb.Listing[Record]{Scan: scannedRow, Read: `
+		SELECT ` + columns + ` FROM container_requests
+		WHERE endpoint = $1 AND endpoint <> '' AND user_id = $2 AND (created_at, id) < ($3, $4)
+		ORDER BY created_at DESC, id DESC LIMIT $5`,
+	}.All(ctx, s.db, who.GetEndpoint(), who.GetUserId(), from.created, from.key, most)
+}
+
+// A Place is the position of a page's last item in the list of a user's requests.
 type Place struct {
 	created int64
 	key     string
 }
 
-// PlaceOf is the place after a record.
+// PlaceOf returns the place after a record.
 func PlaceOf(r Record) Place { return Place{sqldb.Micros(r.Created), r.Key} }
 
-// String is the place as a page token.
+// String returns the place as a page token.
 func (p Place) String() string { return strconv.FormatInt(p.created, 10) + "." + p.key }
 
-// ReadPlace reads a page token; "" is before the newest request.
+// ReadPlace parses a page token; "" is the start of the list.
 func ReadPlace(text string) (Place, error) {
 	if text == "" {
 		return Place{created: math.MaxInt64}, nil
 	}
 	created, key, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(created, 10, 64)
-	if err != nil || n < 0 || !tokens.IsKey(key) {
+	if err != nil || n < 0 || !tokens.IsID(key) {
 		return Place{}, fault.Invalid.New("pageToken is none that a page of this list came with", err)
 	}
 	return Place{n, key}, nil

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzPageToken: a place is read as it is written, and nothing else is read.
+// FuzzPageToken checks that page tokens parse to the place that they were made from, and
+// that anything else is rejected.
 func FuzzPageToken(f *testing.F) {
 	f.Add("1769990400000000." + strings.Repeat("0a", 32))
 	f.Add("")
@@ -18,10 +19,10 @@ func FuzzPageToken(f *testing.F) {
 			return
 		}
 		if text == "" && p != (Place{created: math.MaxInt64}) {
-			t.Errorf("the beginning is %v", p)
+			t.Errorf("the start of the list is %v", p)
 		}
 		if again, err := ReadPlace(p.String()); text != "" && (err != nil || again != p) {
-			t.Errorf("%q is read as %v, then as %v, %v", text, p, again, err)
+			t.Errorf("%q parses as %v, then as %v, %v", text, p, again, err)
 		}
 	})
 }

@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// bound keeps the tokens in a Redis that is this process's own memory to a number
-// of bytes: those that were used longest ago go first, and are read from SQL from then
-// on. nil has no bound. Safe for concurrent use.
+// A bound limits the bytes of tokens in a Redis that is in this process's own memory. It
+// evicts the least recently used tokens, which are then read from SQL. A nil bound has no
+// limit. It is safe for concurrent use.
 type bound struct {
 	mu         sync.Mutex
 	most, held int64
-	order      *list.List // of *held, the last used in front
+	order      *list.List // of *held, most recently used first
 	at         map[string]*list.Element
 }
 
@@ -20,7 +20,7 @@ type held struct {
 	size  int64
 }
 
-// overhead is what a token takes beside its plan.
+// overhead is the approximate memory of a token in addition to its plan, in bytes.
 const overhead = 512
 
 func newBound(most int64) *bound {
@@ -30,7 +30,7 @@ func newBound(most int64) *bound {
 	return &bound{most: most, order: list.New(), at: map[string]*list.Element{}}
 }
 
-// add counts n more bytes of a token, and returns those that have to go.
+// add counts n more bytes of a token, and returns the tokens to evict.
 func (b *bound) add(token string, n int) (gone []string) {
 	if b == nil {
 		return nil
@@ -55,7 +55,7 @@ func (b *bound) add(token string, n int) (gone []string) {
 	return gone
 }
 
-// use says that a token is wanted.
+// use marks a token as recently used.
 func (b *bound) use(token string) {
 	if b == nil {
 		return

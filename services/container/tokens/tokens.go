@@ -1,5 +1,6 @@
-// Package tokens makes the tokens in names, and keeps the live ones at hand in Redis. What
-// is kept anywhere is a token's key; SQL, which has every request, is the truth.
+// Package tokens creates the tokens in image names and the ids of requests, and caches
+// the plans of live tokens in Redis. No token is stored: everything is stored under the id
+// of its request. SQL, which has every request, is authoritative.
 package tokens
 
 import (
@@ -22,22 +23,23 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// New makes a token: 130 random bits in 26 characters of [a-z2-7].
+// New returns a new token: 130 random bits in 26 characters of [a-z2-7].
 func New() string {
 	var b [17]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b[:]))[:26]
 }
 
-// Is says whether s has the form of a token.
+// Is reports whether s has the form of a token.
 func Is(s string) bool {
 	return len(s) == 26 && !strings.ContainsFunc(s, func(r rune) bool { return (r < 'a' || r > 'z') && (r < '2' || r > '7') })
 }
 
-// KeyOf is what a token is kept under, in SQL, in Redis and on the bus: whoever reads
-// one of them learns no token. It is random and long, so that a plain hash gives
-// nothing away. A key stays as it is.
-func KeyOf(token string) string {
+// IDOf returns the id of the request whose name holds token. Requests are stored under
+// their ids in SQL, in Redis and on the bus, and responses, lists and logs show them: the
+// token cannot be derived from an id. Tokens are long and random, so that a plain hash is
+// enough. IDOf returns an id unchanged.
+func IDOf(token string) string {
 	if !Is(token) {
 		return token
 	}
@@ -45,33 +47,33 @@ func KeyOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// IsKey says whether s has the form of what a token is kept under.
-func IsKey(s string) bool {
+// IsID reports whether s has the form of a request's id.
+func IsID(s string) bool {
 	return len(s) == 2*sha256.Size && strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// Without is a plan as it is kept: without its token.
+// Without returns a copy of a plan without its token, for storage.
 func Without(plan *containerv1.Plan) *containerv1.Plan {
 	kept := proto.CloneOf(plan)
 	kept.Token = ""
 	return kept
 }
 
-// MaxDigests is how many of the digests that a tag has moved through are kept in
-// sight: a pull that is under way needs the newest few.
+// MaxDigests is the maximum number of recorded digests of a tag that moves. A running pull
+// only needs the newest ones.
 const MaxDigests = 32
 
-// Cache is the copy of live tokens in Redis. A token's key is a hash with the
-// fields `plan`; `revoked`; and `d:<digest>` = when it was recorded. Each field
-// is written on its own and none is ever taken back, so that it does not matter
-// who writes first: a revoked token stays revoked, whoever reloads it.
+// Cache is the copy of unexpired tokens in Redis. A token's key is a hash with the fields
+// `plan`, `revoked`, and `d:<digest>` with the time when the digest was recorded. Fields
+// are written independently and never removed, so the order of writes does not matter: a
+// revoked token stays revoked even if another replica reloads it.
 type Cache struct {
 	redis redis.UniversalClient
 	log   *slog.Logger
 	bound *bound
 }
 
-// NewCache makes one that keeps to so many bytes; 0 is no bound.
+// NewCache returns a cache that holds up to most bytes; 0 means no limit.
 func NewCache(client redis.UniversalClient, log *slog.Logger, most int64) Cache {
 	return Cache{client, log, newBound(most)}
 }
@@ -82,13 +84,13 @@ const (
 	fieldDigest  = "d:"
 )
 
-// ErrRevoked is why a token gives no plan any more.
+// ErrRevoked is returned for a revoked token.
 var ErrRevoked = errors.New("the token is revoked")
 
-func keyIn(token string) string { return "container:token:" + KeyOf(token) }
+func keyIn(token string) string { return "container:token:" + IDOf(token) }
 
-// Get reads a token: nil when it is not there or Redis does not answer;
-// errRevoked when it is revoked.
+// Get returns the plan of a token, or nil if it is not cached or Redis is unavailable. It
+// returns ErrRevoked for a revoked token.
 func (c Cache) Get(ctx context.Context, token string) (*containerv1.Plan, error) {
 	c.bound.use(keyIn(token))
 	fields, err := c.redis.HGetAll(ctx, keyIn(token)).Result()
@@ -133,7 +135,7 @@ func laterDigests(fields map[string]string) []string {
 	return out[:min(len(out), MaxDigests)]
 }
 
-// Put writes what a token, or its key, stands for, with its life.
+// Put stores the plan of a token or its key until the plan expires.
 func (c Cache) Put(ctx context.Context, token string, plan *containerv1.Plan) error {
 	raw, err := proto.Marshal(Without(plan))
 	if err != nil {
@@ -142,12 +144,12 @@ func (c Cache) Put(ctx context.Context, token string, plan *containerv1.Plan) er
 	return c.write(ctx, token, plan.GetExpiration().AsTime(), fieldPlan, string(raw))
 }
 
-// PutDigest writes what a token's reference resolved to.
+// PutDigest records a digest that a token's reference resolved to.
 func (c Cache) PutDigest(ctx context.Context, token, digest string, now, expires time.Time) error {
 	return c.write(ctx, token, expires, fieldDigest+digest, strconv.FormatInt(now.UnixMicro(), 10))
 }
 
-// PutRevoked ends a token, for whoever reads it here.
+// PutRevoked revokes a token for all replicas that use this cache.
 func (c Cache) PutRevoked(ctx context.Context, token string, expires time.Time) error {
 	return c.write(ctx, token, expires, fieldRevoked, "1")
 }

@@ -1,8 +1,8 @@
-// Package client_test calls a running server through clients that are generated from its
-// OpenAPI documents: they compile, and they read what is answered. The end-to-end test
-// generates them and runs this one (TestGeneratedClients). SERVER is the address, TOKEN an
+// Package client_test calls a running server with clients that are generated from its OpenAPI
+// documents, to check that they compile and decode the responses. The end-to-end test
+// TestGeneratedClients generates the clients and runs this package. SERVER is the URL, TOKEN an
 // administrator's access token, IMAGE a private image with two platforms; REGISTRY, USERNAME
-// and PASSWORD are the login for it.
+// and PASSWORD are its login.
 package client_test
 
 import (
@@ -23,7 +23,7 @@ func TestServer(t *testing.T) {
 	reportRun(t, server+"/api", token)
 }
 
-// is holds the status of an answer that a generated client read.
+// is checks the status of a response that a generated client has decoded.
 func is(t *testing.T, what string, err error, status, want int, body []byte) {
 	t.Helper()
 	if err != nil || status != want {
@@ -38,7 +38,7 @@ func bearer(token string) func(context.Context, *http.Request) error {
 	}
 }
 
-// pull reads the manifest of a name.
+// pull reads the manifest of an image name.
 func pull(t *testing.T, name string) {
 	t.Helper()
 	host, rest, _ := strings.Cut(name, "/")
@@ -64,12 +64,12 @@ func createAccount(t *testing.T, server, admins string) string {
 	}
 	info, err := admin.GetServiceInfoWithResponse(ctx)
 	is(t, "service info", err, info.StatusCode(), 200, info.Body)
-	made, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: new("généré")})
+	made, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: "généré"})
 	is(t, "a token", err, made.StatusCode(), 200, made.Body)
-	twice, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: new("généré")})
+	twice, err := admin.CreateTokenWithResponse(ctx, platform.TokenSpec{Name: "généré"})
 	is(t, "the same token", err, twice.StatusCode(), 409, twice.Body)
 	if twice.JSON409.Message == "" {
-		t.Error("a conflict says nothing")
+		t.Error("a conflict has no message")
 	}
 
 	c, err := platform.NewClientWithResponses(server, platform.WithRequestEditorFn(bearer(made.JSON200.AccessKey)))
@@ -78,17 +78,17 @@ func createAccount(t *testing.T, server, admins string) string {
 	}
 	me, err := c.GetUserInfoWithResponse(ctx)
 	is(t, "who", err, me.StatusCode(), 200, me.Body)
-	org, err := c.CreateOrganizationWithResponse(ctx, platform.CreateOrganizationBody{Organization: &platform.OrganizationSpec{Name: new("lab"), FullName: new("The Lab")}})
+	org, err := c.CreateOrganizationWithResponse(ctx, platform.CreateOrganizationBody{Organization: platform.NewOrganizationSpec{Name: "lab", FullName: new("The Lab")}})
 	is(t, "an organisation", err, org.StatusCode(), 200, org.Body)
-	space, err := c.CreateWorkspaceWithResponse(ctx, org.JSON200.Organization.OrgID, platform.CreateWorkspaceBody{Workspace: &platform.WorkspaceSpec{Name: new("bench"), FullName: new("Bench")}})
+	space, err := c.CreateWorkspaceWithResponse(ctx, org.JSON200.Organization.OrgID, platform.CreateWorkspaceBody{Workspace: platform.NewWorkspaceSpec{Name: "bench", FullName: new("Bench")}})
 	is(t, "a workspace", err, space.StatusCode(), 200, space.Body)
 	where, err := c.ListUserWorkspacesWithResponse(ctx, me.JSON200.User.ID, nil)
 	is(t, "workspaces", err, where.StatusCode(), 200, where.Body)
 	if list := where.JSON200.OrgsAndWorkspaces; len(list) < 2 || list[len(list)-1].WorkspaceID == nil || *list[len(list)-1].WorkspaceID != space.JSON200.Workspace.ID {
 		t.Errorf("the workspaces are %s", where.Body)
 	}
-	kept, err := c.CreateCredentialsWithResponse(ctx, nil, platform.CredentialsBody{Credentials: &platform.CredentialsSpec{
-		Name: new("here"), Provider: new("container-reg"),
+	kept, err := c.CreateCredentialsWithResponse(ctx, nil, platform.NewCredentialsBody{Credentials: platform.NewCredentialsSpec{
+		Name: "here", Provider: new("container-reg"),
 		Keys: &map[string]any{"userName": os.Getenv("USERNAME"), "password": os.Getenv("PASSWORD"), "registry": os.Getenv("REGISTRY")},
 	}})
 	is(t, "credentials", err, kept.StatusCode(), 200, kept.Body)
@@ -100,7 +100,7 @@ func createAccount(t *testing.T, server, admins string) string {
 	return made.JSON200.AccessKey
 }
 
-// requestContainer asks for a private image, with credentials of the platform.
+// requestContainer requests a private image with credentials of the platform.
 func requestContainer(t *testing.T, server, token string) {
 	t.Helper()
 	image := os.Getenv("IMAGE")
@@ -137,13 +137,13 @@ func requestContainer(t *testing.T, server, token string) {
 	unknown, err := c.GetBuildStatusWithResponse(ctx, "3f2a00000000beef_1")
 	is(t, "no build", err, unknown.StatusCode(), 404, unknown.Body)
 	if unknown.JSON404.Message == "" {
-		t.Error("a build that is not there says nothing")
+		t.Error("a missing build has no message")
 	}
 	gone, err := c.RevokeContainerWithResponse(ctx, id)
 	is(t, "the end", err, gone.StatusCode(), 204, gone.Body)
 }
 
-// reportRun reports a run, and reads it.
+// reportRun reports a run and reads it.
 func reportRun(t *testing.T, server, token string) {
 	t.Helper()
 	ctx := t.Context()

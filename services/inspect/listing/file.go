@@ -10,11 +10,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Kind is what an entry of a layer is.
+// A Kind is the type of an entry of a layer.
 type Kind uint8
 
-// The kinds. Removed is what lower layers have at a path and this one takes away, Emptied a
-// directory of which it takes away all that they have in it.
+// The kinds of entries. Removed is a whiteout: it removes the path of lower layers. Emptied is an
+// opaque whiteout: it removes the contents of a directory of lower layers.
 const (
 	Other Kind = iota
 	Regular
@@ -28,38 +28,38 @@ const (
 	Emptied
 )
 
-// String is the kind's name at the REST edge.
+// String returns the kind's name in the REST API.
 func (k Kind) String() string {
 	return [...]string{"other", "file", "directory", "symlink", "hardlink", "character", "block", "fifo", "removed", "emptied"}[k]
 }
 
-// File is an entry of a layer.
+// A File is an entry of a layer.
 type File struct {
-	// Path has no slash at its ends; "." is the root. It and Link are UTF-8: other bytes are
-	// replaced.
+	// Path has no leading or trailing slash; "." is the root. Path and Link are valid UTF-8:
+	// invalid bytes are replaced.
 	Path string
-	// Link is where a symbolic link leads, or the other path of a hard link.
+	// Link is the target of a symbolic or hard link.
 	Link string
 	// Size is a regular file's length in bytes.
 	Size int64
-	// Mode is permissions, set-user-id, set-group-id and sticky bits.
+	// Mode holds the permissions and the set-user-id, set-group-id and sticky bits.
 	Mode uint16
 	Kind Kind
-	// at is the number of the entry: an archive can have several of one path.
+	// at is the index of the entry in the archive, which can have several entries with one path.
 	at int32
 }
 
-// weight is how much memory it takes, in bytes, about.
+// weight returns the approximate memory that f uses, in bytes.
 func (f File) weight() int { return 64 + len(f.Path) + len(f.Link) }
 
-// fileOf is an entry as it is shown; shown is false for what belongs to the format of the
-// layer alone.
-func fileOf(h *tar.Header) (f File, shown bool, err error) {
+// fileOf converts the header of an entry. listed is false for entries that are only part of the
+// layer's format.
+func fileOf(h *tar.Header) (f File, listed bool, err error) {
 	if len(h.Name) > limits.ListedPath || len(h.Linkname) > limits.ListedPath {
-		return f, false, layertar.Refuse("has a path or a link of more than %d bytes", limits.ListedPath)
+		return f, false, layertar.Invalidf("has a path or a link of more than %d bytes", limits.ListedPath)
 	}
-	// The header's texts may be parts of much longer ones.
-	f.Path = strings.ToValidUTF8(strings.Clone(trimmed(h.Name)), "\uFFFD")
+	// The header's strings may be substrings of much longer ones, which Clone releases.
+	f.Path = strings.ToValidUTF8(strings.Clone(cleanPath(h.Name)), "\uFFFD")
 	if isFormat(f.Path) {
 		return f, false, nil
 	}
@@ -75,10 +75,10 @@ func fileOf(h *tar.Header) (f File, shown bool, err error) {
 	return f, true, nil
 }
 
-// linkOf is where a link leads; "" of what is none.
+// linkOf returns the target of a link; "" for other kinds.
 func linkOf(h *tar.Header, kind Kind) string {
 	if kind == Hardlink {
-		return strings.ToValidUTF8(strings.Clone(trimmed(h.Linkname)), "\uFFFD")
+		return strings.ToValidUTF8(strings.Clone(cleanPath(h.Linkname)), "\uFFFD")
 	}
 	if kind == Symlink {
 		return strings.ToValidUTF8(strings.Clone(h.Linkname), "\uFFFD")
@@ -86,22 +86,23 @@ func linkOf(h *tar.Header, kind Kind) string {
 	return ""
 }
 
-// removed is what a whiteout stands for.
-func removed(dir, base string) (f File, shown bool, err error) {
-	hidden, all, err := layertar.HiddenBy(base)
+// removed returns the entry for a whiteout.
+func removed(dir, base string) (f File, listed bool, err error) {
+	hidden, all, err := layertar.ParseWhiteout(base)
 	switch {
 	case err != nil:
 		return f, false, err
 	case all:
-		return File{Path: trimmed(dir), Kind: Emptied}, true, nil
+		return File{Path: cleanPath(dir), Kind: Emptied}, true, nil
 	case hidden == "":
 		return f, false, nil
 	}
 	return File{Path: dir + hidden, Kind: Removed}, true, nil
 }
 
-// trimmed is a path as it is shown, whether it begins at the root or not.
-func trimmed(name string) string {
+// cleanPath returns a path without leading "./" and "/" and without trailing slashes; "." for the
+// root.
+func cleanPath(name string) string {
 	for strings.HasPrefix(name, "./") || strings.HasPrefix(name, "/") {
 		name = strings.TrimLeft(strings.TrimPrefix(name, "."), "/")
 	}
@@ -111,8 +112,8 @@ func trimmed(name string) string {
 	return name
 }
 
-// isFormat knows the table of contents of eStargz, and what says up to where it is fetched
-// beforehand: no image is meant to have these files.
+// isFormat reports whether a path is the table of contents or a prefetch landmark of eStargz,
+// which are not part of the image's file system.
 func isFormat(name string) bool {
 	return slices.Contains([]string{"stargz.index.json", ".prefetch.landmark", ".no.prefetch.landmark"}, name)
 }

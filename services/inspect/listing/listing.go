@@ -1,7 +1,7 @@
-// Package listing says what a layer of an image adds and removes, a page at a time. It
-// reads a layer as a stream: in memory are the names of one page and, of a layer that is
-// small enough to be remembered, those of all. The truth is the OCI image specification's
-// layer.md.
+// Package listing lists the files that a layer of an image adds and removes, a page at a time. It
+// reads a layer as a stream. It holds the entries of one page in memory and, if the listing is
+// small enough to be cached, all of them. The format is that of layer.md of the OCI image
+// specification.
 package listing
 
 import (
@@ -13,44 +13,43 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Summary is what a layer has in all.
+// A Summary holds the totals of a layer.
 type Summary struct {
-	// Entries counts files, directories and whatever else, with what is removed.
+	// Entries is the number of entries of all kinds, including whiteouts.
 	Entries int
-	// Bytes is the length of its files.
+	// Bytes is the total length of regular files.
 	Bytes int64
 }
 
-// Page is a part of a listing.
+// A Page is a part of a listing.
 type Page struct {
 	Summary
-	// Matching counts the entries that fit the query's filter.
+	// Matching is the number of entries that match the query's filter.
 	Matching int
 	// Files are in the query's order.
 	Files []File
-	// Next is the token of the page that follows; "" on the last one.
+	// Next is the token of the next page; "" for the last page.
 	Next string
 }
 
-// Listing is all that a layer adds and removes. It does not change; safe for concurrent
-// use.
+// A Listing holds all entries of a layer. It is immutable and safe for concurrent use.
 type Listing struct {
 	Summary
 	files  []File
 	weight int
-	// cut says that it is not all, because there is too much.
-	cut bool
+	// tooLarge reports that the files were dropped because they exceed limits.ListingKept.
+	tooLarge bool
 }
 
-// Read reads a layer and returns the page that is asked for, and the whole listing; nil
-// where that is too long to be kept (limits.ListingKept). A *layertar.Refusal is the
-// layer's fault; other errors are those of the layer's Open, or of ctx.
+// Read reads a layer and returns a page and the complete listing. The listing is nil if it is too
+// large to be cached (limits.ListingKept). Read returns a *layertar.LayerError if the layer is
+// invalid; other errors come from the layer's Open or from ctx.
 func Read(ctx context.Context, l layertar.Layer, q Query) (Page, *Listing, error) {
 	all, page := &Listing{}, newSelection(q)
 	in := layertar.NewReader(layertar.Limits{Bytes: limits.ListedBytes, Entries: limits.ListedEntries})
 	err := in.Each(ctx, l, func(k int, h *tar.Header, _ io.Reader) error {
-		f, shown, err := fileOf(h)
-		if err != nil || !shown {
+		f, listed, err := fileOf(h)
+		if err != nil || !listed {
 			return err
 		}
 		f.at = int32(k)
@@ -62,13 +61,13 @@ func Read(ctx context.Context, l layertar.Layer, q Query) (Page, *Listing, error
 		return Page{}, nil, err
 	}
 	out := page.page(all.Summary)
-	if all.cut {
+	if all.tooLarge {
 		return out, nil, nil
 	}
 	return out, all, nil
 }
 
-// Page returns a part of the listing.
+// Page returns the page that q selects.
 func (l *Listing) Page(q Query) Page {
 	s := newSelection(q)
 	for _, f := range l.files {
@@ -77,17 +76,17 @@ func (l *Listing) Page(q Query) Page {
 	return s.page(l.Summary)
 }
 
-// Weight is how much memory it takes, in bytes, about.
+// Weight returns the approximate memory that l uses, in bytes.
 func (l *Listing) Weight() uint32 { return uint32(l.weight) + 256 }
 
 func (l *Listing) add(f File) {
 	l.Entries++
 	l.Bytes += f.Size
-	if l.cut {
+	if l.tooLarge {
 		return
 	}
 	if l.weight += f.weight(); l.weight > limits.ListingKept {
-		l.files, l.cut = nil, true
+		l.files, l.tooLarge = nil, true
 		return
 	}
 	l.files = append(l.files, f)

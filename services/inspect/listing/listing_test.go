@@ -64,7 +64,7 @@ func layerOf(raw []byte) layertar.Layer {
 	}}
 }
 
-func query(t testing.TB, a Asked) Query {
+func query(t testing.TB, a Options) Query {
 	t.Helper()
 	q, err := NewQuery(a)
 	if err != nil {
@@ -73,7 +73,7 @@ func query(t testing.TB, a Asked) Query {
 	return q
 }
 
-// TestRead shows each kind of entry, in each way a layer can be stored.
+// TestRead lists each kind of entry with each compression.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	raw := archive(t,
@@ -106,7 +106,7 @@ func TestRead(t *testing.T) {
 		{Path: "var", Kind: Emptied},
 	}
 	for name, stored := range map[string][]byte{"plain": raw, "gzip": zipped(t, raw), "zstd": packed.EncodeAll(raw, nil), "two streams of gzip": append(zipped(t, raw[:1024]), zipped(t, raw[1024:])...)} {
-		page, all, err := Read(t.Context(), layerOf(stored), query(t, Asked{}))
+		page, all, err := Read(t.Context(), layerOf(stored), query(t, Options{}))
 		if diff := cmp.Diff(want, page.Files, cmpopts.IgnoreUnexported(File{})); err != nil || all == nil || diff != "" {
 			t.Errorf("%s: %v %s", name, err, diff)
 		}
@@ -116,7 +116,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadRefuses layers that are no archives, and those that are too much.
+// TestReadRefuses reads layers that are not archives, or that exceed a limit.
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	sound := archive(t, file("a", 5000))
@@ -129,24 +129,24 @@ func TestReadRefuses(t *testing.T) {
 		"half a file":   {sound[:1000], "is damaged"},
 		"long path":     {archive(t, file(strings.Repeat("d/", limits.ListedPath/2)+"f", 0)), "more than 4096 bytes"},
 		"long link":     {archive(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: strings.Repeat("x", 5000)}), "more than 4096 bytes"},
-		"no name":       {archive(t, file("a/.wh.", 0)), "whiteout of no name"},
+		"no name":       {archive(t, file("a/.wh.", 0)), "whiteout without a name"},
 		"bomb":          {zipped(t, zeros(t, 101<<20)), "in proportion"},
 	} {
-		_, all, err := Read(t.Context(), layerOf(c.in), query(t, Asked{}))
-		refusal, ok := errors.AsType[*layertar.Refusal](err)
+		_, all, err := Read(t.Context(), layerOf(c.in), query(t, Options{}))
+		refusal, ok := errors.AsType[*layertar.LayerError](err)
 		if !ok || !strings.Contains(refusal.Error(), c.says) || all != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// zeros is an archive of one file.
+// zeros returns an archive with one file of zeros.
 func zeros(t testing.TB, size int64) []byte {
 	t.Helper()
 	return archive(t, file("zeros", size))
 }
 
-// many writes an archive of n files, of which none is stored anywhere.
+// many returns a layer with n files that is generated while it is read.
 func many(n int) layertar.Layer {
 	return layertar.Layer{Name: "sha256:many", Size: 1 << 30, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		r, w := io.Pipe()
@@ -163,7 +163,7 @@ func many(n int) layertar.Layer {
 	}}
 }
 
-// same is an archive of n times the same file.
+// same returns a layer with n entries for the same file.
 func same(t *testing.T, n int) layertar.Layer {
 	t.Helper()
 	const together = 1000
@@ -178,29 +178,29 @@ func same(t *testing.T, n int) layertar.Layer {
 	}}
 }
 
-// TestManyEntries reads many entries, of which it keeps few, and no more than there may be.
+// TestManyEntries reads the maximum number of entries, of which few are retained, and one more.
 func TestManyEntries(t *testing.T) {
 	t.Parallel()
-	page, all, err := Read(t.Context(), many(150_000), query(t, Asked{Max: 3}))
+	page, all, err := Read(t.Context(), many(150_000), query(t, Options{Max: 3}))
 	if err != nil || all != nil || page.Entries != 150_000 || len(page.Files) != 3 || !strings.HasSuffix(page.Files[2].Path, "0000002.py") {
 		t.Errorf("%+v, %v", page, err)
 	}
-	if _, _, err := Read(t.Context(), same(t, limits.ListedEntries+1), query(t, Asked{})); err == nil || !strings.Contains(err.Error(), "entries") {
-		t.Errorf("one too many: %v", err)
+	if _, _, err := Read(t.Context(), same(t, limits.ListedEntries+1), query(t, Options{})); err == nil || !strings.Contains(err.Error(), "entries") {
+		t.Errorf("one entry above the limit: %v", err)
 	}
 }
 
-// TestPages goes through listings page by page, from memory and from the layer.
+// TestPages reads listings page by page, from the cache and from the layer.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	var entries []*tar.Header
 	for i := range 100 {
 		entries = append(entries, file(fmt.Sprintf("d/%02d", i*37%100), int64(i%7)))
 	}
-	entries = append(entries, file("d/50", 3), file("d/50", 3), file("OTHER/x", 1)) // the same path thrice
+	entries = append(entries, file("d/50", 3), file("d/50", 3), file("OTHER/x", 1)) // three entries with one path
 	l := layerOf(zipped(t, archive(t, entries...)))
-	for _, a := range []Asked{{Max: 1}, {Max: 9}, {Max: 103}, {Max: 9, Sort: "size"}, {Max: 4, Filter: "D/5"}, {Max: 4, Filter: "other", Sort: "size"}, {Filter: "nothing"}} {
-		whole, all, err := Read(t.Context(), l, query(t, Asked{Filter: a.Filter, Sort: a.Sort}))
+	for _, a := range []Options{{Max: 1}, {Max: 9}, {Max: 103}, {Max: 9, Sort: "size"}, {Max: 4, Filter: "D/5"}, {Max: 4, Filter: "other", Sort: "size"}, {Filter: "nothing"}} {
+		whole, all, err := Read(t.Context(), l, query(t, Options{Filter: a.Filter, Sort: a.Sort}))
 		if err != nil || whole.Next != "" {
 			t.Fatalf("%v, %v", whole.Next, err)
 		}
@@ -218,7 +218,7 @@ func TestPages(t *testing.T) {
 			again := all.Page(q)
 			stored, kept = append(stored, page.Files...), append(kept, again.Files...)
 			if page.Next != again.Next || page.Matching != whole.Matching {
-				t.Errorf("%+v: %+v and from memory %+v", a, page, again)
+				t.Errorf("%+v: got %+v from the layer, %+v from the cache", a, page, again)
 			}
 			if next = page.Next; next == "" {
 				break
@@ -228,13 +228,13 @@ func TestPages(t *testing.T) {
 			t.Errorf("%+v: %s", a, diff)
 		}
 		if diff := cmp.Diff(whole.Files, kept, cmp.AllowUnexported(File{})); diff != "" {
-			t.Errorf("%+v, from memory: %s", a, diff)
+			t.Errorf("%+v, from the cache: %s", a, diff)
 		}
 	}
 }
 
-// TestLongNames: a page has as many names as fit into an answer, and a listing that is too
-// long is not kept.
+// TestLongNames checks that a page has at most the files that fit into a response, and that a
+// listing that is too large is not cached.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	var entries []*tar.Header
@@ -242,19 +242,19 @@ func TestLongNames(t *testing.T) {
 		entries = append(entries, file(fmt.Sprintf("%04d/%s", i, strings.Repeat("n", 4000)), 0))
 	}
 	l := layerOf(zipped(t, archive(t, entries...)))
-	page, all, err := Read(t.Context(), l, query(t, Asked{Max: limits.ListingMost}))
+	page, all, err := Read(t.Context(), l, query(t, Options{Max: limits.ListingMost}))
 	if err != nil || all != nil || page.Next == "" || len(page.Files) != limits.ListingPage/(64+4005) {
 		t.Errorf("%d files, then %v, %v", len(page.Files), page.Next != "", err)
 	}
-	rest, _, err := Read(t.Context(), l, query(t, Asked{Max: limits.ListingMost, PageToken: page.Next}))
+	rest, _, err := Read(t.Context(), l, query(t, Options{Max: limits.ListingMost, PageToken: page.Next}))
 	if err != nil || rest.Files[0].Path[:4] != fmt.Sprintf("%04d", len(page.Files)) {
-		t.Errorf("it goes on with %q, %v", rest.Files[0].Path[:4], err)
+		t.Errorf("the next page begins with %q, %v", rest.Files[0].Path[:4], err)
 	}
 }
 
 func TestNewQueryRefuses(t *testing.T) {
 	t.Parallel()
-	for _, a := range []Asked{
+	for _, a := range []Options{
 		{Max: -1}, {Max: limits.ListingMost + 1}, {Sort: "name"}, {Filter: strings.Repeat("x", limits.ListingFilter+1)},
 		{PageToken: "!"}, {PageToken: "MTI"}, {PageToken: strings.Repeat("A", limits.ListingToken+1)},
 	} {
@@ -264,7 +264,7 @@ func TestNewQueryRefuses(t *testing.T) {
 	}
 }
 
-// FuzzPageToken: a place is read as it is written, and nothing else is read.
+// FuzzPageToken checks that each accepted token is the encoding of its position.
 func FuzzPageToken(f *testing.F) {
 	f.Add(File{Path: "usr/bin/env", Size: 5, at: 3}.token())
 	f.Add(File{Path: "with:colon\n", at: 1}.token())
@@ -276,18 +276,19 @@ func FuzzPageToken(f *testing.F) {
 			return
 		}
 		if again, err := readToken(place.token()); err != nil || again != place {
-			t.Errorf("%q is read as %v, then as %v, %v", text, place, again, err)
+			t.Errorf("%q decodes to %v, and again to %v, %v", text, place, again, err)
 		}
 	})
 }
 
-// FuzzRead: no layer costs memory out of proportion, and what is listed can be shown.
+// FuzzRead checks that no layer uses memory out of proportion, and that each listed file is valid
+// in a response.
 func FuzzRead(f *testing.F) {
 	f.Add(archive(f, file("a", 1), file("d/.wh.x", 0), file("d/.wh..wh..opq", 0)))
 	f.Add(zipped(f, archive(f, &tar.Header{Typeflag: tar.TypeSymlink, Name: "s", Linkname: "\xff"}, file(strings.Repeat("long/", 100)+"f", 0))))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		heap.Within(t, 64, 80<<20, raw, func() {
-			page, _, err := Read(t.Context(), layerOf(raw), query(t, Asked{}))
+			page, _, err := Read(t.Context(), layerOf(raw), query(t, Options{}))
 			if err != nil {
 				return
 			}
@@ -303,7 +304,7 @@ func FuzzRead(f *testing.F) {
 func BenchmarkRead(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := Read(b.Context(), many(100_000), query(b, Asked{Sort: "size"})); err != nil {
+		if _, _, err := Read(b.Context(), many(100_000), query(b, Options{Sort: "size"})); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,7 +1,7 @@
-// Package bounded decodes JSON from strangers in memory that is in proportion to
-// its length. encoding/json alone is not enough for that: of two bytes it makes a
-// struct, and of three a slice of structs. Here one pass over the bytes, which
-// allocates nothing, counts values and depth before anything is decoded.
+// Package bounded decodes untrusted JSON with memory use proportional to its length.
+// encoding/json alone does not guarantee this: two bytes of input ("{}") can become a large
+// struct, and three a slice of them. Limits counts values and nesting depth in one pass over
+// the input, without allocating, before anything is decoded.
 package bounded
 
 import (
@@ -10,27 +10,26 @@ import (
 	"fmt"
 )
 
-// Shape bounds a JSON text.
-type Shape struct {
-	// Depth is how many arrays and objects may be inside each other.
+// Limits bounds the size of a JSON document once it is decoded.
+type Limits struct {
+	// Depth is the maximum nesting depth of arrays and objects.
 	Depth int
-	// Values is how many values there may be in all: scalars, arrays and objects.
+	// Values is the maximum number of values in total: scalars, arrays and objects.
 	Values int
 }
 
-// Decode is json.Unmarshal for texts within the bounds; those beyond are refused
-// with an error that says so, before anything is allocated.
-func (s Shape) Decode(raw []byte, v any) error {
-	if err := s.Check(raw); err != nil {
+// Decode calls json.Unmarshal if raw is within the limits. Otherwise it returns an error
+// that names the exceeded limit and allocates nothing.
+func (l Limits) Decode(raw []byte, v any) error {
+	if err := l.Check(raw); err != nil {
 		return err
 	}
 	return json.Unmarshal(raw, v)
 }
 
-// Check holds raw against the bounds. It does not judge whether raw is JSON: of
-// what is none it counts at least as much as a decoder would read before it
-// stops.
-func (s Shape) Check(raw []byte) error {
+// Check returns an error if raw exceeds the limits. It does not validate the syntax: in
+// malformed input it counts at least as many values as a decoder reads before it fails.
+func (l Limits) Check(raw []byte) error {
 	depth, values := 0, 1
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
@@ -38,7 +37,7 @@ func (s Shape) Check(raw []byte) error {
 			i = endOfString(raw, i+1)
 			continue
 		case '{', '[':
-			// The first value inside is counted here, further ones at their commas.
+			// The first value inside is counted here, the others at their commas.
 			depth++
 			values++
 		case '}', ']':
@@ -49,18 +48,18 @@ func (s Shape) Check(raw []byte) error {
 		default:
 			continue
 		}
-		if depth > s.Depth {
-			return fmt.Errorf("its JSON is nested more than %d levels deep", s.Depth)
+		if depth > l.Depth {
+			return fmt.Errorf("its JSON is nested more than %d levels deep", l.Depth)
 		}
-		if values > s.Values {
-			return fmt.Errorf("its JSON has more than %d values", s.Values)
+		if values > l.Values {
+			return fmt.Errorf("its JSON has more than %d values", l.Values)
 		}
 	}
 	return nil
 }
 
-// endOfString is where the string that begins at i has its closing quote, or the
-// end of raw.
+// endOfString returns the index of the closing quote of the string that starts at i, or
+// len(raw) if the string is unterminated.
 func endOfString(raw []byte, i int) int {
 	for i < len(raw) {
 		n := bytes.IndexByte(raw[i:], '"')

@@ -14,23 +14,23 @@ import (
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	s := bounded.Shape{Depth: 3, Values: 8}
+	s := bounded.Limits{Depth: 3, Values: 8}
 	for _, tc := range []struct {
 		name, in, want string
 	}{
-		{"nothing", ``, ""},
+		{"empty input", ``, ""},
 		{"a scalar", `7`, ""},
-		{"as deep as may be", `[[[1]]]`, ""},
+		{"at the depth limit", `[[[1]]]`, ""},
 		{"too deep", `[[[[1]]]]`, "levels"},
-		{"side by side is not deep", `[[],[],[]]`, ""},
-		{"as many as may be", `[1,2,3,4,5,6,7]`, ""},
+		{"siblings do not add depth", `[[],[],[]]`, ""},
+		{"at the value limit", `[1,2,3,4,5,6,7]`, ""},
 		{"too many", `[1,2,3,4,5,6,7,8]`, "values"},
 		{"too many empty objects", `[{},{},{},{}]`, "values"},
 		{"members", `{"a":1,"b":2,"c":{"d":3}}`, ""},
 		{"brackets and commas in strings", `["[[[[[[,,,,,,,,,,,"]`, ""},
 		{"quotes in strings", `["\"[[[[,,,,,,,,,\\\"[[["]`, ""},
 		{"a string that ends in a backslash", `["\\",[[[1]]]]`, "levels"},
-		{"a string that does not end", `"[[[[`, ""},
+		{"an unterminated string", `"[[[[`, ""},
 	} {
 		err := s.Check([]byte(tc.in))
 		if got := err != nil && strings.Contains(err.Error(), tc.want); (err == nil) != (tc.want == "") || err != nil && !got {
@@ -39,9 +39,9 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestDecodeIsBounded decodes what expands most: lists of empty things.
+// TestDecodeIsBounded decodes the inputs that expand most: lists of empty values.
 func TestDecodeIsBounded(t *testing.T) {
-	s := bounded.Shape{Depth: 32, Values: 1 << 15}
+	s := bounded.Limits{Depth: 32, Values: 1 << 15}
 	for _, one := range []string{"{}", "[]", "0", "null", `""`, `{"a":{}}`, `{"z":[]}`} {
 		raw := []byte(`{"list":[` + strings.Repeat(one+",", 4<<20/(len(one)+1)) + one + `]}`)
 		heap.Within(t, 4, 64<<10, raw, func() {
@@ -52,31 +52,32 @@ func TestDecodeIsBounded(t *testing.T) {
 				}
 			}
 			if s.Decode(raw, &v) == nil {
-				t.Errorf("%q millions of times was decoded", one)
+				t.Errorf("a list of millions of %q was decoded", one)
 			}
 		})
 	}
 }
 
-// FuzzShape holds the count against the decoder's own: never less.
-func FuzzShape(f *testing.F) {
+// FuzzLimits verifies that Check never counts less than encoding/json does.
+func FuzzLimits(f *testing.F) {
 	f.Add([]byte(`{"a":[1,{"b":"\"],["},null]}`))
 	f.Add([]byte(`"\\\\\""`))
 	f.Add([]byte(`[[[[[[`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		values, deepest := count(raw)
-		if values > 1 && (bounded.Shape{Depth: deepest, Values: values - 1}).Check(raw) == nil {
-			t.Errorf("%q has %d values, which were not all counted", raw, values)
+		if values > 1 && (bounded.Limits{Depth: deepest, Values: values - 1}).Check(raw) == nil {
+			t.Errorf("%q has %d values, and Check accepted a limit below that", raw, values)
 		}
-		if deepest > 0 && (bounded.Shape{Depth: deepest - 1, Values: 1 << 30}).Check(raw) == nil {
-			t.Errorf("%q is %d deep, which was not seen", raw, deepest)
+		if deepest > 0 && (bounded.Limits{Depth: deepest - 1, Values: 1 << 30}).Check(raw) == nil {
+			t.Errorf("%q is nested %d levels deep, and Check accepted a limit below that", raw, deepest)
 		}
-		s := bounded.Shape{Depth: 16, Values: 1000}
+		s := bounded.Limits{Depth: 16, Values: 1000}
 		heap.Within(t, 64, 256<<10, raw, func() { var v any; _ = s.Decode(raw, &v) })
 	})
 }
 
-// count is what a decoder finds; zeros for what is no JSON.
+// count returns the number of values and the depth that encoding/json sees, or zeros for
+// invalid JSON.
 func count(raw []byte) (values, deepest int) {
 	if !json.Valid(raw) {
 		return 0, 0
@@ -118,7 +119,7 @@ func count(raw []byte) (values, deepest int) {
 
 func BenchmarkCheck(b *testing.B) {
 	raw := []byte(`{"layers":[` + strings.Repeat(`{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip","digest":"sha256:0123456789abcdef","size":12345},`, 50) + `{}]}`)
-	s := bounded.Shape{Depth: 32, Values: 1 << 15}
+	s := bounded.Limits{Depth: 32, Values: 1 << 15}
 	b.SetBytes(int64(len(raw)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		},
 	} {
 		if got, err := bucket.Parse(text); err != nil || got != want {
-			t.Errorf("%s is %+v, %v", text, got, err)
+			t.Errorf("%s was parsed as %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{
@@ -28,7 +28,7 @@ func TestParse(t *testing.T) {
 		"s3://blobs?endpoint=https://h/geheim", "s3://blobs?endpoint=ftp://h", "s3://blobs?region=eu&region=us", "s3://blobs?region=", "s3://blobs#geheim", "s3://blobs?%zz",
 	} {
 		if got, err := bucket.Parse(text); err == nil || strings.Contains(err.Error(), "geheim") {
-			t.Errorf("%q is %+v, %v", text, got, err)
+			t.Errorf("%q was parsed as %+v, %v", text, got, err)
 		}
 	}
 }
@@ -42,7 +42,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := bucket.Parse(a.String())
 		if err != nil || again.Bucket != a.Bucket || again.Prefix != a.Prefix {
-			t.Errorf("%q is %+v, and that %+v, %v", text, a, again, err)
+			t.Errorf("%q was parsed as %+v, and its String as %+v, %v", text, a, again, err)
 		}
 		b, err := bucket.Open(a, "")
 		if err == nil {

@@ -1,6 +1,6 @@
-// Package bucket puts objects into an S3 bucket and has clients read them there, by URLs
-// that are signed for a while. It knows nothing of what the objects are. The bucket is the
-// operator's, like a database: no egress rule is asked.
+// Package bucket stores objects in an S3 bucket and creates presigned URLs, with which
+// clients read them from there. The bucket is configured by the operator, like a database,
+// so that egress rules do not apply to it.
 package bucket
 
 import (
@@ -20,28 +20,29 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 )
 
-// Bucket is the part of a bucket below a prefix. Errors wrap fs.ErrNotExist where there is
-// no such object, and fs.ErrExist where there is one already. Make it with Open. Safe for
-// concurrent use.
+// A Bucket is the part of a bucket below a prefix. Errors wrap fs.ErrNotExist if the object
+// does not exist, and fs.ErrExist if it already exists. Use Open to create a Bucket. It is
+// safe for concurrent use.
 type Bucket struct {
 	address Address
 	client  minio.Core
-	public  *minio.Client // signs as clients see the server
+	public  *minio.Client // signs URLs for PublicEndpoint
 	http    *http.Transport
 }
 
-// Object is what the bucket says of one.
+// An Object describes an object in the bucket.
 type Object struct {
-	// Name is without the prefix.
+	// Name is the name without the prefix.
 	Name string
-	// Size is in bytes.
+	// Size is the length in bytes.
 	Size int64
-	// Modified is when it was put, by the server's clock.
+	// Modified is the time of the upload by the server's clock.
 	Modified time.Time
 }
 
-// Open makes the client of a bucket; it asks nothing. The keys are in a file in AWS's
-// format, or, when that is "", in AWS's environment. The caller closes it.
+// Open returns a client for a bucket, without connecting to it. The keys are read from
+// credentialsFile, a file in AWS's format, or from AWS's environment if that is "". The
+// caller must close the Bucket.
 func Open(a Address, credentialsFile string) (*Bucket, error) {
 	b := &Bucket{address: a, http: &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -53,7 +54,7 @@ func Open(a Address, credentialsFile string) (*Bucket, error) {
 		DisableCompression:    true,
 		WriteBufferSize:       64 << 10,
 	}}
-	keys := credentials.New(&login{file: credentialsFile})
+	keys := credentials.New(&keyProvider{file: credentialsFile})
 	client, err := b.connect(a.endpoint(), keys)
 	if err != nil {
 		return nil, err
@@ -71,67 +72,67 @@ func Open(a Address, credentialsFile string) (*Bucket, error) {
 func (b *Bucket) connect(endpoint string, keys *credentials.Credentials) (*minio.Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return nil, errors.New("the bucket's endpoint is no URL")
+		return nil, errors.New("the bucket's endpoint is not a valid URL")
 	}
 	return minio.New(u.Host, &minio.Options{
 		Creds: keys, Secure: u.Scheme == "https", Transport: b.http, Region: b.address.region(), MaxRetries: 1,
 	})
 }
 
-// Close gives connections up.
+// Close closes idle connections.
 func (b *Bucket) Close() { b.http.CloseIdleConnections() }
 
-// String is where it is.
+// String returns the address without its parameters.
 func (b *Bucket) String() string { return b.address.String() }
 
 func (b *Bucket) object(name string) string { return b.address.Prefix + name }
 
-// Stat answers an object without its content.
+// Stat returns the metadata of an object.
 func (b *Bucket) Stat(ctx context.Context, name string) (Object, error) {
 	info, err := b.client.StatObject(ctx, b.address.Bucket, b.object(name), minio.StatObjectOptions{})
 	if err != nil {
-		return Object{}, Plain(err)
+		return Object{}, Sanitize(err)
 	}
 	return Object{Name: name, Size: info.Size, Modified: info.LastModified}, nil
 }
 
-// Put makes an object of size bytes with this hash (SHA-256, hex), which the server
-// verifies. It is there in full or not at all: when ctx or the body ends too early, there
-// is none. One that is there is replaced, unless it is to be new.
+// Put uploads an object of size bytes with the given SHA-256 (hex), which the server
+// verifies. Uploads are atomic: if ctx is cancelled or the body ends too early, the object
+// is not created. An existing object is replaced, or causes fs.ErrExist if isNew is set.
 func (b *Bucket) Put(ctx context.Context, name string, body io.Reader, size int64, sha256 string, isNew bool) error {
 	o := minio.PutObjectOptions{ContentType: "application/octet-stream", DisableContentSha256: true, DisableMultipart: true}
 	if isNew {
 		o.SetMatchETagExcept("*")
 	}
 	_, err := b.client.PutObject(ctx, b.address.Bucket, b.object(name), body, size, "", sha256, o)
-	return Plain(err)
+	return Sanitize(err)
 }
 
-// Get answers at most limit bytes of an object, for small ones.
+// Get returns at most limit bytes of an object. It is for small objects.
 func (b *Bucket) Get(ctx context.Context, name string, limit int64) ([]byte, Object, error) {
 	body, info, _, err := b.client.GetObject(ctx, b.address.Bucket, b.object(name), minio.GetObjectOptions{})
 	if err != nil {
-		return nil, Object{}, Plain(err)
+		return nil, Object{}, Sanitize(err)
 	}
 	defer body.Close()
 	content, err := io.ReadAll(io.LimitReader(body, limit))
-	return content, Object{Name: name, Size: info.Size, Modified: info.LastModified}, Plain(err)
+	return content, Object{Name: name, Size: info.Size, Modified: info.LastModified}, Sanitize(err)
 }
 
-// Delete removes an object; one that is not there is no error.
+// Delete deletes an object. A missing object is not an error.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
-	return Plain(b.client.RemoveObject(ctx, b.address.Bucket, b.object(name), minio.RemoveObjectOptions{}))
+	return Sanitize(b.client.RemoveObject(ctx, b.address.Bucket, b.object(name), minio.RemoveObjectOptions{}))
 }
 
-// List goes through all objects in the order of their names; those in folders below are
-// not among them. An error ends it.
+// List iterates over all objects below the prefix, sorted by name, without those in
+// subfolders. It ends after the first error.
 func (b *Bucket) List(ctx context.Context) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		for info := range b.client.ListObjectsIter(ctx, b.address.Bucket, minio.ListObjectsOptions{Prefix: b.address.Prefix}) {
 			if info.Err != nil {
-				yield(Object{}, Plain(info.Err))
+				yield(Object{}, Sanitize(info.Err))
 				return
 			}
 			name := strings.TrimPrefix(info.Key, b.address.Prefix)
@@ -145,22 +146,23 @@ func (b *Bucket) List(ctx context.Context) iter.Seq2[Object, error] {
 	}
 }
 
-// Presign is a URL with which whoever has it can read an object for so long. No request
-// is made, but for keys that have run out.
-func (b *Bucket) Presign(ctx context.Context, name string, lasts time.Duration) (string, error) {
-	u, err := b.public.Presign(ctx, http.MethodGet, b.address.Bucket, b.object(name), lasts, nil)
+// Presign returns a URL that grants read access to an object for the given time. It sends no
+// request, except to renew expired keys.
+func (b *Bucket) Presign(ctx context.Context, name string, validity time.Duration) (string, error) {
+	u, err := b.public.Presign(ctx, http.MethodGet, b.address.Bucket, b.object(name), validity, nil)
 	if err != nil {
-		return "", Plain(err)
+		return "", Sanitize(err)
 	}
 	return u.String(), nil
 }
 
-// Host is the server as clients reach it, host[:port].
+// Host returns the server as seen by clients, host[:port].
 func (b *Bucket) Host() string { return b.public.EndpointURL().Host }
 
-// Plain is an error in words of ours, without URLs, with the server's code: what servers say beside it
-// may repeat the request.
-func Plain(err error) error {
+// Sanitize returns err without URLs and with no text of the server except its error code,
+// because the text may repeat parts of the request. It maps S3 errors to fs.ErrExist,
+// fs.ErrNotExist and *ResponseError.
+func Sanitize(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -168,25 +170,27 @@ func Plain(err error) error {
 	if !errors.As(err, &said) {
 		var where *url.Error
 		if errors.As(err, &where) {
-			return fmt.Errorf("the bucket's server does not answer: %w", where.Err)
+			return fmt.Errorf("the bucket's server does not respond: %w", where.Err)
 		}
 		return err
 	}
 	switch {
 	case said.Code == minio.PreconditionFailed || said.StatusCode == http.StatusPreconditionFailed || said.StatusCode == http.StatusConflict:
-		return fmt.Errorf("the bucket answers %s: %w", said.Code, fs.ErrExist)
+		return fmt.Errorf("the bucket responded with %s: %w", said.Code, fs.ErrExist)
 	case said.Code == minio.NoSuchKey || said.StatusCode == http.StatusNotFound && said.Code != minio.NoSuchBucket:
-		return fmt.Errorf("the bucket answers %s: %w", said.Code, fs.ErrNotExist)
+		return fmt.Errorf("the bucket responded with %s: %w", said.Code, fs.ErrNotExist)
 	}
-	return &Refused{Code: said.Code, Status: said.StatusCode}
+	return &ResponseError{Code: said.Code, Status: said.StatusCode}
 }
 
-// Refused is an answer that is an error.
-type Refused struct {
-	// Code is S3's word for it, e.g. "AccessDenied"; Status is of HTTP.
+// A ResponseError is an error response of the server.
+type ResponseError struct {
+	// Code is the S3 error code, e.g. "AccessDenied". Status is the HTTP status code.
 	Code   string
 	Status int
 }
 
 // Error implements error.
-func (r *Refused) Error() string { return fmt.Sprintf("the bucket answers %d %s", r.Status, r.Code) }
+func (r *ResponseError) Error() string {
+	return fmt.Sprintf("the bucket responded with %d %s", r.Status, r.Code)
+}

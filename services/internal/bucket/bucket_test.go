@@ -42,9 +42,9 @@ func TestObjects(t *testing.T) {
 	s3 := testkit.StartS3(t)
 	b := open(t, s3.Address(s3.URL), s3.Credentials(t))
 	if _, err := b.Stat(t.Context(), "x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("before, it is %v", err)
+		t.Errorf("Stat before Put: %v", err)
 	}
-	const content = "what is in it"
+	const content = "some content"
 	put := func(name string, body io.Reader, isNew bool) error {
 		return b.Put(t.Context(), name, body, int64(len(content)), sum(content), isNew)
 	}
@@ -52,13 +52,13 @@ func TestObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := put("x", strings.NewReader(content), true); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("anew, it is %v", err)
+		t.Errorf("Put of an existing object: %v", err)
 	}
 	if o, err := b.Stat(t.Context(), "x"); err != nil || o.Size != int64(len(content)) || time.Since(o.Modified).Abs() > time.Minute {
-		t.Errorf("it is %+v, %v", o, err)
+		t.Errorf("Stat returned %+v, %v", o, err)
 	}
 	if got, _, err := b.Get(t.Context(), "x", 4); err != nil || string(got) != content[:4] {
-		t.Errorf("it holds %q, %v", got, err)
+		t.Errorf("Get returned %q, %v", got, err)
 	}
 
 	for name, body := range map[string]io.Reader{
@@ -67,10 +67,10 @@ func TestObjects(t *testing.T) {
 		"broken":   io.MultiReader(strings.NewReader(content[:4]), brokenReader{}),
 	} {
 		if err := put(name, body, false); err == nil {
-			t.Errorf("what is %s is taken", name)
+			t.Errorf("Put accepted a %s body", name)
 		}
 		if _, err := b.Stat(t.Context(), name); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("what is %s is there: %v", name, err)
+			t.Errorf("after Put of a %s body, Stat returned %v", name, err)
 		}
 	}
 
@@ -86,7 +86,7 @@ func TestObjects(t *testing.T) {
 	}
 	for range 2 {
 		if err := b.Delete(t.Context(), "x"); err != nil {
-			t.Errorf("it is removed with %v", err)
+			t.Errorf("Delete returned %v", err)
 		}
 	}
 }
@@ -95,12 +95,13 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
-// TestPresigned: a URL gives one object for a while, whole and in parts, and no other one.
-func TestPresigned(t *testing.T) {
+// TestPresign verifies that a URL grants access to one object, in whole and in parts, and
+// to no other one.
+func TestPresign(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
 	b := open(t, s3.Address(s3.URL), s3.Credentials(t))
-	const content = "what is in it"
+	const content = "some content"
 	if err := b.Put(t.Context(), "x", strings.NewReader(content), int64(len(content)), sum(content), false); err != nil {
 		t.Fatal(err)
 	}
@@ -128,21 +129,21 @@ func TestPresigned(t *testing.T) {
 		return resp.StatusCode, string(body), resp.Header.Get("Content-Type")
 	}
 	if code, body, kind := get(location, ""); code != http.StatusOK || body != content || kind != "application/octet-stream" {
-		t.Errorf("it is answered %d %q %s", code, body, kind)
+		t.Errorf("the whole object: got %d %q %s", code, body, kind)
 	}
 	if code, body, _ := get(location, "bytes=1-3"); code != http.StatusPartialContent || body != content[1:4] {
-		t.Errorf("a part is answered %d %q", code, body)
+		t.Errorf("a range: got %d %q", code, body)
 	}
 	if code, body, _ := get(strings.Replace(location, "/x?", "/y?", 1), ""); code != http.StatusForbidden || strings.Contains(body, content) {
-		t.Errorf("another is answered %d %q", code, body)
+		t.Errorf("another object: got %d %q", code, body)
 	}
 	if code, _, _ := get(strings.Split(location, "?")[0], ""); code != http.StatusForbidden {
-		t.Errorf("without the signature it is answered %d", code)
+		t.Errorf("without the signature: got %d", code)
 	}
 }
 
-// TestKeys: without the right ones nothing can be done, and no error says what they are;
-// new ones in the file are used.
+// TestKeys verifies that requests need valid keys, that errors do not contain keys, and
+// that a changed file is read again.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
@@ -172,33 +173,34 @@ func TestKeys(t *testing.T) {
 	}
 	b := open(t, s3.Address(s3.URL), file)
 	if _, err := b.Stat(t.Context(), "x"); err == nil || errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without keys it is answered %v", err)
+		t.Errorf("without keys: %v", err)
 	}
 	if err := os.WriteFile(file, right, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Stat(t.Context(), "x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("with keys it is answered %v", err)
+		t.Errorf("with keys: %v", err)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.Stat(t.Context(), "x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without the file that was read it is answered %v", err)
+		t.Errorf("after the file was deleted: %v", err)
 	}
 }
 
-// TestNobodyThere ends at once, or with its context, without a URL in the error.
-func TestNobodyThere(t *testing.T) {
+// TestUnreachable verifies that requests to an unreachable server fail without a URL in the
+// error, and that a cancelled context ends them.
+func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	file := (&testkit.S3{}).Credentials(t)
 	b := open(t, "s3://blobs?endpoint=http://127.0.0.1:1", file)
 	if _, err := b.Stat(t.Context(), "x"); err == nil || strings.Contains(err.Error(), "http://") {
-		t.Errorf("it is %v", err)
+		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := b.Put(ctx, "x", bytes.NewReader([]byte("x")), 1, "", false); !errors.Is(err, context.Canceled) {
-		t.Errorf("it is %v", err)
+		t.Errorf("got %v", err)
 	}
 }

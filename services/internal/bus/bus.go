@@ -1,5 +1,5 @@
-// Package bus connects to NATS by URL. It knows nothing of what is said there;
-// each room owns its subjects.
+// Package bus connects to NATS by URL and publishes and consumes messages with their
+// traces. Each service owns its subjects, which this package does not know.
 package bus
 
 import (
@@ -12,39 +12,39 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Connect joins the servers at a `nats://…` URL (several, with commas). It does
-// not wait for them: it keeps trying for as long as the process runs, and what
-// is published meanwhile waits in a buffer. The caller closes the connection.
+// Connect connects to the servers of a `nats://…` URL, or of several, separated by commas.
+// It does not wait for a server. It retries for as long as the process runs, and buffers
+// messages that are published in the meantime. The caller must close the connection.
 func Connect(url string, log *slog.Logger) (*nats.Conn, error) {
 	return connect(url, log, nats.RetryOnFailedConnect(true))
 }
 
-// Local joins a server in this process.
+// Local connects to a server in this process.
 func Local(server nats.InProcessConnProvider, log *slog.Logger) (*nats.Conn, error) {
 	return connect("", log, nats.InProcessServer(server))
 }
 
-func connect(address string, log *slog.Logger, how nats.Option) (*nats.Conn, error) {
-	nc, err := nats.Connect(address, how,
+func connect(address string, log *slog.Logger, option nats.Option) (*nats.Conn, error) {
+	nc, err := nats.Connect(address, option,
 		nats.Name("slipwayd"),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(250*time.Millisecond),
 		nats.Timeout(2*time.Second),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
-				log.Warn("NATS connection lost; trying again", "err", err)
+				log.Warn("NATS connection lost; reconnecting", "err", err)
 			}
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection is back") }),
+		nats.ReconnectHandler(func(*nats.Conn) { log.Info("NATS connection restored") }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			if sub == nil { // it is about the connection
-				log.Warn("NATS connection in trouble", "err", err)
+			if sub == nil { // the error concerns the connection
+				log.Warn("NATS connection error", "err", err)
 				return
 			}
 			log.Warn("NATS subscription fell behind", "subject", sub.Subject, "err", err)
 		}),
 	)
-	if errors.As(err, new(*url.Error)) { // it quotes the URL, with its password
+	if errors.As(err, new(*url.Error)) { // the error quotes the URL with its password
 		return nil, errors.New("nats_url is malformed; in a user name or password, % # / ? @ and the like must be URL-encoded")
 	}
 	if err != nil {

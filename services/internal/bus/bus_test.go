@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// eachNATS runs a test on every NATS there is.
+// eachNATS runs a test on the embedded server and on a nats-server.
 func eachNATS(t *testing.T, test func(t *testing.T, nc *nats.Conn)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -64,11 +64,11 @@ func TestMessages(t *testing.T) {
 		}
 		for i := range 3 {
 			if m := <-got; m.Subject != fmt.Sprintf("build.done.%d", i) {
-				t.Errorf("message %d is for %s", i, m.Subject)
+				t.Errorf("message %d has the subject %s", i, m.Subject)
 			}
 		}
-		if _, err := nc.Request("nobody", nil, time.Minute); err == nil {
-			t.Error("nobody answered")
+		if _, err := nc.Request("unused", nil, time.Minute); err == nil {
+			t.Error("a request without a subscriber returned a response")
 		}
 	})
 }
@@ -84,18 +84,18 @@ func TestJetStream(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the same message twice is one
+		for range 2 { // messages with the same ID are stored once
 			if _, err := js.Publish(t.Context(), "jobs.a", []byte("1"), jetstream.WithMsgID("id")); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if info, err := s.Info(t.Context()); err != nil || info.State.Msgs != 1 {
-			t.Errorf("it holds %d messages, %v", info.State.Msgs, err)
+			t.Errorf("the stream has %d messages, %v; want 1", info.State.Msgs, err)
 		}
 	})
 }
 
-// TestConsume goes through a message that is refused once.
+// TestConsume consumes two messages and rejects the first one once.
 func TestConsume(t *testing.T) {
 	t.Parallel()
 	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
@@ -104,14 +104,14 @@ func TestConsume(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := bus.Consumer{
-			Stream: "jobs", AtOnce: 1,
-			Config: jetstream.ConsumerConfig{Durable: "room", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 1},
+			Stream: "jobs", Prefetch: 1,
+			Config: jetstream.ConsumerConfig{Durable: "consumer", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 1},
 		}
 		if err := bus.Consume(t.Context(), js, c, nil); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Errorf("without a stream: %v", err)
 		}
 		for range 2 {
-			if err := bus.MakeStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
+			if err := bus.CreateStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -141,16 +141,16 @@ func TestConsume(t *testing.T) {
 	})
 }
 
-// TestConsumeGivesBack: a message that one who stops has fetched goes to another at
-// once, and not after its AckWait.
-func TestConsumeGivesBack(t *testing.T) {
+// TestConsumeReturnsMessages verifies that prefetched messages are redelivered immediately
+// when a consumer stops, without waiting for AckWait.
+func TestConsumeReturnsMessages(t *testing.T) {
 	t.Parallel()
 	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
 		js, err := jetstream.New(nc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := bus.MakeStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
+		if err := bus.CreateStreams(t.Context(), js, jetstream.StreamConfig{Name: "jobs", Subjects: []string{"jobs"}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range []string{"a", "b", "c"} {
@@ -159,8 +159,8 @@ func TestConsumeGivesBack(t *testing.T) {
 			}
 		}
 		c := bus.Consumer{
-			Stream: "jobs", AtOnce: 3,
-			Config: jetstream.ConsumerConfig{Durable: "room", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour},
+			Stream: "jobs", Prefetch: 3,
+			Config: jetstream.ConsumerConfig{Durable: "consumer", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Hour},
 		}
 		var got []string
 		for len(got) < 3 {
@@ -180,7 +180,8 @@ func TestConsumeGivesBack(t *testing.T) {
 	})
 }
 
-// TestSubscription handles what came before Run as well, and leaves nothing behind.
+// TestSubscription verifies that messages published before Run are handled, and that Run
+// unsubscribes at its end.
 func TestSubscription(t *testing.T) {
 	t.Parallel()
 	eachNATS(t, func(t *testing.T, nc *nats.Conn) {
@@ -189,22 +190,22 @@ func TestSubscription(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var runs []func()
 		for _, queue := range []string{"", "one", "one"} {
-			s, err := bus.Subscribe(nc, "said.*", queue)
+			s, err := bus.Subscribe(nc, "events.*", queue)
 			if err != nil {
 				t.Fatal(err)
 			}
 			runs = append(runs, func() { s.Run(ctx, func(_ context.Context, m *nats.Msg) { got <- queue + m.Subject }) })
 		}
-		if err := nc.Publish("said.early", nil); err != nil {
+		if err := nc.Publish("events.early", nil); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
 		for _, run := range runs {
 			all.Go(run)
 		}
-		heard := []string{<-got, <-got}
-		if slices.Sort(heard); !slices.Equal(heard, []string{"onesaid.early", "said.early"}) {
-			t.Errorf("got %v", heard)
+		received := []string{<-got, <-got}
+		if slices.Sort(received); !slices.Equal(received, []string{"events.early", "oneevents.early"}) {
+			t.Errorf("got %v", received)
 		}
 		cancel()
 		all.Wait()
@@ -214,11 +215,11 @@ func TestSubscription(t *testing.T) {
 	})
 }
 
-func TestEmbeddedKeepsItsStreams(t *testing.T) {
+func TestEmbeddedStoresStreams(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, want := range []uint64{1, 2} {
-		s, err := embedded.StartNATS(dir)
+		s, err := embedded.StartNATS(dir, testkit.Log(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,20 +248,20 @@ func TestConnectRefuses(t *testing.T) {
 	t.Parallel()
 	if nc, err := bus.Connect("nats://%zz", testkit.Log(t)); err == nil {
 		nc.Close()
-		t.Error("that is no URL")
+		t.Error("Connect accepted an invalid URL")
 	}
 }
 
-// notes is a log whose lines a test waits for.
-type notes chan string
+// A logLines is a log whose lines a test waits for.
+type logLines chan string
 
-func (n notes) Write(p []byte) (int, error) {
+func (n logLines) Write(p []byte) (int, error) {
 	n <- string(p)
 	return len(p), nil
 }
 
-// await takes lines up to one with a text.
-func (n notes) await(text string) {
+// await discards lines until one contains text.
+func (n logLines) await(text string) {
 	for line := range n {
 		if strings.Contains(line, text) {
 			return
@@ -272,19 +273,19 @@ func TestConnectDoesNotWait(t *testing.T) {
 	t.Parallel()
 	nc := connect(t, "nats://127.0.0.1:"+testkit.FreePort(t), testkit.Log(t))
 	if nc.IsConnected() || nc.IsClosed() {
-		t.Errorf("nobody listens, yet it is %s", nc.Status())
+		t.Errorf("without a server, the status is %s", nc.Status())
 	}
 	if err := nc.Publish("a", []byte("x")); err != nil {
-		t.Errorf("what is said meanwhile should wait: %v", err)
+		t.Errorf("publishing without a server: %v", err)
 	}
 }
 
-func TestKilledServerComesBack(t *testing.T) {
+func TestReconnect(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("needs a nats-server: set SLIPWAY_TEST_REAL")
 	}
-	server, log := testkit.StartNATS(t), make(notes, 1000)
+	server, log := testkit.StartNATS(t), make(logLines, 1000)
 	nc := connect(t, server.URL, slog.New(slog.NewTextHandler(log, nil)))
 	got := subscribe(t, nc, "a")
 	if err := nc.Flush(); err != nil {
@@ -292,14 +293,14 @@ func TestKilledServerComesBack(t *testing.T) {
 	}
 	server.Kill()
 	log.await("NATS connection lost")
-	if err := nc.Publish("a", []byte("said meanwhile")); err != nil {
-		t.Errorf("what is said meanwhile should wait: %v", err)
+	if err := nc.Publish("a", []byte("sent meanwhile")); err != nil {
+		t.Errorf("publishing without a server: %v", err)
 	}
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-got; string(m.Data) != "said meanwhile" {
+	if m := <-got; string(m.Data) != "sent meanwhile" {
 		t.Errorf("got %q", m.Data)
 	}
-	log.await("NATS connection is back")
+	log.await("NATS connection restored")
 }

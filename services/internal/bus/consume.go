@@ -9,40 +9,40 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// MakeStreams creates the streams that are missing. The others keep the replicas and
-// limits that an operator has given them.
-func MakeStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
+// CreateStreams creates the streams that do not exist. Existing streams retain their
+// replicas and limits, which an operator may have changed.
+func CreateStreams(ctx context.Context, js jetstream.JetStream, configs ...jetstream.StreamConfig) error {
 	for _, config := range configs {
 		_, err := js.Stream(ctx, config.Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			_, err = js.CreateStream(ctx, config)
 		}
 		if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-			return fmt.Errorf("making the stream %s: %w", config.Name, err)
+			return fmt.Errorf("creating the stream %s: %w", config.Name, err)
 		}
 	}
 	return nil
 }
 
-// Consumer is a durable consumer of a stream, as Consume makes it. All who use the
-// same name share its messages.
+// A Consumer is a durable consumer of a stream. Processes that use the same durable name
+// share its messages.
 type Consumer struct {
 	Stream string
 	Config jetstream.ConsumerConfig
-	// AtOnce is how many messages are fetched ahead.
-	AtOnce int
+	// Prefetch is the number of messages that are fetched ahead.
+	Prefetch int
 }
 
-// Consume gives the messages of a stream to handle, one after another, each in the
-// trace that it was published in; handle acknowledges them. What was fetched but not
-// handled when ctx ends is given back at once. It ends with ctx, without an error,
-// or when NATS refuses.
+// Consume creates the consumer and calls handle for its messages, one after another, with
+// the trace of the publisher in the context. handle must acknowledge them. When ctx is
+// done, Consume returns prefetched messages to the stream and returns nil. It returns an
+// error if NATS does.
 func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, handle func(context.Context, jetstream.Msg)) error {
 	consumer, err := js.CreateOrUpdateConsumer(ctx, c.Stream, c.Config)
 	if err != nil {
-		return fmt.Errorf("making a consumer of %s: %w", c.Stream, err)
+		return fmt.Errorf("creating a consumer of %s: %w", c.Stream, err)
 	}
-	messages, err := consumer.Messages(jetstream.PullMaxMessages(c.AtOnce), jetstream.PullExpiry(10*time.Second))
+	messages, err := consumer.Messages(jetstream.PullMaxMessages(c.Prefetch), jetstream.PullExpiry(10*time.Second))
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, handle fun
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		switch {
 		case ctx.Err() != nil:
-			giveBack(messages, m)
+			returnMessages(messages, m)
 			return nil
 		case errors.Is(err, jetstream.ErrNoHeartbeat):
 			continue
@@ -64,9 +64,9 @@ func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, handle fun
 	}
 }
 
-// giveBack returns messages that nobody handles: first, which may be nil, and what
-// was fetched ahead. Otherwise they would wait for their AckWait.
-func giveBack(messages jetstream.MessagesContext, first jetstream.Msg) {
+// returnMessages returns unhandled messages to the stream: first, which may be nil, and the
+// prefetched ones. Otherwise they would only be redelivered after AckWait.
+func returnMessages(messages jetstream.MessagesContext, first jetstream.Msg) {
 	messages.Drain()
 	for m := first; ; {
 		if m != nil {

@@ -12,11 +12,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// traceParent is the header, and elsewhere the name, of W3C Trace Context.
+// traceParent is the header name of W3C Trace Context.
 const traceParent = "traceparent"
 
-// headers are a message's, as the propagator wants them. Their names are in lower
-// case: NATS, other than HTTP, tells upper from lower case.
+// headers adapts the headers of a message to a propagation.TextMapCarrier. Unlike HTTP
+// headers, NATS headers are case-sensitive, and these names are in lower case.
 type headers nats.Header
 
 func (h headers) Get(key string) string { return nats.Header(h).Get(key) }
@@ -29,15 +29,15 @@ func (h headers) Keys() []string {
 	return keys
 }
 
-// Publish puts a message on a stream. It takes ctx's trace along, in the headers,
-// and shows there as a span; where ctx is in no trace, neither begins one.
+// Publish publishes a message to a stream with the trace of ctx in its headers, in a span
+// of that trace. It does not start a trace if ctx has none.
 func Publish(ctx context.Context, js jetstream.Publisher, subject string, data []byte, opts ...jetstream.PublishOpt) error {
 	m := &nats.Msg{Subject: subject, Data: data}
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		_, err := js.PublishMsg(ctx, m, opts...)
 		return err
 	}
-	ctx, span := otel.Tracer("slipway.dev/bus").Start(ctx, "publish "+kind(subject), trace.WithSpanKind(trace.SpanKindProducer))
+	ctx, span := otel.Tracer("slipway.dev/bus").Start(ctx, "publish "+subjectPrefix(subject), trace.WithSpanKind(trace.SpanKindProducer))
 	defer span.End()
 	m.Header = nats.Header{}
 	propagation.TraceContext{}.Inject(ctx, headers(m.Header))
@@ -48,37 +48,37 @@ func Publish(ctx context.Context, js jetstream.Publisher, subject string, data [
 	return err
 }
 
-// Receive goes on with the trace that a message was published in: what is done
-// about it, until the caller ends the span, is part of that trace.
+// Receive continues the trace that a message was published in. The caller must end the
+// span. The span is a no-op if the message has no trace.
 func Receive(ctx context.Context, m jetstream.Msg) (context.Context, trace.Span) {
 	ctx = propagation.TraceContext{}.Extract(ctx, headers(m.Headers()))
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, trace.SpanFromContext(ctx)
 	}
-	return otel.Tracer("slipway.dev/bus").Start(ctx, "process "+kind(m.Subject()), trace.WithSpanKind(trace.SpanKindConsumer))
+	return otel.Tracer("slipway.dev/bus").Start(ctx, "process "+subjectPrefix(m.Subject()), trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
-// kind is a subject without what differs between messages: its first two words.
-func kind(subject string) string {
+// subjectPrefix returns the first two tokens of a subject, without the variable ones that
+// follow.
+func subjectPrefix(subject string) string {
 	words := strings.SplitN(subject, ".", 3)
 	return strings.Join(words[:min(2, len(words))], ".")
 }
 
-// TraceParent is ctx's trace as text, to be kept with something that waits; "" for
-// none.
+// TraceParent returns the trace of ctx in its text form, for storage, or "" if there is none.
 func TraceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier[traceParent]
 }
 
-// WithTraceParent goes on with a trace that TraceParent has told.
+// WithTraceParent returns a context that continues a trace from TraceParent.
 func WithTraceParent(ctx context.Context, parent string) context.Context {
 	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceParent: parent})
 }
 
-// Link points from one trace to the one that TraceParent has told of; nothing for
-// "".
+// Link adds a link from span to a trace from TraceParent. It does nothing if parent is "" or
+// invalid.
 func Link(span trace.Span, parent string) {
 	if sc := trace.SpanContextFromContext(WithTraceParent(context.Background(), parent)); sc.IsValid() {
 		span.AddLink(trace.Link{SpanContext: sc})

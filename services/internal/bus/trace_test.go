@@ -14,9 +14,9 @@ import (
 	"slipway.dev/services/internal/bus"
 )
 
-// TestTraceGoesThroughAStream is the only test here that sets the tracer of the
-// process.
-func TestTraceGoesThroughAStream(t *testing.T) { //nolint:paralleltest // see above
+// TestTraceAcrossStream is the only test of this package that sets the global tracer
+// provider.
+func TestTraceAcrossStream(t *testing.T) { //nolint:paralleltest // see above
 	spans := tracetest.NewSpanRecorder()
 	provider := trace.NewTracerProvider(trace.WithSpanProcessor(spans))
 	otel.SetTracerProvider(provider)
@@ -47,7 +47,7 @@ func TestTraceGoesThroughAStream(t *testing.T) { //nolint:paralleltest // see ab
 
 		ctx, span := provider.Tracer("test").Start(t.Context(), "request")
 		want := span.SpanContext().TraceID()
-		// What waits in a database goes on from its text alone.
+		// A stored trace parent is enough to continue the trace.
 		waited := bus.WithTraceParent(t.Context(), bus.TraceParent(ctx))
 		got, end := take(waited)
 		end()
@@ -61,7 +61,7 @@ func TestTraceGoesThroughAStream(t *testing.T) { //nolint:paralleltest // see ab
 			t.Errorf("the trace has the spans %q", names)
 		}
 		if bus.TraceParent(got) == bus.TraceParent(ctx) || bus.TraceParent(got)[:35] != bus.TraceParent(ctx)[:35] {
-			t.Errorf("it goes on as %s, after %s", bus.TraceParent(got), bus.TraceParent(ctx))
+			t.Errorf("the trace continues as %s, after %s", bus.TraceParent(got), bus.TraceParent(ctx))
 		}
 
 		got, end = take(t.Context())
@@ -70,14 +70,14 @@ func TestTraceGoesThroughAStream(t *testing.T) { //nolint:paralleltest // see ab
 			return !s.Parent().IsValid() && s.Name() != "request" && s.Name() != "pull"
 		})
 		if bus.TraceParent(got) != "" || begun {
-			t.Error("a message of no trace has begun one")
+			t.Error("a message without a trace started one")
 		}
 		_, other := provider.Tracer("test").Start(t.Context(), "pull")
 		bus.Link(other, bus.TraceParent(ctx))
 		bus.Link(other, "")
 		bus.Link(other, "odd")
 		if links := other.(trace.ReadOnlySpan).Links(); len(links) != 1 || links[0].SpanContext.TraceID() != want {
-			t.Errorf("it is linked to %v", links)
+			t.Errorf("the links are %v", links)
 		}
 	})
 }

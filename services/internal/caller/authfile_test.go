@@ -36,14 +36,14 @@ func TestReadAuthFile(t *testing.T) {
 		{"no password", `{"auths":{"quay.io":{"auth":"YWRhOg=="}}}`, logins{"quay.io": {Username: "ada"}}},
 		{"a path", `{"auths":{"quay.io/team":` + auth + `}}`, logins{"quay.io/team": ada}},
 		{"a port", `{"auths":{"localhost:5000":` + auth + `}}`, logins{"localhost:5000": ada}},
-		{"as docker writes it", `{"auths":{"https://index.docker.io/v1/":` + auth + `}}`, logins{"docker.io": ada}},
+		{"as written by docker", `{"auths":{"https://index.docker.io/v1/":` + auth + `}}`, logins{"docker.io": ada}},
 		{"version 2", `{"auths":{"https://quay.io/v2/":` + auth + `}}`, logins{"quay.io": ada}},
 		{"http", `{"auths":{"http://localhost:5000/":` + auth + `}}`, logins{"localhost:5000": ada}},
-		{"Docker Hub by its address", `{"auths":{"registry-1.docker.io/team":` + auth + `}}`, logins{"docker.io/team": ada}},
-		{"Docker Hub by its old address", `{"auths":{"registry.hub.docker.com":` + auth + `}}`, logins{"docker.io": ada}},
+		{"Docker Hub by its host name", `{"auths":{"registry-1.docker.io/team":` + auth + `}}`, logins{"docker.io/team": ada}},
+		{"Docker Hub by its former host name", `{"auths":{"registry.hub.docker.com":` + auth + `}}`, logins{"docker.io": ada}},
 		{"several", `{"auths":{"a":` + auth + `,"b":` + auth + `}}`, logins{"a": ada, "b": ada}},
 		{"other members", `{"credsStore":"x","HttpHeaders":{},"auths":{}}`, logins{}},
-		{"nothing", `{}`, logins{}},
+		{"no members", `{}`, logins{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -61,10 +61,10 @@ func TestReadAuthFile(t *testing.T) {
 func TestReadAuthFileRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, in, want string }{
-		{"no JSON", `auths: x`, "docker's config.json"},
+		{"not JSON", `auths: x`, "docker's config.json"},
 		{"a list", `[]`, "docker's config.json"},
 		{"an empty file", ``, "docker's config.json"},
-		{"auth is no base64", `{"auths":{"quay.io":{"auth":"%"}}}`, `"quay.io"`},
+		{"auth is not base64", `{"auths":{"quay.io":{"auth":"%"}}}`, `"quay.io"`},
 		{"auth without a colon", `{"auths":{"quay.io":{"auth":"YWRh"}}}`, `"quay.io"`},
 		{"auth without a user", `{"auths":{"quay.io":{"auth":"OngK"}}}`, `"quay.io"`},
 		{"a credential helper", `{"auths":{"quay.io":{}},"credsStore":"desktop"}`, "helpers are not supported"},
@@ -76,11 +76,11 @@ func TestReadAuthFileRefuses(t *testing.T) {
 			t.Errorf("%s: got %v, want the file and %s", tc.name, err, tc.want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v shows the password", tc.name, err)
+			t.Errorf("%s: the error contains the password: %v", tc.name, err)
 		}
 	}
 	if _, err := caller.ReadAuthFile(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("a file that is not there was read")
+		t.Error("a missing file was accepted")
 	}
 }
 

@@ -1,6 +1,7 @@
-// Package caller knows who asks: it reads the identity that a request claims,
-// lets the platform confirm it (Gate), and finds the registry login that goes
-// with it (Keychain). It stores nothing; logins are kept in memory for a minute.
+// Package caller identifies callers and finds their registry logins. Claim is the identity
+// that a request claims, Gate verifies it with the platform service, and Keychain returns
+// the login of a caller for a repository. Logins are cached in memory for up to a minute
+// and not stored.
 package caller
 
 import (
@@ -11,30 +12,39 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/rpc"
 )
 
-// ID tells callers apart, everywhere: in limits, caches and scopes. The zero
-// value is anonymous.
+// An ID identifies a caller in limits, caches and scopes. The zero value is anonymous.
 type ID struct {
 	Endpoint            string
 	UserID, WorkspaceID int64
 }
 
-// Of is the ID of an identity; nil is anonymous.
+// Of returns the ID of an identity. A nil identity is anonymous.
 func Of(id *platformv1.Identity) ID {
 	return ID{id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId()}
 }
 
-// IsAnonymous says whether nobody is known.
+// IsAnonymous reports whether the caller is anonymous.
 func (c ID) IsAnonymous() bool { return c == ID{} }
 
-// User is the caller without the workspace, as limits count them.
+// User returns the user without the workspace, as counted by limits.
 func (c ID) User() string { return strconv.FormatInt(c.UserID, 10) + "@" + c.Endpoint }
 
-// String is the caller as a cache key; "" is anonymous.
+// Client returns the client that a call is charged to: the user, or the call's address if
+// the caller is anonymous.
+func (c ID) Client(ctx context.Context) fairshare.Client {
+	if c.IsAnonymous() {
+		return rpc.CallFrom(ctx).Address()
+	}
+	return fairshare.User(c.User())
+}
+
+// String returns the caller as a cache key, or "" if it is anonymous.
 func (c ID) String() string {
 	if c.IsAnonymous() {
 		return ""
@@ -42,7 +52,7 @@ func (c ID) String() string {
 	return strconv.FormatInt(c.WorkspaceID, 10) + "/" + c.User()
 }
 
-// Fields are the identity fields of a request body, each under two names.
+// Fields are the identity fields of a request body. Each field has two names.
 type Fields interface {
 	GetPlatformAccessToken() string
 	GetTowerAccessToken() string
@@ -54,14 +64,14 @@ type Fields interface {
 	GetTowerWorkspaceId() int64
 }
 
-// Claim is the identity that a request claims.
+// A Claim is the identity that a request claims.
 type Claim struct {
 	Token, Refresh, Endpoint string
 	WorkspaceID              int64
 }
 
-// ReadClaim merges the two names of each field. fault.Invalid when both are
-// given and differ.
+// ReadClaim returns the claim in a request body. It returns fault.Invalid if the two names
+// of a field have different values.
 func ReadClaim(f Fields) (Claim, error) {
 	token, err1 := either("platformAccessToken", f.GetPlatformAccessToken(), "towerAccessToken", f.GetTowerAccessToken())
 	refresh, err2 := either("platformRefreshToken", f.GetPlatformRefreshToken(), "towerRefreshToken", f.GetTowerRefreshToken())
@@ -95,15 +105,16 @@ func either[T comparable](name1 string, v1 T, name2 string, v2 T) (T, error) {
 	return v1, nil
 }
 
-// Gate lets callers in.
+// A Gate verifies the identity of callers.
 type Gate struct {
-	Platform platformv1.PlatformServiceClient
-	// Anonymous says whether callers without a token are let in.
+	Platform platformv1.AccessServiceClient
+	// Anonymous states whether callers without a token are accepted.
 	Anonymous bool
 }
 
-// Administrator lets in only the platform's administrator, whom the call's Bearer token
-// names; to others fault.Denied says refusal.
+// Administrator returns nil if the call's Bearer token belongs to the platform's
+// administrator. Otherwise it returns fault.Denied with the message refusal, or
+// fault.Unauthenticated if the call has no token.
 func (g Gate) Administrator(ctx context.Context, refusal string) error {
 	t, ok := bearer(rpc.CallFrom(ctx).Authorization)
 	if !ok {
@@ -116,17 +127,17 @@ func (g Gate) Administrator(ctx context.Context, refusal string) error {
 	return err
 }
 
-// Identify confirms a claim; nil is an anonymous caller. A Bearer token in the
-// call's Authorization header wins over the claim's. fault.Invalid for a
-// platform that is not believed, fault.Unauthenticated for a token that the
-// platform refuses.
+// Identify returns the verified identity of a claim, or nil for an anonymous caller. A
+// Bearer token in the call's Authorization header takes precedence over the claim's token.
+// Identify returns fault.Invalid if the claimed platform is not trusted, and
+// fault.Unauthenticated if the platform rejects the token.
 func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, error) {
 	if t, ok := bearer(rpc.CallFrom(ctx).Authorization); ok {
 		c.Token = t
 	}
 	if c.Token == "" {
 		if !g.Anonymous {
-			return nil, fault.Unauthenticated.Newf("This service wants an access token: set platformAccessToken in the body, or send it as Authorization: Bearer")
+			return nil, fault.Unauthenticated.Newf("This service requires an access token: set platformAccessToken in the body, or send it as Authorization: Bearer")
 		}
 		return nil, nil
 	}

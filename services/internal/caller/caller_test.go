@@ -19,19 +19,19 @@ import (
 func TestID(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name         string
-		in           *platformv1.Identity
-		text, user   string
-		wantsNothing bool
+		name       string
+		in         *platformv1.Identity
+		text, user string
+		anonymous  bool
 	}{
-		{"nobody", nil, "", "0@", true},
+		{"no identity", nil, "", "0@", true},
 		{"an empty identity", &platformv1.Identity{}, "", "0@", true},
 		{"a user", &platformv1.Identity{Endpoint: "https://p", UserId: 7, UserName: "ada"}, "0/7@https://p", "7@https://p", false},
 		{"in a workspace", &platformv1.Identity{Endpoint: "https://p", UserId: 7, WorkspaceId: 3}, "3/7@https://p", "7@https://p", false},
-		{"elsewhere", &platformv1.Identity{Endpoint: "https://q", UserId: 7}, "0/7@https://q", "7@https://q", false},
+		{"another platform", &platformv1.Identity{Endpoint: "https://q", UserId: 7}, "0/7@https://q", "7@https://q", false},
 	} {
 		id := caller.Of(tc.in)
-		if id.String() != tc.text || id.User() != tc.user || id.IsAnonymous() != tc.wantsNothing {
+		if id.String() != tc.text || id.User() != tc.user || id.IsAnonymous() != tc.anonymous {
 			t.Errorf("%s: got %q, %q, %v", tc.name, id.String(), id.User(), id.IsAnonymous())
 		}
 	}
@@ -46,7 +46,7 @@ func TestReadClaim(t *testing.T) {
 		want caller.Claim
 		err  error
 	}{
-		{"nothing", &request{}, caller.Claim{}, nil},
+		{"no fields", &request{}, caller.Claim{}, nil},
 		{"new names", &request{PlatformAccessToken: "t", PlatformEndpoint: "e", PlatformWorkspaceId: new(int64(3))}, caller.Claim{Token: "t", Endpoint: "e", WorkspaceID: 3}, nil},
 		{"old names", &request{TowerAccessToken: "t", TowerEndpoint: "e", TowerWorkspaceId: new(int64(3))}, caller.Claim{Token: "t", Endpoint: "e", WorkspaceID: 3}, nil},
 		{"both, the same", &request{TowerAccessToken: "t", PlatformAccessToken: "t"}, caller.Claim{Token: "t"}, nil},
@@ -64,14 +64,14 @@ func TestReadClaim(t *testing.T) {
 	}
 }
 
-// platform knows the token "good" and its owner's login at quay.io; it notes
-// what it is asked.
+// A platform is a platform service that knows the token "good" and its owner's login for
+// quay.io. It records its calls.
 type platform struct {
-	platformv1.PlatformServiceClient
+	platformv1.AccessServiceClient
 	authorized []*platformv1.AuthorizeRequest
-	asked      []*platformv1.GetCredentialsRequest
+	lookups    []*platformv1.GetCredentialsRequest
 	err        error
-	// during happens while GetCredentials is under way.
+	// during is called by GetCredentials.
 	during func()
 }
 
@@ -83,7 +83,7 @@ func (p *platform) Authorize(_ context.Context, req *platformv1.AuthorizeRequest
 	case p.err != nil:
 		return nil, p.err
 	case req.GetEndpoint() == "https://evil":
-		return nil, fault.Invalid.Newf("That platform is not believed")
+		return nil, fault.Invalid.Newf("That platform is not trusted")
 	case req.GetAccessToken() != "good":
 		return nil, fault.Unauthenticated.Newf("The access token is not known")
 	case req.GetWorkspaceId() != 0:
@@ -93,7 +93,7 @@ func (p *platform) Authorize(_ context.Context, req *platformv1.AuthorizeRequest
 }
 
 func (p *platform) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
-	p.asked = append(p.asked, req)
+	p.lookups = append(p.lookups, req)
 	if p.err != nil {
 		return nil, p.err
 	}
@@ -113,25 +113,25 @@ func TestGate(t *testing.T) {
 	for _, tc := range []struct {
 		name, header string
 		claim        caller.Claim
-		closed       bool // to anonymous callers
+		closed       bool // anonymous callers are rejected
 		down         error
 		want         *platformv1.Identity
 		err          error
-		token        string // that the platform was asked about; "" is none
+		token        string // the token that the platform received; "" if it was not called
 	}{
 		{name: "anonymous"},
-		{name: "anonymous, shut", closed: true, err: fault.Unauthenticated},
+		{name: "anonymous, not accepted", closed: true, err: fault.Unauthenticated},
 		{name: "a token", claim: caller.Claim{Token: "good"}, want: adaIdentity, token: "good"},
-		{name: "a token, shut", claim: caller.Claim{Token: "good"}, closed: true, want: adaIdentity, token: "good"},
-		{name: "a wrong token is nobody's", claim: caller.Claim{Token: "bad"}, err: fault.Unauthenticated, token: "bad"},
+		{name: "a token, anonymous callers not accepted", claim: caller.Claim{Token: "good"}, closed: true, want: adaIdentity, token: "good"},
+		{name: "an unknown token", claim: caller.Claim{Token: "bad"}, err: fault.Unauthenticated, token: "bad"},
 		{name: "a header", header: "Bearer good", want: adaIdentity, token: "good"},
 		{name: "a header in capitals", header: "BEARER  good ", want: adaIdentity, token: "good"},
-		{name: "a header wins", header: "Bearer good", claim: caller.Claim{Token: "bad"}, want: adaIdentity, token: "good"},
-		{name: "a basic header is not for us", header: "Basic eDp5", claim: caller.Claim{Token: "good"}, want: adaIdentity, token: "good"},
+		{name: "the header takes precedence", header: "Bearer good", claim: caller.Claim{Token: "bad"}, want: adaIdentity, token: "good"},
+		{name: "basic authentication is ignored", header: "Basic eDp5", claim: caller.Claim{Token: "good"}, want: adaIdentity, token: "good"},
 		{name: "an empty header", header: "Bearer ", closed: true, err: fault.Unauthenticated},
-		{name: "the own platform", claim: caller.Claim{Token: "good", Endpoint: "https://p/"}, want: adaIdentity, token: "good"},
+		{name: "the service's own platform", claim: caller.Claim{Token: "good", Endpoint: "https://p/"}, want: adaIdentity, token: "good"},
 		{name: "its other address", claim: caller.Claim{Token: "good", Endpoint: "https://p2"}, want: adaIdentity, token: "good"},
-		{name: "a platform that nobody believes", claim: caller.Claim{Token: "good", Endpoint: "https://evil"}, err: fault.Invalid, token: "good"},
+		{name: "an untrusted platform", claim: caller.Claim{Token: "good", Endpoint: "https://evil"}, err: fault.Invalid, token: "good"},
 		{name: "not a member", claim: caller.Claim{Token: "good", WorkspaceID: 5}, err: fault.Unauthenticated, token: "good"},
 		{name: "the platform is down", claim: caller.Claim{Token: "good"}, down: down, err: fault.Unavailable, token: "good"},
 	} {
@@ -148,13 +148,13 @@ func TestGate(t *testing.T) {
 				token = p.authorized[0].GetAccessToken()
 			}
 			if token != tc.token {
-				t.Errorf("the platform was asked about %q, want %q", token, tc.token)
+				t.Errorf("the platform received the token %q, want %q", token, tc.token)
 			}
 		})
 	}
 }
 
-func TestGateSaysWhyNot(t *testing.T) {
+func TestGateReturnsPlatformMessage(t *testing.T) {
 	t.Parallel()
 	g := caller.Gate{Platform: &platform{}}
 	_, err := g.Identify(t.Context(), caller.Claim{Token: "good", WorkspaceID: 5})

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Changed is the subject on which the platform publishes whose credentials may be
-// others from now on, or none: a Change, as text.
-const Changed = "platform.changed"
+// ChangedSubject is the subject on which the platform publishes changes of credentials, as
+// the text form of a Change.
+const ChangedSubject = "platform.changed"
 
-// Change names whose credentials may have changed: those of a user, or those of
-// everybody in a workspace.
+// A Change identifies the credentials that may have changed: those of a user, or those of
+// all members of a workspace.
 type Change struct {
-	// UserID is 0 for a workspace's.
+	// UserID is 0 for a change in a workspace.
 	UserID int64
-	// WorkspaceID is 0 for a user's.
+	// WorkspaceID is 0 for a change of a user.
 	WorkspaceID int64
 }
 
-// String is the change as it is published, e.g. "user 7" or "workspace 12".
+// String returns the change in its text form, e.g. "user 7" or "workspace 12".
 func (c Change) String() string {
 	if c.WorkspaceID != 0 {
 		return "workspace " + strconv.FormatInt(c.WorkspaceID, 10)
@@ -26,7 +26,7 @@ func (c Change) String() string {
 	return "user " + strconv.FormatInt(c.UserID, 10)
 }
 
-// parseChange reads what String wrote; the zero value for anything else.
+// parseChange parses the text form of a Change. It returns the zero value for invalid text.
 func parseChange(s string) (c Change) {
 	what, number, _ := strings.Cut(s, " ")
 	id, err := strconv.ParseInt(number, 10, 64)
@@ -40,15 +40,15 @@ func parseChange(s string) (c Change) {
 	return c
 }
 
-// Forget drops the logins that a Change may concern. An answer that is under way is
-// not remembered: it may be from before. Who misses a change believes the old
-// login for a minute.
+// Forget removes the cached logins that a change may concern. Logins that are being looked
+// up are not cached, because they may be outdated. A process that misses the message uses
+// an outdated login for up to a minute.
 func (k *Keychain) Forget(change string) {
 	c := parseChange(change)
 	k.changes.Add(1)
-	for key := range k.known.Keys() {
+	for key := range k.cache.Keys() {
 		if c.UserID != 0 && key.caller.UserID == c.UserID || c.WorkspaceID != 0 && key.caller.WorkspaceID == c.WorkspaceID {
-			k.known.Invalidate(key)
+			k.cache.Invalidate(key)
 		}
 	}
 }

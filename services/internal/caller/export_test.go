@@ -1,4 +1,4 @@
 package caller
 
-// Stop ends what k does in the background.
-func (k *Keychain) Stop() { k.known.StopAllGoroutines() }
+// Stop ends the background goroutines of the cache.
+func (k *Keychain) Stop() { k.cache.StopAllGoroutines() }

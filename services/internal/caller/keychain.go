@@ -18,150 +18,122 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Keychain finds the login for a caller and a repository
-// (gateway/contract/registry.md#credentials). Safe for concurrent use.
+// A Keychain finds the login of a caller for a repository
+// (gateway/contract/registry.md#credentials). It is safe for concurrent use.
 type Keychain struct {
 	service  map[string]upstream.Login
-	platform platformv1.PlatformServiceClient
-	own      Own
-	known    *otter.Cache[keychainKey, known]
-	// changes counts what Forget was told, so that no answer from before is kept.
+	platform platformv1.AccessServiceClient
+	builds   BuildRepository
+	cache    *otter.Cache[keychainKey, userLogin]
+	// changes counts calls of Forget, so that a login that was looked up before is not
+	// cached.
 	changes *atomic.Int64
 }
 
-// Own is where the service keeps what it builds. The zero value is nowhere.
-type Own struct {
-	// Host and Repository are the registry and the path; everything below it
-	// belongs to it.
-	Host, Repository string
-	// Login is the service's own for it; the zero value is the one that
-	// ReadAuthFile has for it.
-	Login upstream.Login
-	// Grant makes the login of one build, which is good for what that build pushes
-	// and for nothing else; nil where builds push with Login.
-	Grant func(Grant) upstream.Login
-
-	// key is the entry that Login is from; "" for none. Builds are pushed with it, so
-	// it reads nothing on anybody's behalf.
-	key string
-}
-
-// Grant is what one build may do at the service's own image store: read its
-// repository, add to it, and give one tag to what it has made.
+// A Grant is the permission of one build at the service's own registry: to read its
+// repository, to push to it, and to set one tag.
 type Grant struct {
-	// Repository is the whole path, e.g. "builds/0123456789abcdef"; "" for a build that
-	// only reads there.
+	// Repository is the full path, e.g. "builds/0123456789abcdef", or "" for a build that
+	// only reads.
 	Repository string
-	// Tag is the one that the build sets.
+	// Tag is the only tag that the build may set.
 	Tag string
-	// Reads are other repositories that it reads by digest; nil for none.
+	// Reads are further repositories that the build may read by digest.
 	Reads []string
-	// Build is the build's id.
+	// Build is the build ID.
 	Build string
-	// Until is when the login ends.
+	// Until is the time at which the login expires.
 	Until time.Time
-}
-
-// Has says whether a repository is the own one, or below it, however its host is
-// spelled.
-func (o Own) Has(host, repository string) bool {
-	return o.HasHost(host) && (repository == o.Repository || strings.HasPrefix(repository, o.Repository+"/"))
-}
-
-// HasHost says whether a host is the own repository's, however it is spelled.
-func (o Own) HasHost(host string) bool { return o.Host != "" && oci.SameHost(host, o.Host) }
-
-// String is "<host>/<repository>"; "" for nowhere.
-func (o Own) String() string {
-	if o.Host == "" {
-		return ""
-	}
-	return o.Host + "/" + o.Repository
 }
 
 type keychainKey struct {
 	caller ID
-	// name is "<host>/<repository>", or a host alone.
+	// name is "<host>/<repository>", or a host.
 	name string
 }
 
-// known is a user's login, or why there is none, and for how long it holds.
-type known struct {
+// A userLogin is a user's login, or the reason why it is withheld, with its time to live in
+// the cache.
+type userLogin struct {
 	login    upstream.Login
 	withheld string
 	ttl      time.Duration
 }
 
-// keychainTTL is how long a user's login is remembered at most, in memory only.
+// keychainTTL is the maximum time for which a user's login is cached.
 const keychainTTL = time.Minute
 
-// NewKeychain takes the service's own logins (see ReadAuthFile), and the platform
-// that knows the users'.
-func NewKeychain(service map[string]upstream.Login, platform platformv1.PlatformServiceClient) *Keychain {
-	return &Keychain{service: service, platform: platform, changes: &atomic.Int64{}, known: otter.Must(&otter.Options[keychainKey, known]{
+// NewKeychain returns a Keychain with the service's own logins (see ReadAuthFile) and the
+// platform that stores the users' logins.
+func NewKeychain(service map[string]upstream.Login, platform platformv1.AccessServiceClient) *Keychain {
+	return &Keychain{service: service, platform: platform, changes: &atomic.Int64{}, cache: otter.Must(&otter.Options[keychainKey, userLogin]{
 		MaximumSize:      10_000,
-		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[keychainKey, known]) time.Duration { return e.Value.ttl }),
+		ExpiryCalculator: otter.ExpiryWritingFunc(func(e otter.Entry[keychainKey, userLogin]) time.Duration { return e.Value.ttl }),
 	})}
 }
 
-// WithOwn returns a keychain that also knows the service's own repository. What
-// is remembered is shared.
-func (k *Keychain) WithOwn(o Own) *Keychain {
+// WithBuildRepository returns a copy of the Keychain that knows the repository of builds.
+// Both share their cache.
+func (k *Keychain) WithBuildRepository(r BuildRepository) *Keychain {
 	c := *k
-	c.own = o
-	if (o.Login == upstream.Login{}) && o.Host != "" {
-		c.own.key, c.own.Login, _ = oci.LongestPrefix(o.String(), k.service)
+	c.builds = r
+	if (r.Login == upstream.Login{}) && r.Host != "" {
+		c.builds.key, c.builds.Login, _ = oci.LongestPrefix(r.String(), k.service)
 	}
 	return &c
 }
 
-// Owns says whether the service's own login is for a repository: only the service
-// itself, and builds of its own, write there. The host is spelled as the setting
-// has it.
-func (k *Keychain) Owns(host, repository string) bool {
-	return host == k.own.Host && k.own.Has(host, repository)
+// IsBuildRepository reports whether a repository is the repository of builds or below it.
+// Only the service and its builds write there. The host must be spelled as in the setting.
+func (k *Keychain) IsBuildRepository(host, repository string) bool {
+	return host == k.builds.Host && k.builds.Has(host, repository)
 }
 
-// Target returns how caller's builds are pushed and served: in the service's own
-// repository with the service's login, anywhere else with the caller's own or
-// none, never the service's.
-func (k *Keychain) Target(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
+// Publish returns text with the public name of the service's registry; see
+// BuildRepository.Publish.
+func (k *Keychain) Publish(text string) string { return k.builds.Publish(text) }
+
+// BuildAccess returns the access for pushing and serving the caller's builds: in the
+// repository of builds the service's login, elsewhere the caller's own login or none, but
+// never the service's.
+func (k *Keychain) BuildAccess(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
 	switch {
-	case k.Owns(host, repository):
-		return upstream.Access{Scope: "own", Login: k.own.Login}, nil
+	case k.IsBuildRepository(host, repository):
+		return upstream.Access{Scope: BuildScope, Login: k.builds.Login}, nil
 	case caller.IsAnonymous():
 		return upstream.Access{}, nil
 	}
 	return k.Access(ctx, caller, host, repository)
 }
 
-// Push returns the login that a build pushes with: as Target has it, but in the
-// service's own image store one that is good for this build alone.
-func (k *Keychain) Push(ctx context.Context, caller ID, host string, g Grant) (upstream.Login, error) {
-	if k.own.Grant != nil && k.Owns(host, g.Repository) {
-		return k.own.Grant(g), nil
+// PushLogin returns the login that a build pushes with: that of BuildAccess, or at the
+// service's own registry a login for this build only.
+func (k *Keychain) PushLogin(ctx context.Context, caller ID, host string, g Grant) (upstream.Login, error) {
+	if k.builds.IssueLogin != nil && k.IsBuildRepository(host, g.Repository) {
+		return k.builds.IssueLogin(g), nil
 	}
-	access, err := k.Target(ctx, caller, host, g.Repository)
+	access, err := k.BuildAccess(ctx, caller, host, g.Repository)
 	return access.Login, err
 }
 
-// Given returns the login that a build reads one of the service's own images with. In
-// its own image store it is good for g.Reads alone.
-func (k *Keychain) Given(host string, g Grant) upstream.Login {
+// PullLogin returns the login with which a build reads images of the repository of builds.
+// At the service's own registry it grants access to g.Reads only. It returns the zero value
+// if one of g.Reads is elsewhere.
+func (k *Keychain) PullLogin(host string, g Grant) upstream.Login {
 	for _, repository := range g.Reads {
-		if !k.Owns(host, repository) {
+		if !k.IsBuildRepository(host, repository) {
 			return upstream.Login{}
 		}
 	}
-	if k.own.Grant != nil {
-		return k.own.Grant(g)
+	if k.builds.IssueLogin != nil {
+		return k.builds.IssueLogin(g)
 	}
-	return k.own.Login
+	return k.builds.Login
 }
 
-// Own returns the login that caller has themselves for a repository; the zero value
-// for none, and for whoever is anonymous. It is never the service's.
-func (k *Keychain) Own(ctx context.Context, caller ID, host, repository string) (upstream.Login, error) {
+// UserLogin returns the caller's own login for a repository. It returns the zero value if
+// there is none or the caller is anonymous. It never returns the service's login.
+func (k *Keychain) UserLogin(ctx context.Context, caller ID, host, repository string) (upstream.Login, error) {
 	if caller.IsAnonymous() {
 		return upstream.Login{}, nil
 	}
@@ -169,25 +141,25 @@ func (k *Keychain) Own(ctx context.Context, caller ID, host, repository string) 
 	return access.Login, err
 }
 
-// Access returns how caller pulls from a repository: an anonymous caller with
-// the service's login for it, where there is one; an identified caller with
-// their own or none, never the service's. What the service built is read through
-// token names alone (see Target), and the login that builds are pushed with reads
-// nothing else at its registry.
+// Access returns the access with which a caller pulls from a repository: for an anonymous
+// caller the service's login, if it has one, and for an identified caller their own login
+// or none. Images in the repository of builds are only readable through token names (see
+// BuildAccess). The login that builds are pushed with is not used for other repositories of
+// its registry either.
 func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
-	if k.own.Has(host, repository) {
+	if k.builds.Has(host, repository) {
 		return upstream.Access{Scope: caller.String()}, nil
 	}
 	if caller.IsAnonymous() {
 		entry, login, _ := oci.LongestPrefix(host+"/"+repository, k.service)
-		if entry != "" && entry == k.own.key {
+		if entry != "" && entry == k.builds.key {
 			return upstream.Access{}, nil
 		}
 		return upstream.Access{Login: login}, nil
 	}
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
-	if of, ok := k.known.GetIfPresent(key); ok {
-		return upstream.Access{Scope: caller.String(), Login: of.login, Withheld: of.withheld}, nil
+	if cached, ok := k.cache.GetIfPresent(key); ok {
+		return upstream.Access{Scope: caller.String(), Login: cached.login, Withheld: cached.withheld}, nil
 	}
 	before := k.changes.Load()
 	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
@@ -195,7 +167,7 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		Registry: key.name,
 	})
 	if err != nil {
-		return upstream.Access{}, fmt.Errorf("asking the platform for credentials at %s: %w", host, err)
+		return upstream.Access{}, fmt.Errorf("getting credentials for %s from the platform: %w", host, err)
 	}
 	l := upstream.Login{Username: resp.GetCredentials().GetUsername(), Password: resp.GetCredentials().GetPassword()}
 	ttl := keychainTTL
@@ -203,14 +175,14 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		ttl = min(ttl, time.Duration(s)*time.Second)
 	}
 	if k.changes.Load() == before {
-		k.known.Set(key, known{l, resp.GetWithheld(), ttl})
+		k.cache.Set(key, userLogin{l, resp.GetWithheld(), ttl})
 	}
 	return upstream.Access{Scope: caller.String(), Login: l, Withheld: resp.GetWithheld()}, nil
 }
 
-// ReadAuthFile reads logins in the format of docker's config.json; keys are
-// `host` or `host/path`, Docker Hub under any of its names. An empty path is no
-// logins.
+// ReadAuthFile reads logins from a file in the format of docker's config.json. The keys of
+// the result are `host` or `host/path`, with the names of Docker Hub unified. It returns an
+// empty map if path is "".
 func ReadAuthFile(path string) (map[string]upstream.Login, error) {
 	if path == "" {
 		return map[string]upstream.Login{}, nil
@@ -224,6 +196,21 @@ func ReadAuthFile(path string) (map[string]upstream.Login, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return logins, nil
+}
+
+// LoginFor returns the login with the longest key that is repository or a path above it; the
+// zero value if there is none. Keys are those of ReadAuthFile.
+func LoginFor(logins map[string]upstream.Login, repository string) upstream.Login {
+	for key := repository; ; {
+		if l, ok := logins[key]; ok {
+			return l
+		}
+		i := strings.LastIndexByte(key, '/')
+		if i < 0 {
+			return upstream.Login{}
+		}
+		key = key[:i]
+	}
 }
 
 func parseAuth(raw []byte) (map[string]upstream.Login, error) {

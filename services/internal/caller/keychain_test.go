@@ -24,13 +24,13 @@ func TestServiceLogins(t *testing.T) {
 	t.Parallel()
 	k := caller.NewKeychain(service, &platform{})
 	for _, tc := range []struct{ name, host, repository, want string }{
-		{"the host", "quay.io", "other/app", "host"},
+		{"a host", "quay.io", "other/app", "host"},
 		{"a path", "quay.io", "team/tool", "team"},
 		{"the longest path", "quay.io", "team/app", "app"},
 		{"below the longest path", "quay.io", "team/app/x", "app"},
 		{"by component", "quay.io", "team/apple", "team"},
 		{"by component of a path", "quay.io", "teams/app", "host"},
-		{"only a path is known", "ghcr.io", "team/app", "ghcr"},
+		{"only a path has a login", "ghcr.io", "team/app", "ghcr"},
 		{"another path", "ghcr.io", "app", ""},
 		{"another host", "docker.io", "team/app", ""},
 		{"another port", "quay.io:5000", "team/app", ""},
@@ -47,20 +47,20 @@ func TestUsersLogins(t *testing.T) {
 	p := &platform{}
 	k := caller.NewKeychain(map[string]upstream.Login{"docker.io": {Username: "service"}}, p)
 	for _, tc := range []struct{ name, host, want string }{
-		{"their own", "quay.io", "ada"},
-		{"none: never the service's", "docker.io", ""},
+		{"the user's own login", "quay.io", "ada"},
+		{"never the service's login", "docker.io", ""},
 	} {
 		got, err := k.Access(t.Context(), caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 3}, tc.host, "team/app")
 		if err != nil || got.Scope != "3/7@https://p" || got.Login.Username != tc.want {
 			t.Errorf("%s: got %q in scope %q, %v", tc.name, got.Login.Username, got.Scope, err)
 		}
 	}
-	if id := p.asked[0].GetIdentity(); id.GetEndpoint() != "https://p" || id.GetUserId() != 7 || id.GetWorkspaceId() != 3 {
-		t.Errorf("asked for %v", id)
+	if id := p.lookups[0].GetIdentity(); id.GetEndpoint() != "https://p" || id.GetUserId() != 7 || id.GetWorkspaceId() != 3 {
+		t.Errorf("the platform received the identity %v", id)
 	}
 }
 
-func TestLoginsAreRemembered(t *testing.T) {
+func TestLoginsAreCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := &platform{}
@@ -78,27 +78,27 @@ func TestLoginsAreRemembered(t *testing.T) {
 			id   caller.ID
 			host string
 			wait time.Duration
-			want int // questions to the platform so far
+			want int // lookups so far
 		}{
 			{"first", adaID, "quay.io", 0, 1},
 			{"again", adaID, "quay.io", 0, 1},
 			{"another caller", bob, "quay.io", 0, 2},
 			{"another workspace", caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 1}, "quay.io", 0, 3},
 			{"another registry, without a login", adaID, "docker.io", 0, 4},
-			{"no login is remembered too", adaID, "docker.io", 0, 4},
+			{"the absence of a login is cached", adaID, "docker.io", 0, 4},
 			{"a little later", adaID, "quay.io", 50 * time.Second, 4},
-			{"after a minute, whenever it was read", adaID, "quay.io", 11 * time.Second, 5},
+			{"a minute after the lookup", adaID, "quay.io", 11 * time.Second, 5},
 		} {
 			bubble.Elapse(step.wait)
 			ask(step.id, step.host)
-			if len(p.asked) != step.want {
-				t.Errorf("%s: the platform was asked %d times, want %d", step.name, len(p.asked), step.want)
+			if len(p.lookups) != step.want {
+				t.Errorf("%s: %d lookups, want %d", step.name, len(p.lookups), step.want)
 			}
 		}
 	})
 }
 
-func TestFailuresAreNotRemembered(t *testing.T) {
+func TestErrorsAreNotCached(t *testing.T) {
 	t.Parallel()
 	p := &platform{err: fault.Denied.Newf("no")}
 	k := caller.NewKeychain(nil, p)
@@ -111,22 +111,23 @@ func TestFailuresAreNotRemembered(t *testing.T) {
 	}
 }
 
-// TestForget: a login is forgotten when its user's rights, or its workspace's
-// credentials, have changed, and no answer from before is kept.
+// TestForget verifies that cached logins are removed when the rights of the user or the
+// credentials of the workspace change, and that a login that was looked up before the
+// change is not cached.
 func TestForget(t *testing.T) {
 	t.Parallel()
 	p := &platform{}
-	k := caller.NewKeychain(nil, p).WithOwn(caller.Own{Host: "h", Repository: "r"})
+	k := caller.NewKeychain(nil, p).WithBuildRepository(caller.BuildRepository{Host: "h", Repository: "r"})
 	in := caller.ID{Endpoint: "https://p", UserID: 7, WorkspaceID: 3}
 	bob := caller.ID{Endpoint: "https://p", UserID: 8}
-	ask := func(ids ...caller.ID) (asked int) {
-		before := len(p.asked)
+	ask := func(ids ...caller.ID) (lookups int) {
+		before := len(p.lookups)
 		for _, id := range ids {
 			if _, err := k.Access(t.Context(), id, "quay.io", "a"); err != nil {
 				t.Error(err)
 			}
 		}
-		return len(p.asked) - before
+		return len(p.lookups) - before
 	}
 	ask(adaID, in, bob)
 	for _, step := range []struct {
@@ -138,38 +139,57 @@ func TestForget(t *testing.T) {
 	} {
 		k.Forget(step.change)
 		if n := ask(adaID, in, bob); n != step.want {
-			t.Errorf("after %q the platform was asked %d times, want %d", step.change, n, step.want)
+			t.Errorf("after %q %d lookups, want %d", step.change, n, step.want)
 		}
 	}
 	p.during = func() { k.Forget("user 7") }
 	k.Forget("user 7")
 	ask(adaID)
 	if p.during = nil; ask(adaID) != 1 {
-		t.Error("an answer from before the change was kept")
+		t.Error("a login from before the change was cached")
 	}
 }
 
-// TestTheLoginOfBuildsReadsNothingElse is for anonymous callers: a login that builds
-// are pushed with opens no other repository to them, unless it is named for reading.
-func TestTheLoginOfBuildsReadsNothingElse(t *testing.T) {
+// TestBuildLoginReadsNothingElse verifies that anonymous callers do not read other
+// repositories with the login that builds are pushed with, unless these have an entry of
+// their own.
+func TestBuildLoginReadsNothingElse(t *testing.T) {
 	t.Parallel()
-	k := caller.NewKeychain(service, &platform{}).WithOwn(caller.Own{Host: "quay.io", Repository: "slipway/builds"})
+	k := caller.NewKeychain(service, &platform{}).WithBuildRepository(caller.BuildRepository{Host: "quay.io", Repository: "slipway/builds"})
 	for _, tc := range []struct{ name, host, repository, want string }{
-		{"beside the builds", "quay.io", "prod/secret", ""},
+		{"another repository", "quay.io", "prod/secret", ""},
 		{"the builds", "quay.io", "slipway/builds/x", ""},
-		{"what has an entry of its own", "quay.io", "team/tool", "team"},
+		{"a repository with its own entry", "quay.io", "team/tool", "team"},
 		{"another registry", "ghcr.io", "team/app", "ghcr"},
 	} {
 		if got, err := k.Access(t.Context(), caller.ID{}, tc.host, tc.repository); err != nil || got.Login.Username != tc.want {
 			t.Errorf("%s: got %q, %v; want %q", tc.name, got.Login.Username, err, tc.want)
 		}
 	}
-	if got, err := k.Target(t.Context(), caller.ID{}, "quay.io", "slipway/builds/x"); err != nil || got.Login.Username != "host" {
+	if got, err := k.BuildAccess(t.Context(), caller.ID{}, "quay.io", "slipway/builds/x"); err != nil || got.Login.Username != "host" {
 		t.Errorf("builds are pushed with %q, %v", got.Login.Username, err)
 	}
 	for _, host := range []string{"QUAY.io", "quay.io:443", "quay.io."} {
-		if got, err := k.Target(t.Context(), caller.ID{}, host, "slipway/builds/x"); err != nil || got.Login.Username != "" {
+		if got, err := k.BuildAccess(t.Context(), caller.ID{}, host, "slipway/builds/x"); err != nil || got.Login.Username != "" {
 			t.Errorf("%s: pushed with %q, %v", host, got.Login.Username, err)
 		}
+	}
+}
+
+// TestPublish verifies that the internal host is replaced, and nothing else.
+func TestPublish(t *testing.T) {
+	t.Parallel()
+	own := caller.BuildRepository{Host: "127.0.0.1:9092", Public: "slipway.example.org", Repository: "builds"}
+	for text, want := range map[string]string{
+		"127.0.0.1:9092/builds:x":                   "slipway.example.org/builds:x",
+		"The registry 127.0.0.1:9092 does not know": "The registry slipway.example.org does not know",
+		"quay.io/builds:x":                          "quay.io/builds:x",
+	} {
+		if got := own.Publish(text); got != want {
+			t.Errorf("Publish(%q) = %q, want %q", text, got, want)
+		}
+	}
+	if own.Public = ""; own.Publish("127.0.0.1:9092/builds") != "127.0.0.1:9092/builds" {
+		t.Error("Publish changed the text although Public is empty")
 	}
 }

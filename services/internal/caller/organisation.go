@@ -6,16 +6,17 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// longest is the longest organisation in bytes, as of host names (RFC 1035).
-const longest = 253
+// maxOrganisation is the maximum length of an organisation in bytes, as of host names (RFC
+// 1035).
+const maxOrganisation = 253
 
-// Organisation is whom a user's work is counted for: the part of the e-mail
-// address after "@", lower case. "" for an anonymous caller, or an address that
-// has no such part.
+// Organisation returns the organisation that a user's work is counted for: the domain of
+// the e-mail address in lower case. It returns "" for an anonymous caller and for invalid
+// addresses.
 func Organisation(id *platformv1.Identity) string {
 	email := id.GetEmail()
 	org := strings.ToLower(email[strings.LastIndexByte(email, '@')+1:])
-	if org == strings.ToLower(email) || len(org) > longest {
+	if org == strings.ToLower(email) || len(org) > maxOrganisation {
 		return ""
 	}
 	return org

@@ -20,6 +20,6 @@ func TestOrganisation(t *testing.T) {
 		}
 	}
 	if got := caller.Organisation(nil); got != "" {
-		t.Errorf("nobody is of %q", got)
+		t.Errorf("Organisation(nil) = %q", got)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// CheckChannel wants a channel's name, e.g. "conda-forge", or its http(s) URL
-// without a login. fault.Invalid otherwise, without the field.
+// CheckChannel returns fault.Invalid, without a field name, unless s is a channel's name,
+// e.g. "conda-forge", or its http(s) URL without a login.
 func CheckChannel(s string) error {
 	if IsChannel(s) {
 		return nil
@@ -16,7 +16,7 @@ func CheckChannel(s string) error {
 	return fault.Invalid.Newf("%q is not a channel: give a name such as conda-forge, or an http(s) URL without a login", clip(s))
 }
 
-// IsChannel says whether s has the form of a channel's name or URL.
+// IsChannel reports whether s has the form of a channel's name or URL.
 func IsChannel(s string) bool {
 	if IsWebURL(s) {
 		return true
@@ -29,11 +29,11 @@ func IsChannel(s string) bool {
 	return len(s) <= maxChannel
 }
 
-// maxChannel is how long a channel's name may be, in characters.
+// maxChannel is the maximum length of a channel's name in bytes.
 const maxChannel = 500
 
-// IsWebURL says whether s is the URL of something on the web: absolute, without a
-// login, and of letters that no tool reads as anything else.
+// IsWebURL reports whether s is an absolute http(s) URL without a login, consisting only of
+// characters that all tools interpret in the same way.
 func IsWebURL(s string) bool {
 	if len(s) > 2000 || strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"'`\\<>{}|^$", r) }) {
 		return false
@@ -42,8 +42,8 @@ func IsWebURL(s string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.Opaque == ""
 }
 
-// isWord wants a letter, digit or _ in front: a dash would make an option of it, a
-// dot a path.
+// isWord reports whether s consists of name characters and does not start with a dash,
+// which would make it an option, or a dot, which would make it a path.
 func isWord(s string) bool {
 	return s != "" && s[0] != '-' && s[0] != '.' && leading(s, isNameLetter) == len(s)
 }

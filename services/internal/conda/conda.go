@@ -1,6 +1,6 @@
-// Package conda holds the nouns of Conda: versions, match specifications,
-// records, virtual packages, environments and locks, read, written and compared.
+// Package conda defines the types of Conda: versions, match specifications, records,
+// virtual packages, environments and locks. It parses, formats and compares them.
 //
-// It does no I/O and knows no server. Truth: the Conda Enhancement Proposals
-// (CEPs), by number where a type follows one.
+// It does no I/O. The types follow the Conda Enhancement Proposals (CEPs); comments give
+// their numbers.
 package conda

@@ -6,31 +6,31 @@ import (
 	"strings"
 )
 
-// Door is a channel that is read with a login.
+// A Door is a channel with the login to read it.
 type Door struct {
 	// Channel is its address.
 	Channel *url.URL
-	// Username says how Password is shown: as "bearer" token, as a "token" in the path
-	// (/t/<token>/), else both as HTTP basic.
+	// Username determines how Password is sent: "bearer" as a bearer token, "token" in the
+	// path (/t/<token>/), any other with HTTP basic authentication.
 	Username, Password string
 }
 
-// PathOf is a channel's path as logins name it, after its host: "corp/private".
+// PathOf returns a channel's path as logins name it, after the host: "corp/private".
 func PathOf(channel *url.URL) string { return strings.Trim(channel.Path, "/") }
 
-// Has says whether an address lies in the channel.
+// Has reports whether an address is within the channel.
 func (d Door) Has(u *url.URL) bool {
 	return d.isHost(u) && strings.HasPrefix(u.Path, strings.TrimRight(d.Channel.Path, "/")+"/")
 }
 
-// isHost says whether an address is at the channel's own host: no other gets the
-// login, whatever the channel says of where its files are.
+// isHost reports whether an address is on the channel's own host. No other host receives
+// the login, wherever the channel's files are.
 func (d Door) isHost(u *url.URL) bool {
 	return d.Channel.Scheme == u.Scheme && d.Channel.Host == u.Host
 }
 
-// Open adds the login to a request to the channel's host; false where the request is
-// for another.
+// Open adds the login to a request to the channel's host. It returns false if the request
+// is for another host.
 func (d Door) Open(req *http.Request) bool {
 	if d.Password == "" || !d.isHost(req.URL) {
 		return false

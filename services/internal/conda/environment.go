@@ -9,34 +9,36 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Environment is an environment file (CEP 24), and what we need to know of it. Make
-// it with ReadEnvironment or NewEnvironment; the zero value asks for nothing.
+// An Environment is an environment file (CEP 24). Use ReadEnvironment or NewEnvironment to
+// create it; the zero value has no requirements.
 type Environment struct {
-	// Name is the one it gives itself; "" for none.
+	// Name is the name of the environment; "" for none.
 	Name string
-	// Channels are its own, best first.
+	// Channels lists its channels by priority, highest first.
 	Channels []string
-	// Requirements are what it asks for, in order.
+	// Variables maps the names of environment variables to their values; nil for none.
+	Variables map[string]string
+	// Requirements lists its dependencies, in order.
 	Requirements []Requirement
 
 	// text is the file as it was written.
 	text string
-	// field is where it comes from, for messages.
+	// field is the request field that it comes from, for messages.
 	field string
 }
 
-// Requirement is one item of an environment.
+// A Requirement is one dependency of an environment.
 type Requirement struct {
-	// Text is a match specification, or a requirement of pip's, as written.
+	// Text is a match specification or a pip requirement, as written.
 	Text string
-	// Pip says that it is one of pip's.
+	// Pip reports whether it is a pip requirement.
 	Pip bool
 }
 
-// Text is the environment file, as a user may see it; "" where there is none.
+// Text returns the environment file as users may see it; "" if there is none.
 func (e Environment) Text() string { return e.text }
 
-// Specs are the match specifications that it asks for, and pip what pip installs.
+// Specs returns the match specifications and the pip requirements.
 func (e Environment) Specs() (specs, pip []string) {
 	for _, r := range e.Requirements {
 		if r.Pip {
@@ -48,16 +50,16 @@ func (e Environment) Specs() (specs, pip []string) {
 	return specs, pip
 }
 
-// document is what is read of an environment file.
+// A document holds the parts of an environment file that are read.
 type document struct {
 	Name         string
 	Channels     []string
 	Dependencies []any
 }
 
-// ReadEnvironment reads an environment file. Its requirements are taken as they are
-// written: who solves or installs them judges them. fault.Invalid, naming the field
-// that the file came in, for what is none.
+// ReadEnvironment parses an environment file. It does not validate the requirements. It
+// returns fault.Invalid, with the name of the field that the file came from, for any other
+// file.
 func ReadEnvironment(field, text string) (Environment, error) {
 	e := Environment{text: text, field: field}
 	file, err := parseYAML(text)
@@ -74,6 +76,9 @@ func ReadEnvironment(field, text string) (Environment, error) {
 			return e, fault.In(fmt.Sprintf("%s: channels[%d]", field, i), err)
 		}
 	}
+	if e.Variables, err = readVariables(members(file.root)["variables"]); err != nil {
+		return e, fault.In(field+": variables", err)
+	}
 	e.Requirements, err = requirements(field, doc.Dependencies)
 	return e, err
 }
@@ -82,7 +87,7 @@ func (e Environment) bad(why string) error {
 	return fault.Invalid.Newf("%s must be a Conda environment file: %s", e.field, why)
 }
 
-// requirements lists the items of an environment.
+// requirements returns the dependencies of an environment.
 func requirements(field string, list []any) ([]Requirement, error) {
 	var all []Requirement
 	for i, d := range list {
@@ -123,9 +128,9 @@ func pipList(m map[string]any) ([]Requirement, error) {
 	return pip, nil
 }
 
-// WithChannels is the same environment with these channels, which must not be
-// empty. The rest of its text stays as it was written. fault.Invalid, naming the
-// field, for a file into which they cannot be put.
+// WithChannels returns the environment with other channels, which must not be empty. The
+// rest of its text is unchanged. It returns fault.Invalid, with the name of the field, if
+// the channels of the file cannot be replaced.
 func (e Environment) WithChannels(channels []string) (Environment, error) {
 	if slices.Equal(e.Channels, channels) {
 		return e, nil
@@ -145,6 +150,6 @@ func (e Environment) WithChannels(channels []string) (Environment, error) {
 	return e, nil
 }
 
-// BasePackages are specifications of what every container gets that does not say
-// otherwise: pipelines measure their tasks with ps.
+// BasePackages returns the specifications of the packages that containers get by default.
+// Pipelines measure their tasks with ps.
 func BasePackages() []string { return []string{"conda-forge::procps-ng"} }

@@ -18,7 +18,7 @@ func TestEnvironment(t *testing.T) {
 	const pip = "channels: [a]\ndependencies:\n- python=3.12\n- pip\n- pip:\n  - numpy==2.0\n  - -e git+https://h/x\n- bwa\n"
 	for _, tc := range []struct {
 		name, in string
-		with     []string // channels to put into it; nil for those it has
+		with     []string // channels to set; nil for unchanged
 		text     string   // "" for in
 		envName  string
 		channels []string
@@ -64,7 +64,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestRequirementsStayInOrder: images are named after them.
+// TestRequirementsStayInOrder checks that requirements keep their order, since images are
+// named after them.
 func TestRequirementsStayInOrder(t *testing.T) {
 	t.Parallel()
 	e, err := conda.ReadEnvironment("condaFile", "dependencies: [a, pip: [b, c], d]\n")

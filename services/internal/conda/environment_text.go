@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// NewEnvironment writes an environment file. All its texts must be printable ASCII.
+// NewEnvironment creates an environment file. All its strings must be printable ASCII.
 func NewEnvironment(channels []string, all []Requirement) Environment {
 	e := Environment{Channels: channels, Requirements: all}
 	specs, pip := e.Specs()
@@ -28,7 +28,7 @@ func NewEnvironment(channels []string, all []Requirement) Environment {
 	return e
 }
 
-// withChannels sets the list in the file, and leaves the rest as it was written.
+// withChannels returns the file with another list of channels and otherwise unchanged.
 func (f yamlFile) withChannels(channels []string) (string, error) {
 	var list strings.Builder
 	writeList(&list, "channels", channels)
@@ -52,8 +52,8 @@ func (f yamlFile) withChannels(channels []string) (string, error) {
 	return text, nil
 }
 
-// writeList writes a YAML list of printable ASCII texts, each in double quotes, so
-// that none means anything to YAML.
+// writeList writes a YAML list of printable ASCII strings. Each is in double quotes, so
+// that YAML does not interpret it.
 func writeList(out *strings.Builder, key string, items []string) {
 	out.WriteString(key + ":\n")
 	for _, item := range items {

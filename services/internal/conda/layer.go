@@ -5,27 +5,35 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
-// LayerVersion is that of the way layers of packages are written. With another one, no
-// layer that is known stays so: it goes up when a byte of a layer changes, also by a
-// library.
-const LayerVersion = 1
+// LayerVersion is the version of the code that writes package layers. Increase it whenever
+// a byte of a layer changes, also because of a library: it invalidates all existing layers.
+const LayerVersion = 2
 
-// Gzip is how layers are compressed where a request does not say.
+// WheelVersion is likewise the version of the code that writes layers of wheels.
+const WheelVersion = 1
+
+// Gzip is the default compression of layers.
 const Gzip = "gzip"
 
-// Prefix is where environments are in images.
+// Prefix is the path of environments in images.
 const Prefix = "/opt/conda"
 
-// LayerKey names the layer that a package becomes, before it is made.
+// A LayerKey identifies the layer of a package before the layer is built.
 type LayerKey string
 
-// LayerKey names the layer of a package in an environment. The record is in it because it
-// is in the layer, as conda-meta: a channel that corrects what it says of an artifact gives
-// another layer. Compression is as layers have it, e.g. "gzip"; scope is who the layer is
-// for, "" for everybody.
+// LayerKey returns the key of the package's layer in an environment. It covers the whole
+// record, which is in the layer as conda-meta, so that corrected metadata of a channel
+// results in another layer. compression is that of the layer, e.g. "gzip". scope is the
+// owner of the layer, "" for a layer that all users share.
 func (r Record) LayerKey(python Python, compression, scope string) (LayerKey, error) {
+	if r.IsWheel() {
+		// The layer has nothing of the record but the name and version that the wheel has, too.
+		return HashLayer("wheel", fmt.Sprint(WheelVersion), compression, Prefix, python.Minor, fmt.Sprint(python.FreeThreaded), python.SitePackages, r.FileName, r.Name, r.Version, r.SHA256, scope), nil
+	}
+	r.Channel = r.ChannelURL() // as in conda-meta, so that a lock and a solve share layers
 	record, err := json.Marshal(r)
 	if err != nil {
 		return "", err
@@ -36,22 +44,31 @@ func (r Record) LayerKey(python Python, compression, scope string) (LayerKey, er
 	return HashLayer("package", fmt.Sprint(LayerVersion), compression, Prefix, python.Minor, python.SitePackages, string(record), scope), nil
 }
 
-// ForAnyPython says whether where the files of a package go may depend on the Python
-// beside it.
-func (r Record) ForAnyPython() bool {
-	return r.NoArch == "python" || r.NoArch == "" && r.Subdir == "noarch"
+// ChannelURL returns the address of the record's channel, as conda-meta has it, or the
+// channel's name if the artifact's address is not below the channel's.
+func (r Record) ChannelURL() string {
+	if base, ok := strings.CutSuffix(r.URL, "/"+r.Subdir+"/"+r.FileName); ok && r.Subdir != "" && !r.IsWheel() {
+		return base
+	}
+	return r.Channel
 }
 
-// At names the layer among those of several repositories, each "<host>/<repository>".
+// ForAnyPython reports whether the paths of the package's files may depend on the Python
+// version of the environment.
+func (r Record) ForAnyPython() bool {
+	return r.NoArch == "python" || r.NoArch == "" && r.Subdir == "noarch" || r.IsWheel()
+}
+
+// At returns a key that is unique among several repositories, each "<host>/<repository>".
 func (k LayerKey) At(repository string) string {
 	return string(HashLayer("repository", repository))[:32] + "." + string(k)
 }
 
-// HashLayer names a layer by all that decides it.
+// HashLayer returns the key for a layer that the given facts determine.
 func HashLayer(facts ...string) LayerKey {
 	h := sha256.New()
 	for _, f := range facts {
-		_, _ = fmt.Fprintf(h, "%d:%s\n", len(f), f) // a hash takes everything
+		_, _ = fmt.Fprintf(h, "%d:%s\n", len(f), f) // writing to a hash does not fail
 	}
 	return LayerKey(hex.EncodeToString(h.Sum(nil)))
 }

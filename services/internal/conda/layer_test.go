@@ -6,36 +6,37 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// TestPythons holds where packages go that are for any Python.
+// TestPythons checks the paths of packages that support any Python.
 func TestPythons(t *testing.T) {
 	t.Parallel()
-	python := func(version, build, said string) (conda.Python, error) {
+	python := func(version, build, sitePackages string) (conda.Python, error) {
 		return conda.PythonOf([]conda.Record{
-			{Name: "zlib", Version: "1"}, {Name: "python", Version: version, Build: build, PythonSitePackagesPath: said}, {Name: "pip", Version: "x"},
+			{Name: "zlib", Version: "1"}, {Name: "python", Version: version, Build: build, PythonSitePackagesPath: sitePackages}, {Name: "pip", Version: "x"},
 		})
 	}
-	for _, c := range []struct{ version, build, said, want string }{
+	for _, c := range []struct{ version, build, sitePackages, want string }{
 		{"3.10.13", "hbbe8eec_0_cpython", "", "lib/python3.10/site-packages"},
 		{"3.13.0", "h9a34b6e_5_cp313t", "", "lib/python3.13t/site-packages"},
 		{"3.13.1", "h9a34b6e_5_cp313t", "lib/python3.13t/site-packages", "lib/python3.13t/site-packages"},
 		{"3.14.0rc1", "x", "lib/./py", "lib/py"},
 	} {
-		got, err := python(c.version, c.build, c.said)
+		got, err := python(c.version, c.build, c.sitePackages)
 		if err != nil || got.SitePackages != c.want {
 			t.Errorf("%s %s: %+v, %v", c.version, c.build, got, err)
 		}
 	}
 	for _, c := range [][2]string{{"three", ""}, {"3", ""}, {"3.1x", ""}, {"3.10.1", "../x"}, {"3.10.1", "/x"}, {"3.10.1", "a\x00b"}} {
 		if p, err := python(c[0], "", c[1]); err == nil {
-			t.Errorf("%q was taken for %+v", c, p)
+			t.Errorf("%q was accepted as %+v", c, p)
 		}
 	}
 	if p, err := conda.PythonOf(nil); err != nil || p != (conda.Python{}) {
-		t.Errorf("no Python is %+v, %v", p, err)
+		t.Errorf("without Python: %+v, %v", p, err)
 	}
 }
 
-// TestLayerKeys: all that decides a layer is in its key, and nothing else.
+// TestLayerKeys checks that a layer key covers everything that determines the layer, and
+// nothing else.
 func TestLayerKeys(t *testing.T) {
 	t.Parallel()
 	python := conda.Python{Minor: "3.12", SitePackages: "lib/python3.12/site-packages"}
@@ -55,14 +56,14 @@ func TestLayerKeys(t *testing.T) {
 		"private": key(zlib, python, "gzip", "scope"), "six": key(six, python, "gzip", ""), "six without Python": key(six, conda.Python{}, "gzip", ""),
 	} {
 		if was, ok := seen[k]; ok || len(k) != 64 {
-			t.Errorf("%s has the key %q, as %s", what, k, was)
+			t.Errorf("%s has the same key %q as %s", what, k, was)
 		}
 		seen[k] = what
 	}
 	if key(zlib, python, "gzip", "") != key(zlib, conda.Python{}, "gzip", "") {
-		t.Error("a package for one platform is another one beside a Python")
+		t.Error("the key of a platform-specific package depends on Python")
 	}
 	if k := key(zlib, python, "gzip", ""); k.At("a/b") == k.At("a/c") || len(k.At("a/b")) != 32+1+64 {
-		t.Error("repositories are not told apart")
+		t.Error("keys of different repositories are equal")
 	}
 }

@@ -6,55 +6,52 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Lock is an environment that was solved: which artifacts it consists of, on each
-// platform. The zero value has none.
+// A Lock is a solved environment: the artifacts that it consists of on each platform. The
+// zero value has none.
 type Lock struct {
-	// Channels are those it was solved from, best first: names or URLs, as its file
-	// writes them. An explicit list does not say.
+	// Channels lists the names or URLs of its channels as in its file, by priority, highest
+	// first. Explicit lists have none.
 	Channels []string
-	// Platforms are in the file's order, each once.
+	// ChannelURLs lists their addresses in the same order; nil if unknown.
+	ChannelURLs []string
+	// Platforms is in the file's order, without duplicates.
 	Platforms []PlatformLock
+	// Comments are lines that Text writes before the lock; see Provenance. Locks that were
+	// read have none.
+	Comments []string
 }
 
-// PlatformLock is a lock for one platform.
+// A PlatformLock is a lock for one platform.
 type PlatformLock struct {
-	// Platform is a subdir other than noarch, e.g. "linux-64"; "" where an explicit
-	// list of noarch packages does not say.
+	// Platform is a subdir other than noarch, e.g. "linux-64"; "" for an explicit list of
+	// noarch packages only.
 	Platform string
-	// Packages are in the file's order; see Sorted. Formats leave out what is not in
-	// the name of an artifact: an explicit list all but its hash.
+	// Packages is in the file's order; see Sorted. Depending on the format, data is
+	// missing: an explicit list only has the artifact's name and hash.
 	Packages []Record
-	// PyPI are the packages that pip would add; who installs Packages alone must say
-	// that these are missing.
+	// PyPI lists the packages that pip would add; see PyPIPackage.Wheel.
 	PyPI []PyPIPackage
 }
 
-// PyPIPackage is a package of the Python Package Index, as a lock lists it.
-type PyPIPackage struct {
-	Name, Version string
-	// URL is where its wheel or source distribution is.
-	URL string
-	// SHA256 is of that, in hex; "" is unknown.
-	SHA256 string
-}
-
-// LockFormat is how a lock is written down.
+// A LockFormat is a file format of locks.
 type LockFormat string
 
 // The formats.
 const (
-	// FormatExplicit is a list of addresses for one platform (CEP 23).
-	FormatExplicit LockFormat = "explicit"
+	// FormatExplicit is a list of addresses for one platform with their MD5 (CEP 23).
+	// FormatExplicitSHA256 has their SHA-256 instead.
+	FormatExplicit       LockFormat = "explicit"
+	FormatExplicitSHA256 LockFormat = "explicit-sha256"
 	// FormatCondaLock is conda-lock.yml, version 1 (CEP 37).
 	FormatCondaLock LockFormat = "conda-lock"
-	// FormatPixi is pixi.lock: read in versions 4 to 7, written in version 6.
+	// FormatPixi is pixi.lock. Versions 4 to 7 are read; version 6 is written.
 	FormatPixi LockFormat = "pixi"
 )
 
-// ReadLock reads a lock of any format. A file may hold several environments: those
-// of a pixi.lock by name, "" is "default"; of a conda-lock.yml the category "main",
-// and the one that environment names beside it. fault.Invalid says, for its
-// author, why a file cannot be used.
+// ReadLock parses a lock of any format. environment selects one of several environments in
+// a file: the name of an environment in a pixi.lock, where "" is "default", or a category
+// of a conda-lock.yml in addition to "main". It returns fault.Invalid, with an explanation
+// for the author, if a file cannot be used.
 func ReadLock(text, environment string) (Lock, error) {
 	if err := checkText(text); err != nil {
 		return Lock{}, fault.Invalid.Newf("the lock cannot be read: %s", err)
@@ -76,24 +73,59 @@ func ReadLock(text, environment string) (Lock, error) {
 	return Lock{}, fault.Invalid.Newf("the file is no lock: it is none of an @EXPLICIT list, a conda-lock.yml and a pixi.lock")
 }
 
-// Text writes the lock down. fault.Invalid for an explicit list of several platforms,
-// and for a format that is none of the three.
-func (l Lock) Text(f LockFormat) (string, error) {
-	switch {
-	case f == FormatCondaLock:
-		return l.CondaLock()
-	case f == FormatPixi:
-		return l.Pixi()
-	case f != FormatExplicit:
-		return "", fault.Invalid.Newf("format must be explicit, conda-lock or pixi; without one the response is JSON")
-	case len(l.Platforms) != 1:
-		return "", fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
-	}
-	return l.Platforms[0].Explicit()
+// ForOnePlatform reports whether a lock in the format is for one platform only.
+func (f LockFormat) ForOnePlatform() bool {
+	return f == FormatExplicit || f == FormatExplicitSHA256
 }
 
-// For is the lock of one platform. fault.NotFound lists the platforms that there
-// are. A list that does not say its platform is for all of them.
+// Check returns fault.Invalid for an unknown format.
+func (f LockFormat) Check() error {
+	switch f {
+	case FormatExplicit, FormatExplicitSHA256, FormatCondaLock, FormatPixi:
+		return nil
+	}
+	return fault.Invalid.Newf("format must be explicit, explicit-sha256, conda-lock or pixi; without one the response is JSON")
+}
+
+// IsLock reports whether a file is a lock rather than an environment file or a pixi.toml,
+// whose strings may contain any line. It only looks for lines that each format must have.
+func IsLock(text string) bool {
+	if IsPixi(text) {
+		return false
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) == explicitMark || strings.HasPrefix(line, "package:") || strings.HasPrefix(line, "environments:") {
+			return true
+		}
+	}
+	return false
+}
+
+// Text returns the lock as a file. It returns fault.Invalid for an explicit list of several
+// platforms and for an unknown format.
+func (l Lock) Text(f LockFormat) (text string, err error) {
+	switch {
+	case f == FormatCondaLock:
+		text, err = l.CondaLock()
+	case f == FormatPixi:
+		text, err = l.Pixi()
+	case !f.ForOnePlatform():
+		err = f.Check()
+	case len(l.Platforms) != 1:
+		err = fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
+	case len(l.Platforms[0].PyPI) > 0:
+		err = fault.Invalid.Newf("An explicit lock cannot list wheels, such as that of %s: ask for conda-lock or pixi", fault.Quote(l.Platforms[0].PyPI[0].Name))
+	default:
+		text, err = l.Platforms[0].Explicit(f == FormatExplicitSHA256)
+	}
+	if err != nil {
+		return "", err
+	}
+	return l.comments() + text, nil
+}
+
+// For returns the lock of one platform. It returns fault.NotFound with the list of existing
+// platforms. A list without a platform is valid for all platforms.
 func (l Lock) For(platform string) (PlatformLock, error) {
 	var names []string
 	for _, p := range l.Platforms {
@@ -108,8 +140,7 @@ func (l Lock) For(platform string) (PlatformLock, error) {
 	return PlatformLock{}, fault.NotFound.Newf("the lock is not for %s; it is for %s", clip(platform), strings.Join(names, ", "))
 }
 
-// platform is where the packages of a platform are collected, made when it is
-// first named.
+// platform returns the lock of a platform and creates it if needed.
 func (l *Lock) platform(name string) *PlatformLock {
 	for i := range l.Platforms {
 		if l.Platforms[i].Platform == name {
@@ -120,9 +151,8 @@ func (l *Lock) platform(name string) *PlatformLock {
 	return &l.Platforms[len(l.Platforms)-1]
 }
 
-// Sorted are the packages in such an order that each comes after what it depends
-// on, as far as their dependencies are known: they stay where they are otherwise,
-// and where they depend on each other.
+// Sorted returns the packages with dependencies first, as far as they are known. Otherwise,
+// and in dependency cycles, their order is unchanged.
 func (p PlatformLock) Sorted() []Record {
 	at := make(map[string]int, len(p.Packages))
 	for i, r := range p.Packages {
@@ -149,16 +179,27 @@ func (p PlatformLock) Sorted() []Record {
 	return out
 }
 
-// Needs are the names of the packages that a record depends on.
+// Needs returns the names of the packages that a record depends on.
 func (r Record) Needs() []string {
 	out := make([]string, 0, len(r.Depends))
 	for _, d := range r.Depends {
-		out = append(out, dependencyName(d))
+		if name := r.Need(d); name != "" {
+			out = append(out, name)
+		}
 	}
 	return out
 }
 
-// dependencyName is the name in front of a dependency.
+// Need returns the name of the package that a dependency of the record requires, or "" if it
+// only applies to an extra of a wheel.
+func (r Record) Need(dependency string) string {
+	if r.IsWheel() {
+		return requiredName(dependency)
+	}
+	return dependencyName(dependency)
+}
+
+// dependencyName returns the package name of a dependency.
 func dependencyName(spec string) string {
 	return spec[:leading(spec, isNameLetter)]
 }

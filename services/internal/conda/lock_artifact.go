@@ -9,13 +9,12 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// isPlatform says whether s is a platform's folder: any but noarch.
+// isPlatform reports whether s is a platform's folder other than noarch.
 func isPlatform(s string) bool { return s != "noarch" && isSubdir(s) }
 
-// artifact reads what the address of an artifact says: its file name has the name,
-// the version and the build, and before it stand channel and subdir. The rest is
-// what writers of locks leave out because it follows. fault.Invalid for what is no
-// address on the web, or has a login in it.
+// artifact parses the address of an artifact: name, version and build from its file name,
+// and channel and subdir from the path. It derives the other fields that lock files omit.
+// It returns fault.Invalid unless the address is an http(s) URL without a login.
 func artifact(address string) (Record, error) {
 	bad := func(why string) (Record, error) {
 		return Record{}, fault.Invalid.Newf("%q is not the address of a Conda package: %s", clip(address), why)
@@ -48,7 +47,7 @@ func artifact(address string) (Record, error) {
 	return r, nil
 }
 
-// cutFormat takes the ending off the file name of an artifact.
+// cutFormat removes the extension of an artifact's file name.
 func cutFormat(file string) (stem string, ok bool) {
 	for _, ending := range []string{".conda", ".tar.bz2"} {
 		if stem, ok := strings.CutSuffix(file, ending); ok {
@@ -58,7 +57,7 @@ func cutFormat(file string) (stem string, ok bool) {
 	return "", false
 }
 
-// cutStem parts name-version-build: only the name has dashes.
+// cutStem splits name-version-build. Only the name may contain dashes.
 func cutStem(stem string) (name, version, build string, ok bool) {
 	rest, build, ok := cutLast(stem, "-")
 	if !ok {
@@ -68,12 +67,13 @@ func cutStem(stem string) (name, version, build string, ok bool) {
 	return name, version, build, ok && isArtifactWord(name) && isArtifactWord(version) && isArtifactWord(build)
 }
 
-// isArtifactWord wants the letters of names, versions and builds (CEP 26).
+// isArtifactWord reports whether s only has characters that names, versions and builds may
+// have (CEP 26).
 func isArtifactWord(s string) bool {
 	return s != "" && leading(s, func(c byte) bool { return isNameLetter(c) || c == '!' || c == '+' }) == len(s)
 }
 
-// buildNumber is the one that a build string ends with, 0 where it ends with none.
+// buildNumber returns the number at the end of a build string, 0 if there is none.
 func buildNumber(build string) uint64 {
 	_, last, _ := cutLast(build, "_")
 	n, err := strconv.ParseUint(last, 10, 64)
@@ -83,7 +83,7 @@ func buildNumber(build string) uint64 {
 	return n
 }
 
-// noArch is the kind of a package in noarch: one for Python says so in its build.
+// noArch returns the kind of a noarch package. The build of one for Python begins with py.
 func noArch(r Record) string {
 	switch {
 	case r.Subdir != "noarch":
@@ -94,7 +94,7 @@ func noArch(r Record) string {
 	return "generic"
 }
 
-// hashOf puts the hash of an artifact into r: "md5" or "sha256", in hex.
+// hashOf sets the hash of an artifact: kind is "md5" or "sha256", hex its value.
 func (r *Record) hashOf(kind, hex string) error {
 	want, to := 32, &r.MD5
 	if kind == "sha256" {

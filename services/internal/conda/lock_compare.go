@@ -8,17 +8,17 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Change is a package in which two locks differ.
+// A Change is a package that differs between two locks.
 type Change struct {
-	// Platform is where, e.g. "linux-64".
+	// Platform is the platform, e.g. "linux-64".
 	Platform string
-	// Old and New are its records; one that is nil was added, or removed.
+	// Old and New are its records. Old is nil if the package was added, New if it was
+	// removed.
 	Old, New *Record
 }
 
-// Diff says what has to change on the way from a lock to another: by platform, then
-// by name; none where both stand for the same artifacts. Order, channels and what
-// pip would add do not count.
+// Diff returns the changes from one lock to another by platform, then by name; none if both
+// have the same artifacts. It ignores order, channels and PyPI packages.
 func (l Lock) Diff(to Lock) []Change {
 	var all []Change
 	platforms := slices.Concat(l.platforms(), to.platforms())
@@ -62,8 +62,8 @@ func (l Lock) byName(platform string) map[string]*Record {
 	return all
 }
 
-// SameArtifact says whether two records are of the same file: by a hash that both
-// know, else by their address.
+// SameArtifact reports whether two records describe the same file: by a hash that both
+// have, otherwise by address.
 func (r Record) SameArtifact(other Record) bool {
 	switch {
 	case r.FileName != other.FileName:
@@ -76,7 +76,8 @@ func (r Record) SameArtifact(other Record) bool {
 	return r.URL == other.URL
 }
 
-// forPlatforms wants every platform named, as all formats but the explicit one do.
+// forPlatforms returns an error unless every platform has a name, which all formats except
+// the explicit one require.
 func (l Lock) forPlatforms() error {
 	if slices.Contains(l.platforms(), "") {
 		return fault.Invalid.Newf("the lock does not say its platform, which its new format needs: add a line such as # platform: linux-64")
@@ -84,8 +85,8 @@ func (l Lock) forPlatforms() error {
 	return nil
 }
 
-// written holds a text against the lock that it was made of: a record with an address
-// that is none is not written, nor a text that reads as something else.
+// written parses a lock file that was just written and compares it with the lock, so that
+// no file is returned that reads differently.
 func written(text string, from Lock) (string, error) {
 	back, err := ReadLock(text, "")
 	if err != nil {
@@ -93,6 +94,10 @@ func written(text string, from Lock) (string, error) {
 	}
 	if c := back.Diff(from); len(c) > 0 {
 		return "", fault.Invalid.Newf("%s cannot be written into a lock", clip(c[0].name()))
+	}
+	same := func(a, b PyPIPackage) bool { return a.Name == b.Name && a.Version == b.Version && a.SHA256 == b.SHA256 }
+	if !isExplicit(text) && !slices.EqualFunc(back.wheels(), from.wheels(), same) {
+		return "", fault.Invalid.Newf("a package of PyPI cannot be written into a lock")
 	}
 	return text, nil
 }

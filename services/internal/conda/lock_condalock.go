@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,11 +15,11 @@ import (
 )
 
 // mainCategory is the group of packages that every environment of a conda-lock.yml
-// has.
+// includes.
 const mainCategory = "main"
 
-// readCondaLock reads a conda-lock.yml, version 1 (CEP 37): the packages of the
-// category main, and those of one more.
+// readCondaLock reads a conda-lock.yml, version 1 (CEP 37): the packages of the category
+// main, and those of one more category.
 func readCondaLock(top map[string]ast.Node, category string) (Lock, error) {
 	if v := scalar(top["version"]); v != "" && v != "1" {
 		return Lock{}, fault.Invalid.Newf("the lock is a conda-lock.yml of version %s; only version 1 can be read", clip(v))
@@ -73,8 +74,8 @@ func (l *Lock) addCondaLock(p map[string]ast.Node) error {
 		to.Packages = append(to.Packages, r)
 		return nil
 	case "pip":
-		py, err := pypi(scalar(p["url"]), p)
-		py.SHA256 = scalar(hash["sha256"])
+		py, err := pypi(scalar(p["url"]), scalar(hash["sha256"]), p)
+		py.Requires = pipDependencies(p["dependencies"])
 		to.PyPI = append(to.PyPI, py)
 		return err
 	default:
@@ -82,7 +83,7 @@ func (l *Lock) addCondaLock(p map[string]ast.Node) error {
 	}
 }
 
-// dependencyList makes specifications of names with constraints.
+// dependencyList returns the specifications for a mapping of names to constraints.
 func dependencyList(n ast.Node) []string {
 	of := members(n)
 	var all []string
@@ -92,7 +93,26 @@ func dependencyList(n ast.Node) []string {
 	return all
 }
 
-// agree holds each platform's packages to it.
+// pipDependencies returns the requirements (PEP 508) of a package of pip. conda-lock writes "*"
+// for any version and a bare version for exactly that one. Alternatives of versions, which
+// PEP 508 does not have, are omitted.
+func pipDependencies(n ast.Node) []string {
+	of := members(n)
+	var all []string
+	for _, name := range keys(n) {
+		version := strings.TrimSpace(scalar(of[name]))
+		switch {
+		case version == "*" || strings.Contains(version, "||"):
+			version = ""
+		case version != "" && version[0] >= '0' && version[0] <= '9':
+			version = "==" + version
+		}
+		all = append(all, name+version)
+	}
+	return all
+}
+
+// agree checks the packages of each platform.
 func (l *Lock) agree() error {
 	for i := range l.Platforms {
 		if err := l.Platforms[i].agree(); err != nil {
@@ -102,8 +122,7 @@ func (l *Lock) agree() error {
 	return nil
 }
 
-// CondaLock writes a conda-lock.yml, version 1 (CEP 37). What pip would add is not
-// in it. An error is one of the records.
+// CondaLock returns a conda-lock.yml, version 1 (CEP 37). An error is caused by a record.
 func (l Lock) CondaLock() (string, error) {
 	if err := l.forPlatforms(); err != nil {
 		return "", err
@@ -129,6 +148,9 @@ func (l Lock) CondaLock() (string, error) {
 	for _, p := range l.Platforms {
 		for _, r := range p.Sorted() {
 			w.condaLockPackage(p.Platform, r)
+		}
+		for _, py := range p.PyPI {
+			w.condaLockWheel(p.Platform, py)
 		}
 	}
 	return written(w.String(), l)
@@ -161,9 +183,41 @@ func (w *yamlWriter) condaLockPackage(platform string, r Record) {
 	w.line(2, "optional: false")
 }
 
-// constraintsOf parts specifications into names, in order, and what each must be. A
-// name has one constraint: two are joined where the form of both allows it, else the
-// first stands. Who installs a lock asks for artifacts, and reads neither.
+// condaLockWheel writes a package of pip. The format has no place for conditions, so that
+// requirements of extras are omitted.
+func (w *yamlWriter) condaLockWheel(platform string, py PyPIPackage) {
+	w.line(0, "- name: "+quote(py.Name))
+	w.line(2, "version: "+quote(py.Version))
+	w.line(2, "manager: pip")
+	w.line(2, "platform: "+quote(platform))
+	needs := map[string]string{}
+	for _, text := range py.Requires {
+		if name := requiredName(text); name != "" {
+			needs[name] = cmp.Or(requiredVersion(text), "*")
+		}
+	}
+	if len(needs) == 0 {
+		w.line(2, "dependencies: {}")
+	} else {
+		w.line(2, "dependencies:")
+	}
+	for _, name := range slices.Sorted(maps.Keys(needs)) {
+		w.line(4, quote(name)+": "+quote(needs[name]))
+	}
+	w.line(2, "url: "+quote(py.URL))
+	if py.SHA256 == "" {
+		w.line(2, "hash: {}")
+	} else {
+		w.line(2, "hash:")
+	}
+	w.member(4, "sha256", py.SHA256)
+	w.line(2, "category: "+mainCategory)
+	w.line(2, "optional: false")
+}
+
+// constraintsOf splits specifications into ordered names and their constraints. Two
+// constraints of one name are joined if both have a suitable form; otherwise the first is
+// used. This loses nothing: installing a lock uses neither.
 func constraintsOf(depends []string) (names []string, constraints map[string]string) {
 	constraints = map[string]string{}
 	for _, d := range depends {
@@ -183,11 +237,15 @@ func constraintsOf(depends []string) (names []string, constraints map[string]str
 	return names, constraints
 }
 
-// contentHash is over the artifacts of a platform, in any order.
+// contentHash returns a hash of the artifacts of a platform that does not depend on their
+// order.
 func (p PlatformLock) contentHash() string {
 	var lines []string
 	for _, r := range p.Packages {
 		lines = append(lines, r.URL+"#"+cmp.Or(r.SHA256, r.MD5))
+	}
+	for _, py := range p.PyPI {
+		lines = append(lines, py.URL+"#"+py.SHA256)
 	}
 	slices.Sort(lines)
 	sum := sha256.Sum256([]byte(strings.Join(lines, "\n")))

@@ -9,7 +9,7 @@ import (
 
 const explicitMark = "@EXPLICIT"
 
-// isExplicit looks for the line that makes a list explicit.
+// isExplicit reports whether a file has the @EXPLICIT line.
 func isExplicit(text string) bool {
 	for line := range strings.SplitSeq(text, "\n") {
 		if strings.TrimSpace(line) == explicitMark {
@@ -47,7 +47,7 @@ func readExplicit(text string) (Lock, error) {
 	return Lock{Platforms: []PlatformLock{p}}, nil
 }
 
-// explicitLine reads an address, with a hash behind it or not.
+// explicitLine parses an address with an optional hash.
 func explicitLine(line string) (Record, error) {
 	address, hash, _ := strings.Cut(line, "#")
 	r, err := artifact(address)
@@ -60,8 +60,8 @@ func explicitLine(line string) (Record, error) {
 	return r, r.hashOf("md5", hash)
 }
 
-// agree holds the packages to one platform, which they name where the list does not,
-// and to one of each name.
+// agree checks that the packages are for one platform, which it sets if the list has none,
+// and that no name occurs twice.
 func (p *PlatformLock) agree() error {
 	names := map[string]string{}
 	for _, r := range p.Packages {
@@ -80,9 +80,11 @@ func (p *PlatformLock) agree() error {
 	return nil
 }
 
-// Explicit writes a list of addresses with their hashes (CEP 23), each package after
-// what it depends on. An error is one of the records: an address that is none.
-func (p PlatformLock) Explicit() (string, error) {
+// Explicit returns a list of addresses with their MD5, which every conda reads (CEP 23),
+// dependencies first. With sha256 the list has SHA-256 instead, which conda reads since
+// 23.11. If one hash is unknown, the other is used. An error is caused by a record whose
+// address is invalid.
+func (p PlatformLock) Explicit(sha256 bool) (string, error) {
 	var out strings.Builder
 	if p.Platform != "" {
 		fmt.Fprintf(&out, "# platform: %s\n", p.Platform)
@@ -91,7 +93,7 @@ func (p PlatformLock) Explicit() (string, error) {
 	for _, r := range p.Sorted() {
 		out.WriteString(r.URL)
 		switch {
-		case r.SHA256 != "":
+		case r.SHA256 != "" && (sha256 || r.MD5 == ""):
 			out.WriteString("#sha256:" + r.SHA256)
 		case r.MD5 != "":
 			out.WriteString("#" + r.MD5)

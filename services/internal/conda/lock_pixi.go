@@ -12,14 +12,15 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// defaultEnvironment is the one of a workspace that every pixi.lock has.
+// defaultEnvironment is the environment that every pixi.lock has.
 const defaultEnvironment = "default"
 
-// pixiFile is a pixi.lock while it is read.
+// A pixiFile is a pixi.lock that is being read.
 type pixiFile struct {
-	// packages are its descriptions of artifacts, by address; the first holds.
+	// packages maps addresses to descriptions of artifacts; the first description is used.
 	packages map[string]map[string]ast.Node
-	// subdirs are those of platforms that have names of their own, since version 7.
+	// subdirs maps the custom names of platforms, which version 7 introduced, to their
+	// subdirs.
 	subdirs map[string]string
 }
 
@@ -51,7 +52,7 @@ func readPixi(top map[string]ast.Node, environment string) (Lock, error) {
 	return l, fault.In("environment "+environment, err)
 }
 
-// environment reads the channels and the packages of one.
+// environment reads the channels and packages of an environment.
 func (f pixiFile) environment(n ast.Node) (Lock, error) {
 	e := members(n)
 	var l Lock
@@ -77,14 +78,15 @@ func (f pixiFile) environment(n ast.Node) (Lock, error) {
 	return l, l.agree()
 }
 
-// add adds what an environment refers to.
+// add adds an artifact that an environment refers to.
 func (f pixiFile) add(to *PlatformLock, reference map[string]ast.Node) error {
 	if source := scalar(reference["conda_source"]); source != "" {
 		return fault.Invalid.Newf("%q is a package that is built from source, which is not supported; publish it in a channel", clip(source))
 	}
 	if address := scalar(reference["pypi"]); address != "" {
-		py, err := pypi(address, f.packages[address])
-		py.SHA256 = scalar(f.packages[address]["sha256"])
+		p := f.packages[address]
+		py, err := pypi(address, scalar(p["sha256"]), p)
+		py.Requires, py.RequiresPython = scalars(p["requires_dist"]), scalar(p["requires_python"])
 		to.PyPI = append(to.PyPI, py)
 		return err
 	}
@@ -124,7 +126,7 @@ func pixiRecord(address string, p map[string]ast.Node) (Record, error) {
 	)
 }
 
-// wholeNumber reads a whole number that is not negative, where there is one.
+// wholeNumber reads an optional non-negative integer.
 func wholeNumber[N int64 | uint64](p map[string]ast.Node, key string, to *N) error {
 	s := scalar(p[key])
 	if s == "" {
@@ -138,8 +140,8 @@ func wholeNumber[N int64 | uint64](p map[string]ast.Node, key string, to *N) err
 	return nil
 }
 
-// described reads an address, and holds name, version and build against it where they
-// are given.
+// described parses an address and checks that name, version and build match the description
+// if it has them.
 func described(address string, p map[string]ast.Node) (Record, error) {
 	r, err := artifact(address)
 	if err != nil {
@@ -154,10 +156,19 @@ func described(address string, p map[string]ast.Node) (Record, error) {
 }
 
 // pypi reads a package that pip would add.
-func pypi(address string, p map[string]ast.Node) (PyPIPackage, error) {
-	py := PyPIPackage{Name: scalar(p["name"]), Version: scalar(p["version"]), URL: address}
-	if !IsWebURL(address) {
+func pypi(address, sha256 string, p map[string]ast.Node) (PyPIPackage, error) {
+	py := PyPIPackage{Name: scalar(p["name"]), Version: scalar(p["version"]), URL: address, SHA256: strings.ToLower(sha256)}
+	switch name := clip(cmp.Or(py.Name, address)); {
+	case scalar(p["editable"]) == "true":
+		return py, fault.Invalid.Newf("%q is a package of pypi that is installed in editable mode, which an image cannot have; publish its wheel in an index", name)
+	case strings.HasPrefix(address, "git+") || strings.HasPrefix(address, "hg+") || strings.HasPrefix(address, "svn+") || strings.HasPrefix(address, "bzr+"):
+		return py, fault.Invalid.Newf("%q is a package of pypi from a version control system (%s), which is not supported; publish its wheel in an index", name, clip(address))
+	case strings.HasPrefix(address, "direct+"):
+		return py, fault.Invalid.Newf("%q is a package of pypi from an address outside an index (%s), which is not supported; publish its wheel in an index", name, clip(address))
+	case !IsWebURL(address):
 		return py, fault.Invalid.Newf("%q is a package of pypi from a path, which is not supported; publish it in an index", clip(address))
+	case py.SHA256 != "" && (len(py.SHA256) != 64 || !isHex(py.SHA256)):
+		return py, fault.Invalid.Newf("%q is a package of pypi with a malformed sha256", name)
 	}
 	return py, nil
 }

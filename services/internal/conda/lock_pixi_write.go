@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Pixi writes a pixi.lock, version 6, with the one environment "default". What pip
-// would add is not in it. An error is one of the records.
+// Pixi returns a pixi.lock, version 6, with the single environment "default". An error is
+// caused by a record.
 func (l Lock) Pixi() (string, error) {
 	if err := l.forPlatforms(); err != nil {
 		return "", err
@@ -17,8 +17,16 @@ func (l Lock) Pixi() (string, error) {
 	w.line(0, "environments:")
 	w.line(2, defaultEnvironment+":")
 	w.list(4, "channels", len(l.Channels))
-	for _, c := range l.Channels {
+	for i, c := range l.Channels {
+		if i < len(l.ChannelURLs) { // pixi only reads addresses
+			c = strings.TrimRight(l.ChannelURLs[i], "/") + "/"
+		}
 		w.line(4, "- url: "+quote(c))
+	}
+	wheels := l.wheels()
+	if isPublic := func(py PyPIPackage) bool { return strings.HasPrefix(py.URL, "https://files.pythonhosted.org/") }; slices.ContainsFunc(wheels, isPublic) {
+		w.line(4, "indexes:")
+		w.line(4, "- https://pypi.org/simple")
 	}
 	if len(l.Platforms) == 0 {
 		w.line(4, "packages: {}")
@@ -26,21 +34,27 @@ func (l Lock) Pixi() (string, error) {
 		w.line(4, "packages:")
 	}
 	for _, p := range l.Platforms {
-		w.list(6, quote(p.Platform), len(p.Packages))
+		w.list(6, quote(p.Platform), len(p.Packages)+len(p.PyPI))
 		for _, r := range p.Packages {
 			w.line(6, "- conda: "+quote(r.URL))
 		}
+		for _, py := range p.PyPI {
+			w.line(6, "- pypi: "+quote(py.URL))
+		}
 	}
 	all := l.artifacts()
-	w.list(0, "packages", len(all))
+	w.list(0, "packages", len(all)+len(wheels))
 	for _, r := range all {
 		w.pixiPackage(r)
+	}
+	for _, py := range wheels {
+		w.pixiWheel(py)
 	}
 	return written(w.String(), l)
 }
 
-// pixiPackage writes the description of an artifact: what follows from its address
-// is left out.
+// pixiPackage writes the description of an artifact without the fields that follow from its
+// address.
 func (w *yamlWriter) pixiPackage(r Record) {
 	w.line(0, "- conda: "+quote(r.URL))
 	if r.BuildNumber != buildNumber(r.Build) {
@@ -65,6 +79,26 @@ func (w *yamlWriter) pixiPackage(r Record) {
 	}
 }
 
+// pixiWheel writes the description of a package of PyPI.
+func (w *yamlWriter) pixiWheel(py PyPIPackage) {
+	w.line(0, "- pypi: "+quote(py.URL))
+	w.member(2, "name", py.Name)
+	w.member(2, "version", py.Version)
+	w.member(2, "sha256", py.SHA256)
+	w.texts("requires_dist", py.Requires)
+	w.member(2, "requires_python", py.RequiresPython)
+}
+
+// wheels returns the packages of PyPI of all platforms by address, without duplicates.
+func (l Lock) wheels() []PyPIPackage {
+	var all []PyPIPackage
+	for _, p := range l.Platforms {
+		all = append(all, p.PyPI...)
+	}
+	slices.SortStableFunc(all, func(a, b PyPIPackage) int { return strings.Compare(a.URL, b.URL) })
+	return slices.CompactFunc(all, func(a, b PyPIPackage) bool { return a.URL == b.URL })
+}
+
 func (w *yamlWriter) texts(key string, list []string) {
 	if len(list) == 0 {
 		return
@@ -75,7 +109,7 @@ func (w *yamlWriter) texts(key string, list []string) {
 	}
 }
 
-// artifacts are those of all platforms, each once, by address.
+// artifacts returns those of all platforms by address, without duplicates.
 func (l Lock) artifacts() []Record {
 	var all []Record
 	for _, p := range l.Platforms {
@@ -93,11 +127,11 @@ func (l Lock) platforms() []string {
 	return all
 }
 
-// size is how many packages there are, on all platforms.
+// size returns the number of packages on all platforms.
 func (l Lock) size() int {
 	n := 0
 	for _, p := range l.Platforms {
-		n += len(p.Packages)
+		n += len(p.Packages) + len(p.PyPI)
 	}
 	return n
 }

@@ -22,10 +22,11 @@ func lockFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// count is how many packages a platform has, of conda and of pypi.
+// A count is the number of conda and PyPI packages of a platform.
 type count struct{ conda, pypi int }
 
-// readable are the locks that can be used, and what another reader counts in them.
+// readable returns the locks that can be used, with the numbers of packages that another
+// reader found.
 func readable() map[string]map[string]count {
 	return map[string]map[string]count{
 		"explicit-python-linux-64.txt":                    {"linux-64": {22, 0}},
@@ -44,16 +45,18 @@ func readable() map[string]map[string]count {
 		"v5-similar-with-and-without-purl.yml": {"win-64": {1, 0}},
 		"v5-stability-original.yml":            {"osx-arm64": {13, 2}, "win-64": {15, 2}},
 		"v5-stability-shuffled.yml":            {"osx-arm64": {13, 2}, "win-64": {15, 2}},
+		"pixi.lock":                            {"linux-64": {3, 0}, "linux-aarch64": {3, 0}},
+		"conda-lock.yml":                       {"linux-64": {3, 0}, "linux-aarch64": {3, 0}},
 		"v6-empty-lock.yml":                    {},
 		"v7-empty-lock.yml":                    {},
 	}
 }
 
-// refused are the locks that cannot be used, and what is said of them.
+// refused returns the locks that cannot be used, with the error text.
 func refused() map[string]string {
 	return map[string]string{
 		"v4-absolute-path-lock.yml":                          `environment default: linux-64[0]: "E:\\Developer\\prefix`,
-		"v4-path-based-lock.yml":                             `is a package of pypi from a path, which is not supported`,
+		"v4-path-based-lock.yml":                             `"click" is a package of pypi from an address outside an index (direct+https://`,
 		"v5-flat-index-lock.yml":                             `osx-arm64[17]: "./links/requests-2.31.0-py3-none-any.whl" is a package of pypi from a path`,
 		"v6-conda-path-lock.yml":                             `linux-64[0]: "../minimal-project" is not the address of a Conda package: packages from files and from source are not supported`,
 		"v6-derived-channel-lock.yml":                        `win-64[1]: "child-package" is not the address`,
@@ -98,7 +101,7 @@ func TestReadLock(t *testing.T) {
 	}
 }
 
-// TestRecordOfLock pins what is read of one package in each format.
+// TestRecordOfLock checks all fields of one package in each format.
 func TestRecordOfLock(t *testing.T) {
 	t.Parallel()
 	openmp := conda.Record{
@@ -144,13 +147,13 @@ func TestRecordOfLock(t *testing.T) {
 					return
 				}
 			}
-			t.Error("it is not there")
+			t.Error("the package is missing")
 		})
 	}
 }
 
-// TestOneEnvironmentInThreeFormats compares files of different programs: two are of
-// the same packages, and one is some weeks older.
+// TestOneEnvironmentInThreeFormats compares files of different programs: two have the same
+// packages, and one is some weeks older.
 func TestOneEnvironmentInThreeFormats(t *testing.T) {
 	t.Parallel()
 	var locks []conda.Lock
@@ -162,7 +165,7 @@ func TestOneEnvironmentInThreeFormats(t *testing.T) {
 		locks = append(locks, l)
 	}
 	if diff := locks[0].Diff(locks[1]); diff != nil {
-		t.Errorf("they differ: %+v", diff)
+		t.Errorf("the locks differ: %+v", diff)
 	}
 	old, err := conda.ReadLock(lockFile(t, "explicit-python-linux-64.txt"), "")
 	if err != nil {

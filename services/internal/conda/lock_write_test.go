@@ -30,12 +30,12 @@ func TestWriteLock(t *testing.T) {
 				if diff := from.Diff(back); diff != nil || !slices.Equal(from.Channels, back.Channels) {
 					t.Errorf("%s: %+v\nbecame %+v: %+v", format, from.Channels, back.Channels, diff)
 				}
-				if format == conda.FormatPixi && !strings.Contains(name, "conda-lock") { // which describes an artifact once for each platform
+				if format == conda.FormatPixi && !strings.Contains(name, "conda-lock") { // pixi describes an artifact once for all platforms
 					samePackages(t, from, back)
 				}
 			}
 			for _, p := range from.Platforms {
-				text, err := p.Explicit()
+				text, err := p.Explicit(false)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -56,8 +56,7 @@ func read(t *testing.T, text string) conda.Lock {
 	return l
 }
 
-// samePackages wants every fact of every record, in order: a pixi.lock keeps all of
-// them.
+// samePackages compares every field of every record, in order, which a pixi.lock retains.
 func samePackages(t *testing.T, from, back conda.Lock) {
 	t.Helper()
 	for i, p := range from.Platforms {
@@ -67,7 +66,7 @@ func samePackages(t *testing.T, from, back conda.Lock) {
 	}
 }
 
-// oddLock has what is hard to write: texts that YAML takes for something else.
+// oddLock returns a lock with strings that YAML would interpret.
 func oddLock() conda.Lock {
 	file := func(name, version, build, subdir string) conda.Record {
 		f := name + "-" + version + "-" + build + ".conda"
@@ -90,12 +89,35 @@ func oddLock() conda.Lock {
 	}
 }
 
-// TestFormats pins the three formats. The files were read by rattler (npm and Python)
-// and conda-lock, which found the same packages in them.
+// TestExplicitHashes checks that MD5 is the default, SHA-256 is used on request, and a
+// known hash replaces an unknown one.
+func TestExplicitHashes(t *testing.T) {
+	t.Parallel()
+	md5, sha := strings.Repeat("1", 32), strings.Repeat("2", 64)
+	at := func(md5, sha string) conda.Record {
+		return conda.Record{Name: "a", Version: "1", Build: "0", Subdir: "linux-64", Channel: "https://h.example/c", URL: "https://h.example/c/linux-64/a-1-0.conda", FileName: "a-1-0.conda", MD5: md5, SHA256: sha}
+	}
+	for _, c := range []struct {
+		record conda.Record
+		sha256 bool
+		want   string
+	}{
+		{at(md5, sha), false, "#" + md5}, {at(md5, sha), true, "#sha256:" + sha}, {at("", sha), false, "#sha256:" + sha}, {at(md5, ""), true, "#" + md5},
+		{at("", ""), true, ""},
+	} {
+		text, err := conda.PlatformLock{Platform: "linux-64", Packages: []conda.Record{c.record}}.Explicit(c.sha256)
+		if want := "# platform: linux-64\n@EXPLICIT\n" + c.record.URL + c.want + "\n"; err != nil || text != want {
+			t.Errorf("got %q, %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestFormats compares with the stored files of the three formats. The files were read with
+// rattler (npm and Python) and conda-lock, which found the same packages in them.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	l := oddLock()
-	explicit, err := l.Platforms[0].Explicit()
+	explicit, err := l.Platforms[0].Explicit(false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +141,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestUnwritable: what would read as something else is not written.
+// TestUnwritable checks that a lock is rejected if its file would read differently.
 func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]conda.Record{
@@ -131,7 +153,7 @@ func TestUnwritable(t *testing.T) {
 	} {
 		p := conda.PlatformLock{Platform: "linux-64", Packages: []conda.Record{r}}
 		l := conda.Lock{Platforms: []conda.PlatformLock{p}}
-		for format, write := range map[string]func() (string, error){"explicit": p.Explicit, "conda-lock": l.CondaLock, "pixi": l.Pixi} {
+		for format, write := range map[string]func() (string, error){"explicit": func() (string, error) { return p.Explicit(true) }, "conda-lock": l.CondaLock, "pixi": l.Pixi} {
 			if text, err := write(); err == nil {
 				t.Errorf("%s: %s was written as\n%s", format, name, text)
 			}

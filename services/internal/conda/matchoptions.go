@@ -7,11 +7,11 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// maxOptions is more than there are keys.
+// maxOptions exceeds the number of existing keys.
 const maxOptions = 20
 
-// cutOptions parts what stands in brackets at the end of a specification from the rest,
-// and drops a comment.
+// cutOptions splits off the options in brackets at the end of a specification and drops a
+// comment.
 func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 	at := strings.IndexByte(text, '[')
 	if comment := strings.IndexByte(text, '#'); comment >= 0 && (at < 0 || comment < at) {
@@ -41,7 +41,7 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 	return rest, options, nil
 }
 
-// cutOption takes a key and its value from the front.
+// cutOption cuts a key and its value off the front.
 func cutOption(s string) (o option, rest string, _ *fault.Error) {
 	key, after, ok := strings.Cut(s, "=")
 	if !ok {
@@ -57,7 +57,7 @@ func cutOption(s string) (o option, rest string, _ *fault.Error) {
 	return o, rest, nil
 }
 
-// cutValue takes a value from the front: in quotes, or up to a comma, blank or bracket.
+// cutValue cuts a value off the front: quoted, or up to a comma, blank or bracket.
 func cutValue(s string) (value, rest string, ok bool) {
 	if s != "" && (s[0] == '\'' || s[0] == '"') {
 		return strings.Cut(s[1:], s[:1])
@@ -69,11 +69,10 @@ func cutValue(s string) (value, rest string, ok bool) {
 	return s[:n], s[n:], true
 }
 
-// isConditional knows the keys of dependencies that hold under a condition, and of
-// extras.
+// isConditional reports whether a key belongs to conditional dependencies or extras.
 func isConditional(key string) bool { return key == "when" || key == "extras" || key == "condition" }
 
-// setOption reads one key of the brackets.
+// setOption sets the field of one option.
 func (m *MatchSpec) setOption(o option) *fault.Error {
 	switch o.key {
 	case "version":
@@ -117,7 +116,7 @@ func isHex(s string) bool {
 	return leading(strings.ToLower(s), func(c byte) bool { return isDigit(c) || ('a' <= c && c <= 'f') }) == len(s)
 }
 
-// numberVersion is a build number as a version.
+// numberVersion returns a build number as a version.
 func numberVersion(n uint64) Version {
 	v := Version{text: strconv.FormatUint(n, 10)}
 	v.release = []segment{{{kind: number, text: strings.TrimLeft(v.text, "0")}}}

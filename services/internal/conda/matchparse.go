@@ -7,11 +7,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// ParseMatchSpec reads one specification of one named package: `name`, `name=1.20`,
-// `name >=1.2,<2`, `name=1.20=build`, `name 1.20 build`, with `channel::` or
-// `channel/subdir::` before, `[key=value, …]` behind, and a comment after `#`. Nothing
-// that a tool could take for a path or an option is let through. fault.Invalid
-// otherwise; fault.Unsupported for dependencies that hold under a condition, and extras.
+// ParseMatchSpec parses a specification of one named package: `name`, `name=1.20`, `name
+// >=1.2,<2`, `name=1.20=build`, `name 1.20 build`, optionally with the prefix `channel::`
+// or `channel/subdir::`, the suffix `[key=value, …]`, and a comment after `#`. It rejects
+// everything that a tool could interpret as a path or an option. It returns fault.Invalid
+// for malformed input, and fault.Unsupported for conditional dependencies and extras.
 func ParseMatchSpec(text string) (MatchSpec, error) {
 	m, why := parseMatchSpec(text)
 	if why == nil {
@@ -25,7 +25,7 @@ func ParseMatchSpec(text string) (MatchSpec, error) {
 
 func quoted(s string) string { return `"` + clip(strings.ToValidUTF8(s, "?")) + `"` }
 
-// why is what is wrong, for the end of a sentence.
+// why returns a fault whose text completes a sentence.
 func why(text string) *fault.Error { return fault.Invalid.New(text, nil) }
 
 func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
@@ -63,7 +63,7 @@ func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
 	return m, nil
 }
 
-// checkLine refuses what no specification can be.
+// checkLine rejects text that cannot be a specification.
 func checkLine(text string) *fault.Error {
 	if len(text) > limits.CondaSpec {
 		return why("it is too long")
@@ -82,7 +82,7 @@ func isNameLetter(c byte) bool {
 	return isDigit(c) || isLower(c|0x20) || c == '_' || c == '.' || c == '-'
 }
 
-// cutLast cuts at the last sep: a URL before it may hold others.
+// cutLast cuts at the last sep: a URL before it may contain others.
 func cutLast(s, sep string) (before, after string, found bool) {
 	i := strings.LastIndex(s, sep)
 	if i < 0 {
@@ -91,7 +91,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:i], s[i+len(sep):], true
 }
 
-// setChannel reads what stands before the colons: a channel, and perhaps a subdir.
+// setChannel parses the part before the colons: a channel with an optional subdir.
 func (m *MatchSpec) setChannel(s string) *fault.Error {
 	s = strings.Trim(s, " ")
 	if i := strings.LastIndexByte(s, '/'); i > 0 && isSubdir(s[i+1:]) {
@@ -112,7 +112,7 @@ func isChannelLetter(c byte) bool {
 	return isNameLetter(c) || strings.IndexByte("/:@+~%", c) >= 0
 }
 
-// isSubdir knows the folders of platforms, e.g. linux-64 and noarch.
+// isSubdir reports whether s is the folder of a platform, e.g. linux-64 or noarch.
 func isSubdir(s string) bool {
 	if s == "noarch" {
 		return true
@@ -125,11 +125,11 @@ func isSubdir(s string) bool {
 	return false
 }
 
-// setBody reads version and build as they stand behind the name.
+// setBody parses the version and build after the name.
 func (m *MatchSpec) setBody(s string) *fault.Error {
 	version, build := cutBuild(s)
 	if build != "" && isFuzzy(version) {
-		// With a build behind, =1.20 is 1.20 exactly.
+		// If a build follows, =1.20 means exactly 1.20.
 		version = version[1:]
 	}
 	if err := m.setVersion(version); err != nil {
@@ -138,13 +138,13 @@ func (m *MatchSpec) setBody(s string) *fault.Error {
 	return m.setBuild(build)
 }
 
-// isFuzzy knows =1.20, which alone is 1.20.*.
+// isFuzzy reports whether a version has the form =1.20, which alone means 1.20.*.
 func isFuzzy(version string) bool {
 	return strings.HasPrefix(version, "=") && !strings.HasPrefix(version, "==") && !strings.ContainsAny(version, ",|*")
 }
 
-// cutBuild parts `=1.20=build` and `1.20 build`. Blanks also stand between the parts of
-// a version.
+// cutBuild splits `=1.20=build` and `1.20 build`. Blanks may also separate the parts of a
+// version.
 func cutBuild(s string) (version, build string) {
 	for i := 1; i < len(s); i++ {
 		switch {
@@ -153,7 +153,7 @@ func cutBuild(s string) (version, build string) {
 			if after != "" && !joins(s[i-1]) && !joins(after[0]) {
 				return s[:i], after
 			}
-			// Blanks that join are seen once.
+			// A blank between parts of a version is passed only once.
 			i = len(s) - len(after)
 		case s[i] == '=' && !strings.ContainsRune("=<>!~,|( ", rune(s[i-1])):
 			return s[:i], strings.TrimLeft(s[i+1:], " ")
@@ -162,7 +162,7 @@ func cutBuild(s string) (version, build string) {
 	return s, ""
 }
 
-// joins says whether a version goes on across the blank beside c.
+// joins reports whether a version continues across the blank next to c.
 func joins(c byte) bool { return strings.IndexByte("=<>!~,|()", c) >= 0 }
 
 func (m *MatchSpec) setVersion(s string) *fault.Error {
@@ -189,7 +189,7 @@ func (m *MatchSpec) setBuild(s string) *fault.Error {
 
 func isBuildLetter(c byte) bool { return isNameLetter(c) || c == '+' || c == '*' || c == '!' }
 
-// because adds what a parser of a part says.
+// because returns the error of a part's parser with a prefix.
 func because(what string, err error) *fault.Error {
 	if e, ok := fault.As(err); ok {
 		return fault.Invalid.New(what+" ("+e.Public+")", e.Cause)

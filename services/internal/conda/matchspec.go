@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// MatchSpec says which records are wanted (CEP 29): those of a name that fit all that
-// is set. Its parts are immutable, so that a copy may be changed.
+// A MatchSpec selects records (CEP 29): those of a name that match all fields that are set.
+// Its fields are immutable, so that a copy may be changed.
 type MatchSpec struct {
-	// Name is lower case, and never empty in one that was parsed.
+	// Name is lower case, and not empty in a parsed specification.
 	Name    string
 	Version VersionSpec
-	// Build is of the build string. BuildNumber is read as a version of one number.
+	// Build matches the build string. BuildNumber is parsed as a version with one number.
 	Build       Pattern
 	BuildNumber VersionSpec
-	// Channel is a name or URL, Subdir e.g. "noarch"; "" is any, as below.
+	// Channel is a name or URL, Subdir e.g. "noarch"; "" matches any.
 	Channel, Subdir string
 	FileName, URL   string
 	// MD5 and SHA256 are of the artifact, in lower-case hex.
@@ -24,7 +24,8 @@ type MatchSpec struct {
 	TrackFeatures []string
 }
 
-// Match says whether r fits. A record whose version cannot be read fits no bound on it.
+// Match reports whether r matches. A record with an unparsable version matches no version
+// bound.
 func (m *MatchSpec) Match(r *Record) bool {
 	if m.Name != r.Name {
 		return false
@@ -38,8 +39,8 @@ func (m *MatchSpec) Match(r *Record) bool {
 	return m.MatchRest(r)
 }
 
-// MatchRest says whether r fits in all but name and version: whoever holds a
-// specification against many records of few versions judges those once.
+// MatchRest reports whether r matches in all fields except name and version. Callers that
+// match many records of few versions match each version once.
 func (m *MatchSpec) MatchRest(r *Record) bool {
 	return m.Build.Match(r.Build) && m.matchNumber(r) &&
 		(m.Channel == "" || SameChannel(m.Channel, r.Channel)) &&
@@ -55,8 +56,8 @@ func (m *MatchSpec) matchNumber(r *Record) bool {
 
 func same(want, got string) bool { return want == "" || want == got }
 
-// SameChannel says whether a channel as somebody wrote it is the one that a record
-// names: by its name, its URL, or the name at the end of its URL.
+// SameChannel reports whether want, as a user wrote it, is the channel that a record names:
+// by its name, its URL, or the last part of its URL.
 func SameChannel(want, channel string) bool {
 	want, channel = strings.Trim(want, "/"), strings.TrimRight(channel, "/")
 	if want == channel {
@@ -69,7 +70,7 @@ func SameChannel(want, channel string) bool {
 	return short != "" && strings.Contains(long, "://") && !strings.Contains(short, "://") && strings.HasSuffix(long, "/"+short)
 }
 
-// String is the specification in its shortest form, which ParseMatchSpec reads:
+// String returns the specification in its shortest form, which ParseMatchSpec parses:
 // `channel/subdir::name version build[key="value"]`.
 func (m MatchSpec) String() string {
 	var out strings.Builder
@@ -97,12 +98,12 @@ func (m MatchSpec) String() string {
 	return out.String()
 }
 
-// isPlain says whether a version or build may stand outside the brackets.
+// isPlain reports whether a version or build may be written outside the brackets.
 func isPlain(s string) bool { return !strings.ContainsAny(s, " ^$[]\"'#") }
 
 type option struct{ key, value string }
 
-// options are what stands in brackets.
+// options returns the options in brackets.
 func (m *MatchSpec) options(plain bool) []option {
 	all := []option{
 		{"build_number", m.BuildNumber.String()},
@@ -139,7 +140,7 @@ func writeOptions(out *strings.Builder, options []option) {
 	}
 }
 
-// AsksMore says whether more is asked than name and version.
+// AsksMore reports whether fields other than name and version are set.
 func (m *MatchSpec) AsksMore() bool {
 	return !m.Build.Any() || !m.BuildNumber.Any() || len(m.TrackFeatures) > 0 ||
 		m.Channel+m.Subdir+m.FileName+m.URL+m.MD5+m.SHA256+m.License+m.LicenseFamily != ""

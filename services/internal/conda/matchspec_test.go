@@ -104,10 +104,10 @@ func TestParseMatchSpecRefuses(t *testing.T) {
 			t.Errorf("%.60q: %v, want a fault of kind %v", c.in, err, c.kind)
 		}
 		if took := time.Since(began); took > time.Second {
-			t.Errorf("%.60q is refused after %v", c.in, took)
+			t.Errorf("%.60q is rejected after %v", c.in, took)
 		}
 		if err != nil && len(err.Error()) > 600 {
-			t.Errorf("%.60q is refused in %d letters", c.in, len(err.Error()))
+			t.Errorf("%.60q: the error has %d bytes", c.in, len(err.Error()))
 		}
 	}
 }
@@ -153,13 +153,13 @@ func TestMatch(t *testing.T) {
 			continue
 		}
 		if got := m.Match(&r); got != c.want {
-			t.Errorf("%q fits: %v, want %v", c.spec, got, c.want)
+			t.Errorf("%q matches: %v, want %v", c.spec, got, c.want)
 		}
 	}
 }
 
-// TestChannelsAreRead wants every specification and version of the channels read, and
-// the same when written and read again.
+// TestChannelsAreRead checks that every specification and version of the channels can be
+// parsed, formatted and parsed again.
 func TestChannelsAreRead(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -249,12 +249,13 @@ func FuzzVersion(f *testing.F) {
 		v, err := conda.ParseVersion(a)
 		w, err2 := conda.ParseVersion(b)
 		if err == nil && err2 == nil && v.Compare(w) != -w.Compare(v) {
-			t.Errorf("%q and %q have no order", a, b)
+			t.Errorf("%q and %q are not ordered", a, b)
 		}
 	})
 }
 
-// TestLongPattern: a short regular expression that stands for a long one is refused.
+// TestLongPattern checks that a short regular expression that expands to a long one is
+// rejected.
 func TestLongPattern(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{

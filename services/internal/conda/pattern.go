@@ -10,14 +10,15 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Pattern is what a text must look like: the text itself, one with * for anything, or
-// a regular expression between ^ and $ (CEP 29). The zero value fits every text.
+// A Pattern matches strings: one exact string, a glob with * for any text, or a regular
+// expression between ^ and $ (CEP 29). The zero value matches every string.
 type Pattern struct {
 	text string
 	re   *regexp.Regexp
 }
 
-// ParsePattern reads a pattern; "" and "*" fit every text. fault.Invalid otherwise.
+// ParsePattern parses a pattern; "" and "*" match every string. It returns fault.Invalid
+// for malformed patterns.
 func ParsePattern(text string) (Pattern, error) {
 	if len(text) > limits.CondaPattern {
 		return Pattern{}, fault.Invalid.Newf("A pattern may have %d characters, not %d", limits.CondaPattern, len(text))
@@ -41,11 +42,11 @@ func ParsePattern(text string) (Pattern, error) {
 	return p, nil
 }
 
-// errLong says that a short regular expression stands for a long one.
+// errLong is returned for a short regular expression that expands to a long one.
 var errLong = errors.New("it repeats too much")
 
-// steps is about how long the program is that a regular expression stands for: what it
-// repeats is written out.
+// steps estimates the length of the program that a regular expression compiles to, in which
+// repetitions are expanded.
 func steps(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)/2
 	for _, sub := range re.Sub {
@@ -57,13 +58,13 @@ func steps(re *syntax.Regexp) int {
 	return n
 }
 
-// String is the pattern as written; "" fits every text.
+// String returns the pattern as written; "" matches every string.
 func (p Pattern) String() string { return p.text }
 
-// Any says whether every text fits.
+// Any reports whether every string matches.
 func (p Pattern) Any() bool { return p.text == "" }
 
-// Match says whether s fits.
+// Match reports whether s matches.
 func (p Pattern) Match(s string) bool {
 	switch {
 	case p.text == "":
@@ -74,8 +75,8 @@ func (p Pattern) Match(s string) bool {
 	return glob(p.text, s)
 }
 
-// glob matches with * for anything. It goes back to the last star only, so it takes
-// at most len(pattern)*len(s) steps.
+// glob matches a pattern with * for any text. It only backtracks to the last star, so it
+// takes at most len(pattern)*len(s) steps.
 func glob(pattern, s string) bool {
 	star, resume := -1, 0
 	p, i := 0, 0

@@ -1,12 +1,17 @@
 package conda
 
-// Record is one artifact as a channel's repodata lists it (CEP 36). The JSON is
-// that of a repodata record, with the four facts added that a channel's file
-// gives by its place: channel, fn, url and subdir.
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// A Record is one artifact as a channel's repodata lists it (CEP 36). Its JSON is that of a
+// repodata record with four additional fields that depend on the location of the file:
+// channel, fn, url and subdir.
 type Record struct {
 	// Name is lower case.
 	Name string `json:"name"`
-	// Version is the text as the channel writes it; see ParseVersion.
+	// Version is the version as the channel writes it; see ParseVersion.
 	Version string `json:"version"`
 	// Build is the build string, e.g. "h50ea8bc_0".
 	Build string `json:"build"`
@@ -15,18 +20,18 @@ type Record struct {
 	// Depends and Constrains are match specifications, as written.
 	Depends    []string `json:"depends"`
 	Constrains []string `json:"constrains,omitempty"`
-	// TrackFeatures makes a record less wanted than one that has none.
+	// TrackFeatures gives a record a lower priority than one without.
 	TrackFeatures []string `json:"track_features,omitempty"`
 	// NoArch is "", "generic" or "python".
 	NoArch string `json:"noarch,omitempty"`
-	// PythonSitePackagesPath is set on records of python that say where the
-	// packages go (CEP 17), e.g. "lib/python3.13/site-packages".
+	// PythonSitePackagesPath is set on records of python that define the folder of packages
+	// (CEP 17), e.g. "lib/python3.13/site-packages".
 	PythonSitePackagesPath string `json:"python_site_packages_path,omitempty"`
-	// Timestamp is milliseconds since the epoch; 0 is unknown.
+	// Timestamp is in milliseconds since the epoch; 0 if unknown.
 	Timestamp int64 `json:"timestamp,omitempty"`
-	// Size is the artifact's length in bytes; 0 is unknown.
+	// Size is the artifact's size in bytes; 0 if unknown.
 	Size int64 `json:"size,omitempty"`
-	// SHA256 and MD5 are of the artifact, in hex; "" is unknown.
+	// SHA256 and MD5 are of the artifact, in hex; "" if unknown.
 	SHA256 string `json:"sha256,omitempty"`
 	MD5    string `json:"md5,omitempty"`
 	// License and LicenseFamily are as the channel writes them.
@@ -36,8 +41,22 @@ type Record struct {
 	Channel string `json:"channel"`
 	// Subdir is the platform's folder, e.g. "linux-64", "noarch".
 	Subdir string `json:"subdir"`
-	// FileName is the artifact's, e.g. "zlib-1.3.1-hb9d3cd8_2.conda".
+	// FileName is the artifact's file name, e.g. "zlib-1.3.1-hb9d3cd8_2.conda".
 	FileName string `json:"fn"`
-	// URL is where the artifact is, without a login.
+	// URL is the artifact's address, without a login.
 	URL string `json:"url"`
+}
+
+// MarshalJSON encodes a record as in channels and conda-meta: depends is always a list,
+// since conda and rattler reject null.
+func (r Record) MarshalJSON() ([]byte, error) {
+	type plain Record // without this method
+	if r.Depends == nil {
+		r.Depends = []string{}
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false) // the caller's encoder decides whether to escape < and >
+	err := e.Encode(plain(r))
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
 }

@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Version is a package's version in Conda's order (CEP 33). It is immutable; the zero
-// value is version 0, without a text.
+// A Version is a package's version in Conda's order (CEP 33). It is immutable; the zero
+// value is version 0 without a text.
 type Version struct {
 	text string
 	// epoch is in digits without leading zeros; "" is 0.
@@ -17,17 +17,17 @@ type Version struct {
 	release, local []segment
 }
 
-// segment is what stands between two dots: numbers and words in turn.
+// A segment is the part between two dots: alternating numbers and words.
 type segment []atom
 
 type atom struct {
 	kind atomKind
-	// text is lower case; a number's has no leading zeros, so that no number is too
-	// large, and 0 is "".
+	// text is lower case. A number has no leading zeros, so that its size is not limited; 0
+	// is "".
 	text string
 }
 
-// atomKind is in Conda's order: 1.0dev < 1.0a < 1.0 < 1.0post.
+// An atomKind is in Conda's order: 1.0dev < 1.0a < 1.0 < 1.0post.
 type atomKind uint8
 
 const (
@@ -37,12 +37,12 @@ const (
 	post
 )
 
-// zero is the number 0, which a missing atom counts as.
+// zero returns the number 0, which replaces a missing atom.
 func zero() atom { return atom{kind: number} }
 
-// ParseVersion reads a version as channels write it: an optional epoch and `!`,
-// segments with `.`, `_` or `-` between, an optional `+` and local segments.
-// fault.Invalid otherwise.
+// ParseVersion parses a version as channels write it: an optional epoch and `!`, segments
+// separated by `.`, `_` or `-`, and optionally `+` with local segments. It returns
+// fault.Invalid for malformed versions.
 func ParseVersion(text string) (Version, error) {
 	if len(text) > limits.CondaVersion {
 		return Version{}, fault.Invalid.Newf("A version may have %d characters, not %d", limits.CondaVersion, len(text))
@@ -72,7 +72,7 @@ func badVersion(text, why string) error {
 	return fault.Invalid.Newf("%q is not a Conda version: %s", clip(text), why)
 }
 
-// clip keeps a text that is quoted in an error to a readable length.
+// clip shortens a string for quoting in an error.
 func clip(s string) string {
 	const most = 80
 	if len(s) <= most {
@@ -81,15 +81,15 @@ func clip(s string) string {
 	return s[:most] + "…"
 }
 
-// parseSegments cuts at dots, dashes and underscores; an underscore at the very end
-// belongs to the last segment, as OpenSSL's versions had it (1.0.1_).
+// parseSegments splits at dots, dashes and underscores. An underscore at the very end
+// belongs to the last segment, as in OpenSSL's versions (1.0.1_).
 func parseSegments(s string) ([]segment, bool) {
 	body := strings.TrimSuffix(s, "_")
 	if body == "" {
 		return nil, false
 	}
 	segments := make([]segment, 0, 1+strings.Count(body, ".")+strings.Count(body, "_")+strings.Count(body, "-"))
-	// A segment of n letters has at most n+1 atoms, so this is never moved.
+	// A segment of n characters has at most n+1 atoms, so append never reallocates.
 	atoms := make([]atom, 0, len(s)+1)
 	for body != "" {
 		n := leading(body, func(c byte) bool { return !isSeparator(c) })
@@ -113,8 +113,8 @@ func parseSegments(s string) ([]segment, bool) {
 	return segments, true
 }
 
-// appendAtoms splits a segment where digits meet letters. One that begins with a
-// letter counts as if it began with 0.
+// appendAtoms splits a segment between digits and letters. A segment that begins with a
+// letter gets a leading 0.
 func appendAtoms(atoms []atom, s string) ([]atom, bool) {
 	if s == "" {
 		return nil, false
@@ -138,19 +138,20 @@ func appendAtoms(atoms []atom, s string) ([]atom, bool) {
 	return atoms, true
 }
 
-// cutWord reads letters; dev and post stand for themselves also where more follow.
+// cutWord cuts a word. Only the complete words dev and post have a special order: deva is
+// an ordinary word.
 func cutWord(s string) (a atom, length int) {
-	switch {
-	case strings.HasPrefix(s, "dev"):
-		return atom{kind: dev}, len("dev")
-	case strings.HasPrefix(s, "post"):
-		return atom{kind: post}, len("post")
-	}
 	n := leading(s, isLower)
+	switch s[:n] {
+	case "dev":
+		return atom{kind: dev}, n
+	case "post":
+		return atom{kind: post}, n
+	}
 	return atom{kind: word, text: s[:n]}, n
 }
 
-// leading counts the bytes in front that are of a class.
+// leading returns the number of leading bytes for which is returns true.
 func leading(s string, is func(byte) bool) int {
 	for i := range len(s) {
 		if !is(s[i]) {
@@ -164,11 +165,11 @@ func isDigit(c byte) bool     { return '0' <= c && c <= '9' }
 func isLower(c byte) bool     { return 'a' <= c && c <= 'z' }
 func isSeparator(c byte) bool { return c == '.' || c == '_' || c == '-' }
 
-// String is the version as written.
+// String returns the version as written.
 func (v Version) String() string { return v.text }
 
-// Compare is -1, 0 or 1 as v is older than, the same as, or newer than w. Versions of
-// different texts may be the same, e.g. 1.0 and 1.0.0.
+// Compare returns -1, 0 or 1 if v is older than, equal to, or newer than w. Versions with
+// different texts may be equal, e.g. 1.0 and 1.0.0.
 func (v Version) Compare(w Version) int {
 	if c := compareDigits(v.epoch, w.epoch); c != 0 {
 		return c
@@ -179,19 +180,32 @@ func (v Version) Compare(w Version) int {
 	return compareSegments(v.local, w.local)
 }
 
-// StartsWith says whether v is prefix, or prefix with more segments behind. Segments
-// count as wholes: 1.1rc1 does not start with 1.1.
+// StartsWith reports whether v begins with prefix: all segments of prefix but the last are
+// equal to those of v, and the last segment of v begins with the numbers and words of the
+// last one of prefix. So 1.1.2, 1.1a and 1.1rc1 start with 1.1, and 1.10 does not. Missing
+// segments count as 0. The rule follows conda's VersionOrder.startswith.
 func (v Version) StartsWith(prefix Version) bool {
 	if v.epoch != prefix.epoch {
 		return false
 	}
-	for i, want := range prefix.release {
-		if compareSegment(at(v.release, i), want) != 0 {
+	if prefix.local == nil {
+		return segmentsStartWith(v.release, prefix.release)
+	}
+	return compareSegments(v.release, prefix.release) == 0 && segmentsStartWith(v.local, prefix.local)
+}
+
+func segmentsStartWith(s, prefix []segment) bool {
+	last := len(prefix) - 1
+	for i := range max(last, 0) {
+		if compareSegment(at(s, i), prefix[i]) != 0 {
 			return false
 		}
 	}
-	return prefix.local == nil || compareSegments(v.local, prefix.local) == 0
+	return last < 0 || compareSegment(first(at(s, last), len(prefix[last])), prefix[last]) == 0
 }
+
+// first returns the first n atoms of a segment.
+func first(s segment, n int) segment { return s[:min(n, len(s))] }
 
 func compareSegments(a, b []segment) int {
 	for i := range max(len(a), len(b)) {
@@ -236,7 +250,7 @@ func compareDigits(a, b string) int {
 	return strings.Compare(a, b)
 }
 
-// at is the segment of that index; beyond the last all are 0.
+// at returns the segment at an index; missing segments are 0.
 func at(s []segment, i int) segment {
 	if i < len(s) {
 		return s[i]

@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// TestVersionQuestions asks what was asked of rattler, and wants its answers.
+// TestVersionQuestions compares with rattler's results.
 func TestVersionQuestions(t *testing.T) {
 	t.Parallel()
 	wrong := 0
@@ -25,11 +25,11 @@ func TestVersionQuestions(t *testing.T) {
 		}
 	}
 	if wrong > 0 {
-		t.Errorf("%d answers differ", wrong)
+		t.Errorf("%d results differ", wrong)
 	}
 }
 
-// compare answers as the data do: the order, or E where a version is refused.
+// compare returns the order in the format of the test data, or E for an invalid version.
 func compare(a, b string) string {
 	v, err := conda.ParseVersion(a)
 	w, err2 := conda.ParseVersion(b)

@@ -7,9 +7,10 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// ParseVersionSpec reads bounds such as `>=1.2,<2`, `1.2.*|1.4.*`, `~=1.4.2`, `!=1.3` and
-// `=1.2` (which is 1.2.*); "" and `*` are every version. A version alone is that version
-// exactly. fault.Invalid otherwise, and for more than limits.CondaConstraints bounds.
+// ParseVersionSpec parses bounds such as `>=1.2,<2`, `1.2.*|1.4.*`, `~=1.4.2`, `!=1.3` and
+// `=1.2` (which means 1.2.*); "" and `*` match every version. A version alone means exactly
+// that version. It returns fault.Invalid for malformed input and for more than
+// limits.CondaConstraints bounds.
 func ParseVersionSpec(text string) (VersionSpec, error) {
 	if len(text) > limits.CondaSpec {
 		return VersionSpec{}, fault.Invalid.Newf("A version specification may have %d characters, not %d", limits.CondaSpec, len(text))
@@ -37,7 +38,7 @@ func (p *boundParser) bad(why string) error {
 	return fault.Invalid.Newf("%q is not a version specification: %s", clip(p.text), why)
 }
 
-// either reads alternatives; nil is every version.
+// either parses alternatives; nil matches every version.
 func (p *boundParser) either(depth int) (*bound, error) {
 	if depth > limits.CondaParentheses {
 		return nil, p.bad("its parentheses stand too deep in each other")
@@ -47,7 +48,7 @@ func (p *boundParser) either(depth int) (*bound, error) {
 	})
 }
 
-// list reads operands with sep between, up to what belongs to somebody above.
+// list parses operands separated by sep, up to a token of an enclosing expression.
 func (p *boundParser) list(op operator, sep byte, operand func() (*bound, error)) (*bound, error) {
 	var of []*bound
 	everything := false
@@ -72,7 +73,7 @@ func (p *boundParser) list(op operator, sep byte, operand func() (*bound, error)
 	return group(op, of), nil
 }
 
-// group makes one bound of several; none is every version, nil.
+// group combines several bounds; nil, for none, matches every version.
 func group(op operator, of []*bound) *bound {
 	switch len(of) {
 	case 0:
@@ -83,7 +84,7 @@ func group(op operator, of []*bound) *bound {
 	return &bound{op: op, of: of}
 }
 
-// operand reads a bound, or alternatives in parentheses.
+// operand parses a bound, or alternatives in parentheses.
 func (p *boundParser) operand(depth int) (*bound, error) {
 	p.rest = strings.TrimLeft(p.rest, " ")
 	if after, ok := strings.CutPrefix(p.rest, "("); ok {
@@ -112,7 +113,7 @@ func (p *boundParser) operand(depth int) (*bound, error) {
 	return p.bound(one)
 }
 
-// bound reads an operator and a version; nil is every version.
+// bound parses an operator and a version; nil matches every version.
 func (p *boundParser) bound(s string) (*bound, error) {
 	op, rest := cutOperator(s)
 	version := strings.TrimLeft(rest, " ")
@@ -147,7 +148,7 @@ func (p *boundParser) bound(s string) (*bound, error) {
 	return b, nil
 }
 
-// isVersionGlob says whether a text could be a version, but for its stars.
+// isVersionGlob reports whether a string is a valid version apart from its stars.
 func isVersionGlob(s string) bool {
 	return leading(strings.ToLower(s), func(c byte) bool {
 		return isDigit(c) || isLower(c) || isSeparator(c) || c == '*' || c == '+' || c == '!'
@@ -165,7 +166,7 @@ func (p *boundParser) pattern(s string) (*bound, error) {
 	return &bound{op: like, pattern: pattern}, nil
 }
 
-// cutOperator parts the operator from the version; none is equal.
+// cutOperator splits off the operator; the default is equal.
 func cutOperator(s string) (operator, string) {
 	for _, o := range [...]struct {
 		sign string
@@ -187,8 +188,8 @@ func cutOperator(s string) (operator, string) {
 	return equal, s
 }
 
-// starred is what an operator means before a version that ends with a star. Such
-// orders make little sense, and stand in channels.
+// starred returns the meaning of an operator before a version that ends with a star. Order
+// comparisons with a star make little sense, but channels contain them.
 func (op operator) starred() operator {
 	switch op {
 	case equal:

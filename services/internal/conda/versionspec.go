@@ -2,18 +2,18 @@ package conda
 
 import "strings"
 
-// VersionSpec is what a version must be (CEP 33, CEP 29): bounds with `,` (and) and `|`
-// (or) between. It is immutable; the zero value is every version.
+// A VersionSpec is a condition on versions (CEP 33, CEP 29): bounds joined with `,` (and)
+// and `|` (or). It is immutable; the zero value matches every version.
 type VersionSpec struct {
 	root *bound
 }
 
-// bound is one node: a list of which one or all must hold, or an operator and a
-// version.
+// A bound is one node: a list of bounds of which one or all must match, or an operator and
+// a version.
 type bound struct {
 	op      operator
 	version Version
-	// pattern is set where op is like, prefix where it is compatible.
+	// pattern is set if op is like, prefix if it is compatible.
 	pattern Pattern
 	prefix  Version
 	of      []*bound
@@ -36,13 +36,13 @@ const (
 	like
 )
 
-// Any says whether every version fits.
+// Any reports whether every version matches.
 func (s VersionSpec) Any() bool { return s.root == nil }
 
-// Match says whether v fits.
+// Match reports whether v matches.
 func (s VersionSpec) Match(v Version) bool { return s.root == nil || s.root.match(v) }
 
-// Exact is the one version that fits, where the specification names one.
+// Exact returns the version if the specification matches exactly one.
 func (s VersionSpec) Exact() (Version, bool) {
 	if s.root == nil || s.root.op != equal {
 		return Version{}, false
@@ -50,9 +50,9 @@ func (s VersionSpec) Exact() (Version, bool) {
 	return s.root.version, true
 }
 
-// Without gives each specification that has one bound less of those that must all
-// hold, e.g. >=1.2 and <2 for >=1.2,<2, and every version for a single bound. None for
-// every version.
+// Without returns each specification that results from removing one of the bounds that must
+// all match, e.g. >=1.2 and <2 for >=1.2,<2, and every version for a single bound. It
+// returns none for a specification that matches every version.
 func (s VersionSpec) Without() []VersionSpec {
 	switch {
 	case s.root == nil:
@@ -98,7 +98,7 @@ func (b *bound) match(v Version) bool {
 	}
 }
 
-// holds judges the outcome of a comparison.
+// holds reports whether the result of a comparison satisfies the operator.
 func (op operator) holds(order int) bool {
 	switch op {
 	case equal:
@@ -116,8 +116,8 @@ func (op operator) holds(order int) bool {
 	}
 }
 
-// String is the specification in its shortest form, which ParseVersionSpec reads; "" for
-// every version.
+// String returns the specification in its shortest form, which ParseVersionSpec parses; ""
+// matches every version.
 func (s VersionSpec) String() string {
 	if s.root == nil {
 		return ""
@@ -164,7 +164,7 @@ func (b *bound) writeOne(out *strings.Builder) {
 	}
 }
 
-// sign is how an operator is written before a version.
+// sign returns how an operator is written before a version.
 func (op operator) sign() string {
 	switch op {
 	case unequal:

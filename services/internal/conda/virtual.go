@@ -6,18 +6,18 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// VirtualPackage is a fact about the machine that packages may depend on (CEP 30), e.g.
+// A VirtualPackage is a property of the machine that packages may depend on (CEP 30), e.g.
 // __glibc 2.39 or __archspec 1=x86_64_v3.
 type VirtualPackage struct {
 	// Name begins with two underscores.
 	Name string `json:"name"`
-	// Version is never empty; Build is "0" where it says nothing.
+	// Version is never empty. Build is "0" if it has no meaning.
 	Version string `json:"version"`
 	Build   string `json:"build"`
 }
 
-// ParseVirtualPackage reads a value as requests have it: `version` or `version=build`.
-// fault.Invalid otherwise.
+// ParseVirtualPackage parses a value of a request: `version` or `version=build`. It returns
+// fault.Invalid for malformed values.
 func ParseVirtualPackage(name, value string) (VirtualPackage, error) {
 	p := VirtualPackage{Name: name, Build: "0"}
 	if !strings.HasPrefix(name, "__") || leading(name, isNameLetter) != len(name) || strings.ToLower(name) != name || len(name) > 64 {
@@ -37,7 +37,7 @@ func ParseVirtualPackage(name, value string) (VirtualPackage, error) {
 	return p, nil
 }
 
-// String is the package as a request writes its value, behind its name.
+// String returns the name and the value as a request writes it.
 func (p VirtualPackage) String() string {
 	if p.Build == "" || p.Build == "0" {
 		return p.Name + "=" + p.Version
@@ -45,7 +45,7 @@ func (p VirtualPackage) String() string {
 	return p.Name + "=" + p.Version + "=" + p.Build
 }
 
-// Record is what a solver sees of it: a record of no channel, without an artifact.
+// Record returns the package as a record for the solver, without a channel and an artifact.
 func (p VirtualPackage) Record() Record {
 	return Record{Name: p.Name, Version: p.Version, Build: p.Build}
 }

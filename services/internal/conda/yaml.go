@@ -8,13 +8,13 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// yamlFile is a parsed YAML file of one mapping.
+// A yamlFile is a parsed YAML file with one mapping.
 type yamlFile struct {
 	file *ast.File
 	root *ast.MappingNode
 }
 
-// parseYAML says in its error what the file must be, for its author.
+// parseYAML parses a file. Its error explains to the author what the file must be.
 func parseYAML(text string) (yamlFile, error) {
 	if err := checkText(text); err != nil {
 		return yamlFile{}, err
@@ -37,8 +37,7 @@ func parseYAML(text string) (yamlFile, error) {
 	return yamlFile{file, root}, nil
 }
 
-// members are the values of a mapping by their keys; none where n is something
-// else.
+// members returns the values of a mapping by key; none for any other node.
 func members(n ast.Node) map[string]ast.Node {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -51,7 +50,7 @@ func members(n ast.Node) map[string]ast.Node {
 	return out
 }
 
-// keys are those of a mapping, in the file's order.
+// keys returns the keys of a mapping in the file's order.
 func keys(n ast.Node) []string {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -66,7 +65,7 @@ func keys(n ast.Node) []string {
 
 func keyOf(v *ast.MappingValueNode) string { return v.Key.GetToken().Value }
 
-// items are those of a list; none where n is something else.
+// items returns the items of a list; none for any other node.
 func items(n ast.Node) []ast.Node {
 	s, ok := n.(*ast.SequenceNode)
 	if !ok {
@@ -75,8 +74,8 @@ func items(n ast.Node) []ast.Node {
 	return s.Values
 }
 
-// scalar is the text of a value as it was written: a version that reads as a number
-// keeps its last 0. It is "" for what is none, and for null.
+// scalar returns the text of a value as it was written, so that a version that looks like a
+// number keeps its trailing 0. It returns "" for any other node and for null.
 func scalar(n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.LiteralNode:
@@ -93,7 +92,7 @@ func scalar(n ast.Node) string {
 	return ""
 }
 
-// scalars are the texts of a list.
+// scalars returns the texts of a list.
 func scalars(n ast.Node) []string {
 	var out []string
 	for _, item := range items(n) {

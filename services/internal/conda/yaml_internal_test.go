@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestYAMLThatCostsTime: each is refused before it is parsed, which would take
-// seconds, or minutes.
+// TestYAMLThatCostsTime checks that files which would take seconds or minutes to parse are
+// rejected before parsing.
 func TestYAMLThatCostsTime(t *testing.T) {
 	t.Parallel()
 	keys := func(indent string) string {
@@ -50,7 +50,8 @@ func TestYAMLThatCostsTime(t *testing.T) {
 	}
 }
 
-// TestYAMLThatIsFine: a list may be as long as a file, and its items may have keys.
+// TestYAMLThatIsFine checks that a list may be as long as a file, and its items may have
+// keys.
 func TestYAMLThatIsFine(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -64,7 +65,7 @@ func TestYAMLThatIsFine(t *testing.T) {
 	}
 }
 
-// TestScalar: a value keeps its letters, whatever YAML makes of them.
+// TestScalar checks that a value is read as written, whatever YAML interprets it as.
 func TestScalar(t *testing.T) {
 	t.Parallel()
 	f, err := parseYAML("a: 7.10\nb: 0x10\nc: 1_0\nd: true\ne: null\nf: |\n  x\ng: '1'\nh: !!str 007\ni: .inf\nj: ~\nk: [1]\n1.10: x\n\"y\": z\n")

@@ -16,7 +16,7 @@ var (
 	errAliases = errors.New("it must be a mapping, without aliases")
 )
 
-// checkText refuses what would cost time to take apart.
+// checkText rejects text that would take long to tokenize.
 func checkText(text string) error {
 	if len(text) > limits.CondaFile {
 		return errors.New("it is longer than 1 MiB")
@@ -32,8 +32,8 @@ func checkText(text string) error {
 	return nil
 }
 
-// checkTokens refuses what would cost time to parse: nesting, keys of one mapping,
-// and aliases, a few lines of which stand for gigabytes.
+// checkTokens rejects text that would take long to parse: deep nesting, too many keys in a
+// mapping, and aliases, a few lines of which can expand to gigabytes.
 func checkTokens(tokens token.Tokens) error {
 	var n nesting
 	for i, t := range tokens {
@@ -52,7 +52,7 @@ func checkTokens(tokens token.Tokens) error {
 			n.key(t.Position.Column)
 		case token.CollectEntryType:
 			n.key(0)
-		default: // costs no more than its length
+		default: // takes time in proportion to its length
 		}
 		if err := n.err(); err != nil {
 			return err
@@ -61,20 +61,20 @@ func checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// nesting is where in a file its reader is.
+// A nesting is the current position within nested structures.
 type nesting struct {
-	// flow is how many [] and {} are open, and flowKeys how many keys and items they
-	// hold, with all that they stand in.
+	// flow is the number of open [] and {}. flowKeys is the number of their keys and items,
+	// including enclosing ones.
 	flow, flowKeys int
-	// blocks are the lists and mappings outside of them that are open.
+	// blocks lists the open block lists and mappings.
 	blocks []block
 }
 
-// block is a list, or a mapping: its keys stand in one column.
+// A block is a list, or a mapping whose keys are all in one column.
 type block struct{ column, keys int }
 
-// enter says that a key or an item of a block stands in a column: what stands to
-// the right of it is over.
+// enter records a key or an item of a block in a column and closes all blocks to the right
+// of it.
 func (n *nesting) enter(column int) {
 	if n.flow > 0 {
 		return
@@ -88,7 +88,7 @@ func (n *nesting) enter(column int) {
 	}
 }
 
-// key counts one.
+// key counts a key.
 func (n *nesting) key(column int) {
 	if n.flow > 0 {
 		n.flowKeys++

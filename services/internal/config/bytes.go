@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Bytes is a size. In configuration it is a number with an optional unit: B,
-// KiB, MiB, GiB, TiB.
+// Bytes is a size in bytes. In configuration it is a number with an optional unit: B, KiB,
+// MiB, GiB, TiB.
 type Bytes int64
 
 var units = []struct {
@@ -15,7 +15,7 @@ var units = []struct {
 	size   Bytes
 }{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// UnmarshalText reads "1GiB", "512 MiB" or "1024".
+// UnmarshalText parses "1GiB", "512 MiB" or "1024".
 func (b *Bytes) UnmarshalText(text []byte) error {
 	s, size := strings.TrimSpace(string(text)), Bytes(1)
 	for _, u := range units {
@@ -32,7 +32,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// MarshalText writes the size with the largest unit that divides it.
+// MarshalText formats the size with the largest unit that divides it.
 func (b Bytes) MarshalText() ([]byte, error) {
 	for _, u := range units {
 		if b >= u.size && b%u.size == 0 {

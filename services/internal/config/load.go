@@ -19,22 +19,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Field is one setting of a Config.
+// A Field is one setting of a Config.
 type Field struct {
 	Key, Default, Help string
-	// Group is what it is about, e.g. "Builds".
+	// Group is the heading of the setting, e.g. "Builds".
 	Group string
-	// Common settings are those that most installations set.
+	// Common settings are set by most installations.
 	Common bool
-	// Secret values are not shown.
+	// Secret values are redacted.
 	Secret bool
 	value  reflect.Value
 }
 
-// Flag is the setting's name on the command line, without the dashes.
+// Flag returns the setting's name on the command line, without the dashes.
 func (f Field) Flag() string { return strings.ReplaceAll(f.Key, "_", "-") }
 
-// Env is the setting's name in the environment.
+// Env returns the setting's name in the environment.
 func (f Field) Env() string { return "SLIPWAY_" + strings.ToUpper(f.Key) }
 
 // Fields lists the settings of c in the order of the struct.
@@ -44,6 +44,9 @@ func Fields(c *Config) []Field {
 	group := ""
 	for i := range v.NumField() {
 		tag := v.Type().Field(i).Tag
+		if tag.Get("key") == "" { // not a setting
+			continue
+		}
 		group = cmp.Or(tag.Get("group"), group)
 		fields = append(fields, Field{
 			Key: tag.Get("key"), Default: tag.Get("default"), Help: tag.Get("help"), Group: group, Common: tag.Get("common") == "true",
@@ -53,8 +56,8 @@ func Fields(c *Config) []Field {
 	return fields
 }
 
-// AddFlags declares a flag for every setting, and --config for the file. Only those
-// of common settings are shown in a command's help.
+// AddFlags declares a flag for every setting, and --config for the file. A command's help
+// only shows the flags of common settings.
 func AddFlags(fs *pflag.FlagSet) {
 	fs.String("config", "", "A YAML `file` with settings, one `key: value` a line. Also SLIPWAY_CONFIG.")
 	for _, f := range Fields(&Config{}) {
@@ -63,9 +66,8 @@ func AddFlags(fs *pflag.FlagSet) {
 	}
 }
 
-// Load puts the settings together: flags that were given, then the environment,
-// then the file, then the defaults. It reports every value that cannot be read
-// at once.
+// Load reads the settings from the flags that were set, then the environment, then the
+// file, then the defaults. Its error lists all invalid values.
 func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 	var c Config
 	path, _ := fs.GetString("config")
@@ -92,6 +94,9 @@ func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 		if err := f.set(text); err != nil {
 			problems = append(problems, fmt.Errorf("%s (from %s): %w", f.Key, from, err))
 		}
+		if from != "the default" {
+			c.Given = append(c.Given, f.Key)
+		}
 	}
 	for key := range file {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == key }) {
@@ -102,8 +107,8 @@ func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 	return c, errors.Join(problems...)
 }
 
-// followListeners sets the addresses that clients use, where nobody did, to where
-// this process listens.
+// followListeners derives unset client addresses from the addresses that this process
+// listens on.
 func (c *Config) followListeners() {
 	if c.PublicURL == "" {
 		c.PublicURL = c.addressOf(c.HTTPAddr)
@@ -117,8 +122,8 @@ func (c *Config) followListeners() {
 	}
 }
 
-// addressOf is the URL of a listener, as clients on this machine may use it; "" where
-// that cannot be known, as for port 0.
+// addressOf returns the URL of a listener for clients on this machine, or "" if it is
+// unknown, as for port 0.
 func (c *Config) addressOf(listener string) string {
 	host, port, err := net.SplitHostPort(listener)
 	if err != nil || port == "0" {
@@ -134,8 +139,8 @@ func (c *Config) addressOf(listener string) string {
 	return scheme + "://" + net.JoinHostPort(host, port)
 }
 
-// readFile reads a YAML map; a list becomes the comma-separated text that flags
-// and environment use.
+// readFile reads a YAML mapping. A list becomes the comma-separated form of flags and
+// environment.
 func readFile(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
@@ -194,8 +199,8 @@ func (f Field) set(text string) error {
 	return nil
 }
 
-// parsed sets a value that is written as what says, and that may be, if there is a
-// question of that.
+// parsed sets a value from text. The error names the expected form, what. may, unless nil,
+// reports whether the value is allowed.
 func parsed[T any](into *T, text, what string, parse func(string) (T, error), may func(T) bool) error {
 	v, err := parse(text)
 	if err != nil || may != nil && !may(v) {
@@ -205,8 +210,8 @@ func parsed[T any](into *T, text, what string, parse func(string) (T, error), ma
 	return nil
 }
 
-// String is the value as it would be written in the environment; a secret that
-// is set shows as "[redacted]".
+// String returns the value as in the environment. A secret that is set is shown as
+// "[redacted]".
 func (f Field) String() string {
 	if f.Secret && f.value.String() != "" {
 		return "[redacted]"

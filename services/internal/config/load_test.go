@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/spf13/pflag"
 
 	"slipway.dev/services/internal/config"
@@ -44,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	want := config.Config{
 		HTTPAddr: "127.0.0.1:9090", PlatformHTTPAddr: "127.0.0.1:9091", AdminAddr: "127.0.0.1:9099", GRPCAddr: "127.0.0.1:9095",
 		StoreAddr: "127.0.0.1:9092", PublicURL: "http://localhost:9090", DataDir: "./data", PlatformURL: "http://localhost:9091",
-		AdminEmail: "admin@localhost", AnonymousAccess: true, CountPulls: true, AuditRetention: 365 * 24 * time.Hour,
+		AdminEmail: "admin@localhost", OIDCGroupsClaim: "groups", AnonymousAccess: true, CountPulls: true, AuditRetention: 365 * 24 * time.Hour,
 		LimitPlatform:          ratelimit.Limit{{Count: 20, Window: time.Second}, {Count: 72_000, Window: time.Hour}},
 		LimitPullsUser:         ratelimit.Limit{{Count: 1000, Window: time.Minute}},
 		LimitPullsAnonymous:    ratelimit.Limit{{Count: 250, Window: time.Hour}},
@@ -55,16 +56,18 @@ func TestDefaults(t *testing.T) {
 		LayerStore:             10 << 30, TokenMemory: 128 << 20,
 		LimitBuildsUser:       ratelimit.Limit{{Count: 100, Window: time.Hour}},
 		LimitBuildsAnonymous:  ratelimit.Limit{{Count: 25, Window: 24 * time.Hour}},
-		BuildRunningAnonymous: 2, StoreKeep: 720 * time.Hour, StreamsClient: 100, StreamsTotal: 4000, ConnectionsClient: 2000,
+		BuildRunningAnonymous: 2, DiskReserve: 1 << 30, StoreKeep: 720 * time.Hour, StreamsClient: 100, StreamsTotal: 4000, ConnectionsClient: 2000,
 		BuildTimeoutUser: 25 * time.Minute, BuildTimeoutAnonymous: 15 * time.Minute,
 		BuildMemory: 8 << 30, BuildkitMemory: 4 << 30, BuildDisk: 40 << 30, BuildPids: 4096, SifCompression: "zstd-3", PullWait: 15 * time.Minute,
-		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
+		CondaChannelAlias: "https://conda.anaconda.org", CondaRefresh: 30 * time.Minute, CondaHistory: 90 * 24 * time.Hour, CondaIndexSize: 10 << 30, CondaSolveWait: 2 * time.Second,
+		CondaPyPIHosts: []string{"files.pythonhosted.org"}, CondaClientMamba: []string{"mambaorg/micromamba"}, CondaClientBase: []string{"ubuntu:24.04"},
+		CondaClientPixi: []string{"ghcr.io/prefix-dev/pixi"}, CRANClient: []string{"rocker/r-ver:4.4.1"},
 		CondaLayers: 20 << 30, CondaLayerMemory: 30 * 24 * time.Hour, CondaLockTTL: 30 * 24 * time.Hour,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
 		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, LogLevel: "info",
 	}
 	got, err := load(t, nil, nil, "")
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+	if diff := cmp.Diff(want, got, values()); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
 	if err := got.Validate(); err != nil {
@@ -72,8 +75,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestAddressesFollowListeners: names lead to where the process listens, unless an
-// address was set.
+// TestAddressesFollowListeners checks that addresses follow the listeners of the process
+// unless they are set.
 func TestAddressesFollowListeners(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -194,7 +197,7 @@ build_cpus: "1.5"
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			got, err := load(t, tc.args, tc.env, tc.file)
-			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			if diff := cmp.Diff(want, got, values()); err != nil || diff != "" {
 				t.Errorf("%v %s", err, diff)
 			}
 		})
@@ -256,7 +259,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// again gives every value that c shows, but the secrets, to another process.
+// again loads the values that c shows, without secrets, as another process would.
 func again(t testing.TB, c config.Config) (config.Config, error) {
 	t.Helper()
 	env := map[string]string{}
@@ -268,6 +271,23 @@ func again(t testing.TB, c config.Config) (config.Config, error) {
 	return load(t, nil, env, "")
 }
 
+// values compares the values of settings, ignoring how they were set.
+func values() cmp.Option { return cmpopts.IgnoreFields(config.Config{}, "Given") }
+
+// TestGiven checks that explicitly set settings are distinguished from unset ones, even if
+// the value is the same.
+func TestGiven(t *testing.T) {
+	t.Parallel()
+	got, err := load(t, []string{"--data-dir", "./data"}, map[string]string{"SLIPWAY_TOKEN_TTL": "36h"}, "limit_builds_anonymous: 25/24h\n")
+	slices.Sort(got.Given)
+	if want := []string{"data_dir", "limit_builds_anonymous", "token_ttl"}; err != nil || !slices.Equal(got.Given, want) {
+		t.Errorf("given are %v, %v; want %v", got.Given, err, want)
+	}
+	if got, err = load(t, nil, nil, ""); err != nil || len(got.Given) != 0 {
+		t.Errorf("without settings, given are %v, %v", got.Given, err)
+	}
+}
+
 func TestShownValuesCanBeGiven(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, nil, nil, "")
@@ -275,7 +295,7 @@ func TestShownValuesCanBeGiven(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := again(t, c)
-	if diff := cmp.Diff(c, got); err != nil || diff != "" {
+	if diff := cmp.Diff(c, got, values()); err != nil || diff != "" {
 		t.Errorf("%v %s", err, diff)
 	}
 }
@@ -291,13 +311,13 @@ func FuzzFile(f *testing.F) {
 		}
 		c.DatabaseURL, c.NATSURL, c.RedisURL = "", "", ""
 		got, err := again(t, c)
-		if diff := cmp.Diff(c, got); err != nil || diff != "" {
+		if diff := cmp.Diff(c, got, values()); err != nil || diff != "" {
 			t.Errorf("%q: %v %s", text, err, diff)
 		}
 	})
 }
 
-// TestLimitsNameSettings holds the table of limits against the settings there are.
+// TestLimitsNameSettings checks that the keys in the table of limits are settings.
 func TestLimitsNameSettings(t *testing.T) {
 	t.Parallel()
 	var c config.Config

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"slipway.dev/services/internal/spelling"
 )
 
-// others are variables of the same prefix that are not settings: the command
-// line's, the tests', and what names the file.
+// others lists variables with the same prefix that are not settings: those of the command
+// line and of tests, and the one for the file.
 func others() []string {
 	return []string{
 		"SLIPWAY_CONFIG", "SLIPWAY_SERVER", "SLIPWAY_TOKEN", "SLIPWAY_WORKSPACE",
@@ -17,9 +19,9 @@ func others() []string {
 	}
 }
 
-// Misspelt looks for variables SLIPWAY_… that are no settings, in an environment as
-// os.Environ has it. One that resembles a setting is an error that says which; the
-// rest are answered: Kubernetes makes such variables for a Service of that name.
+// Misspelt checks the SLIPWAY_… variables of an environment in the form of os.Environ. It
+// returns an error with a suggestion for a variable that resembles a setting, and lists
+// other unknown variables: Kubernetes creates such variables for a Service of that name.
 func Misspelt(environ []string) (unknown []string, err error) {
 	known := map[string]bool{}
 	for _, f := range Fields(&Config{}) {
@@ -51,12 +53,11 @@ func keys(fields []Field) []string {
 	return out
 }
 
-// meant is "; did you mean …?" with the name that one resembles; "" where it
-// resembles none.
+// meant returns "; did you mean …?" with the most similar name, or "" if none is similar.
 func meant(name string, names []string) string {
-	best, least := "", 1+len(name)/5 // so many letters may be wrong
+	best, least := "", 1+len(name)/5 // maximum edit distance
 	for _, n := range names {
-		if d := distance(strings.ToLower(name), strings.ToLower(n)); d <= least {
+		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(n)); d <= least {
 			best, least = n, d-1
 		}
 	}
@@ -64,25 +65,4 @@ func meant(name string, names []string) string {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// distance is how many letters must be changed, added or taken away to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

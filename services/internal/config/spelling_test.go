@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// TestMisspelt names what a variable was meant to be, and lets those be that are
-// somebody else's.
+// TestMisspelt checks the suggestions for misspelt variables, and that unrelated variables
+// are allowed.
 func TestMisspelt(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
@@ -30,7 +30,7 @@ func TestMisspelt(t *testing.T) {
 	}
 }
 
-// TestFileIsRead: what `slipwayd config` prints can be given to it again.
+// TestFileIsRead checks that the output of `slipwayd config` can be loaded.
 func TestFileIsRead(t *testing.T) {
 	t.Parallel()
 	want, err := load(t, []string{"--trusted-proxies", "10.0.0.0/8,::1", "--build-cpus", "1.5", "--admin-email", "a@b.c", "--limit-platform", "5/1s"}, nil, "")

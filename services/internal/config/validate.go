@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Validate reports every problem that shows without opening anything.
+// Validate returns all problems that can be found without opening files or connections.
 func (c *Config) Validate() error {
 	return errors.Join(
 		address("http_addr", c.HTTPAddr), optionalAddress("platform_http_addr", c.PlatformHTTPAddr), address("admin_addr", c.AdminAddr), address("grpc_addr", c.GRPCAddr),
@@ -39,7 +40,8 @@ func (c *Config) Validate() error {
 		}),
 		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
-		webAddress("conda_channel_alias", c.CondaChannelAlias), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour),
+		webAddress("conda_channel_alias", c.CondaChannelAlias), optionalWebAddress("cran_mirror", c.CRANMirror), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour), between("conda_min_age", c.CondaMinAge, 0, 3650*24*time.Hour),
+		between("conda_history", c.CondaHistory, 0, 3650*24*time.Hour),
 		between("conda_layer_memory", c.CondaLayerMemory, time.Minute, 100*365*24*time.Hour),
 		between("conda_lock_ttl", c.CondaLockTTL, 0, 100*365*24*time.Hour),
 		between("token_ttl", c.TokenTTL, time.Minute, 365*24*time.Hour),
@@ -58,7 +60,7 @@ func (c *Config) Validate() error {
 	)
 }
 
-// blobCache wants a size with a place: no size would be no bound.
+// blobCache requires a size if a location is set, since size 0 would mean no limit.
 func blobCache(c *Config) error {
 	if c.BlobCache != "" && c.BlobCacheSize <= 0 {
 		return errors.New("blob_cache_size must be more than 0 where blob_cache is set")
@@ -85,7 +87,7 @@ func loopback(key, v string) error {
 	return nil
 }
 
-// compression reads a compressor and a level, e.g. "zstd-3".
+// compression parses a compressor and a level, e.g. "zstd-3".
 func compression(key, v string) error {
 	_, _, err := parseCompression(v)
 	if err != nil {
@@ -94,10 +96,10 @@ func compression(key, v string) error {
 	return nil
 }
 
-// Compressor is how Singularity images are compressed: "zstd" or "gzip", and the level,
-// 0 for the compressor's own; "" where nothing is set.
+// Compressor returns the compressor of Singularity images, "zstd" or "gzip", and its level,
+// 0 for its default. name is "" if nothing is set.
 func (c *Config) Compressor() (name string, level int) {
-	name, level, _ = parseCompression(c.SifCompression) // Validate has reported it
+	name, level, _ = parseCompression(c.SifCompression) // Validate has reported the error
 	return name, level
 }
 
@@ -123,8 +125,8 @@ func atLeast0(values map[string]int) error {
 	return errors.Join(problems...)
 }
 
-// processors checks against what the kernel can count: a hundredth of one, and
-// far fewer than ten thousand.
+// processors checks that a number is at least a hundredth and well below ten thousand, as
+// the kernel requires.
 func processors(key string, n float64) error {
 	if n != 0 && (n < 0.01 || n > 10_000) {
 		return fmt.Errorf("%s must be 0 or between 0.01 and 10000, not %v", key, n)
@@ -150,7 +152,8 @@ func repository(key, v string) error {
 	return nil
 }
 
-// mirrors must not hold what is built: it is read by token.
+// mirrors rejects a mirror of the registry that holds built images, because mirrors are
+// readable without a login.
 func mirrors(key string, c *Config) error {
 	list, err := upstream.ParseMirrors(c.RegistryMirrors)
 	if err != nil {
@@ -174,7 +177,13 @@ func address(key, v string) error {
 
 func provider(c *Config) error {
 	if c.OIDCIssuer == "" {
+		if len(c.OIDCGroups) > 0 || len(c.OIDCAutoCreate) > 0 {
+			return errors.New("oidc_groups and oidc_auto_create need oidc_issuer, the provider that users sign in at")
+		}
 		return together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID)
+	}
+	if slices.Contains(c.OIDCAutoCreate, "groups") && len(c.OIDCGroups) == 0 {
+		return errors.New("oidc_auto_create: groups needs oidc_groups, which lists them")
 	}
 	return errors.Join(webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
 }
@@ -208,13 +217,19 @@ func webAddress(key, v string) error {
 	return nil
 }
 
+func optionalWebAddress(key, v string) error {
+	if v == "" {
+		return nil
+	}
+	return webAddress(key, v)
+}
+
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || (err == nil && ip.IsLoopback())
 }
 
-// IsLoopback says whether an address that we listen on is reachable from this
-// machine only.
+// IsLoopback reports whether a listening address is only reachable from this machine.
 func IsLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	return err == nil && isLoopback(host)
@@ -248,7 +263,7 @@ func networks(key string, values []string) error {
 	return nil
 }
 
-// ParseNetworks reads a list of addresses and CIDR networks.
+// ParseNetworks parses a list of addresses and CIDR networks.
 func ParseNetworks(values []string) ([]netip.Prefix, error) {
 	out := make([]netip.Prefix, 0, len(values))
 	for _, v := range values {

@@ -16,7 +16,7 @@ func TestValidate(t *testing.T) {
 	t.Parallel()
 	file := write(t, "x")
 	for _, tc := range []struct {
-		name, args string // want: what the error names; "" is none
+		name, args string // want is part of the error; "" for none
 		want       string
 	}{
 		{"https", "--public-url=https://slipway.example.org --platform-url=https://p.example.org/api", ""},
@@ -26,8 +26,8 @@ func TestValidate(t *testing.T) {
 		{"address without a port", "--http-addr=localhost", "http_addr"},
 		{"blob cache without a size", "--blob-cache=/tmp/blobs --blob-cache-size=0", "blob_cache_size"},
 		{"a bucket", "--blob-cache=s3://blobs/a?region=eu-west-1 --blob-cache-credentials-file=FILE", ""},
-		{"a bucket without a name", "--blob-cache=s3:///a", "blob_cache names no bucket"},
-		{"a bucket with keys", "--blob-cache=s3://key:secret@blobs", "blob_cache must hold no keys"},
+		{"a bucket without a name", "--blob-cache=s3:///a", "blob_cache has an invalid bucket name"},
+		{"a bucket with keys", "--blob-cache=s3://key:secret@blobs", "blob_cache must not contain keys"},
 		{"a bucket without its file", "--blob-cache=s3://blobs --blob-cache-credentials-file=FILE.none", "blob_cache_credentials_file"},
 		{"keys of a folder", "--blob-cache=/tmp/blobs --blob-cache-credentials-file=FILE", "blob_cache_credentials_file"},
 		{"admin address", "--admin-addr=x", "admin_addr"},

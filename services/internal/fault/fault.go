@@ -1,10 +1,11 @@
-// Package fault is how rooms say that something went wrong: a kind that decides
-// the status on every wire, a text for the caller, and a cause for the log.
+// Package fault defines the errors that services return to each other and to clients. A
+// fault has a kind, which decides the gRPC code and the HTTP status, a public message for
+// the caller, and a cause for the log.
 //
-// A fault is made where the meaning is known; everyone above wraps it with %w.
-// Only its public text leaves the process. It crosses gRPC as a status and comes
-// back as a fault (see FromStatus), so errors.Is(err, fault.NotFound) holds
-// across processes. A plain error is an internal one and shows no text at all.
+// A fault is created where the meaning of an error is known. Callers wrap it with %w. Only
+// the public message leaves the process. A fault is transmitted over gRPC as a status and
+// restored by FromStatus, so that errors.Is(err, fault.NotFound) works across processes. An
+// error without a fault is an internal error, and clients see no details of it.
 package fault
 
 import (
@@ -20,14 +21,14 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// Kind is what sort of thing went wrong. Kinds are errors themselves, so that
-// errors.Is(err, fault.NotFound) asks for one.
+// A Kind is a category of errors. Kinds implement error, so that errors.Is(err,
+// fault.NotFound) reports whether err has that kind.
 type Kind struct {
 	name string
 	code codes.Code
 }
 
-// The kinds, and the gRPC code each travels as.
+// The kinds and their gRPC codes.
 var (
 	Invalid         = Kind{"invalid", codes.InvalidArgument}
 	Unauthenticated = Kind{"unauthenticated", codes.Unauthenticated}
@@ -35,53 +36,55 @@ var (
 	NotFound        = Kind{"not found", codes.NotFound}
 	Conflict        = Kind{"conflict", codes.AlreadyExists}
 	Exhausted       = Kind{"exhausted", codes.ResourceExhausted}
-	Timeout         = Kind{"timeout", codes.DeadlineExceeded}
-	Unsupported     = Kind{"unsupported", codes.Unimplemented}
-	Unavailable     = Kind{"unavailable", codes.Unavailable}
+	// Full is a full disk of the service or its database.
+	Full        = Kind{"full", codes.ResourceExhausted}
+	Timeout     = Kind{"timeout", codes.DeadlineExceeded}
+	Unsupported = Kind{"unsupported", codes.Unimplemented}
+	Unavailable = Kind{"unavailable", codes.Unavailable}
 )
 
-var kinds = [...]Kind{Invalid, Unauthenticated, Denied, NotFound, Conflict, Exhausted, Timeout, Unsupported, Unavailable}
+var kinds = [...]Kind{Invalid, Unauthenticated, Denied, NotFound, Conflict, Exhausted, Full, Timeout, Unsupported, Unavailable}
 
-// Error names the kind.
+// Error returns the name of the kind.
 func (k Kind) Error() string { return k.name }
 
-// New makes a fault. public is shown to the caller: a sentence without a full
-// stop that says what to do. cause goes to the log only; nil is fine.
+// New returns a fault. public is a sentence for the caller, without a full stop, that states
+// the problem and what to do about it. cause is only logged and may be nil.
 func (k Kind) New(public string, cause error) *Error {
 	return &Error{Kind: k, Public: public, Cause: cause}
 }
 
-// Newf makes a fault without a cause.
+// Newf returns a fault without a cause.
 func (k Kind) Newf(format string, args ...any) *Error {
 	return &Error{Kind: k, Public: fmt.Sprintf(format, args...)}
 }
 
-// Error is a fault. The zero value is not one.
+// An Error is a fault. The zero value is invalid.
 type Error struct {
-	// Kind decides the status on every wire.
+	// Kind decides the gRPC code and the HTTP status.
 	Kind Kind
-	// Public is the text that the caller reads.
+	// Public is the message for the caller.
 	Public string
-	// Cause is for the log; it never leaves the process.
+	// Cause is only logged. It never leaves the process.
 	Cause error
-	// RetryAfter says when it is worth trying again; 0 says nothing.
+	// RetryAfter is the time after which a retry may succeed, or 0 if unknown.
 	RetryAfter time.Duration
-	// Meta travels beside the text, e.g. the limit that was hit; may be nil. The
-	// REST and registry faces turn the keys they know into headers.
+	// Meta holds additional data for the caller, e.g. the limit that was reached. It may be
+	// nil. The REST and registry APIs convert the keys that they know to headers.
 	Meta map[string]string
 }
 
-// Domain marks the statuses that a fault made, against those that the gRPC
-// library makes of itself when a process cannot be reached.
+// Domain distinguishes statuses that were created from a fault from those that the gRPC
+// library creates, e.g. when a process is unreachable.
 const Domain = "slipway.dev"
 
-// After returns e with the time to wait before another try.
+// After sets RetryAfter and returns e.
 func (e *Error) After(d time.Duration) *Error {
 	e.RetryAfter = d
 	return e
 }
 
-// Error is the text for the log: public text and cause.
+// Error returns the public message and the cause, for the log.
 func (e *Error) Error() string {
 	if e.Cause == nil {
 		return e.Public
@@ -89,17 +92,17 @@ func (e *Error) Error() string {
 	return e.Public + ": " + e.Cause.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is holds for the fault's kind.
+// Is reports whether target is the fault's kind.
 func (e *Error) Is(target error) bool {
 	k, ok := target.(Kind)
 	return ok && k == e.Kind
 }
 
-// GRPCStatus is the fault as it crosses a process: code, public text, the time
-// to wait as RetryInfo, and an ErrorInfo of our Domain with the meta data.
+// GRPCStatus returns the status that represents the fault: its code and public message, a
+// RetryInfo with RetryAfter, and an ErrorInfo with Domain and Meta.
 func (e *Error) GRPCStatus() *status.Status {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: e.Kind.name, Domain: Domain, Metadata: e.Meta}}
 	if e.RetryAfter > 0 {
@@ -112,14 +115,14 @@ func (e *Error) GRPCStatus() *status.Status {
 	return st
 }
 
-// As finds the fault in err's chain; ok is false for a plain error.
+// As returns the first fault in err's chain. ok is false if there is none.
 func As(err error) (e *Error, ok bool) {
 	ok = errors.As(err, &e)
 	return e, ok
 }
 
-// In puts a place in front of the public text of a fault: a field, or a line. Other
-// errors stay as they are.
+// In returns err with place, such as a field or a line, prefixed to the public message of its
+// fault. Errors without a fault are returned unchanged.
 func In(place string, err error) error {
 	e, ok := As(err)
 	if !ok {
@@ -130,30 +133,29 @@ func In(place string, err error) error {
 	return &in
 }
 
-// FromStatus turns a status that another process answered back into a fault. A
-// process that cannot be reached, or does not answer in time, is a fault with a
-// text of its own; any other status that no fault made comes back as err
-// itself, and a nil err as nil.
+// FromStatus returns the fault that a gRPC status represents. If the gRPC library created the
+// status because a process was unreachable or did not respond in time, FromStatus returns an
+// Unavailable or Timeout fault. It returns any other error unchanged.
 func FromStatus(err error) error {
 	st, ok := status.FromError(err)
 	if err == nil || !ok {
 		return err
 	}
 	e := &Error{Public: st.Message()}
-	ours := false
+	isFault, kind := false, ""
 	for _, d := range st.Details() {
 		switch d := d.(type) {
 		case *errdetails.RetryInfo:
 			e.RetryAfter = d.GetRetryDelay().AsDuration()
 		case *errdetails.ErrorInfo:
-			ours, e.Meta = d.GetDomain() == Domain, d.GetMetadata()
+			isFault, kind, e.Meta = d.GetDomain() == Domain, d.GetReason(), d.GetMetadata()
 		}
 	}
-	if !ours {
+	if !isFault {
 		return fromLibrary(st.Code(), err)
 	}
 	for _, k := range kinds {
-		if k.code == st.Code() {
+		if k.name == kind {
 			e.Kind = k
 			return e
 		}
@@ -172,14 +174,14 @@ func fromLibrary(code codes.Code, err error) error {
 	}
 }
 
-// quoted is how much of a text from outside a sentence quotes, in bytes.
-const quoted = 120
+// quoteLength is the number of bytes that Quote retains.
+const quoteLength = 120
 
-// Quote is a text from outside as a sentence may quote it: short, and valid UTF-8, as
-// gRPC wants it.
-func Quote(text string) string { return Clip(text, quoted) }
+// Quote returns a text from a client, limited in length and converted to valid UTF-8 as gRPC
+// requires, for use in a message.
+func Quote(text string) string { return Clip(text, quoteLength) }
 
-// Clip is Quote for another length, in bytes.
+// Clip is like Quote with a given length in bytes.
 func Clip(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if len(text) <= n {

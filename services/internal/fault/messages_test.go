@@ -14,17 +14,17 @@ import (
 	"testing"
 )
 
-// message is a public sentence, as the source has it: with its verbs, and with … where
-// something else follows.
+// A message is the public message of a fault as it is in the source: with formatting verbs,
+// and with … for expressions.
 type message struct{ kind, text, at string }
 
-// TestMessages reads every public sentence of the services, and prints them with -v. It
-// holds them to what CONTRIBUTING says of messages.
+// TestMessages verifies the public messages of all services against the rules in docs/develop/style.md.
+// With -v it prints them.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	all := messages(t)
 	if len(all) < 400 {
-		t.Fatalf("%d messages are found: they are made in another way than this test knows", len(all))
+		t.Fatalf("%d messages were found, want at least 400: this test does not know all ways to create them", len(all))
 	}
 	for _, m := range all {
 		t.Logf("%-15s %s", m.kind, m.text)
@@ -36,29 +36,29 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// rules are what no message does.
+// rules returns the rules by the predicate for a message that breaks one.
 func rules() map[string]func(message) bool {
 	internals := regexp.MustCompile(`(?i)\b(sql|grpc|protobuf|nil|null pointer|goroutine|EOF|stack|(un)?marshal|jetstream|errno)\b`)
-	blames := regexp.MustCompile(`(?i)\b(failed to|unable to|oops|illegal|bad request|an error|error occurred)\b`)
-	goes := regexp.MustCompile(`%[+#]?v`)
+	unspecific := regexp.MustCompile(`(?i)\b(failed to|unable to|oops|illegal|bad request|an error|error occurred)\b`)
+	goVerbs := regexp.MustCompile(`%[+#]?v`)
 	return map[string]func(message) bool{
 		"is empty": func(m message) bool { return m.text == "" },
-		"ends like a sentence of prose": func(m message) bool {
+		"ends in a full stop or an exclamation mark": func(m message) bool {
 			return strings.HasSuffix(m.text, ".") || strings.HasSuffix(m.text, "!")
 		},
-		"has blanks at an end, or two of them": func(m message) bool {
+		"has surplus spaces": func(m message) bool {
 			return strings.TrimSpace(m.text) != m.text || strings.Contains(m.text, "  ")
 		},
-		"speaks of what is inside":                   func(m message) bool { return internals.MatchString(m.text) },
-		"says that it did not work, instead of what": func(m message) bool { return blames.MatchString(m.text) },
-		"shows a value as Go does":                   func(m message) bool { return goes.MatchString(m.text) },
-		"does not say when, or how, there may be more": func(m message) bool {
+		"names an implementation detail": func(m message) bool { return internals.MatchString(m.text) },
+		"does not name the problem":      func(m message) bool { return unspecific.MatchString(m.text) },
+		"formats a value with %v":        func(m message) bool { return goVerbs.MatchString(m.text) },
+		"does not state when to try again": func(m message) bool {
 			return m.kind == "Exhausted" && !strings.Contains(m.text, "again")
 		},
 	}
 }
 
-// messages are those of all packages below services, in the order of kind and text.
+// messages returns the messages of all packages below services, sorted by kind and text.
 func messages(t *testing.T) []message {
 	t.Helper()
 	var all []message
@@ -87,7 +87,8 @@ func messages(t *testing.T) []message {
 	return all
 }
 
-// messageOf reads fault.KIND.New(text, …) and fault.KIND.Newf(text, …).
+// messageOf returns the message of a call of fault.KIND.New(text, …) or
+// fault.KIND.Newf(text, …).
 func messageOf(n ast.Node) (m message, ok bool) {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) == 0 {
@@ -101,7 +102,7 @@ func messageOf(n ast.Node) (m message, ok bool) {
 	if !ok {
 		return m, false
 	}
-	if room, isName := kind.X.(*ast.Ident); !isName || room.Name != "fault" {
+	if pkg, isName := kind.X.(*ast.Ident); !isName || pkg.Name != "fault" {
 		return m, false
 	}
 	m.kind = kind.Sel.Name
@@ -109,8 +110,7 @@ func messageOf(n ast.Node) (m message, ok bool) {
 	return m, true
 }
 
-// textOf is a text in quotes, or several that are joined; … stands for what is not
-// known here.
+// textOf returns the value of a string expression, with … for operands that are not literals.
 func textOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

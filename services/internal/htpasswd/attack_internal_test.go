@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// guessed is an account "ada" with the password "right", and a clock.
-func guessed(t *testing.T) (*Accounts, *time.Time) {
+// newTestAccounts returns an account "ada" with the password "right", and its clock.
+func newTestAccounts(t *testing.T) (*Accounts, *time.Time) {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte("right"), bcrypt.MinCost)
 	if err != nil {
@@ -31,13 +31,14 @@ func login(name, password string) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(name+":"+password))
 }
 
-// TestGuessesOfOneClient: whoever guesses is stopped before bcrypt is asked, for
-// known and unknown names alike; others are not, nor is who was let in before.
+// TestGuessesOfOneClient verifies that a client with too many failures is rejected without a
+// comparison, for known and unknown names alike. Other clients, and logins that were verified
+// before, are still accepted.
 func TestGuessesOfOneClient(t *testing.T) {
 	t.Parallel()
 	const attacker, operator = "ip:192.0.2.1", "ip:192.0.2.2"
 	for _, name := range []string{"ada", "eve"} {
-		a, now := guessed(t)
+		a, now := newTestAccounts(t)
 		if _, err := a.Check(t.Context(), attacker, login("ada", "right")); err != nil {
 			t.Fatal(err)
 		}
@@ -48,25 +49,25 @@ func TestGuessesOfOneClient(t *testing.T) {
 		}
 		_, err := a.Check(t.Context(), attacker, login(name, "one more"))
 		if e, ok := fault.As(err); !ok || e.Kind != fault.Exhausted || e.RetryAfter != limits.LoginWindow {
-			t.Errorf("one guess more for %s: %v", name, err)
+			t.Errorf("the guess after the limit for %s: %v", name, err)
 		}
 		if _, err := a.Check(t.Context(), attacker, login("ada", "right")); err != nil {
-			t.Errorf("what has passed before: %v", err)
+			t.Errorf("a login that was verified before: %v", err)
 		}
 		if _, err := a.Check(t.Context(), operator, login("ada", "wrong")); !errors.Is(err, fault.Unauthenticated) {
 			t.Errorf("another client: %v", err)
 		}
 		*now = now.Add(limits.LoginWindow)
 		if _, err := a.Check(t.Context(), attacker, login(name, "later")); !errors.Is(err, fault.Unauthenticated) {
-			t.Errorf("a minute later: %v", err)
+			t.Errorf("after the window: %v", err)
 		}
 	}
 }
 
-// TestGuessesOfManyClients: a name is guessed so often and no more.
+// TestGuessesOfManyClients verifies the limit of failures per name.
 func TestGuessesOfManyClients(t *testing.T) {
 	t.Parallel()
-	a, _ := guessed(t)
+	a, _ := newTestAccounts(t)
 	exhausted := 0
 	for i := range limits.LoginsName + 5 {
 		if _, err := a.Check(t.Context(), fmt.Sprintf("ip:192.0.2.%d", i), login("ada", "wrong")); errors.Is(err, fault.Exhausted) {
@@ -74,28 +75,28 @@ func TestGuessesOfManyClients(t *testing.T) {
 		}
 	}
 	if exhausted != 5 {
-		t.Errorf("%d guesses were stopped, want 5", exhausted)
+		t.Errorf("%d guesses were rejected, want 5", exhausted)
 	}
 }
 
-// TestGoodLoginsAreNotCounted: only what fails counts.
+// TestGoodLoginsAreNotCounted verifies that only failures are counted.
 func TestGoodLoginsAreNotCounted(t *testing.T) {
 	t.Parallel()
-	a, _ := guessed(t)
+	a, _ := newTestAccounts(t)
 	for i := range 2 * limits.LoginsClient {
-		a.passed = map[string][]byte{} // bcrypt is asked each time
+		a.verified = map[string][]byte{} // forces a comparison each time
 		if _, err := a.Check(t.Context(), "ip:192.0.2.1", login("ada", "right")); err != nil {
 			t.Fatalf("login %d: %v", i, err)
 		}
 	}
 }
 
-// TestOneComparisonAtATime: while bcrypt is busy few wait, and those who wait for
-// nothing are not counted.
+// TestOneComparisonAtATime verifies that few callers may wait for a comparison, and that
+// cancelled ones are not counted as failures.
 func TestOneComparisonAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		a, _ := guessed(t)
+		a, _ := newTestAccounts(t)
 		a.comparing <- struct{}{}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, limits.LoginsWaiting)
@@ -107,12 +108,12 @@ func TestOneComparisonAtATime(t *testing.T) {
 		}
 		synctest.Wait()
 		if _, err := a.Check(t.Context(), "ip:198.51.100.1", login("ada", "right")); !errors.Is(err, fault.Exhausted) {
-			t.Errorf("one more than may wait: %v", err)
+			t.Errorf("a caller above the limit of waiting ones: %v", err)
 		}
 		cancel()
 		for range limits.LoginsWaiting {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("one that went away: %v", err)
+				t.Errorf("a cancelled caller: %v", err)
 			}
 		}
 		<-a.comparing
@@ -127,22 +128,22 @@ func TestOneComparisonAtATime(t *testing.T) {
 	})
 }
 
-// TestLongLogins: what bcrypt would not read is not hashed, and names leave
-// nothing behind that grows with them.
+// TestLongLogins verifies that names and passwords above their limits are rejected without a
+// comparison and without being stored.
 func TestLongLogins(t *testing.T) {
 	t.Parallel()
-	a, _ := guessed(t)
+	a, _ := newTestAccounts(t)
 	for _, header := range []string{login("ada", strings.Repeat("x", limits.LoginPassword+1)), login(strings.Repeat("x", limits.LoginName+1), "x")} {
 		if _, err := a.Check(t.Context(), "ip:192.0.2.1", header); !errors.Is(err, fault.Unauthenticated) {
 			t.Errorf("a login of %d bytes: %v", len(header), err)
 		}
 	}
 	if len(a.failed) != 0 {
-		t.Errorf("%d logins were compared", len(a.failed))
+		t.Errorf("%d logins were counted", len(a.failed))
 	}
 }
 
-// TestAttemptsAreBounded: any number of clients is counted in the same memory.
+// TestAttemptsAreBounded verifies that the number of stored counters is limited.
 func TestAttemptsAreBounded(t *testing.T) {
 	t.Parallel()
 	a, now := attempts{}, time.Unix(1e9, 0)
@@ -150,6 +151,6 @@ func TestAttemptsAreBounded(t *testing.T) {
 		a.take([]counter{{fmt.Sprint(i), limits.LoginsClient}}, now)
 	}
 	if len(a) > limits.LoginsKnown {
-		t.Errorf("%d are counted", len(a))
+		t.Errorf("%d counters are stored", len(a))
 	}
 }

@@ -6,23 +6,23 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// attempts counts failed logins by client and by name, in memory of a fixed size.
+// attempts counts failed logins by client and by name. The number of counters is limited.
 type attempts map[string]window
 
-// window is a stretch of time in which attempts are counted.
+// A window is a count of attempts since a time.
 type window struct {
 	since time.Time
 	count int
 }
 
-// counter is what an attempt counts against, and how many it allows.
+// A counter identifies a counted client or name, and its limit.
 type counter struct {
 	key   string
 	limit int
 }
 
-// take counts an attempt against all counters, or against none: then it answers
-// how long to wait.
+// take counts an attempt against all counters. If one of them has reached its limit, it
+// counts nothing and returns the time to wait.
 func (a attempts) take(counters []counter, now time.Time) (wait time.Duration) {
 	for _, c := range counters {
 		w := a[c.key]
@@ -36,7 +36,7 @@ func (a attempts) take(counters []counter, now time.Time) (wait time.Duration) {
 	for _, c := range counters {
 		w, known := a[c.key]
 		if !known {
-			a.makeRoom(now)
+			a.evict(now)
 		}
 		if now.Sub(w.since) >= limits.LoginWindow {
 			w = window{since: now}
@@ -47,8 +47,8 @@ func (a attempts) take(counters []counter, now time.Time) (wait time.Duration) {
 	return 0
 }
 
-// giveBack uncounts an attempt that was a good login.
-func (a attempts) giveBack(counters []counter) {
+// refund removes an attempt that was counted by take.
+func (a attempts) refund(counters []counter) {
 	for _, c := range counters {
 		if w := a[c.key]; w.count > 0 {
 			w.count--
@@ -57,8 +57,9 @@ func (a attempts) giveBack(counters []counter) {
 	}
 }
 
-// makeRoom forgets what is over; when that is not enough, whatever comes first.
-func (a attempts) makeRoom(now time.Time) {
+// evict removes expired counters, and if that is not enough arbitrary ones, so that one can
+// be added.
+func (a attempts) evict(now time.Time) {
 	if len(a) < limits.LoginsKnown {
 		return
 	}

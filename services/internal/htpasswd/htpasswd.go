@@ -1,5 +1,6 @@
-// Package htpasswd knows the accounts that may make some calls: names and bcrypt
-// hashes, from a file that `htpasswd -B` writes. The file is read once.
+// Package htpasswd authenticates calls with the accounts in an htpasswd file: names and
+// bcrypt hashes, as written by `htpasswd -B`. The file is read once. Failed logins are
+// limited per client and per name.
 package htpasswd
 
 import (
@@ -23,37 +24,37 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// File is where accounts are, and how messages call them.
+// A File is an htpasswd file, with the names that messages use for its accounts.
 type File struct {
-	// Path is the file; "" switches the calls off.
+	// Path is the path of the file. If "", the calls are disabled.
 	Path string
-	// Calls are what the accounts are for, e.g. "Operator calls".
+	// Calls are the calls that need an account, e.g. "Operator calls".
 	Calls string
-	// Account is what one of them is, e.g. "an operator".
+	// Account describes one account, e.g. "an operator".
 	Account string
-	// Now is the clock; nil is the real one.
+	// Now is the clock. If nil, time.Now is used.
 	Now func() time.Time
 }
 
-// Accounts are those who may make the calls. Safe for concurrent use.
+// Accounts are the accounts of a file. They are safe for concurrent use.
 type Accounts struct {
 	file   File
 	hashes map[string][]byte // by name
-	names  []string          // in order
-	key    []byte            // of what is kept of logins
+	names  []string          // sorted
+	key    []byte            // for digest
 
-	// comparing is held while bcrypt, which is slow on purpose, is asked.
+	// comparing is a semaphore for bcrypt comparisons, which are slow by design.
 	comparing chan struct{}
 	waiting   atomic.Int32
 
 	mu sync.Mutex
-	// passed holds what let each name in last, so that bcrypt is asked once and not
-	// for every call.
-	passed map[string][]byte
-	failed attempts
+	// verified holds the digest of the last valid login of each name, so that bcrypt is not
+	// needed for every call.
+	verified map[string][]byte
+	failed   attempts
 }
 
-// Read reads the file, whole or not at all.
+// Read reads the accounts of a file. It returns an error if a line is invalid.
 func Read(f File) (*Accounts, error) {
 	a := newAccounts(f, nil)
 	if f.Path == "" {
@@ -76,12 +77,11 @@ func newAccounts(f File, hashes map[string][]byte) *Accounts {
 	}
 	return &Accounts{
 		file: f, hashes: hashes, names: slices.Sorted(maps.Keys(hashes)), key: []byte(rand.Text()),
-		comparing: make(chan struct{}, 1), passed: map[string][]byte{}, failed: attempts{},
+		comparing: make(chan struct{}, 1), verified: map[string][]byte{}, failed: attempts{},
 	}
 }
 
-// parse reads lines of name:hash. Empty ones and those that begin with # are
-// nothing.
+// parse parses lines of the form name:hash. Empty lines and comments (#) are ignored.
 func parse(text string) (map[string][]byte, error) {
 	hashes, n := map[string][]byte{}, 0
 	for line := range strings.Lines(text) {
@@ -99,20 +99,20 @@ func parse(text string) (map[string][]byte, error) {
 	return hashes, nil
 }
 
-// Check returns whose login an Authorization header holds (HTTP basic); client is
-// who is counted when it is wrong. fault.NotFound where the calls are switched
-// off, fault.Unauthenticated where the login is none of an account,
-// fault.Exhausted after too many of those.
+// Check returns the name of the account in an Authorization header (HTTP basic). client
+// identifies the client for the limit of failures. Check returns fault.NotFound if the
+// calls are disabled, fault.Unauthenticated if the login is invalid, and fault.Exhausted
+// after too many failures.
 func (a *Accounts) Check(ctx context.Context, client, authorization string) (name string, err error) {
 	if a.file.Path == "" {
-		return "", fault.NotFound.Newf("%s are switched off", a.file.Calls)
+		return "", fault.NotFound.Newf("%s are disabled", a.file.Calls)
 	}
 	name, password, ok := basicLogin(authorization)
 	if !ok || len(name) > limits.LoginName || len(password) > limits.LoginPassword {
 		return "", fault.Unauthenticated.Newf("This call needs the name and password of %s (HTTP basic)", a.file.Account)
 	}
 	login := a.digest("login", name, password)
-	if a.hasPassed(name, login) {
+	if a.isVerified(name, login) {
 		return name, nil
 	}
 	if err := a.compare(ctx, client, name, password); err != nil {
@@ -120,15 +120,16 @@ func (a *Accounts) Check(ctx context.Context, client, authorization string) (nam
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.passed[name] = login
+	a.verified[name] = login
 	return name, nil
 }
 
-// compare asks bcrypt, one login at a time. An unknown name is compared with some
-// account's hash, so that names cannot be told by the time it takes.
+// compare compares a password with the account's hash, one at a time. An unknown name is
+// compared with the hash of another account, so that response times do not disclose which
+// names exist.
 func (a *Accounts) compare(ctx context.Context, client, name, password string) error {
 	if len(a.names) == 0 {
-		return a.wrong(nil)
+		return a.errInvalidLogin(nil)
 	}
 	counters := []counter{{string(a.digest("client", client)), limits.LoginsClient}, {string(a.digest("name", name)), limits.LoginsName}}
 	a.mu.Lock()
@@ -137,14 +138,14 @@ func (a *Accounts) compare(ctx context.Context, client, name, password string) e
 	if wait > 0 {
 		return fault.Exhausted.Newf("Too many logins have failed; try again in %s", wait.Round(time.Second)).After(wait)
 	}
-	giveBack := func() {
+	refund := func() {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.failed.giveBack(counters)
+		a.failed.refund(counters)
 	}
 	leave, err := a.enter(ctx)
 	if err != nil {
-		giveBack()
+		refund()
 		return err
 	}
 	defer leave()
@@ -153,21 +154,21 @@ func (a *Accounts) compare(ctx context.Context, client, name, password string) e
 		hash = a.hashes[a.names[int(a.digest("unknown", name)[0])%len(a.names)]]
 	}
 	if err := bcrypt.CompareHashAndPassword(hash, []byte(password)); err != nil || !known {
-		return a.wrong(err)
+		return a.errInvalidLogin(err)
 	}
-	giveBack()
+	refund()
 	return nil
 }
 
-func (a *Accounts) wrong(cause error) error {
+func (a *Accounts) errInvalidLogin(cause error) error {
 	return fault.Unauthenticated.New("The name or password of "+a.file.Account+" is wrong", cause)
 }
 
-// enter waits until no other login is compared; few may wait.
+// enter waits until no other comparison is running. It fails if too many callers wait.
 func (a *Accounts) enter(ctx context.Context) (leave func(), err error) {
 	defer a.waiting.Add(-1)
 	if a.waiting.Add(1) > limits.LoginsWaiting {
-		return nil, fault.Exhausted.Newf("Too many logins are checked right now; try again in a second").After(time.Second)
+		return nil, fault.Exhausted.Newf("Too many logins are being checked; try again in a second").After(time.Second)
 	}
 	select {
 	case a.comparing <- struct{}{}:
@@ -177,7 +178,8 @@ func (a *Accounts) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// digest is what is kept of something a client sent; its length is fixed.
+// digest returns a keyed hash of values that a client sent, to store them with a fixed
+// length.
 func (a *Accounts) digest(kind string, parts ...string) []byte {
 	mac := hmac.New(sha256.New, a.key)
 	for _, p := range append([]string{kind}, parts...) {
@@ -186,10 +188,10 @@ func (a *Accounts) digest(kind string, parts ...string) []byte {
 	return mac.Sum(nil)
 }
 
-func (a *Accounts) hasPassed(name string, login []byte) bool {
+func (a *Accounts) isVerified(name string, login []byte) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return hmac.Equal(a.passed[name], login)
+	return hmac.Equal(a.verified[name], login)
 }
 
 func basicLogin(header string) (name, password string, ok bool) {

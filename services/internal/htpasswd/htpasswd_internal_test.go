@@ -8,18 +8,18 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// nobody is a hash that no password has.
-const nobody = "$2a$10$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
+// unmatchedHash is a hash that matches no password.
+const unmatchedHash = "$2a$10$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW"
 
-// FuzzParse holds that what is read as an account is one.
+// FuzzParse verifies that all parsed accounts are valid and present in the text.
 func FuzzParse(f *testing.F) {
-	f.Add("# those\n\nada:" + nobody + "\r\n eve:" + nobody)
+	f.Add("# accounts\n\nada:" + unmatchedHash + "\r\n eve:" + unmatchedHash)
 	f.Add("ada:x\n")
-	f.Add(":" + nobody)
+	f.Add(":" + unmatchedHash)
 	f.Fuzz(func(t *testing.T, text string) {
 		hashes, err := parse(text)
 		if err != nil && hashes != nil {
-			t.Error("a file is read whole or not at all")
+			t.Error("parse returned accounts together with an error")
 		}
 		for name, hash := range hashes {
 			_, err := bcrypt.Cost(hash)
@@ -30,7 +30,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzBasicLogin holds that what is read as a login is one that can be sent.
+// FuzzBasicLogin verifies that a parsed login can be encoded and parsed again.
 func FuzzBasicLogin(f *testing.F) {
 	f.Add("Basic b3BzOnBhc3M6d29yZA==")
 	f.Add("basic  b3BzOng=")
@@ -47,7 +47,7 @@ func FuzzBasicLogin(f *testing.F) {
 	})
 }
 
-func TestBcryptIsAskedOnce(t *testing.T) {
+func TestVerifiedLoginIsCached(t *testing.T) {
 	t.Parallel()
 	hash, err := bcrypt.GenerateFromPassword([]byte("x"), bcrypt.MinCost)
 	if err != nil {
@@ -58,11 +58,11 @@ func TestBcryptIsAskedOnce(t *testing.T) {
 	if _, err := a.Check(t.Context(), "ip:192.0.2.1", right); err != nil {
 		t.Fatal(err)
 	}
-	a.hashes["ada"] = []byte(nobody) // bcrypt would refuse everything
+	a.hashes["ada"] = []byte(unmatchedHash) // a comparison would fail
 	if _, err := a.Check(t.Context(), "ip:192.0.2.1", right); err != nil {
-		t.Errorf("what has passed is not remembered: %v", err)
+		t.Errorf("a verified login was compared again: %v", err)
 	}
 	if _, err := a.Check(t.Context(), "ip:192.0.2.1", wrong); err == nil {
-		t.Error("another password passed")
+		t.Error("a wrong password was accepted")
 	}
 }

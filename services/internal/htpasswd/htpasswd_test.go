@@ -23,7 +23,7 @@ func write(t testing.TB, text string) htpasswd.File {
 	return htpasswd.File{Path: path, Calls: "Operator calls", Account: "an operator"}
 }
 
-// hash is the hash of a password.
+// hash returns the bcrypt hash of a password.
 func hash(t testing.TB, password string) string {
 	t.Helper()
 	h, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 		{"right", basic("ops:pass:word"), "ops", on, nil},
 		{"right again", basic("ops:pass:word"), "ops", on, nil},
 		{"wrong after right", basic("ops:pass:wor"), "", on, fault.Unauthenticated},
-		{"another's", basic("ada:pass:word"), "", on, fault.Unauthenticated},
+		{"the password of another account", basic("ada:pass:word"), "", on, fault.Unauthenticated},
 		{"the last line", strings.Replace(basic("ada:x"), "Basic ", "basic  ", 1), "ada", on, nil},
 		{"an unknown name", basic("eve:x"), "", on, fault.Unauthenticated},
 		{"a comment", basic("# operators:x"), "", on, fault.Unauthenticated},
@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 		{"no password", basic("ops"), "", on, fault.Unauthenticated},
 		{"no base64", "Basic !", "", on, fault.Unauthenticated},
 		{"another scheme", "Bearer x", "", on, fault.Unauthenticated},
-		{"nothing", "", "", on, fault.Unauthenticated},
+		{"empty", "", "", on, fault.Unauthenticated},
 		{"switched off", basic("ops:pass:word"), "", off, fault.NotFound},
 	} {
 		if name, err := c.accounts.Check(t.Context(), "ip:192.0.2.1", c.header); name != c.want || !errors.Is(err, c.err) {
@@ -81,6 +81,6 @@ func TestReadRefuses(t *testing.T) {
 	}
 	_, err := htpasswd.Read(htpasswd.File{Path: "/nonexistent"})
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package httprecord remembers how an HTTP handler responded, for logs and metrics.
+// Package httprecord records the status code and size of HTTP responses, for logs and
+// metrics.
 package httprecord
 
 import (
@@ -6,24 +7,24 @@ import (
 	"net/http"
 )
 
-// Writer passes a response on and remembers it. Files still go to the connection
-// without passing through memory.
+// A Writer is an http.ResponseWriter that records the response. Files are still copied to the
+// connection by the kernel.
 type Writer struct {
 	http.ResponseWriter
 
-	Code  int   // of the first header that was written; 0 when nothing was
-	Bytes int64 // of the body, so far
+	Code  int   // the first status code that was written; 0 if none was
+	Bytes int64 // the number of bytes of the body that were written
 }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *Writer) WriteHeader(code int) {
-	w.began(code)
+	w.recordCode(code)
 	w.ResponseWriter.WriteHeader(code)
 }
 
 // Write implements io.Writer.
 func (w *Writer) Write(p []byte) (int, error) {
-	w.began(http.StatusOK)
+	w.recordCode(http.StatusOK)
 	n, err := w.ResponseWriter.Write(p)
 	w.Bytes += int64(n)
 	return n, err
@@ -31,16 +32,16 @@ func (w *Writer) Write(p []byte) (int, error) {
 
 // ReadFrom implements io.ReaderFrom.
 func (w *Writer) ReadFrom(src io.Reader) (int64, error) {
-	w.began(http.StatusOK)
+	w.recordCode(http.StatusOK)
 	n, err := io.Copy(w.ResponseWriter, src)
 	w.Bytes += n
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap returns the underlying writer, for http.ResponseController.
 func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *Writer) began(code int) {
+func (w *Writer) recordCode(code int) {
 	if w.Code == 0 {
 		w.Code = code
 	}

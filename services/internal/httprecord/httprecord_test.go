@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/httprecord"
 )
 
-// TestWriter answers over a real connection in every way that a handler can.
+// TestWriter responds over a real connection in all ways that handlers use.
 func TestWriter(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
@@ -59,7 +59,7 @@ func TestWriter(t *testing.T) {
 		_ = resp.Body.Close()
 		s.Close()
 		if err != nil || string(body) != c.body || w.Code != c.code || w.Bytes != int64(len(c.body)) {
-			t.Errorf("%s: %q, %v; remembered %d and %d bytes", name, body, err, w.Code, w.Bytes)
+			t.Errorf("%s: %q, %v; recorded the code %d and %d bytes", name, body, err, w.Code, w.Bytes)
 		}
 	}
 }

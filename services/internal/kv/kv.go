@@ -1,5 +1,5 @@
-// Package kv connects to Redis by URL: one server, a sentinel group or a
-// cluster. It knows nothing of what is kept there; each room owns a prefix.
+// Package kv connects to Redis by URL: a single server, a Sentinel group or a cluster. Each
+// service owns a key prefix, which this package does not know.
 package kv
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Dialer opens a connection to an in-process server.
+// A Dialer opens a connection to an in-process server.
 type Dialer func() (net.Conn, error)
 
 // Connect returns a client for one of
@@ -24,9 +24,8 @@ type Dialer func() (net.Conn, error)
 //	redis+sentinel://[user:password@]host:port,host:port/MASTER[/db]
 //	redis+cluster://[user:password@]host:port,host:port
 //
-// It does not wait for the server: what needs Redis says so when it is used. A
-// command gives up after half a second, so that a Redis that hangs slows nobody
-// for long. The caller closes it.
+// Connect does not wait for the server. Commands time out after half a second, so that an
+// unresponsive Redis does not block callers for long. The caller must close the client.
 func Connect(rawURL string) (redis.UniversalClient, error) {
 	o, err := options(rawURL)
 	if err != nil {
@@ -34,9 +33,9 @@ func Connect(rawURL string) (redis.UniversalClient, error) {
 	}
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond, 500*time.Millisecond
 	o.MaxRetries = 1
-	o.DialerRetries = 1 // limits are open meanwhile; nobody waits for a Redis that is down
+	o.DialerRetries = 1 // a server that is down must not delay callers: limits are not enforced without Redis
 	o.DisableIdentity = true
-	o.Protocol = 2 // RESP3 looks for push messages before every reply; nobody here asks for any
+	o.Protocol = 2 // with RESP3 the client checks for push messages, which are not used here, before each reply
 	return redis.NewUniversalClient(o), nil
 }
 
@@ -65,12 +64,12 @@ func options(rawURL string) (*redis.UniversalOptions, error) {
 			Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
 		}, nil
 	case "redis+sentinel", "redis+cluster", "rediss+sentinel", "rediss+cluster":
-		return several(scheme, rest)
+		return multiServerOptions(scheme, rest)
 	}
 	return nil, fmt.Errorf("redis_url has the scheme %q; it must be redis, rediss, redis+sentinel or redis+cluster", scheme)
 }
 
-func several(scheme, rest string) (*redis.UniversalOptions, error) {
+func multiServerOptions(scheme, rest string) (*redis.UniversalOptions, error) {
 	o := &redis.UniversalOptions{}
 	if strings.HasPrefix(scheme, "rediss") {
 		o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -103,8 +102,7 @@ func several(scheme, rest string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// redact keeps a password out of a parse error that quotes the URL, or what it takes for
-// a part of it.
+// redact removes the password from a parse error that quotes the URL or parts of it.
 func redact(err error, rawURL string) error {
 	if errors.As(err, new(*url.Error)) {
 		return errors.New("it is malformed; in a user name or password, % # / ? @ and the like must be URL-encoded")

@@ -18,16 +18,16 @@ func TestOptions(t *testing.T) {
 		tls      bool
 	}{
 		{"one server", "redis://r:6380", o{Addrs: []string{"r:6380"}}, false},
-		{"the usual port", "redis://r", o{Addrs: []string{"r:6379"}}, false},
+		{"the default port", "redis://r", o{Addrs: []string{"r:6379"}}, false},
 		{"login and database", "redis://me:p%40ss@r:1/3", o{Addrs: []string{"r:1"}, Username: "me", Password: "p@ss", DB: 3}, false},
-		{"password alone", "redis://:pass@r:1", o{Addrs: []string{"r:1"}, Password: "pass"}, false},
+		{"password only", "redis://:pass@r:1", o{Addrs: []string{"r:1"}, Password: "pass"}, false},
 		{"TLS", "rediss://r:1", o{Addrs: []string{"r:1"}}, true},
 		{"cluster", "redis+cluster://a:1,b:2", o{Addrs: []string{"a:1", "b:2"}, IsClusterMode: true}, false},
 		{"a cluster of one", "redis+cluster://a:1/", o{Addrs: []string{"a:1"}, IsClusterMode: true}, false},
 		{"cluster with TLS and login", "rediss+cluster://me:p%40ss@a:1,b:2",
 			o{Addrs: []string{"a:1", "b:2"}, IsClusterMode: true, Username: "me", Password: "p@ss"}, true},
 		{"sentinel", "redis+sentinel://a:1,b:2/main", o{Addrs: []string{"a:1", "b:2"}, MasterName: "main"}, false},
-		{"sentinel with all", "rediss+sentinel://:p@a:1/main/4", o{Addrs: []string{"a:1"}, MasterName: "main", Password: "p", DB: 4}, true},
+		{"sentinel with all options", "rediss+sentinel://:p@a:1/main/4", o{Addrs: []string{"a:1"}, MasterName: "main", Password: "p", DB: 4}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +55,7 @@ func TestOptionsRefused(t *testing.T) {
 	} {
 		o, err := options(in)
 		if err == nil || !strings.Contains(err.Error(), "redis_url") {
-			t.Errorf("%q became %+v, %v; want an error that names the setting", in, o, err)
+			t.Errorf("%q was parsed as %+v, %v; want an error that names the setting", in, o, err)
 		} else if strings.Contains(err.Error(), "gehe") {
 			t.Errorf("%q: the error shows the password: %v", in, err)
 		}
@@ -69,7 +69,7 @@ func FuzzOptions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in string) {
 		o, err := options(in)
 		if (o == nil) == (err == nil) || o != nil && len(o.Addrs) == 0 {
-			t.Errorf("%q became %+v, %v", in, o, err)
+			t.Errorf("%q was parsed as %+v, %v", in, o, err)
 		}
 	})
 }

@@ -25,15 +25,15 @@ func TestCommands(t *testing.T) {
 			t.Errorf("got %q, %v", got, err)
 		}
 		if _, err := client.Get(ctx, "b").Result(); !errors.Is(err, redis.Nil) {
-			t.Errorf("what is not there answers %v", err)
+			t.Errorf("getting a missing key returned %v", err)
 		}
 		if ttl, err := client.PTTL(ctx, "a").Result(); err != nil || ttl <= 0 || ttl > time.Hour {
-			t.Errorf("it lives for %s, %v", ttl, err)
+			t.Errorf("the TTL is %s, %v", ttl, err)
 		}
 	})
 }
 
-// Keys must end on both: the embedded server's clock is ours to drive.
+// Keys must expire on both servers. The embedded server's clock is advanced by this process.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -43,14 +43,14 @@ func TestKeysExpire(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		testkit.Until(t, "the key's end", func() error {
+		testkit.Until(t, "the key to expire", func() error {
 			if client.Exists(t.Context(), "short").Val() != 0 {
-				return errors.New("it is still there")
+				return errors.New("the key still exists")
 			}
 			return nil
 		})
 		if client.Exists(t.Context(), "long").Val() != 1 {
-			t.Error("a key went before its time")
+			t.Error("a key expired too early")
 		}
 	})
 }
@@ -72,8 +72,8 @@ func TestPublishAndSubscribe(t *testing.T) {
 	})
 }
 
-// A Redis that takes connections and says nothing must not hold anybody up.
-func TestASilentServer(t *testing.T) {
+// TestUnresponsiveServer uses a server that accepts connections and never responds.
+func TestUnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -88,7 +88,7 @@ func TestASilentServer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := client.Get(ctx, "a").Err(); err == nil || ctx.Err() != nil {
-		t.Errorf("got %v, and the caller's own time: %v", err, ctx.Err())
+		t.Errorf("got %v, with the context's error %v; want a timeout before the context is done", err, ctx.Err())
 	}
 }
 
@@ -96,17 +96,17 @@ func TestConnectDoesNotWait(t *testing.T) {
 	t.Parallel()
 	client, err := kv.Connect("redis://127.0.0.1:" + testkit.FreePort(t))
 	if err != nil {
-		t.Fatalf("nobody listens yet, and that is fine: %v", err)
+		t.Fatalf("connecting to a server that is not running: %v", err)
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
 	if _, err := kv.Connect("nonsense"); err == nil {
-		t.Error("nonsense is no URL")
+		t.Error("Connect accepted an invalid URL")
 	}
 }
 
-func TestKilledServerComesBack(t *testing.T) {
+func TestReconnect(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("needs a redis-server: set SLIPWAY_TEST_REAL")
@@ -122,14 +122,14 @@ func TestKilledServerComesBack(t *testing.T) {
 	}
 	server.Kill()
 	if err := client.Get(t.Context(), "a").Err(); err == nil || errors.Is(err, redis.Nil) {
-		t.Errorf("a dead server answers %v: that is no miss", err)
+		t.Errorf("after the server was killed: %v, want an error other than redis.Nil", err)
 	}
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
 	testkit.Until(t, "the connection", func() error {
 		if err := client.Get(t.Context(), "a").Err(); !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("it answers %w", err)
+			return fmt.Errorf("the command returned %w", err)
 		}
 		return nil
 	})

@@ -1,7 +1,8 @@
-// Package layertar reads a layer of an image as the stream of tar entries that it is:
-// plain, or compressed with gzip or zstd. It keeps nothing of a layer but what it reads
-// ahead, and trusts none: one that is damaged, or out of proportion to its size, is
-// refused. The truth is the OCI image specification's layer.md.
+// Package layertar reads the layers of an image as streams of tar entries, as specified by
+// the OCI image specification (layer.md). A layer is a plain tar archive, or one that is
+// compressed with gzip or zstd. The package stores nothing except its read buffers. Layers
+// are untrusted: a damaged layer, or one that expands out of proportion to its stored size,
+// is rejected with a LayerError.
 package layertar
 
 import (
@@ -12,86 +13,85 @@ import (
 	"io"
 )
 
-// Layer is one layer of an image.
+// A Layer is one layer of an image.
 type Layer struct {
-	// Name is for messages, e.g. its digest.
+	// Name identifies the layer in messages, e.g. its digest.
 	Name string
-	// Open begins to read it: a tar, plain or compressed with gzip or zstd. However
-	// often it is called, it must answer the same bytes, and is to fail at the end when
-	// they are not those that were wanted.
+	// Open opens the layer: a tar archive, plain or compressed with gzip or zstd. Each call
+	// must return the same bytes. The reader must return an error at its end if the content
+	// was not the expected one.
 	Open func(context.Context) (io.ReadCloser, error)
-	// Size is its length as stored, in bytes; 0 means unknown. What is unpacked must
-	// be in proportion to it.
+	// Size is the stored length in bytes, or 0 if unknown. It limits the unpacked length.
 	Size int64
-	// Unpacked is told how many bytes more are unpacked; its error ends the reading. May
-	// be nil.
+	// Unpacked is called with the number of bytes that were unpacked since the last call. An
+	// error stops the reading. Unpacked may be nil.
 	Unpacked func(n int64) error
 }
 
-// Limits are how much a Reader reads; a zero is no limit.
+// Limits bounds what a Reader reads from all of its layers together. Zero means no limit.
 type Limits struct {
-	// Bytes is the length of all that is unpacked.
+	// Bytes is the maximum unpacked length.
 	Bytes int64
-	// Entries is the number of entries.
+	// Entries is the maximum number of entries.
 	Entries int
-	// Image says that they are of all layers of an image together.
+	// Image states that the layers are all layers of one image, for error messages.
 	Image bool
 }
 
 func (l Limits) errEntries() error {
 	if l.Image {
-		return Refuse("is of an image with more than %d entries", l.Entries)
+		return Invalidf("is of an image with more than %d entries", l.Entries)
 	}
-	return Refuse("has more than %d entries", l.Entries)
+	return Invalidf("has more than %d entries", l.Entries)
 }
 
 func (l Limits) errBytes() error {
 	if l.Image {
-		return Refuse("is of an image that unpacks to more than %d MiB", l.Bytes>>20)
+		return Invalidf("is of an image that unpacks to more than %d MiB", l.Bytes>>20)
 	}
-	return Refuse("unpacks to more than %d MiB", l.Bytes>>20)
+	return Invalidf("unpacks to more than %d MiB", l.Bytes>>20)
 }
 
-// Refusal is a layer that cannot be read, whatever one does.
-type Refusal struct {
-	// Layer is the name of the one at fault.
+// A LayerError reports a layer that is invalid or exceeds a limit. Retrying does not help.
+type LayerError struct {
+	// Layer is the name of the layer.
 	Layer string
-	// Why is for the user.
-	Why string
-	// Cause is what a decoder says of one that is damaged; else nil.
+	// Reason is a predicate for users, e.g. "has more than 10 entries".
+	Reason string
+	// Cause is the decoder's error for a damaged layer, otherwise nil.
 	Cause error
 }
 
-// Error is the text for the user, and the cause.
-func (r *Refusal) Error() string {
+// Error implements error.
+func (r *LayerError) Error() string {
 	if r.Cause != nil {
-		return fmt.Sprintf("the layer %s %s: %v", r.Layer, r.Why, r.Cause)
+		return fmt.Sprintf("the layer %s %s: %v", r.Layer, r.Reason, r.Cause)
 	}
-	return fmt.Sprintf("the layer %s %s", r.Layer, r.Why)
+	return fmt.Sprintf("the layer %s %s", r.Layer, r.Reason)
 }
 
-// Unwrap gives the cause.
-func (r *Refusal) Unwrap() error { return r.Cause }
+// Unwrap returns the cause.
+func (r *LayerError) Unwrap() error { return r.Cause }
 
-// errRefused is a refusal that does not know its layer yet.
-type errRefused struct{ why string }
+// invalidError is a LayerError whose layer is not known yet.
+type invalidError struct{ reason string }
 
-func (e *errRefused) Error() string { return e.why }
+func (e *invalidError) Error() string { return e.reason }
 
-// Refuse says of the layer that is being read why it is refused: what Each makes a
-// *Refusal of.
-func Refuse(format string, args ...any) error { return &errRefused{fmt.Sprintf(format, args...)} }
+// Invalidf returns an error for the layer that is being read. The format is a predicate, e.g.
+// "has more than 10 entries". Each converts the error to a *LayerError.
+func Invalidf(format string, args ...any) error { return &invalidError{fmt.Sprintf(format, args...)} }
 
-// blame names the layer in a refusal.
-func blame(l Layer, err error) error {
-	var r *errRefused
+// withLayer converts an error made by Invalidf to a LayerError.
+func withLayer(l Layer, err error) error {
+	var r *invalidError
 	if errors.As(err, &r) {
-		return &Refusal{Layer: l.Name, Why: r.why}
+		return &LayerError{Layer: l.Name, Reason: r.reason}
 	}
 	return err
 }
 
-// IsFile says whether an entry is a regular file, by whichever of their types.
+// IsFile reports whether an entry is a regular file, of any of the type flags for files.
 func IsFile(h *tar.Header) bool {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // RegA is in old archives

@@ -14,38 +14,38 @@ import (
 )
 
 const (
-	// harmless is how much a layer may hold however small it is, and proportion how
-	// many times its stored size otherwise.
-	harmless   = 100 << 20
-	proportion = 200
-	// window is the most that a zstd stream may ask for, in bytes.
-	window = 32 << 20
+	// unpackedMin is the length, in bytes, that every layer may unpack to. Above it, the
+	// limit is the layer's stored size times maxRatio.
+	unpackedMin = 100 << 20
+	maxRatio    = 200
+	// maxWindow is the maximum window size of a zstd stream, in bytes.
+	maxWindow = 32 << 20
 )
 
-// Reader goes through layers, one after the other, and counts what it sees in all of them.
-// Make it with NewReader.
+// A Reader reads layers, one after the other, and applies its limits to all of them together.
+// Use NewReader to create one.
 type Reader struct {
 	limits  Limits
 	entries int
 	bytes   int64
-	// packed and archive are for one layer at a time.
+	// The buffers are reused for each layer.
 	packed, archive *bufio.Reader
 }
 
-// NewReader makes a reader that stops where the limits are passed.
+// NewReader returns a Reader with the given limits.
 func NewReader(l Limits) *Reader {
 	return &Reader{limits: l, packed: bufio.NewReaderSize(nil, 64<<10), archive: bufio.NewReaderSize(nil, 128<<10)}
 }
 
-// Each calls f for every entry of a layer, numbered from 0. A *Refusal is the layer's
-// fault; other errors are those of Open, of f, or of ctx.
+// Each calls f for every entry of a layer. The entries are numbered from 0. Each returns a
+// *LayerError if the layer is invalid. All other errors are those of Layer.Open, f or ctx.
 func (r *Reader) Each(ctx context.Context, l Layer, f func(k int, h *tar.Header, content io.Reader) error) error {
 	raw, err := l.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer raw.Close()
-	source := &watched{ctx: ctx, in: raw}
+	source := &sourceReader{ctx: ctx, in: raw}
 	r.packed.Reset(source)
 	unpacked, done, err := decompress(r.packed)
 	if err == nil {
@@ -53,25 +53,25 @@ func (r *Reader) Each(ctx context.Context, l Layer, f func(k int, h *tar.Header,
 		err = r.entriesOf(l, unpacked, f)
 	}
 	if err == nil {
-		// What follows the archive belongs to the layer: whoever opened it checks it
-		// at its end.
+		// Read the data after the archive as well, because the reader verifies the content
+		// when its end is reached.
 		_, err = io.Copy(io.Discard, source)
 	}
 	switch {
 	case source.err != nil:
 		return fmt.Errorf("reading the layer %s: %w", l.Name, source.err)
 	case errors.Is(err, errDamaged), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, tar.ErrHeader), errors.Is(err, tar.ErrFieldTooLong):
-		return &Refusal{Layer: l.Name, Why: "is damaged, or no archive", Cause: err}
+		return &LayerError{Layer: l.Name, Reason: "is damaged, or no archive", Cause: err}
 	}
-	return blame(l, err)
+	return withLayer(l, err)
 }
 
 func (r *Reader) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Header, content io.Reader) error) error {
-	files := length{most: harmless}
+	files := fileBytes{limit: unpackedMin}
 	if l.Size > 0 {
-		files.most = max(files.most, l.Size*proportion)
+		files.limit = max(files.limit, l.Size*maxRatio)
 	}
-	stream := &bounded{in: unpacked, left: files.most, total: &r.bytes, limits: r.limits, told: l.Unpacked}
+	stream := &boundedReader{in: unpacked, left: files.limit, total: &r.bytes, limits: r.limits, unpacked: l.Unpacked}
 	r.archive.Reset(stream)
 	archive := tar.NewReader(r.archive)
 	for k := 0; ; k++ {
@@ -92,19 +92,20 @@ func (r *Reader) entriesOf(l Layer, unpacked io.Reader, f func(k int, h *tar.Hea
 	}
 }
 
-// length is how long the files of a layer are together, and may be, in bytes. A sparse
-// file holds more than its bytes in the stream.
-type length struct{ sum, most int64 }
+// fileBytes is the total length of the files in a layer and its limit, in bytes. It is
+// counted separately from the stream, because a sparse file is longer than its data in the
+// stream.
+type fileBytes struct{ sum, limit int64 }
 
-// admit counts an entry, and refuses the one that is too much.
-func (r *Reader) admit(h *tar.Header, files *length) error {
+// admit counts an entry. It returns an error if a limit is exceeded.
+func (r *Reader) admit(h *tar.Header, files *fileBytes) error {
 	if r.entries++; r.limits.Entries > 0 && r.entries > r.limits.Entries {
 		return r.limits.errEntries()
 	}
 	if IsFile(h) {
 		files.sum += h.Size
 	}
-	if h.Size < 0 || files.sum < 0 || files.sum > files.most {
+	if h.Size < 0 || files.sum < 0 || files.sum > files.limit {
 		return errProportion()
 	}
 	if r.limits.Bytes > 0 && files.sum > r.limits.Bytes {
@@ -113,18 +114,18 @@ func (r *Reader) admit(h *tar.Header, files *length) error {
 	return nil
 }
 
-func errProportion() error { return Refuse("unpacks to more than is in proportion to its size") }
+func errProportion() error { return Invalidf("unpacks to more than is in proportion to its size") }
 
-// bounded ends a stream that becomes too long.
-type bounded struct {
-	in     io.Reader
-	left   int64
-	total  *int64
-	limits Limits
-	told   func(n int64) error
+// A boundedReader returns an error when the stream exceeds a limit.
+type boundedReader struct {
+	in       io.Reader
+	left     int64
+	total    *int64
+	limits   Limits
+	unpacked func(n int64) error
 }
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *boundedReader) Read(p []byte) (int, error) {
 	n, err := b.in.Read(p)
 	b.left -= int64(n)
 	*b.total += int64(n)
@@ -133,22 +134,23 @@ func (b *bounded) Read(p []byte) (int, error) {
 		return 0, errProportion()
 	case b.limits.Bytes > 0 && *b.total > b.limits.Bytes:
 		return 0, b.limits.errBytes()
-	case b.told != nil:
-		if refused := b.told(int64(n)); refused != nil {
-			return 0, refused
+	case b.unpacked != nil:
+		if err := b.unpacked(int64(n)); err != nil {
+			return 0, err
 		}
 	}
 	return n, err
 }
 
-// watched tells the source's own errors from those of what it holds.
-type watched struct {
-	ctx context.Context //nolint:containedctx // for the time of one read
+// A sourceReader records the errors of reading the layer, to distinguish them from errors
+// in the layer's format.
+type sourceReader struct {
+	ctx context.Context //nolint:containedctx // used for the reads of one call of Each
 	in  io.Reader
 	err error
 }
 
-func (s *watched) Read(p []byte) (int, error) {
+func (s *sourceReader) Read(p []byte) (int, error) {
 	if s.err == nil {
 		s.err = s.ctx.Err()
 	}
@@ -156,20 +158,20 @@ func (s *watched) Read(p []byte) (int, error) {
 		return 0, s.err
 	}
 	n, err := s.in.Read(p)
-	// Not errors.Is: a registry client's "too short" is an io.EOF as well.
+	// errors.Is would be wrong here: a registry client's "too short" error wraps io.EOF.
 	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err
 }
 
-// errDamaged marks what the compression says.
+// errDamaged marks the errors of a decompressor.
 var errDamaged = errors.New("it cannot be decompressed")
 
-// damaged marks the errors of a decompressor.
-type damaged struct{ io.Reader }
+// A damagedReader wraps the errors of a decompressor in errDamaged.
+type damagedReader struct{ io.Reader }
 
-func (d damaged) Read(p []byte) (int, error) {
+func (d damagedReader) Read(p []byte) (int, error) {
 	n, err := d.Reader.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", errDamaged, err)
@@ -177,8 +179,8 @@ func (d damaged) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// decompress tells by the first bytes how a stream is compressed. The caller calls
-// done when it has read.
+// decompress detects the compression by the first bytes of a stream and returns the
+// decompressed stream. The caller calls done after reading it.
 func decompress(in *bufio.Reader) (out io.Reader, done func(), err error) {
 	magic, err := in.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -190,13 +192,13 @@ func decompress(in *bufio.Reader) (out io.Reader, done func(), err error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("%w: %w", errDamaged, err)
 		}
-		return damaged{z}, func() { _ = z.Close() }, nil
+		return damagedReader{z}, func() { _ = z.Close() }, nil
 	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
+		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}
-		return damaged{z}, z.Close, nil
+		return damagedReader{z}, z.Close, nil
 	}
 	return in, func() {}, nil
 }

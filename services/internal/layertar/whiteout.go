@@ -2,20 +2,21 @@ package layertar
 
 import "strings"
 
-// Names with a meaning of their own (layer.md, "Whiteouts").
+// Reserved names, see "Whiteouts" in layer.md.
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
 	aufs     = ".wh..wh."
 )
 
-// IsWhiteout says whether an entry of this name, without its directory, stands for what
-// is removed.
+// IsWhiteout reports whether an entry with this base name is a whiteout, which removes
+// files of lower layers.
 func IsWhiteout(name string) bool { return strings.HasPrefix(name, whiteout) }
 
-// HiddenBy is what a whiteout hides of lower layers: one name, or all in its directory.
-// It is neither for what aufs wrote for itself.
-func HiddenBy(name string) (hidden string, all bool, err error) {
+// ParseWhiteout returns what a whiteout with this base name hides in lower layers: one name
+// in its directory, or everything in its directory. Both results are zero for the metadata
+// files of aufs, which hide nothing.
+func ParseWhiteout(name string) (hidden string, all bool, err error) {
 	hidden = strings.TrimPrefix(name, whiteout)
 	switch {
 	case name == opaque:
@@ -23,7 +24,7 @@ func HiddenBy(name string) (hidden string, all bool, err error) {
 	case strings.HasPrefix(name, aufs):
 		return "", false, nil
 	case hidden == "" || hidden == "." || hidden == "..":
-		return "", false, Refuse("has a whiteout of no name, %q", name)
+		return "", false, Invalidf("has a whiteout without a name, %q", name)
 	}
 	return hidden, false, nil
 }

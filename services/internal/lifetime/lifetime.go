@@ -1,4 +1,4 @@
-// Package lifetime is the flag that says how long something works.
+// Package lifetime provides the flag value for durations such as the lifetime of a token.
 package lifetime
 
 import (
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Value is a pflag.Value: whole days ("90d"), or hours, minutes and seconds as Go writes
-// them ("12h30m"). The zero value is for ever, as "0" is.
+// A Value is a duration that implements pflag.Value. Its text form is whole days ("90d") or
+// the form of time.ParseDuration ("12h30m"). The zero value means unlimited.
 type Value time.Duration
 
 const day = 24 * time.Hour
 
-var errForm = errors.New("write it as 90d, 12h or 30m: a second or more, a hundred years or less")
+var errForm = errors.New("must be a duration such as 90d, 12h or 30m, from one second to 100 years")
 
 // Set implements pflag.Value.
 func (v *Value) Set(text string) error {
@@ -43,7 +43,8 @@ func (v *Value) String() string {
 // Type implements pflag.Value.
 func (*Value) Type() string { return "duration" }
 
-// From is when something ends that begins now; the zero time for never.
+// From returns the time at which a lifetime that starts at now ends, or the zero time if it
+// is unlimited.
 func (v *Value) From(now time.Time) time.Time {
 	if *v == 0 {
 		return time.Time{}

@@ -26,14 +26,14 @@ func TestFrom(t *testing.T) {
 	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
 	var v lifetime.Value
 	if got := v.From(now); !got.IsZero() {
-		t.Errorf("for ever ends at %s", got)
+		t.Errorf("an unlimited lifetime ends at %s", got)
 	}
 	if err := v.Set("2d"); err != nil || !v.From(now).Equal(time.Date(2026, 2, 2, 12, 0, 0, 0, time.UTC)) {
-		t.Errorf("it ends at %s, %v", v.From(now), err)
+		t.Errorf("2d ends at %s, %v", v.From(now), err)
 	}
 }
 
-// FuzzValue: what is taken is written as what is taken again, and the same.
+// FuzzValue verifies that String returns a text that Set parses to the same value.
 func FuzzValue(f *testing.F) {
 	for _, s := range []string{"90d", "12h30m", "0", "-1h", "1e9d"} {
 		f.Add(s)

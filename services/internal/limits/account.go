@@ -2,75 +2,97 @@ package limits
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 )
 
-// What one person, organisation or workspace may keep at the platform. A list of
-// what has no pages of its own shows all that there may be.
+// Limits of what one user, organisation or workspace may store at the platform. Lists
+// without pages return everything that these limits allow.
 const (
-	// TokensPerUser is how many access tokens a user may have.
+	// TokensPerUser is the maximum number of access tokens of a user.
 	TokensPerUser = 500
-	// SessionsPerUser is how many programs may be signed in as a user; with one more,
-	// the one that was silent longest ends.
+	// SessionsPerUser is the maximum number of sessions of a user. A further sign-in ends
+	// the least recently used session.
 	SessionsPerUser = 100
-	// SessionLife is how long a program stays signed in at most, however often it
-	// refreshes its tokens.
+	// SessionLife is the maximum lifetime of a session, however often it refreshes its
+	// tokens.
 	SessionLife = 90 * 24 * time.Hour
-	// OrganizationsPerUser is how many a user may own, WorkspacesPerOrganization and
-	// MembersPerOrganization how many one may have.
+	// SignInGroups is the maximum number of groups that a sign-in provider may send for a
+	// user.
+	SignInGroups = 1000
+	// OrganizationsPerUser is the maximum number of organisations that a user owns.
+	// WorkspacesPerOrganization and MembersPerOrganization apply to each organisation.
 	OrganizationsPerUser      = 100
 	WorkspacesPerOrganization = 500
 	MembersPerOrganization    = 5000
-	// ParticipantsPerWorkspace is how many people may be let into a workspace.
+	// ParticipantsPerWorkspace is the maximum number of participants of a workspace.
 	ParticipantsPerWorkspace = 5000
-	// CredentialsPerWorkspace is how many records a workspace may keep.
+	// CredentialsPerWorkspace is the maximum number of credentials of a workspace.
 	CredentialsPerWorkspace = 500
-	// RunsPerWorkspace is how many runs are kept of a workspace until some are deleted.
+	// RunsPerWorkspace is the maximum number of runs of a workspace. No run is stored
+	// beyond it until others are deleted.
 	RunsPerWorkspace = 100_000
-	// TasksPerRun is how many tasks of a run are kept; it goes on when there are more.
+	// TasksPerRun is the maximum number of stored tasks of a run. Further tasks are
+	// accepted but not stored.
 	TasksPerRun = 500_000
-	// RunDocument and TaskDocument are how many bytes are kept of what a run, or a
-	// task, says of itself: its largest members are left out until it fits.
+	// RunDocument and TaskDocument limit the stored document of a run or task in bytes. The
+	// largest members are removed until it fits.
 	RunDocument  = 2 << 20
 	TaskDocument = 128 << 10
-	// ListedRun and ListedTask are how many of them a list shows: a run that said more
-	// is shown by its columns, a task without its largest members.
+	// ListedRun and ListedTask limit the document of a run or task within a list, in bytes.
+	// For a larger run only the columns are listed; a larger task is listed without its
+	// largest members.
 	ListedRun  = 256 << 10
 	ListedTask = 32 << 10
-	// SearchWords is how many words a search for runs may have.
+	// SearchWords is the maximum number of words in a search for runs.
 	SearchWords = 20
+	// AuditText and AuditValues limit a string and the JSON values of an audit event, in bytes.
+	AuditText, AuditValues = 1000, 16 << 10
+	// AuditRefusals is the maximum number of audit events of rejected attempts of one client
+	// address within AuditWindow. Of all addresses it is ten times as many.
+	AuditRefusals = 100
+	AuditWindow   = time.Hour
+	// AuditChanges is the maximum number of changes of one user within AuditWindow.
+	AuditChanges = 1000
 )
 
-// accountRows bound what is kept at the platform.
+// accountRows lists the limits of what is stored at the platform.
 func accountRows() []Row {
-	const fills = "a stolen token, or a script that went wrong, would fill the database"
+	const fills = "a stolen token or a faulty script would fill the database"
 	return []Row{
+		{What: "Strings; values of an audit event", Bound: fmt.Sprintf("%d bytes; %s", AuditText, size(AuditValues)), Why: "each is stored until its retention ends"},
+		{
+			What: "Audit events of rejected attempts", Bound: fmt.Sprintf("%d of a client address, %d of all, in %s", AuditRefusals, 10*AuditRefusals, AuditWindow),
+			Why: "any client can cause them, without a token",
+		},
+		{What: "Groups of a user at the sign-in provider", Bound: strconv.Itoa(SignInGroups), Why: "each is compared with those that have roles; a provider can send only those of this application"},
+		{What: "Changes of a user that are recorded", Bound: fmt.Sprintf("%d in %s", AuditChanges, AuditWindow), Why: "each is stored with its values until its retention ends"},
 		{What: "Organisations that a user owns", Bound: fmt.Sprint(OrganizationsPerUser), Why: fills},
 		{What: "Workspaces of an organisation", Bound: fmt.Sprint(WorkspacesPerOrganization), Why: fills},
 		{What: "Members of an organisation; participants of a workspace", Bound: fmt.Sprintf("%d; %d", MembersPerOrganization, ParticipantsPerWorkspace), Why: fills},
-		{What: "Credentials of a workspace", Bound: fmt.Sprint(CredentialsPerWorkspace), Why: "their list has no pages, and each pull looks through them"},
+		{What: "Credentials of a workspace", Bound: fmt.Sprint(CredentialsPerWorkspace), Why: "their list has no pages, and each pull searches them"},
 		{What: "Runs of a workspace", Bound: fmt.Sprint(RunsPerWorkspace), Why: fills},
-		{What: "Tasks of a run", Bound: fmt.Sprintf("%d; more are not kept", TasksPerRun), Why: "anything may report as a run; one that is refused would be aborted"},
+		{What: "Tasks of a run", Bound: fmt.Sprintf("%d; more are not stored", TasksPerRun), Why: "any client may report a run; a rejected report would abort the run"},
 		{
-			What: "What is kept of what a run, or a task, says of itself", Bound: fmt.Sprintf("%s; %s", size(RunDocument), size(TaskDocument)),
-			Why: "each report may add to it; its largest members are left out until it fits",
+			What: "Stored document of a run; of a task", Bound: fmt.Sprintf("%s; %s", size(RunDocument), size(TaskDocument)),
+			Why: "each report may add to it; its largest members are removed until it fits",
 		},
 		{
-			What: "What a list shows of a run, or a task", Bound: fmt.Sprintf("%s; %s", size(ListedRun), size(ListedTask)),
-			Why: "a list of the largest would take hundreds of megabytes; more is shown of one that is asked for by itself",
+			What: "Document of a run in a list; of a task", Bound: fmt.Sprintf("%s; %s", size(ListedRun), size(ListedTask)),
+			Why: "a list of the largest would take hundreds of megabytes; requests for a single run or task return more",
 		},
-		{What: "Words of a search for runs", Bound: fmt.Sprint(SearchWords), Why: "each is looked for in every run of the workspace"},
+		{What: "Words of a search for runs", Bound: fmt.Sprint(SearchWords), Why: "each is searched in every run of the workspace"},
 		{
 			What: "Access tokens of a user", Bound: fmt.Sprint(TokensPerUser),
 			Why: "their list has no pages; a stolen token would fill the database",
 		},
 		{
-			What: "Sessions of a user", Bound: fmt.Sprintf("%d; then the one that was silent longest ends", SessionsPerUser),
-			Why: "every sign-in makes one; a stolen token would fill the database",
+			What: "Sessions of a user", Bound: fmt.Sprintf("%d; then the least recently used one ends", SessionsPerUser),
+			Why: "every sign-in creates one; a stolen token would fill the database",
 		},
 		{
 			What: "Life of a session", Bound: fmt.Sprintf("%d days, and 30 days after its last refresh", SessionLife/(24*time.Hour)),
-			Why: "who left an organisation whose provider signed them in does not stay signed in for ever",
+			Why: "users who left the organisation whose provider signed them in must not stay signed in",
 		},
 	}
 }

@@ -5,80 +5,107 @@ import (
 	"time"
 )
 
-// What a Conda artifact may hold, and what it may expand to. Anybody can have a
-// channel.
+// Limits of a Conda artifact and its unpacked content. Any user can publish a channel.
 const (
-	// ArtifactEntries is how many entries its archive may have, and how many files it
-	// may list; ArtifactNames how long their names may be together, in bytes.
+	// ArtifactEntries is the maximum number of entries of the archive, and of files that it
+	// lists. ArtifactNames is the maximum length of their names together, in bytes.
 	ArtifactEntries = 1_000_000
 	ArtifactNames   = 128 << 20
-	// ArtifactBytes is its length unpacked.
+	// ArtifactBytes is the maximum unpacked size in bytes.
 	ArtifactBytes = 40 << 30
-	// ArtifactRatio is how many times longer it may be unpacked, once that is more
-	// than ArtifactRatioFrom bytes.
+	// ArtifactRatio is the maximum compression ratio for unpacked sizes above
+	// ArtifactRatioFrom bytes.
 	ArtifactRatio     = 200
 	ArtifactRatioFrom = 64 << 20
-	// ArtifactPath is how long the name of a file, the target of a link, and a prefix
-	// placeholder may be, in bytes.
+	// ArtifactPath is the maximum length of a file name, a link target and a prefix
+	// placeholder, in bytes.
 	ArtifactPath = 4096
-	// ArtifactInfo is how long a file of its info folder may be that is read as a
-	// whole, in bytes.
+	// ArtifactInfo is the maximum size in bytes of a file in the info folder that is read
+	// completely.
 	ArtifactInfo = 4 << 20
-	// ArtifactScript is how long a link or activation script may be, in bytes, and
-	// ArtifactScripts how many a package may have.
+	// ArtifactScript is the maximum size of a link or activation script in bytes, and
+	// ArtifactScripts the maximum number of scripts of a package.
 	ArtifactScript  = 256 << 10
 	ArtifactScripts = 64
-	// ArtifactDirectory is how long the directory of a .conda may be, in bytes, and
-	// ArtifactWindow how far back its compression may reach.
+	// ArtifactDirectory is the maximum size of the directory of a .conda, and
+	// ArtifactWindow of its decompression window, in bytes.
 	ArtifactDirectory = 1 << 20
 	ArtifactWindow    = 128 << 20
-	// ArtifactPacked is how long it may be where the channel does not say its length,
-	// in bytes.
+	// ArtifactPacked is the maximum packed size in bytes if the channel does not specify
+	// the size.
 	ArtifactPacked = 10 << 30
-	// ArtifactsOfHost is how many a worker fetches from one host at a time. ArtifactStall
-	// is how long nothing may come of one, and ArtifactRest for how long a host may ask to
-	// be left alone and still be waited for.
+	// WheelDirectory is the maximum size of the directory of a wheel, and WheelRecord that
+	// of its list of files (RECORD), in bytes. WheelPoints is the maximum number of its
+	// entry points.
+	WheelDirectory = 8 << 20
+	WheelRecord    = 32 << 20
+	WheelPoints    = 1000
+	// ArtifactsOfHost is the maximum number of concurrent downloads of a worker from one
+	// host. ArtifactStall is the timeout without data, and ArtifactRest the longest
+	// Retry-After of a host that a worker waits for.
 	ArtifactsOfHost = 6
 	ArtifactStall   = time.Minute
 	ArtifactRest    = 2 * time.Minute
-	// CondaLayers is how many layers the packages of an environment have at most.
+	// CondaLayers is the maximum number of layers for the packages of an environment.
 	CondaLayers = 100
-	// LayerSilence is how long a worker that makes a layer for others may be silent before
-	// another makes it, LayerWait how long others wait for it all in all.
+	// LayerSilence is how long a worker that builds a shared layer may send no heartbeat
+	// before another worker builds the layer. LayerWait is the maximum time to wait for a
+	// shared layer.
 	LayerSilence = 15 * time.Second
 	LayerWait    = 10 * time.Minute
-	// LayerRecord is how long may be what workers tell each other of a layer, in bytes,
-	// LayerRecordUnpacked unpacked; LayerRecords what NATS keeps of that together.
+	// LayerRecord is the maximum size of the record of a shared layer in bytes, and
+	// LayerRecordUnpacked its uncompressed size. LayerRecords is the maximum size of all
+	// records in NATS.
 	LayerRecord         = 512 << 10
 	LayerRecordUnpacked = 16 << 20
 	LayerRecords        = 256 << 20
-	// LayerKeys is how many layers are looked for in one call, and LayerLookups how many at
-	// a time; LayerLookup is how long that may take.
+	// WorkerKeys is the maximum number of unexpired worker keys, and WorkerName the maximum
+	// length of a worker's name in bytes. WorkerKeyRenewal is how often a worker registers
+	// its key again. WorkerKeyLease is how long other workers trust the key without
+	// checking whether it was revoked.
+	WorkerKeys       = 10_000
+	WorkerName       = 200
+	WorkerKeyRenewal = time.Hour
+	WorkerKeyLease   = 30 * time.Second
+	// DiscardedBuilds is the page size for listing discarded builds, and
+	// DiscardedBuildsInAll the maximum number that a registry holds, at 100 bytes each.
+	DiscardedBuilds      = 10_000
+	DiscardedBuildsInAll = 1_000_000
+	// LayerMakers is the maximum number of workers that built layers of one image.
+	LayerMakers = 200
+	// LayerKeys is the maximum number of layers in one lookup call, LayerLookups the number
+	// of concurrent lookups, and LayerLookup their timeout.
 	LayerKeys, LayerLookups = 1000, 16
 	LayerLookup             = 5 * time.Second
 )
 
-// artifactRows bound a Conda artifact.
+// artifactRows lists the limits of a Conda artifact.
 func artifactRows() []Row {
 	n := strconv.Itoa
 	return []Row{
-		{What: "Conda artifact: entries", Bound: n(ArtifactEntries) + ", with names of " + size(ArtifactNames), Why: "what is listed is in memory until the package's record is written"},
-		{What: "Conda artifact: length unpacked", Bound: size(ArtifactBytes) + ", and " + n(ArtifactRatio) + " times its own beyond " + size(ArtifactRatioFrom), Why: "a kilobyte can stand for any length"},
-		{What: "Conda artifact: names, link targets and placeholders", Bound: size(ArtifactPath), Why: "what Linux takes for a path"},
+		{What: "Conda artifact: entries", Bound: n(ArtifactEntries) + ", with names of " + size(ArtifactNames), Why: "the list is in memory until the package's record is written"},
+		{What: "Conda artifact: length unpacked", Bound: size(ArtifactBytes) + ", and " + n(ArtifactRatio) + " times its own beyond " + size(ArtifactRatioFrom), Why: "a kilobyte can expand to any size"},
+		{What: "Conda artifact: names, link targets and placeholders", Bound: size(ArtifactPath), Why: "the limit of Linux"},
 		{What: "Conda artifact: index.json and link.json", Bound: size(ArtifactInfo), Why: "they are in memory as a whole"},
-		{What: "Conda artifact: link and activation scripts", Bound: n(ArtifactScripts) + " of " + size(ArtifactScript), Why: "they are kept beside the layer, and read for each image"},
+		{What: "Conda artifact: link and activation scripts", Bound: n(ArtifactScripts) + " of " + size(ArtifactScript), Why: "they are stored with the layer, and read for each image"},
 		{What: "Conda artifact: directory of a .conda", Bound: size(ArtifactDirectory), Why: "it has three members; each takes 300 bytes of memory"},
 		{What: "Conda artifact: window of its compression", Bound: size(ArtifactWindow), Why: "it is in memory while the package is read; the compressor's own limit without --long"},
-		{What: "Conda artifact: length where the channel does not say it", Bound: size(ArtifactPacked), Why: "it lies on the worker's disk while its layer is made"},
-		{What: "Conda artifacts that a worker fetches from one host at a time, beside one of each build", Bound: n(ArtifactsOfHost), Why: "channels count requests of an address, over all builds there"},
-		{What: "Conda artifact: time in which nothing of it comes", Bound: ArtifactStall.String(), Why: "then the channel is asked again: it would hold a build up until its deadline"},
-		{What: "rest of a host of Conda artifacts that says that it has too much to do", Bound: "what it asks for, up to " + ArtifactRest.String(), Why: "a build that would wait longer ends, and says when to try again"},
+		{What: "wheel: directory, and its list of files (RECORD)", Bound: size(WheelDirectory) + ", " + size(WheelRecord), Why: "they are in memory while its layer is built; the largest wheels have 20,000 files"},
+		{What: "wheel: entry points", Bound: n(WheelPoints), Why: "each becomes a program"},
+		{What: "Conda artifact: size if the channel does not specify it", Bound: size(ArtifactPacked), Why: "it is on the worker's disk while its layer is built"},
+		{What: "Conda artifacts that a worker fetches concurrently from one host, in addition to one for each build", Bound: n(ArtifactsOfHost), Why: "channels limit the requests of an address, over all builds there"},
+		{What: "Conda artifact: time without data", Bound: ArtifactStall.String(), Why: "then the download is retried: it would delay the build until its deadline"},
+		{What: "wait for an overloaded host of Conda artifacts", Bound: "its Retry-After, up to " + ArtifactRest.String(), Why: "a build that would wait longer fails, and its log says when to try again"},
 		{What: "layers of the packages of a Conda environment", Bound: n(CondaLayers), Why: "engines stop at 128; the smallest packages share one"},
-		{What: "worker that makes a layer for others: time in which it says nothing", Bound: LayerSilence.String() + ", and " + LayerWait.String() + " in all", Why: "then who waits for it makes the layer"},
+		{What: "worker that builds a shared layer: time without a heartbeat", Bound: LayerSilence.String() + ", and " + LayerWait.String() + " in all", Why: "then a waiting worker builds the layer"},
 		{
-			What: "what workers tell each other of a layer", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, each for conda_layer_memory",
-			Why: "it is a message of NATS; a layer of which there is more to say is made by each",
+			What: "record of a layer that workers share", Bound: size(LayerRecord) + ", " + size(LayerRecordUnpacked) + " unpacked; " + size(LayerRecords) + " together, each for conda_layer_memory",
+			Why: "it is a NATS message; a layer with a larger record is built by each worker",
 		},
-		{What: "layers that are looked for in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a question to NATS"},
+		{What: "keys of workers that sign records of layers", Bound: n(WorkerKeys) + ", each for conda_layer_memory after its last use", Why: "each start of a worker creates one; beyond the limit a new worker shares no layers"},
+		{What: "images that were discarded because a worker was revoked", Bound: n(DiscardedBuildsInAll), Why: "the registry holds their builds' ids in memory; beyond the limit it serves no image that was built"},
+		{What: "use of a worker's key without asking whether it has been revoked", Bound: WorkerKeyLease.String(), Why: "a revocation takes effect after that time"},
+		{What: "workers that the layers in one image come from", Bound: n(LayerMakers), Why: "they are stored with the build, for `slipwayd workers revoke`; further layers are built by the worker itself"},
+		{What: "layers that are looked up in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a request to NATS"},
 	}
 }

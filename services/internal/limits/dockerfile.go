@@ -2,43 +2,45 @@ package limits
 
 import "strconv"
 
-// What a Dockerfile may hold, and what it may expand to. Whoever reads it expands
-// variables that name each other: a few hundred bytes would stand for gigabytes.
+// Limits of a Dockerfile and its expansion. Variables may refer to each other, so that a
+// few hundred bytes could expand to gigabytes.
 const (
-	// Dockerfile is its length in bytes, decoded.
+	// Dockerfile is the maximum decoded size in bytes.
 	Dockerfile = 1 << 20
-	// DockerfileWords is how many words its parser may have to keep.
+	// DockerfileWords is the maximum number of words that the parser stores.
 	DockerfileWords = 100_000
-	// DockerfileStages is how many FROM it may have.
+	// DockerfileStages is the maximum number of FROM instructions.
 	DockerfileStages = 100
-	// DockerfileInstructions counts those that ONBUILD repeats as often as they run.
+	// DockerfileInstructions is the maximum number of instructions. ONBUILD instructions
+	// count each time that they run.
 	DockerfileInstructions = 2000
-	// DockerfileVariables is how often it may set a variable or a label.
+	// DockerfileVariables is the maximum number of instructions that set a variable or
+	// label.
 	DockerfileVariables = 2000
-	// DockerfileDepth is how deeply ${A:-${B:-…}} may be nested.
+	// DockerfileDepth is the maximum nesting of ${A:-${B:-…}}.
 	DockerfileDepth = 16
-	// DockerfileUnknown is how long the value of a variable is taken to be that the
-	// file does not set, but a base image may.
+	// DockerfileUnknown is the assumed length of a variable that only a base image may set.
 	DockerfileUnknown = 1 << 10
-	// DockerfileGrowth is by how much one instruction may get longer, in bytes.
+	// DockerfileGrowth is the maximum growth of one instruction by expansion, in bytes.
 	DockerfileGrowth = 64 << 10
-	// DockerfilePortRange is what EXPOSE counts for where it may name a range.
+	// DockerfilePortRange is the assumed number of ports of an EXPOSE that may contain a
+	// range.
 	DockerfilePortRange = 64 << 10
-	// DockerfileExpanded is how long it may be in all when it is expanded, in bytes,
-	// with the environment that each RUN carries.
+	// DockerfileExpanded is the maximum expanded size in bytes, including the environment
+	// of each RUN.
 	DockerfileExpanded = 8 << 20
 )
 
-// dockerfileRows bound a Dockerfile.
+// dockerfileRows lists the limits of a Dockerfile.
 func dockerfileRows() []Row {
 	return []Row{
 		{What: "Dockerfile, decoded", Bound: size(Dockerfile), Why: "the longest in use have some tens of KiB"},
 		{What: "Dockerfile: words", Bound: strconv.Itoa(DockerfileWords), Why: "each takes 160 bytes while it is read"},
-		{What: "Dockerfile: stages", Bound: strconv.Itoa(DockerfileStages), Why: "each base is looked up and kept"},
-		{What: "Dockerfile: instructions", Bound: strconv.Itoa(DockerfileInstructions), Why: "with those that ONBUILD repeats in each stage; images have at most a few hundred layers"},
-		{What: "Dockerfile: variables and labels that it sets", Bound: strconv.Itoa(DockerfileVariables), Why: "engines search them one after the other"},
-		{What: "Dockerfile: what an instruction gains by its variables", Bound: size(DockerfileGrowth), Why: "variables that name each other double with each line"},
-		{What: "Dockerfile: length when expanded", Bound: size(DockerfileExpanded), Why: "each RUN carries the whole environment to the engine"},
-		{What: "Dockerfile: `${A:-${B:-…}}` within each other", Bound: strconv.Itoa(DockerfileDepth), Why: "engines read them by recursion"},
+		{What: "Dockerfile: stages", Bound: strconv.Itoa(DockerfileStages), Why: "each base image is looked up and stored"},
+		{What: "Dockerfile: instructions", Bound: strconv.Itoa(DockerfileInstructions), Why: "including those that ONBUILD repeats in each stage, also of base images; images have at most a few hundred layers"},
+		{What: "Dockerfile: variables and labels that it sets", Bound: strconv.Itoa(DockerfileVariables), Why: "engines search them linearly"},
+		{What: "Dockerfile: growth of an instruction by its variables", Bound: size(DockerfileGrowth), Why: "variables that refer to each other double with each line"},
+		{What: "Dockerfile: length when expanded", Bound: size(DockerfileExpanded), Why: "each RUN carries the whole environment to the engine, with that of the base image"},
+		{What: "Dockerfile: nesting of `${A:-${B:-…}}`", Bound: strconv.Itoa(DockerfileDepth), Why: "engines expand them recursively"},
 	}
 }

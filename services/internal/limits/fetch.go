@@ -5,119 +5,136 @@ import (
 	"time"
 )
 
-// Bounds of what is read from registries.
+// Limits of what is read from registries.
 const (
-	// Document is the largest manifest, index or image config in bytes. It is what
-	// the distribution specification tells registries to accept at least.
+	// Document is the maximum size of a manifest, index or image config in bytes. The
+	// distribution specification requires registries to accept at least this size.
 	Document = 4 << 20
-	// DocumentDepth is how deep a document's JSON may be nested, and DocumentValues
-	// how many values it may hold.
+	// DocumentDepth is the maximum nesting of a document's JSON, and DocumentValues its
+	// maximum number of values.
 	DocumentDepth, DocumentValues = 32, 1 << 15
-	// DocumentMembers is how many members an object may have that is changed.
+	// DocumentMembers is the maximum number of members of a JSON object that is modified.
 	DocumentMembers = 256
-	// IndexEntries is how many entries an index may have.
+	// IndexEntries is the maximum number of entries of an index.
 	IndexEntries = 128
-	// ImageLayers is how many layers a manifest may list.
+	// ImageLayers is the maximum number of layers of a manifest.
 	ImageLayers = 512
-	// ImagesChanged is how many entries of an index are changed at most.
+	// ImagesChanged is the maximum number of images of an index that are modified.
 	ImagesChanged = 32
-	// ImageDocuments bounds, in bytes, the documents of one image that is changed or
-	// inspected: an index and all manifests and configs that are read behind it.
+	// ImageDocuments is the maximum total size in bytes of the documents of one image that
+	// is modified or inspected: an index with all manifests and configs that are read.
 	ImageDocuments = 16 << 20
-	// DocumentsAtOnce bounds, in bytes, the documents larger than SmallDocument that
-	// one process reads at a time; DocumentsWait is how long one waits for its turn.
+	// DocumentsAtOnce is the maximum total size in bytes of the documents larger than
+	// SmallDocument that one process reads concurrently. DocumentsWait is how long a read
+	// waits, and DocumentsWaiting the maximum number of waiting reads.
 	DocumentsAtOnce = 64 << 20
 	SmallDocument   = 64 << 10
 	DocumentsWait   = 10 * time.Second
-	// TokenAnswer is the largest answer of a token service, and ErrorAnswer what is
-	// read of an answer that is an error, in bytes.
+
+	DocumentsWaiting = 1000
+	// TokenAnswer is the maximum size of a response of a token service. ErrorAnswer is how
+	// much of an error response is read. Both are in bytes.
 	TokenAnswer, ErrorAnswer = 1 << 20, 64 << 10
-	// AnswerHeader is the largest header of an answer, in bytes.
+	// AnswerHeader is the maximum size of a response header, in bytes.
 	AnswerHeader = 128 << 10
-	// Redirects is how many are followed for one request, RedirectURL how long the
-	// address of one may be in bytes.
+	// Redirects is the maximum number of redirects of one request, and RedirectURL the
+	// maximum length of their URLs in bytes.
 	Redirects, RedirectURL = 5, 8 << 10
-	// Referrers is how many of a manifest's referrers are listed, ReferrerPages how
-	// many pages of them are read.
+	// Referrers is the maximum number of listed referrers of a manifest, and ReferrerPages
+	// the maximum number of pages that are read for it.
 	Referrers, ReferrerPages = 1000, 8
-	// WalkManifests is how many manifests behind one image are read in search of a
-	// digest, and ImageBlobs how many blobs one image may lead to.
+	// WalkManifests is the maximum number of manifests of an image that are searched for a
+	// digest. ImageBlobs is the maximum number of blobs that an image refers to.
 	WalkManifests, ImageBlobs = 256, 1 << 15
-	// TagAnswers is of how many tags, each as one login sees it, the answer is remembered.
+	// SourceLookup is the timeout for looking up the image of a request at its registry in
+	// all attempts, and SourceTry the timeout of the first attempt.
+	SourceLookup, SourceTry = 5 * time.Second, 2 * time.Second
+	// TagAnswers is the maximum number of cached tag lookups; each login has its own
+	// entries.
 	TagAnswers = 20_000
-	// BlobCacheShare is how many blobs fit into blob_cache_size at least.
+	// BlobCacheShare is the minimum number of blobs that fit into blob_cache_size.
 	BlobCacheShare = 4
-	// BucketBlobLeast and BucketBlobMost are how large a blob in a bucket is, in bytes;
-	// BucketBlobs how many are remembered while it is looked through.
+	// BucketBlobLeast and BucketBlobMost are the minimum and maximum size in bytes of a
+	// blob in a bucket. BucketBlobs is the maximum number of blobs in a bucket.
 	BucketBlobLeast, BucketBlobMost, BucketBlobs = 64 << 10, 5_000_000_000, 200_000
-	// BucketURL is how long a client may follow the URL of a blob in a bucket, and
-	// BucketUse how often it is noted that one is used.
+	// BucketURL is the lifetime of a presigned URL of a blob in a bucket. BucketUse is the
+	// resolution at which the last use of a blob is recorded.
 	BucketURL, BucketUse = 5 * time.Minute, time.Hour
-	// BucketUploads is how many blobs one process puts into a bucket at a time, BucketUpload
-	// how long one may take, and BucketCommit its end. BucketUnseen is the part of
-	// blob_cache_size that a process may put there before the bucket is looked through again.
+	// BucketUploads is the maximum number of concurrent uploads of a process to a bucket,
+	// BucketUpload the timeout of an upload, and BucketCommit the timeout of its
+	// completion. After uploading 1/BucketUnseen of blob_cache_size, a process lists the
+	// bucket again.
 	BucketUploads, BucketUpload, BucketCommit, BucketUnseen = 16, time.Hour, time.Minute, 16
-	// BucketHold is how long a bucket may hold up a client, and for a second more for each
-	// BucketRate bytes. BucketAway is for how long one that fails is left alone.
+	// BucketHold is how long a bucket may delay a client, plus one second for each
+	// BucketRate bytes. BucketAway is how long a failing bucket is not used.
 	BucketHold, BucketRate, BucketAway = time.Second, 32 << 20, 30 * time.Second
-	// BlobAway is how long a registry that breaks off in the middle of a blob is asked
-	// for the rest, and BlobResumptions how often for one blob.
+	// BlobAway is how long, and BlobResumptions how often, an interrupted download of a
+	// blob is resumed.
 	BlobAway, BlobResumptions = 30 * time.Second, 5
-	// MirrorAway is for how long a mirror that does not answer is not asked again.
+	// MirrorAway is how long an unavailable mirror is not contacted.
 	MirrorAway = 30 * time.Second
-	// ImageEntries is how many entries an image may hold that becomes a Singularity
-	// image, and how many names, with all directories on the way to them;
-	// ImageNameBytes is how long these may be together.
+	// ImageEntries is the maximum number of entries of an image that is converted to a
+	// Singularity image, and of its names including parent directories. ImageNameBytes is
+	// the maximum total length of the names.
 	ImageEntries, ImageNameBytes = 2_000_000, 128 << 20
-	// SifTables is how much of names, inodes, link targets, attributes and lists of
-	// blocks a Singularity image may have in memory while it is made, in bytes.
-	SifTables = 1 << 30
-	// ContextPacked and ContextBytes bound a build context in bytes, as it is sent and
-	// unpacked; ContextEntries is how many files and folders it may have, and
-	// ContextDepth how many folders may be within each other.
+	// ImageTables is the maximum memory in bytes for names, inodes, link targets,
+	// attributes and block lists while the layers of an image are merged into one file
+	// system. An ordinary file takes 200 bytes.
+	ImageTables = 192 << 20
+	// SifBasePacked is the maximum size in bytes of a Singularity image that a build begins
+	// from, and SifBaseBytes that of its files. It has at most ImageEntries files, at most
+	// SifBaseDepth folders inside each other, and SifDescriptors parts.
+	SifBasePacked, SifBaseBytes  = 10 << 30, 40 << 30
+	SifBaseDepth, SifDescriptors = 256, 1024
+	// ContextPacked and ContextBytes are the maximum packed and unpacked sizes of a build
+	// context in bytes. ContextEntries is its maximum number of files and folders, and
+	// ContextDepth the maximum depth of folders.
 	ContextPacked, ContextBytes  = 4 << 30, 10 << 30
 	ContextEntries, ContextDepth = 500_000, 128
-	// PlatformAnswer is the largest answer of another platform in bytes, and
-	// PlatformValues how many values it may hold; ProviderAnswer is the largest of a
-	// sign-in provider.
+	// PlatformAnswer is the maximum size in bytes of a response of another platform, and
+	// PlatformValues its maximum number of values. ProviderAnswer is the maximum size of a
+	// response of a sign-in provider.
 	PlatformAnswer, PlatformValues = 4 << 20, 1 << 16
 	ProviderAnswer                 = 1 << 20
 )
 
-// fetchRows bound what is read from registries, layer URLs, platforms and token services.
+// fetchRows lists the limits of what is read from registries, layer URLs, platforms and
+// token services.
 func fetchRows() []Row {
 	n := strconv.Itoa
 	return []Row{
-		{What: "manifest, index or image config", Bound: size(Document), Why: "what the distribution specification has registries accept; all of it is in memory"},
-		{What: "values and nesting in such a document", Bound: n(DocumentValues) + " values, " + n(DocumentDepth) + " levels", Why: "two bytes of JSON become a hundred when they are decoded"},
-		{What: "members of an object in such a document that is changed", Bound: n(DocumentMembers), Why: "each is compared with all others, to find those that come twice"},
+		{What: "manifest, index or image config", Bound: size(Document), Why: "registries must accept this size according to the distribution specification; all of it is in memory"},
+		{What: "values and nesting in such a document", Bound: n(DocumentValues) + " values, " + n(DocumentDepth) + " levels", Why: "two bytes of JSON take a hundred when decoded"},
+		{What: "members of a JSON object in such a document that is modified", Bound: n(DocumentMembers), Why: "each is compared with all others, to find duplicates"},
 		{What: "entries of an image index", Bound: n(IndexEntries), Why: "the largest in use have about 50, with an attestation for each image"},
-		{What: "tags, by login, whose answers are remembered for tag_freshness", Bound: n(TagAnswers), Why: "each takes memory; one that is forgotten is asked for again"},
-		{What: "how long an answer about a tag is used again", Key: "tag_freshness", Why: "whoever moves a tag expects pulls to follow"},
-		{What: "blobs that are kept on disk or in a bucket", Key: "blob_cache_size", Why: "whoever pulls chooses what is kept"},
-		{What: "blob that is kept on disk or in a bucket", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one would drive out all others"},
-		{What: "blob that is kept in a bucket", Bound: size(BucketBlobLeast) + " to " + n(BucketBlobMost/1_000_000_000) + " GB", Why: "a smaller one is sooner passed on than looked for elsewhere; S3 takes no more at once"},
-		{What: "blobs in a bucket", Bound: n(BucketBlobs), Why: "one replica remembers all names while it looks through the bucket"},
-		{What: "blobs that one process puts into a bucket at a time", Bound: n(BucketUploads) + ", for " + BucketUpload.String(), Why: "each has a connection and 1 MiB in memory"},
-		{What: "client that waits for the bucket while a blob is put there", Bound: BucketHold.String() + ", and another for each " + size(BucketRate), Why: "who pulls is not to wait for a cache; one that is slower does not get the blob"},
-		{What: "bucket that fails", Bound: "not asked for " + BucketAway.String(), Why: "each pull would wait for it"},
-		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is remembered for the time of a pull"},
-		{What: "images of an index that are changed", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
-		{What: "documents larger than " + size(SmallDocument) + " that one process reads at a time", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; whoever waits longer than " + DocumentsWait.String() + " is answered 503"},
-		{What: "answer of a registry's token service", Bound: size(TokenAnswer), Why: "it holds one token"},
-		{What: "header of an answer", Bound: size(AnswerHeader), Why: "headers are in memory in full; the usual default of 10 MiB is more than a document"},
-		{What: "redirects of one request", Bound: n(Redirects) + ", of " + size(RedirectURL) + " each", Why: "a registry could send the service round in circles"},
-		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a circle"},
+		{What: "tags, by login, that are cached for tag_freshness", Bound: n(TagAnswers), Why: "each takes memory; an evicted one is looked up again"},
+		{What: "looking up the image of a request at its registry", Bound: SourceLookup.String() + ", the first of two attempts " + SourceTry.String(), Why: "a client that waits longer retries for minutes without showing the reason"},
+		{What: "how long a tag lookup is cached", Key: "tag_freshness", Why: "pulls should follow when a tag is moved"},
+		{What: "blobs that are cached on disk or in a bucket", Key: "blob_cache_size", Why: "clients that pull determine what is cached"},
+		{What: "blob that is cached on disk or in a bucket", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one blob would evict all others"},
+		{What: "blob that is cached in a bucket", Bound: size(BucketBlobLeast) + " to " + n(BucketBlobMost/1_000_000_000) + " GB", Why: "smaller ones are faster to proxy; S3 accepts no larger ones in one request"},
+		{What: "blobs in a bucket", Bound: n(BucketBlobs), Why: "one replica holds all names in memory while it lists the bucket"},
+		{What: "concurrent uploads of one process to a bucket", Bound: n(BucketUploads) + ", for " + BucketUpload.String(), Why: "each has a connection and 1 MiB in memory"},
+		{What: "delay of a client by an upload to the bucket", Bound: BucketHold.String() + ", plus one second for each " + size(BucketRate), Why: "pulls must not wait for a cache; a slower bucket does not get the blob"},
+		{What: "failing bucket", Bound: "not contacted for " + BucketAway.String(), Why: "each pull would wait for it"},
+		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is in memory for the duration of a pull"},
+		{What: "images of an index that are modified", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
+		{What: "documents larger than " + size(SmallDocument) + " that one process reads concurrently", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; clients get equal shares, " + n(DocumentsWaiting) + " requests wait, and one that waits longer than " + DocumentsWait.String() + " fails with 503"},
+		{What: "response of a registry's token service", Bound: size(TokenAnswer), Why: "it holds one token"},
+		{What: "header of a response", Bound: size(AnswerHeader), Why: "headers are in memory in full; the usual default of 10 MiB is more than a document"},
+		{What: "redirects of one request", Bound: n(Redirects) + ", of " + size(RedirectURL) + " each", Why: "a registry could redirect in a loop"},
+		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a loop"},
 		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
-		{What: "blobs that one image leads to", Bound: n(ImageBlobs), Why: "they are remembered for the time of a pull"},
-		{What: "mirror that does not answer, of registry_mirrors", Bound: "not asked for " + MirrorAway.String(), Why: "each request would wait for it"},
-		{What: "registry that breaks off in the middle of a blob", Bound: "asked for the rest for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is cut off begins the blob anew; one that is never cut off waits for ever"},
-		{What: "names of an image that becomes a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all directories on the way, of which one entry can name two thousand"},
-		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(SifTables), Why: "they are in memory until all files are written; every link can have a target of 4 KiB, and every file 64 KiB of attributes"},
-		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it lies on the builder's disk while the build runs"},
-		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can name two thousand folders"},
-		{What: "answer of another platform", Bound: size(PlatformAnswer) + ", " + n(PlatformValues) + " values", Why: "it lists the credentials of a user"},
-		{What: "answer of the sign-in provider", Bound: size(ProviderAnswer), Why: "its keys are read while somebody signs in"},
+		{What: "blobs that one image refers to", Bound: n(ImageBlobs), Why: "they are in memory for the duration of a pull"},
+		{What: "unavailable mirror of registry_mirrors", Bound: "not contacted for " + MirrorAway.String(), Why: "each request would wait for it"},
+		{What: "interrupted download of a blob", Bound: "resumed for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is disconnected downloads the blob again; otherwise it would wait forever"},
+		{What: "names of an image that is converted to a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all parent directories, of which one entry can have two thousand"},
+		{What: "Singularity image that a build begins from", Bound: size(SifBasePacked) + ", unpacked " + size(SifBaseBytes) + " and build_disk, " + n(ImageEntries) + " files, " + n(SifBaseDepth) + " folders inside each other, " + size(ImageNameBytes) + " for the names of hard links, " + n(SifDescriptors) + " parts", Why: "it is unpacked to a layer on the disk of a worker"},
+		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(ImageTables), Why: "they are in memory until all files are written; an ordinary file takes 200 bytes, but every link can have a target of 4 KiB, and every file 64 KiB of attributes"},
+		{What: "build context", Bound: size(ContextPacked) + ", unpacked " + size(ContextBytes), Why: "it is on the builder's disk while the build runs"},
+		{What: "files and folders of a build context", Bound: n(ContextEntries) + ", " + n(ContextDepth) + " deep", Why: "each takes an inode; one entry can have two thousand parent folders"},
+		{What: "response of another platform", Bound: size(PlatformAnswer) + ", " + n(PlatformValues) + " values", Why: "it lists the credentials of a user"},
+		{What: "response of the sign-in provider", Bound: size(ProviderAnswer), Why: "its keys are read during a sign-in"},
 		{What: "documents of one image", Bound: size(ImageDocuments), Why: "an index can list many manifests of the largest size"},
 	}
 }

@@ -1,8 +1,7 @@
-// Package limits is the table of what a stranger may send, store, or make this
-// service fetch. Each bound stands here once, beside its reason, and whoever
-// enforces it reads it from here. Rates and sizes that an operator may want to
-// change are settings (internal/config); their rows name the key. The reference
-// page deploy/config.md shows the table.
+// Package limits defines the limits of what clients may send, store, or make the server
+// fetch. Each limit is defined here with its reason, and the code that enforces it refers
+// to it. Rates and sizes that operators may change are settings (internal/config), whose
+// rows name the key. The reference page deploy/config.md contains the table.
 package limits
 
 import (
@@ -11,26 +10,26 @@ import (
 	"strconv"
 )
 
-// Row is one bound.
+// A Row is one limit in the table.
 type Row struct {
-	// What is bounded, e.g. "Dockerfile (containerFile), decoded".
+	// What is limited, e.g. "Dockerfile (containerFile), decoded".
 	What string
-	// Bound in words, e.g. "1 MiB"; for a setting its default is shown and this is
-	// empty.
+	// Bound is the limit as text, e.g. "1 MiB". It is empty for a setting, whose default is
+	// shown.
 	Bound string
-	// Key is the setting that changes it; "" where it is fixed.
+	// Key is the setting that changes the limit; "" if it is fixed.
 	Key string
-	// Why it is as large as it is, and what goes wrong without it.
+	// Why explains the value, and what would happen without the limit.
 	Why string
 }
 
-// Rows is the whole table: what requests may hold, what is fetched from others,
-// what builds may use, and what a client may hold open.
+// Rows returns the whole table: limits of requests, of fetched data, of builds, and of
+// connections.
 func Rows() []Row {
-	return slices.Concat(requestRows(), dockerfileRows(), condaRows(), fetchRows(), listingRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows())
+	return slices.Concat(requestRows(), dockerfileRows(), definitionRows(), condaRows(), fetchRows(), listingRows(), channelRows(), artifactRows(), buildRows(), clientRows(), loginRows(), accountRows())
 }
 
-// size writes a number of bytes in the largest unit that divides it.
+// size formats a number of bytes with the largest unit that divides it.
 func size(bytes int64) string {
 	for _, u := range []struct {
 		name string

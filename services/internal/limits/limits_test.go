@@ -2,7 +2,7 @@ package limits
 
 import "testing"
 
-// TestRows holds every row to be complete: a bound or a setting, and a reason.
+// TestRows checks that every row is complete: a limit or a setting, and a reason.
 func TestRows(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}

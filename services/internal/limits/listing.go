@@ -5,42 +5,53 @@ import (
 	"time"
 )
 
-// Bounds of what is read to list the files of a layer, and of what is kept of it.
+// Limits of reading a layer to list its files, and of caching the listing.
 const (
-	// ListedPacked and ListedBytes are how large a layer may be whose files are listed, in
-	// bytes, as stored and unpacked; ListedEntries is how many entries it may have,
-	// ListedPath how long a path or a link's target may be in bytes, and ListedTime how long
-	// it may take to read.
+	// ListedPacked and ListedBytes are the maximum packed and unpacked sizes in bytes of a
+	// layer whose files are listed. ListedEntries is its maximum number of entries,
+	// ListedPath the maximum length of a path or link target in bytes, and ListedTime the
+	// timeout for reading it.
 	ListedPacked, ListedBytes = 2 << 30, 8 << 30
 	ListedEntries, ListedPath = 1_000_000, 4096
 	ListedTime                = 50 * time.Second
-	// ListedAtOnce is how many layers one process reads at a time, ListedAtOnceClient how
-	// many for one client; ListedWait is how long one waits for its turn.
-	ListedAtOnce, ListedAtOnceClient = 4, 2
-	ListedWait                       = 10 * time.Second
-	// ListedCharge is for how many bytes of a layer, as stored or unpacked, a listing counts
-	// as another pull.
+	// ListedAtOnce is the number of layers that one process reads concurrently, and
+	// ListedAtOnceClient that for one client. ListedWait is how long a request waits, and
+	// ListedWaiting and ListedWaitingClient are the maximum numbers of waiting requests in
+	// total and for one client.
+	ListedAtOnce, ListedAtOnceClient   = 4, 2
+	ListedWait                         = 10 * time.Second
+	ListedWaiting, ListedWaitingClient = 200, 10
+	// ListedCharge is the number of bytes of a layer, packed or unpacked, for which a
+	// listing counts as one more pull.
 	ListedCharge = 100 << 20
-	// ListingUsually and ListingMost are how many files a page of a listing has, and
-	// ListingPage how long their names may be together in bytes. ListingFilter is how long a
-	// filter may be, and ListingToken what says where a page begins.
+	// ListingUsually and ListingMost are the default and maximum number of files of a page,
+	// and ListingPage is the maximum total length of their names in bytes. ListingFilter is
+	// the maximum length of a filter, and ListingToken that of a page token.
 	ListingUsually, ListingMost, ListingPage = 1000, 10_000, 4 << 20
 	ListingFilter, ListingToken              = 256, 32 << 10
-	// ListingKept is how much of one layer's listing is kept in memory, all of it or
-	// nothing, and ListingsKept of all layers, in bytes.
+	// ListingKept is the maximum size of a cached listing, and ListingsKept that of all
+	// cached listings, in bytes.
 	ListingKept, ListingsKept = 16 << 20, 64 << 20
+	// ImageLocks is the maximum total size in bytes of the locks that one call reads from an
+	// image, and ImageLockPacked that of a layer with a lock. ImageLockPackages is the maximum
+	// number of packages of a lock, ImageLockEntries that of the entries of the layer, and
+	// ImageLockPlatforms that of the platforms of an image.
+	ImageLocks, ImageLockPacked         = 16 << 20, 8 << 20
+	ImageLockPackages, ImageLockEntries = 10_000, 1000
+	ImageLockPlatforms                  = 10
 )
 
-// listingRows bound what it costs to look into a layer.
+// listingRows lists the limits of listing the files of a layer.
 func listingRows() []Row {
 	n := strconv.Itoa
 	return []Row{
-		{What: "layer whose files are listed", Bound: size(ListedPacked) + ", unpacked " + size(ListedBytes) + ", " + n(ListedEntries) + " entries", Why: "all of it is read, while somebody waits for an answer; it is not kept"},
-		{What: "time to read a layer whose files are listed", Bound: ListedTime.String(), Why: "a call is answered within a minute"},
-		{What: "path or link target in a listing", Bound: size(ListedPath), Why: "no file system has longer ones, and archives can"},
-		{What: "layers that one process reads at a time to list their files", Bound: n(ListedAtOnce) + ", " + n(ListedAtOnceClient) + " for one client", Why: "each takes a processor and up to " + size(ListingKept+ListingPage) + "; whoever waits longer than " + ListedWait.String() + " is answered 503"},
-		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer, as stored or unpacked", Why: "it costs as much; one that is remembered costs one pull"},
-		{What: "files in one answer", Bound: n(ListingMost) + ", with " + size(ListingPage) + " of names", Why: "they are in memory, several times while the answer is written"},
-		{What: "listings that are remembered", Bound: size(ListingsKept) + ", each up to " + size(ListingKept), Why: "a larger layer is read again for each page"},
+		{What: "layer whose files are listed", Bound: size(ListedPacked) + ", unpacked " + size(ListedBytes) + ", " + n(ListedEntries) + " entries", Why: "all of it is read while the client waits; it is not stored"},
+		{What: "time to read a layer whose files are listed", Bound: ListedTime.String(), Why: "calls have a timeout of one minute"},
+		{What: "path or link target in a listing", Bound: size(ListedPath), Why: "no file system has longer ones, but archives can"},
+		{What: "layers that one process reads concurrently to list their files", Bound: n(ListedAtOnce) + ", one of them for users only, " + n(ListedAtOnceClient) + " for one client; " + n(ListedWaiting) + " wait, " + n(ListedWaitingClient) + " of one client", Why: "each takes a processor and up to " + size(ListingKept+ListingPage) + "; clients get equal shares, and a request that waits longer than " + ListedWait.String() + " fails with 503"},
+		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer, as stored or unpacked", Why: "it costs as much; a cached listing costs one pull"},
+		{What: "files in one response", Bound: n(ListingMost) + ", with " + size(ListingPage) + " of names", Why: "they are in memory, several times while the response is written"},
+		{What: "lock of Conda packages that is read from an image", Bound: size(ImageLocks) + ", for all platforms together, " + n(ImageLockPackages) + " packages and " + n(ImageLockPlatforms) + " platforms; in a layer of " + size(ImageLockPacked) + " and " + n(ImageLockEntries) + " entries", Why: "anybody can push an image with such a layer; it is in memory while the response is written"},
+		{What: "cached listings", Bound: size(ListingsKept) + ", each up to " + size(ListingKept), Why: "a larger layer is read again for each page"},
 	}
 }

@@ -5,117 +5,135 @@ import (
 	"time"
 )
 
-// What a request to the container service may hold, in bytes unless it is a count.
+// Limits of a request to the container service, in bytes unless they are counts.
 const (
-	// RequestBody is a request body.
+	// RequestBody is the maximum size of a request body.
 	RequestBody = 32_000_000
-	// RequestValues is how many JSON values a body may hold, each member of each list
-	// counted.
+	// BodyCopies is the maximum number of copies of a body in memory while its request is
+	// handled: as received, in the messages of the gateway and the service, decoded, and as
+	// garbage that has not been collected.
+	BodyCopies = 6
+	// BodyCollected is the size from which the memory of a body is freed immediately after
+	// its request.
+	BodyCollected = 8 << 20
+	// BodiesWaiting is the maximum number of requests that wait for memory for their
+	// bodies, BodyWait how long they wait, and SmallBodyWait how long small ones wait.
+	BodiesWaiting = 500
+	BodyWait      = 30 * time.Second
+	SmallBodyWait = 5 * time.Second
+	// BodyPatience is how long a large body may take to arrive while others wait.
+	BodyPatience = 10 * time.Second
+	// RequestValues is the maximum number of JSON values of a body, including each list
+	// element and member.
 	RequestValues = 20_000
-	// RequestDepth is how deeply they may be nested.
+	// RequestDepth is the maximum nesting of JSON values.
 	RequestDepth = 100
-	// ContainerFile and EnvironmentFile are decoded; Encoded is each of them as base64,
-	// with room for line breaks.
+	// ContainerFile and EnvironmentFile are the maximum decoded sizes. Encoded is the
+	// maximum size of each as base64, with line breaks.
 	ContainerFile   = 1 << 20
 	EnvironmentFile = 1 << 20
 	Encoded         = 3 << 19
-	// EntriesText is how long all specifications of a list are together, OptionText
-	// each option of a recipe.
+	// EntriesText is the maximum total length of the specifications in a list, and
+	// OptionText that of each option of a recipe.
 	EntriesText = 50_000
 	OptionText  = 10_000
-	// LayerLocation is a layer as `data:` and base64.
+	// LayerLocation is the maximum length of a layer as a base64 `data:` URL.
 	LayerLocation = 14_000_000
-	// Layers is a count.
+	// Layers is the maximum number of layers.
 	Layers = 100
-	// Includes is how many images a request may include, of which IncludesAtOnce are
-	// looked up at a time, and IncludedLayers how many layers they may have together for
-	// one platform.
+	// Includes is the maximum number of images that a request includes, IncludesAtOnce the
+	// number of concurrent lookups, and IncludedLayers the maximum number of their layers
+	// for one platform.
 	Includes, IncludesAtOnce, IncludedLayers = 10, 4, 128
-	// LayersExpanded is what all `data:` layers of a request hold uncompressed.
+	// LayersExpanded is the maximum uncompressed size of all `data:` layers of a request.
 	LayersExpanded = 1 << 30
-	// LayerFetched is the largest layer at an address that is verified, as it is stored;
-	// LayerFetchTime is how long that may take for all layers of a request, and
-	// LayerFetches how many are read at a time in one process, and LayerFetchesClient
-	// how many of them for one client.
+	// LayerFetched is the maximum compressed size of a layer at a URL that is verified.
+	// LayerFetchTime is the time limit for all layers of a request. LayerFetches is the
+	// number of concurrent downloads of one process, LayerFetchesClient that for one
+	// client, and LayersWaiting the maximum number of waiting downloads.
 	LayerFetched   = 1 << 30
 	LayerFetchTime = 20 * time.Second
 	LayerFetches   = 16
 
-	LayerFetchesClient = LayerFetches / 4
-	// URL is an address.
+	LayerFetchesClient, LayersWaiting = LayerFetches / 4, 1000
+	// URL is the maximum length of a URL.
 	URL = 4 << 10
-	// Name is the name of an image, of a repository, or of a file.
+	// Name is the maximum length of the name of an image, a repository, or a file.
 	Name = 512
-	// Word is a value of a small set, a time stamp, or an id.
+	// Word is the maximum length of an enumerated value, a timestamp, or an ID.
 	Word = 128
-	// Fingerprint is what a client says of its own.
+	// Fingerprint is the maximum length of a client's fingerprint.
 	Fingerprint = 1 << 10
-	// Secret is a token.
+	// Secret is the maximum length of a token.
 	Secret = 16 << 10
-	// Variables is how many environment variables, or arguments, there may be.
+	// Variables is the maximum number of environment variables, or of arguments.
 	Variables = 1000
-	// VariablesText is how long all of them may be together.
+	// VariablesText is their maximum total length.
 	VariablesText = 64 << 10
-	// PackageEntries and PackageChannels are counts.
+	// PackageEntries and PackageChannels are the maximum numbers of packages and channels.
 	PackageEntries  = 2000
 	PackageChannels = 100
-	// LayerFloor and LayerRatio: a layer may hold so many bytes, and so many times its
-	// length, uncompressed.
+	// LayerFloor is the uncompressed size that every layer may have. Larger layers are
+	// limited to LayerRatio times their compressed size.
 	LayerFloor = 64 << 20
 	LayerRatio = 100
-	// RequestUnpacked, RequestStored and RequestRecord are how many bytes count as
-	// one more request: uncompressed, stored as layers, and kept as a record.
+	// RequestUnpacked, RequestStored and RequestRecord are the numbers of bytes that count
+	// as one more request: uncompressed, stored as layers, and stored in the record.
 	RequestUnpacked = 16 << 20
 	RequestStored   = 256 << 10
 	RequestRecord   = 16 << 10
-	// Record is what is kept of a request, in Redis as in SQL.
+	// Record is the maximum size of the record of a request in Redis and SQL.
 	Record = 704 << 10
 )
 
-// What a request to the platform may hold: documents of runs list tasks.
+// Limits of a request to the platform, where documents of runs list tasks.
 const (
-	// RunBody is a request body.
+	// RunBody is the maximum size of a request body.
 	RunBody = 16_000_000
-	// RunValues is how many JSON values a body may hold.
+	// RunValues is the maximum number of JSON values of a body.
 	RunValues = 250_000
 )
 
-// requestRows bound what a request may hold.
+// requestRows lists the limits of a request.
 func requestRows() []Row {
 	return []Row{
 		{What: "request body", Bound: size(RequestBody), Why: "two layers of the largest size, as base64"},
-		{What: "request body: JSON values", Bound: strconv.Itoa(RequestValues), Why: "each takes 100 to 300 bytes when it is read, though two are sent for it"},
-		{What: "request body: nesting", Bound: strconv.Itoa(RequestDepth), Why: "readers go down by recursion"},
-		{What: "request body of the platform", Bound: size(RunBody), Why: "a run reports its tasks some hundreds at a time"},
-		{What: "request body of the platform: JSON values", Bound: strconv.Itoa(RunValues), Why: "some thousand tasks with all their figures"},
-		{What: "request bodies that are being answered", Key: "body_memory", Why: "each is copied some times between HTTP and the room that answers; what is too much is answered 503"},
+		{What: "request body: JSON values", Bound: strconv.Itoa(RequestValues), Why: "each takes 100 to 300 bytes when parsed, although it may be sent as two"},
+		{What: "request body: nesting", Bound: strconv.Itoa(RequestDepth), Why: "parsers are recursive"},
+		{What: "request body of the platform", Bound: size(RunBody), Why: "a run reports some hundred tasks in one request"},
+		{What: "request body of the platform: JSON values", Bound: strconv.Itoa(RunValues), Why: "some thousand tasks with all their metrics"},
+		{What: "memory for request bodies larger than 1 MiB", Key: "body_memory", Why: "each counts " + strconv.Itoa(BodyCopies) + " times its length: it is copied between HTTP and the service that handles it, and garbage is not collected immediately; other requests wait in a fair order"},
+		{What: "memory for smaller request bodies", Bound: "a quarter of body_memory", Why: "they never wait behind large ones"},
+		{What: "requests that wait for memory for their bodies", Bound: strconv.Itoa(BodiesWaiting) + ", for " + BodyWait.String() + " (small ones " + SmallBodyWait.String() + ")", Why: "a waiting request holds a connection but no body; then it fails with 503"},
+		{What: "time for a body larger than 1 MiB to arrive while others wait for its memory", Bound: BodyPatience.String(), Why: "a slow client must not hold the memory of many"},
+		{What: "form of the sign-in", Bound: "64 KiB", Why: "it holds a few tokens"},
 		{What: "containerFile, decoded", Bound: size(ContainerFile), Why: "the contract's"},
-		{What: "condaFile, packages.environment, decoded", Bound: size(EnvironmentFile), Why: "the contract's; YAML is read into twenty times its length"},
+		{What: "condaFile, packages.environment, decoded", Bound: size(EnvironmentFile), Why: "the contract's; parsed YAML takes twenty times its size"},
 		{What: "each of these as base64", Bound: size(Encoded), Why: "four thirds of the bytes, and line breaks"},
-		{What: "packages.entries in all", Bound: size(EntriesText), Why: "they are kept, and go into names"},
+		{What: "packages.entries in all", Bound: size(EntriesText), Why: "they are stored, and are part of names"},
 		{What: "packages.channels and condaOpts, each", Bound: size(OptionText), Why: "they go into a generated Dockerfile"},
-		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines take 127 layers in an image"},
-		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludesAtOnce) + " looked up at a time, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines take 127 layers in an image, and each is kept with the request"},
-		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is kept in SQL"},
-		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed: a second of a processor for some hundred MiB"},
-		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger one is what its request says only when it is pulled"},
-		{What: "verifying the layers of a request at addresses", Bound: LayerFetchTime.String(), Why: "clients wait for the response; what is not verified by then is named in the log"},
-		{What: "layers at addresses that a process reads at once", Bound: strconv.Itoa(LayerFetches), Why: "a slow server holds up those behind it for the time above at most"},
-		{What: "layers at addresses that are read at once for one client", Bound: strconv.Itoa(LayerFetchesClient), Why: "more of its layers are taken as they are described, and others' are still verified"},
-		{What: "layers[].location and other addresses", Bound: size(URL), Why: "they are kept, and fetched"},
-		{What: "names of images and repositories", Bound: size(Name), Why: "registries take 255 characters"},
-		{What: "timestamp, workflowId, and values of small sets", Bound: size(Word), Why: "they are kept"},
-		{What: "fingerprint", Bound: size(Fingerprint), Why: "clients send a hash; it is kept for `request_retention`"},
+		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines accept 127 layers in an image"},
+		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludesAtOnce) + " looked up concurrently, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines accept 127 layers in an image, and each is stored with the request"},
+		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is stored in SQL"},
+		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed, one for each processor concurrently, with equal shares for clients: a second of a processor for some hundred MiB"},
+		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger layer is only verified when it is pulled"},
+		{What: "verifying the layers of a request at addresses", Bound: LayerFetchTime.String(), Why: "clients wait for the response; layers that are not verified by then are named in the log"},
+		{What: "layers at addresses that a process reads concurrently", Bound: strconv.Itoa(LayerFetches) + ", and " + strconv.Itoa(LayersWaiting) + " wait", Why: "a slow server delays queued layers for the time above at most; clients get equal shares"},
+		{What: "layers at addresses that are read concurrently for one client", Bound: strconv.Itoa(LayerFetchesClient), Why: "its other layers wait, for the time above at most, and are then used without verification; those of other clients are still verified"},
+		{What: "layers[].location and other addresses", Bound: size(URL), Why: "they are stored, and fetched"},
+		{What: "names of images and repositories", Bound: size(Name), Why: "registries accept 255 characters"},
+		{What: "timestamp, workflowId, and values of small sets", Bound: size(Word), Why: "they are stored"},
+		{What: "fingerprint", Bound: size(Fingerprint), Why: "clients send a hash; it is stored for `request_retention`"},
 		{What: "tokens", Bound: size(Secret), Why: "JSON web tokens of large groups have some KiB"},
-		{What: "env, entrypoint, cmd: number of each", Bound: strconv.Itoa(Variables), Why: "they are kept with the token, and served with each pull"},
-		{What: "env, entrypoint, cmd: length of each list", Bound: size(VariablesText), Why: "a kernel gives a program at most some MiB of both; they are kept with the token in Redis"},
-		{What: "packages.entries", Bound: strconv.Itoa(PackageEntries), Why: "a solver is given all of them"},
+		{What: "env, entrypoint, cmd: number of each", Bound: strconv.Itoa(Variables), Why: "they are stored with the token, and served with each pull"},
+		{What: "env, entrypoint, cmd: length of each list", Bound: size(VariablesText), Why: "a kernel passes at most some MiB of both to a program; they are stored with the token in Redis"},
+		{What: "packages.entries", Bound: strconv.Itoa(PackageEntries), Why: "all of them are passed to a solver"},
 		{What: "packages.channels", Bound: strconv.Itoa(PackageChannels), Why: "each is fetched"},
-		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of what may be kept: 100 layer addresses, the layers of included images for two platforms, and the lists above"},
-		{What: "requests of a user", Key: "limit_requests_user", Why: "each is kept for `request_retention`; a run asks once for each container, not for each task"},
+		{What: "record of a request, in Redis and SQL", Bound: size(Record), Why: "the sum of all parts: 100 layer addresses, the layers of included images for two platforms, and the lists above"},
+		{What: "requests of a user", Key: "limit_requests_user", Why: "each is stored for `request_retention`; a run sends one request for each container, not for each task"},
 		{What: "requests of an address without a user", Key: "limit_requests_anonymous", Why: "likewise"},
-		{What: "layers and build contexts that are kept", Key: "layer_store", Why: "they are kept in SQL for as long as a name needs them"},
-		{What: "live names in the embedded Redis", Key: "token_memory", Why: "the truth is in SQL: the names that were used longest ago are read from there"},
-		{What: "memory of the process", Key: "memory_limit", Why: "large requests are answered 503 before the kernel ends the process, and every other client's with it"},
+		{What: "stored layers and build contexts", Key: "layer_store", Why: "they are stored in SQL for as long as a name needs them"},
+		{What: "unexpired names in the embedded Redis", Key: "token_memory", Why: "all names are in SQL: the least recently used ones are read from there"},
+		{What: "memory of the process", Key: "memory_limit", Why: "large requests fail with 503 before the kernel kills the process and with it the requests of all clients"},
 	}
 }

@@ -1,6 +1,6 @@
 package memo
 
-// Waiting is how many callers wait for key.
+// Waiting returns the number of callers that wait for key.
 func (f *Flight[K, V]) Waiting(key K) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Flight makes concurrent calls for the same key one call. The work goes on for
-// as long as anyone waits for it: its context ends when the last caller has
-// gone. The zero value is ready; safe for concurrent use.
+// A Flight merges concurrent calls for the same key into one. The shared call continues while
+// at least one caller waits for it, and its context is cancelled when the last caller is
+// cancelled. The zero value is ready to use. A Flight is safe for concurrent use.
 type Flight[K comparable, V any] struct {
 	mu    sync.Mutex
 	calls map[K]*call[V]
@@ -23,8 +23,8 @@ type call[V any] struct {
 	err     error
 }
 
-// Do returns work's result, sharing it with everybody who asks meanwhile. A panic
-// of work is an error of all of them.
+// Do calls work and returns its result, or waits for the result of a running call with the
+// same key. If work panics, all callers get an error with the stack trace.
 func (f *Flight[K, V]) Do(ctx context.Context, key K, work func(context.Context) (V, error)) (V, error) {
 	c := f.join(ctx, key, work)
 	select {
@@ -48,7 +48,7 @@ func (f *Flight[K, V]) join(ctx context.Context, key K, work func(context.Contex
 	if f.calls == nil {
 		f.calls = map[K]*call[V]{}
 	}
-	// What the request carries goes along; its end does not.
+	// Keep the values of the first caller's context, but not its cancellation.
 	shared, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &call[V]{done: make(chan struct{}), waiting: 1, cancel: cancel}
 	f.calls[key] = c
@@ -65,7 +65,7 @@ func (f *Flight[K, V]) join(ctx context.Context, key K, work func(context.Contex
 	return c
 }
 
-// leave stops the work when nobody waits for it any more.
+// leave removes a caller and cancels the call if no caller waits for it.
 func (f *Flight[K, V]) leave(key K, c *call[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *Flight[K, V]) leave(key K, c *call[V]) {
 	}
 }
 
-// drop makes room for the next call.
+// drop removes a finished call, so that the next caller starts a new one.
 func (f *Flight[K, V]) drop(key K, c *call[V]) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -15,7 +15,7 @@ type outcome struct {
 	err   error
 }
 
-// callers joins n callers, each with an end of its own.
+// callers starts n callers, each with its own context, and waits until they have joined.
 func callers(t testing.TB, f *memo.Flight[string, int], n int, work func(context.Context) (int, error)) ([]context.CancelFunc, []chan outcome) {
 	t.Helper()
 	ends, results := make([]context.CancelFunc, n), make([]chan outcome, n)
@@ -33,7 +33,8 @@ func callers(t testing.TB, f *memo.Flight[string, int], n int, work func(context
 	return ends, results
 }
 
-// blocked is work that ends when it is told to, or when nobody wants it.
+// blocked returns a work function that ends when finish receives a value or its context is
+// cancelled.
 func blocked(calls *atomic.Int64, finish <-chan int, ended chan<- struct{}) func(context.Context) (int, error) {
 	return func(ctx context.Context) (int, error) {
 		calls.Add(1)
@@ -60,30 +61,30 @@ func TestFlightJoins(t *testing.T) {
 		}
 	}
 	if calls.Load() != 1 || f.Waiting("key") != 0 {
-		t.Errorf("worked %d times; %d still wait", calls.Load(), f.Waiting("key"))
+		t.Errorf("work ran %d times; %d callers still wait", calls.Load(), f.Waiting("key"))
 	}
 }
 
-func TestFlightGoesOnWithoutOne(t *testing.T) {
+func TestFlightSurvivesCancelledCallers(t *testing.T) {
 	t.Parallel()
 	var f memo.Flight[string, int]
 	var calls atomic.Int64
 	finish := make(chan int, 1)
-	// Whoever leaves, also the one who came first: the others still wait.
+	// The first caller, which started the call, is one of those that are cancelled.
 	ends, results := callers(t, &f, 3, blocked(&calls, finish, make(chan struct{})))
 	for i := range 2 {
 		ends[i]()
 		if got := <-results[i]; !errors.Is(got.err, context.Canceled) {
-			t.Errorf("who left got %v", got)
+			t.Errorf("a cancelled caller got %v", got)
 		}
 	}
 	finish <- 7
 	if got := <-results[2]; got.value != 7 || got.err != nil {
-		t.Errorf("who stayed got %v", got)
+		t.Errorf("the remaining caller got %v", got)
 	}
 }
 
-func TestFlightEndsWithTheLast(t *testing.T) {
+func TestFlightIsCancelledWithLastCaller(t *testing.T) {
 	t.Parallel()
 	var f memo.Flight[string, int]
 	var calls atomic.Int64
@@ -93,10 +94,10 @@ func TestFlightEndsWithTheLast(t *testing.T) {
 		ends[i]()
 		<-results[i]
 	}
-	<-ended // or the test hangs
+	<-ended // the test hangs if the work is not cancelled
 	got, err := f.Do(t.Context(), "key", func(context.Context) (int, error) { return 8, nil })
 	if got != 8 || err != nil {
-		t.Errorf("who comes later gets %d, %v: the end of others", got, err)
+		t.Errorf("a later call got %d, %v, the result of the cancelled one", got, err)
 	}
 }
 
@@ -112,11 +113,11 @@ func TestFlightSharesErrors(t *testing.T) {
 		}
 	}
 	if _, err := f.Do(t.Context(), "key", func(context.Context) (int, error) { return 1, nil }); err != nil {
-		t.Errorf("an error is remembered: %v", err)
+		t.Errorf("an error was cached: %v", err)
 	}
 }
 
-func TestFlightTellsKeysApart(t *testing.T) {
+func TestFlightSeparatesKeys(t *testing.T) {
 	t.Parallel()
 	var f memo.Flight[string, int]
 	finish := make(chan int, 1)

@@ -1,5 +1,5 @@
-// Package memo remembers what was looked up, and looks the same thing up once for all
-// who ask at a time.
+// Package memo provides a cache in front of lookups. Concurrent lookups of the same key are
+// merged into one.
 package memo
 
 import (
@@ -8,37 +8,41 @@ import (
 	"github.com/maypok86/otter/v2"
 )
 
-// Memo remembers answers by key. Safe for concurrent use.
+// A Memo caches values by key. It is safe for concurrent use.
 type Memo[K comparable, V any] struct {
-	known  *otter.Cache[K, V]
-	asking Flight[K, V]
+	cache  *otter.Cache[K, V]
+	flight Flight[K, V]
 }
 
-// New makes a memo that holds as much, and for as long, as the options say.
+// New returns a Memo whose capacity and expiry are set by o.
 func New[K comparable, V any](o *otter.Options[K, V]) *Memo[K, V] {
-	return &Memo[K, V]{known: otter.Must(o)}
+	return &Memo[K, V]{cache: otter.Must(o)}
 }
 
-// Get returns what is remembered, else what ask returns, which goes on for as long as
-// anyone waits for it (see Flight). An error is not remembered.
-func (m *Memo[K, V]) Get(ctx context.Context, key K, ask func(context.Context) (V, error)) (V, error) {
-	if v, ok := m.known.GetIfPresent(key); ok {
+// Get returns the cached value for key. If there is none, it calls lookup and caches its
+// result. Concurrent calls share one lookup (see Flight). Errors are not cached, so that the
+// next call retries.
+func (m *Memo[K, V]) Get(ctx context.Context, key K, lookup func(context.Context) (V, error)) (V, error) {
+	if v, ok := m.cache.GetIfPresent(key); ok {
 		return v, nil
 	}
-	return m.asking.Do(ctx, key, func(ctx context.Context) (V, error) {
-		v, err := ask(ctx)
+	return m.flight.Do(ctx, key, func(ctx context.Context) (V, error) {
+		v, err := lookup(ctx)
 		if err == nil {
-			m.known.Set(key, v)
+			m.cache.Set(key, v)
 		}
 		return v, err
 	})
 }
 
-// Has says whether there is an answer for a key.
+// Has reports whether a value is cached for key.
 func (m *Memo[K, V]) Has(key K) bool {
-	_, ok := m.known.GetIfPresent(key)
+	_, ok := m.cache.GetIfPresent(key)
 	return ok
 }
 
-// Set remembers an answer that came another way.
-func (m *Memo[K, V]) Set(key K, v V) { m.known.Set(key, v) }
+// Delete removes the cached value, so that the next Get looks it up again.
+func (m *Memo[K, V]) Delete(key K) { m.cache.Invalidate(key) }
+
+// Set caches a value that was obtained without a lookup.
+func (m *Memo[K, V]) Set(key K, v V) { m.cache.Set(key, v) }

@@ -13,23 +13,23 @@ import (
 func TestMemo(t *testing.T) {
 	t.Parallel()
 	m := memo.New(&otter.Options[string, int]{MaximumSize: 10})
-	asked := 0
+	lookups := 0
 	get := func(v int, err error) (int, error) {
-		return m.Get(t.Context(), "key", func(context.Context) (int, error) { asked++; return v, err })
+		return m.Get(t.Context(), "key", func(context.Context) (int, error) { lookups++; return v, err })
 	}
 	if _, err := get(1, errors.New("refused")); err == nil || m.Has("key") {
-		t.Errorf("a failure is remembered: %v", err)
+		t.Errorf("an error was cached: %v", err)
 	}
 	for range 2 {
 		if v, err := get(2, nil); v != 2 || err != nil {
 			t.Errorf("got %d, %v", v, err)
 		}
 	}
-	if asked != 2 {
-		t.Errorf("asked %d times", asked)
+	if lookups != 2 {
+		t.Errorf("%d lookups", lookups)
 	}
 	m.Set("key", 3)
 	if v, err := get(4, nil); v != 3 || err != nil {
-		t.Errorf("what was set is not there: %d, %v", v, err)
+		t.Errorf("Get after Set returned %d, %v", v, err)
 	}
 }

@@ -11,22 +11,26 @@ import (
 	"time"
 )
 
-// Shares of the limit above which calls are refused.
+// Shares of the limit above which calls are rejected.
 const (
-	// Busy is for those that take much memory.
+	// Busy applies to calls that take much memory.
 	Busy = 0.85
-	// Full is for all that can be repeated later.
+	// Full applies to all calls that can be repeated later.
 	Full = 0.95
 )
 
-// How often is measured, and how often the garbage is collected for that.
+// How often memory is measured, and how often garbage is collected for that.
 const (
 	measureEvery = 50 * time.Millisecond
 	collectEvery = time.Second
 )
 
-// Guard says how near this process is to its limit. Safe for concurrent use; the zero
-// value has no limit.
+// much is how many bytes must have been allocated for Collect to do anything: more than a
+// request body that a client announces and does not send.
+const much = 40 << 20
+
+// Guard reports how near this process is to its limit. It is safe for concurrent use; the
+// zero value has no limit.
 type Guard struct {
 	limit int64
 	now   func() time.Time
@@ -38,22 +42,35 @@ type Guard struct {
 	collect time.Time
 }
 
-// NewGuard makes one for a limit in bytes; 0 is none.
+// NewGuard returns a guard for a limit in bytes; 0 is none.
 func NewGuard(limit int64) *Guard {
 	return &Guard{limit: limit, now: time.Now, used: used}
 }
 
-// Over says whether more than a share of the limit is in use, not counting what the
-// garbage collector can give back.
+// Over reports whether more than a share of the limit is in use, without memory that the
+// garbage collector can free.
 func (g *Guard) Over(share float64) bool {
 	if g.limit <= 0 {
 		return false
 	}
-	if g.mu.TryLock() { // whoever measures does it for everybody
+	if g.mu.TryLock() { // one caller measures for all
 		g.measure()
 		g.mu.Unlock()
 	}
 	return g.share.Load() >= int64(share*1000)
+}
+
+// Collect collects garbage if much has been allocated since the last collection.
+func (g *Guard) Collect() {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
+	metrics.Read(s)
+	if s[0].Value.Uint64() < s[1].Value.Uint64()+much {
+		return
+	}
+	runtime.GC()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.collect = g.now()
 }
 
 func (g *Guard) measure() {
@@ -71,8 +88,8 @@ func (g *Guard) measure() {
 	g.share.Store(n * 1000 / g.limit)
 }
 
-// used is what cannot be given back: the memory of the Go runtime without what is free,
-// or what the kernel counts where that is more.
+// used returns the memory that cannot be freed: that of the Go runtime without free memory
+// or, if larger, what the kernel counts.
 func used() int64 {
 	s := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
@@ -82,7 +99,7 @@ func used() int64 {
 	return max(int64(s[0].Value.Uint64()-s[1].Value.Uint64())-free, resident()-free)
 }
 
-// resident is what the kernel counts; 0 where it does not say.
+// resident returns what the kernel counts; 0 if unknown.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package memory knows how much memory this process may take, and whether it is about
-// to take more. The kernel ends a process that does, in the middle of everybody's
-// requests: whoever asks first can refuse some of them instead.
+// Package memory determines the memory limit of this process, and whether the process is
+// near it. The kernel kills a process that exceeds it, in the middle of all requests, so
+// some requests are rejected before that.
 package memory
 
 import (
@@ -12,13 +12,13 @@ import (
 	"strings"
 )
 
-// collectAt is the share of the limit at which the garbage collector works harder; the
-// rest is for what it does not see.
+// collectAt is the share of the limit at which the garbage collector works harder. The rest
+// is for memory that it does not see.
 const collectAt = 0.9
 
-// Apply finds the limit of this process in bytes and tells the garbage collector: what
-// is set, else GOMEMLIMIT, else what the control group allows. 0 is no limit. root is
-// the root of the file system.
+// Apply determines the limit of this process in bytes and sets it for the garbage
+// collector: the configured value, or else GOMEMLIMIT, or else the limit of the control
+// group. 0 is no limit. The argument root is the root of the file system.
 func Apply(set int64, root fs.FS) int64 {
 	if set > 0 {
 		debug.SetMemoryLimit(int64(float64(set) * collectAt))
@@ -34,8 +34,8 @@ func Apply(set int64, root fs.FS) int64 {
 	return limit
 }
 
-// ControlGroup is the tightest memory limit of this process's control group and those
-// above it, of either version, in bytes; 0 where there is none.
+// ControlGroup returns the tightest memory limit of this process's control group and its
+// parents, of either version, in bytes; 0 if there is none.
 func ControlGroup(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -57,8 +57,8 @@ func ControlGroup(root fs.FS) int64 {
 	return limit
 }
 
-// climb looks at a group and all above it. In a container the path may be one of the
-// host's, of which nothing but the top can be seen.
+// climb reads the limits of a group and its parents. In a container the path may be one of
+// the host's, of which only the top is visible.
 func climb(root fs.FS, mount, group, file string) int64 {
 	limit := int64(0)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
@@ -71,7 +71,7 @@ func climb(root fs.FS, mount, group, file string) int64 {
 	}
 }
 
-// parse reads a limit; version 1 writes a number near the largest for none.
+// parse parses a limit. Version 1 has a number near the largest integer for none.
 func parse(s string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	if err != nil || n <= 0 || n >= math.MaxInt64>>8 {

@@ -29,7 +29,7 @@ func TestControlGroup(t *testing.T) {
 	}
 }
 
-// TestGuard collects garbage before it refuses anybody, but not all the time.
+// TestGuard checks that garbage is collected before a call is rejected, but not too often.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	now, use := time.Now(), int64(0)

@@ -96,7 +96,7 @@ func TestLimits(t *testing.T) {
 		{"documents", r.index(ociKind, list(describe(large, platform("linux", "amd64", "")), 3)...), nil},
 		{"documents that are too large together", r.index(ociKind, list(describe(large, platform("linux", "amd64", "")), 5)...), fault.Invalid},
 	} {
-		if _, err := oci.Augment(t.Context(), r, tc.root, oci.Addition{Env: []string{"A=1"}}, linuxAMD64); !errors.Is(err, tc.want) {
+		if _, err := oci.Augment(t.Context(), r, tc.root, oci.Augmentation{Env: []string{"A=1"}}, linuxAMD64); !errors.Is(err, tc.want) {
 			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
 		}
 	}
@@ -113,9 +113,9 @@ func TestMessagesAreShort(t *testing.T) {
 	for range limits.IndexEntries {
 		entries = append(entries, describe(img, platform(long, `\u001b[2J`, "")))
 	}
-	_, err2 := oci.Augment(t.Context(), r, r.index(ociKind, entries...), oci.Addition{Env: []string{"A=1"}}, linuxAMD64)
+	_, err2 := oci.Augment(t.Context(), r, r.index(ociKind, entries...), oci.Augmentation{Env: []string{"A=1"}}, linuxAMD64)
 	doc := r.add(ociKind.manifest, `{"config":{"mediaType":"`+long+`","digest":"`+sha256+`","size":1}}`)
-	_, err3 := oci.Augment(t.Context(), r, doc, oci.Addition{Env: []string{"A=1"}}, linuxAMD64)
+	_, err3 := oci.Augment(t.Context(), r, doc, oci.Augmentation{Env: []string{"A=1"}}, linuxAMD64)
 	for _, err := range []error{err1, err2, err3} {
 		if e, ok := fault.As(err); !ok || len(e.Public) > 4000 || strings.ContainsRune(e.Public, 0x1b) {
 			t.Errorf("got %v", err)

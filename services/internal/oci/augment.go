@@ -14,44 +14,45 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// createdBy names this service in the history of an augmented image; of a layer that
-// another image has, includedBy and that image.
+// createdBy is the history entry of an added layer. includedBy and the image's name are
+// that of a layer that is included from another image.
 const (
 	createdBy  = "slipway: added layer"
 	includedBy = "slipway: included "
 )
 
-// entryChain is the variable in which a replaced entrypoint is kept, so that
-// the layer which replaces it can go on to run it. Existing layers read it.
+// entryChain is the variable with the replaced entrypoint, from which the added layer can
+// run it. Existing layers depend on its name.
 const entryChain = "WAVE_ENTRY_CHAIN"
 
-// Addition is what is put on top of an image. The zero value adds nothing.
-type Addition struct {
-	// Entrypoint, Cmd and WorkingDir replace the image's own; empty keeps them.
+// An Augmentation is what is added to an image. The zero value adds nothing.
+type Augmentation struct {
+	// Entrypoint, Cmd and WorkingDir replace those of the image unless they are empty.
 	Entrypoint, Cmd []string
 	WorkingDir      string
-	// Env is merged by name and wins; each is "NAME=value".
+	// Env replaces variables of the image with the same name, and adds the others. The
+	// elements are "NAME=value".
 	Env []string
-	// Layers go on top in this order.
+	// Layers are added on top, in this order.
 	Layers []Layer
 }
 
-// Layer is a tar to add.
+// A Layer is a layer to add.
 type Layer struct {
-	// GzipDigest and Size are of the bytes as they are stored, most often compressed.
+	// GzipDigest and Size are those of the stored layer, which is usually compressed.
 	GzipDigest digest.Digest
 	Size       int64
-	// TarDigest is of the uncompressed tar.
+	// TarDigest is the digest of the uncompressed tar archive.
 	TarDigest digest.Digest
-	// Architecture is the only one that gets the layer; "" is every one.
+	// Architecture is the only architecture that the layer is added to, or "" for all.
 	Architecture string
-	// MediaType is what OCI calls it; "" is a gzip'd tar.
+	// MediaType is the OCI media type. "" means a tar archive with gzip.
 	MediaType string
-	// Image is the one that the layer is taken from; "" for none.
+	// Image is the name of the image that the layer is included from, or "".
 	Image string
 }
 
-// created is what the history says of the layer.
+// created returns the layer's entry in the history.
 func (l Layer) created() string {
 	if l.Image == "" {
 		return createdBy
@@ -59,8 +60,8 @@ func (l Layer) created() string {
 	return includedBy + l.Image
 }
 
-// ArchitectureOf reads from a layer's location for which architecture it is:
-// "amd64" from "…-amd64.tar.gz", "arm64" likewise, else "".
+// ArchitectureOf returns the architecture in the location of a layer: "amd64" for a
+// location that ends in "-amd64.tar.gz", "arm64" likewise, and "" for others.
 func ArchitectureOf(location string) string {
 	for _, arch := range []string{"amd64", "arm64"} {
 		if strings.HasSuffix(location, "-"+arch+".tar.gz") {
@@ -70,12 +71,12 @@ func ArchitectureOf(location string) string {
 	return ""
 }
 
-// IsZero says whether there is nothing to add.
-func (a Addition) IsZero() bool {
+// IsZero reports whether nothing is added.
+func (a Augmentation) IsZero() bool {
 	return len(a.Entrypoint) == 0 && len(a.Cmd) == 0 && a.WorkingDir == "" && len(a.Env) == 0 && len(a.Layers) == 0
 }
 
-// Source reads documents of one repository by digest, verified.
+// A Source reads documents of one repository by digest and verifies them.
 type Source interface {
 	// Manifest returns a manifest or index.
 	Manifest(ctx context.Context, d digest.Digest) (Document, error)
@@ -83,49 +84,48 @@ type Source interface {
 	Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error)
 }
 
-// Image is an augmented image manifest and its config.
+// An Image is an augmented manifest and its config.
 type Image struct {
 	Manifest, Config Document
 }
 
-// Augmented is what Augment made.
-type Augmented struct {
-	// Root stands for the document that was augmented.
+// An AugmentedImage is the result of Augment.
+type AugmentedImage struct {
+	// Root replaces the document that was augmented.
 	Root Document
-	// Images are the manifests that were changed: one for a single image, one for
-	// each entry of the platform in an index.
+	// Images are the changed manifests: one for a single image, and one for each matching
+	// entry of an index.
 	Images []Image
 }
 
-// Augment puts a on top of root: of the image itself, or of the entries for the
-// platforms in an index, whose other entries stay as they are. The same input
-// gives the same bytes, always and everywhere. fault.NotFound when an index has
-// no such entry; fault.Invalid when a document is malformed, or there are more of
-// them, or larger ones, than the limits allow.
-func Augment(ctx context.Context, src Source, root Document, a Addition, wanted ...ocispec.Platform) (Augmented, error) {
-	src = &metered{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
+// Augment applies a to root: to the image itself, or to the entries of an index for the
+// wanted platforms. The other entries are not changed. Equal input gives equal bytes.
+// Augment returns fault.NotFound if an index has no matching entry, and fault.Invalid if a
+// document is malformed or a limit is exceeded.
+func Augment(ctx context.Context, src Source, root Document, a Augmentation, wanted ...ocispec.Platform) (AugmentedImage, error) {
+	src = &meteredSource{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
 	if !IsIndex(root.MediaType) {
 		img, err := a.image(ctx, src, root)
-		return Augmented{Root: img.Manifest, Images: []Image{img}}, err
+		return AugmentedImage{Root: img.Manifest, Images: []Image{img}}, err
 	}
 	index, err := ParseIndex(root)
 	if err != nil {
-		return Augmented{}, err
+		return AugmentedImage{}, err
 	}
 	matching, err := matches(root, index, wanted)
 	if err != nil {
-		return Augmented{}, err
+		return AugmentedImage{}, err
 	}
-	out := Augmented{}
+	out := AugmentedImage{}
 	changed := map[int]Document{}
 	for _, i := range matching {
 		doc, err := src.Manifest(ctx, index.Manifests[i].Digest)
 		if err != nil {
-			return Augmented{}, err
+			return AugmentedImage{}, err
 		}
 		img, err := a.image(ctx, src, doc)
 		if err != nil {
-			return Augmented{}, err
+			return AugmentedImage{}, err
 		}
 		changed[i] = img.Manifest
 		out.Images = append(out.Images, img)
@@ -134,22 +134,22 @@ func Augment(ctx context.Context, src Source, root Document, a Addition, wanted 
 	return out, err
 }
 
-// matches are the positions of the entries that are for one of the platforms, at least
-// one and at most limits.ImagesChanged.
+// matches returns the indexes of the entries for the wanted platforms. It returns an error
+// if there are none or more than limits.ImagesChanged.
 func matches(root Document, index ocispec.Index, wanted []ocispec.Platform) ([]int, error) {
 	out := Matching(index, wanted...)
 	switch {
 	case len(out) == 0:
 		return nil, fault.NotFound.Newf("The image is not available for %s; it has %s", Platforms(wanted), platformsOf(index))
 	case len(out) > limits.ImagesChanged:
-		return nil, fault.Invalid.Newf("The image index %s has %d images for %s; something can be added to %d at most",
+		return nil, fault.Invalid.Newf("The image index %s has %d images for %s; the limit is %d",
 			root.Digest, len(out), Platforms(wanted), limits.ImagesChanged)
 	}
 	return out, nil
 }
 
-// shownPlatforms is how many platforms a message lists.
-const shownPlatforms = 20
+// maxListedPlatforms is the number of platforms that a message lists.
+const maxListedPlatforms = 20
 
 func platformsOf(x ocispec.Index) string {
 	var list []string
@@ -157,7 +157,7 @@ func platformsOf(x ocispec.Index) string {
 		if m.Platform == nil || m.Platform.OS == "unknown" {
 			continue
 		}
-		if len(list) == shownPlatforms {
+		if len(list) == maxListedPlatforms {
 			list = append(list, "…")
 			break
 		}
@@ -169,7 +169,7 @@ func platformsOf(x ocispec.Index) string {
 	return strings.Join(list, ", ")
 }
 
-// printable is a short text from outside, for a message.
+// printable returns an untrusted string in a short form for a message.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
@@ -179,7 +179,7 @@ func printable(s string) string {
 	}, fault.Quote(s))
 }
 
-func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, error) {
+func (a Augmentation) image(ctx context.Context, src Source, doc Document) (Image, error) {
 	m, err := ParseManifest(doc)
 	if err != nil {
 		return Image{}, err
@@ -196,7 +196,7 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 		return Image{}, fault.Invalid.New(fmt.Sprintf("The config %s of the image is malformed", m.Config.Digest), err)
 	}
 	if n := len(m.Layers) + len(layers); n > limits.ImageLayers {
-		return Image{}, fault.Invalid.Newf("The image would have %d layers; at most %d are served", n, limits.ImageLayers)
+		return Image{}, fault.Invalid.Newf("The image would have %d layers; the limit is %d", n, limits.ImageLayers)
 	}
 	out := Image{Config: NewDocument(m.Config.MediaType, config)}
 	manifest, err := appendLayers(doc, out.Config, layers)
@@ -207,7 +207,7 @@ func (a Addition) image(ctx context.Context, src Source, doc Document) (Image, e
 	return out, nil
 }
 
-// appendLayers is the manifest with another config and layers on top.
+// appendLayers returns the manifest with its config replaced and layers added.
 func appendLayers(doc Document, config Document, layers []Layer) ([]byte, error) {
 	o, err := parseObject(doc.Bytes)
 	if err != nil {
@@ -240,8 +240,8 @@ func appendLayers(doc Document, config Document, layers []Layer) ([]byte, error)
 	return o.MarshalJSON()
 }
 
-// repoint makes a descriptor point at doc. Content that it holds inline would be
-// of the old document.
+// repoint changes a descriptor to refer to doc. It removes inline data, which is that of
+// the old document.
 func repoint(desc *object, doc Document) error {
 	desc.remove("data")
 	if err := desc.set("digest", doc.Digest); err != nil {
@@ -250,8 +250,8 @@ func repoint(desc *object, doc Document) error {
 	return desc.set("size", len(doc.Bytes))
 }
 
-// replaceEntries is the index with some entries, by position, pointing
-// elsewhere.
+// replaceEntries returns an index in which the entries with the given positions refer to
+// other documents.
 func replaceEntries(root Document, changed map[int]Document) (Document, error) {
 	o, err := parseObject(root.Bytes)
 	if err != nil {

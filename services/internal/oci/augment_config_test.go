@@ -12,7 +12,7 @@ import (
 )
 
 // configOf is the config that an image with config in has after a.
-func configOf(t *testing.T, in string, a oci.Addition) string {
+func configOf(t *testing.T, in string, a oci.Augmentation) string {
 	t.Helper()
 	r := repo{}
 	return string(augment(t, r, r.image(ociKind, in), a).Images[0].Config.Bytes)
@@ -20,23 +20,23 @@ func configOf(t *testing.T, in string, a oci.Addition) string {
 
 func TestAugmentRuntime(t *testing.T) {
 	t.Parallel()
-	entry := oci.Addition{Entrypoint: []string{"/new"}}
-	env := func(kv ...string) oci.Addition { return oci.Addition{Env: kv} }
+	entry := oci.Augmentation{Entrypoint: []string{"/new"}}
+	env := func(kv ...string) oci.Augmentation { return oci.Augmentation{Env: kv} }
 	for _, tc := range []struct {
 		name string
 		in   string // the member config
-		add  oci.Addition
+		add  oci.Augmentation
 		want string
 	}{
-		{"cmd", `{"Cmd":["a","b"]}`, oci.Addition{Cmd: []string{"c"}}, `{"Cmd":["c"]}`},
+		{"cmd", `{"Cmd":["a","b"]}`, oci.Augmentation{Cmd: []string{"c"}}, `{"Cmd":["c"]}`},
 		{"cmd is kept when only the entrypoint is replaced", `{"Cmd":["a"]}`, entry, `{"Cmd":["a"],"Entrypoint":["/new"]}`},
-		{"workingDir", `{"WorkingDir":"/a","Cmd":["x"]}`, oci.Addition{WorkingDir: "/b"}, `{"WorkingDir":"/b","Cmd":["x"]}`},
+		{"workingDir", `{"WorkingDir":"/a","Cmd":["x"]}`, oci.Augmentation{WorkingDir: "/b"}, `{"WorkingDir":"/b","Cmd":["x"]}`},
 		{"new members stand at the end", `{"User":"1"}`,
-			oci.Addition{Entrypoint: []string{"/e"}, Cmd: []string{"c"}, WorkingDir: "/w", Env: []string{"A=1"}},
+			oci.Augmentation{Entrypoint: []string{"/e"}, Cmd: []string{"c"}, WorkingDir: "/w", Env: []string{"A=1"}},
 			`{"User":"1","Entrypoint":["/e"],"Cmd":["c"],"WorkingDir":"/w","Env":["A=1"]}`},
-		{"unknown members keep their bytes", `{"ExposedPorts":{"80/tcp": {}},"X":1.0}`, oci.Addition{Cmd: []string{"c"}},
+		{"unknown members keep their bytes", `{"ExposedPorts":{"80/tcp": {}},"X":1.0}`, oci.Augmentation{Cmd: []string{"c"}},
 			`{"ExposedPorts":{"80/tcp": {}},"X":1.0,"Cmd":["c"]}`},
-		{"null members", `{"Entrypoint":null,"Cmd":null,"Env":null}`, oci.Addition{Entrypoint: []string{"/new"}, Env: []string{"A=1"}},
+		{"null members", `{"Entrypoint":null,"Cmd":null,"Env":null}`, oci.Augmentation{Entrypoint: []string{"/new"}, Env: []string{"A=1"}},
 			`{"Entrypoint":["/new"],"Cmd":null,"Env":["A=1"]}`},
 		{"no escaping for HTML", `{"Env":["A=<&>"]}`, env("B=<&>"), `{"Env":["A=<&>","B=<&>"]}`},
 
@@ -52,13 +52,13 @@ func TestAugmentRuntime(t *testing.T) {
 		{"chain: one element is that text", `{"Entrypoint":["/old"]}`, entry, `{"Entrypoint":["/new"],"Env":["WAVE_ENTRY_CHAIN=/old"]}`},
 		{"chain: several are JSON", `{"Entrypoint":["/bin/sh","-c","<x> \"y\""]}`, entry,
 			`{"Entrypoint":["/new"],"Env":["WAVE_ENTRY_CHAIN=[\"/bin/sh\",\"-c\",\"<x> \\\"y\\\"\"]"]}`},
-		{"chain: last in env", `{"Entrypoint":["/old"],"Env":["A=1"]}`, oci.Addition{Entrypoint: []string{"/new"}, Env: []string{"B=2"}},
+		{"chain: last in env", `{"Entrypoint":["/old"],"Env":["A=1"]}`, oci.Augmentation{Entrypoint: []string{"/new"}, Env: []string{"B=2"}},
 			`{"Entrypoint":["/new"],"Env":["A=1","B=2","WAVE_ENTRY_CHAIN=/old"]}`},
 		{"chain: an older one is replaced", `{"Entrypoint":["/old"],"Env":["WAVE_ENTRY_CHAIN=/older","A=1"]}`, entry,
 			`{"Entrypoint":["/new"],"Env":["A=1","WAVE_ENTRY_CHAIN=/old"]}`},
 		{"chain: none without an entrypoint", `{"Cmd":["a"]}`, entry, `{"Cmd":["a"],"Entrypoint":["/new"]}`},
 		{"chain: none with an empty entrypoint", `{"Entrypoint":[]}`, entry, `{"Entrypoint":["/new"]}`},
-		{"chain: none when the entrypoint stays", `{"Entrypoint":["/old"]}`, oci.Addition{Cmd: []string{"x"}},
+		{"chain: none when the entrypoint stays", `{"Entrypoint":["/old"]}`, oci.Augmentation{Cmd: []string{"x"}},
 			`{"Entrypoint":["/old"],"Cmd":["x"]}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestAugmentRootFS(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			a := oci.Addition{Layers: tc.layers}
+			a := oci.Augmentation{Layers: tc.layers}
 			if tc.layers == nil {
 				a.Cmd = []string{"c"}
 			}
@@ -111,7 +111,7 @@ func TestLayersOfOneArchitecture(t *testing.T) {
 	t.Parallel()
 	every, arm, amd := added("every"), added("arm"), added("amd")
 	arm.Architecture, amd.Architecture = "arm64", "amd64"
-	a := oci.Addition{Layers: []oci.Layer{arm, every, amd}}
+	a := oci.Augmentation{Layers: []oci.Layer{arm, every, amd}}
 	for _, tc := range []struct {
 		name, in string
 		want     []string

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-var oneLayer = oci.Addition{Layers: []oci.Layer{added("x")}}
+var oneLayer = oci.Augmentation{Layers: []oci.Layer{added("x")}}
 
 func TestAugmentIndex(t *testing.T) {
 	t.Parallel()

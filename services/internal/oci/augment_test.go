@@ -35,7 +35,7 @@ func TestAugmentManifest(t *testing.T) {
 			r := repo{}
 			r.add(tc.kind.config, config)
 			root := r.add(tc.kind.manifest, tc.kind.text(config, tc.kind.layerOf("old", 5), tc.more))
-			out := augment(t, r, root, oci.Addition{Layers: []oci.Layer{added("one"), added("two")}})
+			out := augment(t, r, root, oci.Augmentation{Layers: []oci.Layer{added("one"), added("two")}})
 
 			made := out.Images[0]
 			layers := strings.Join([]string{
@@ -66,7 +66,7 @@ func TestAugmentManifestWithoutInnerMediaType(t *testing.T) {
 	r := repo{}
 	config := r.add(ocispec.MediaTypeImageConfig, `{"architecture":"amd64"}`)
 	raw := fmt.Sprintf(`{"schemaVersion":2,"config":%s,"layers":[]}`, describe(config, ""))
-	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
+	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Augmentation{Layers: []oci.Layer{added("x")}})
 	if out.Root.MediaType != ocispec.MediaTypeImageManifest || bytes.Contains(out.Root.Bytes, []byte(`"mediaType":"`+ocispec.MediaTypeImageManifest)) {
 		t.Errorf("%s: %s", out.Root.MediaType, out.Root.Bytes)
 	}
@@ -80,7 +80,7 @@ func TestAugmentKeepsTheConfigDescriptor(t *testing.T) {
 	r := repo{}
 	config := r.add(ocispec.MediaTypeImageConfig, `{}`)
 	raw := `{"layers":[],"config":` + describe(config, `,"data":"e30=","annotations":{"a":"b"}`) + `}`
-	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Cmd: []string{"x"}})
+	out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Augmentation{Cmd: []string{"x"}})
 	want := `{"layers":[],"config":` + describe(out.Images[0].Config, `,"annotations":{"a":"b"}`) + `}`
 	if got := string(out.Root.Bytes); got != want {
 		t.Errorf("inline data must go, the rest must stay:\n got %s\nwant %s", got, want)
@@ -92,7 +92,7 @@ func TestAugmentNullLayers(t *testing.T) {
 	r := repo{}
 	config := r.add(ocispec.MediaTypeImageConfig, `{}`)
 	for _, raw := range []string{`{"config":` + describe(config, "") + `}`, `{"layers":null,"config":` + describe(config, "") + `}`} {
-		out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Addition{Layers: []oci.Layer{added("x")}})
+		out := augment(t, r, r.add(ocispec.MediaTypeImageManifest, raw), oci.Augmentation{Layers: []oci.Layer{added("x")}})
 		m, err := oci.ParseManifest(out.Root)
 		if err != nil || len(m.Layers) != 1 {
 			t.Errorf("%s: %+v, %v", raw, m, err)
@@ -132,7 +132,7 @@ func TestAugmentRefuses(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			_, err := oci.Augment(t.Context(), r, oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(tc.in)),
-				oci.Addition{Cmd: []string{"x"}, Layers: []oci.Layer{added("x")}}, linuxAMD64)
+				oci.Augmentation{Cmd: []string{"x"}, Layers: []oci.Layer{added("x")}}, linuxAMD64)
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("got %v; want %v with %q", err, tc.want, tc.text)
 			}
@@ -147,7 +147,7 @@ func TestAugmentIsDeterministic(t *testing.T) {
 		describe(r.image(ociKind, `{"architecture":"amd64","config":{"Env":["A=1"]}}`), platform("linux", "amd64", "")),
 		describe(r.image(ociKind, `{"architecture":"amd64","config":{"Env":["B=1"]}}`), platform("linux", "amd64", "v1")),
 		describe(r.image(ociKind, `{"architecture":"arm64"}`), platform("linux", "arm64", "")))
-	a := oci.Addition{
+	a := oci.Augmentation{
 		Entrypoint: []string{"/x"}, Env: []string{"C=1", "A=2", "D=3"}, WorkingDir: "/",
 		Layers: []oci.Layer{added("one"), added("two")},
 	}
@@ -171,16 +171,16 @@ func TestIsZero(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
-		in   oci.Addition
+		in   oci.Augmentation
 		want bool
 	}{
-		{"nothing", oci.Addition{}, true},
-		{"empty lists", oci.Addition{Entrypoint: []string{}, Env: []string{}, Layers: []oci.Layer{}}, true},
-		{"entrypoint", oci.Addition{Entrypoint: []string{"x"}}, false},
-		{"cmd", oci.Addition{Cmd: []string{"x"}}, false},
-		{"env", oci.Addition{Env: []string{"A="}}, false},
-		{"workingDir", oci.Addition{WorkingDir: "/"}, false},
-		{"layer", oci.Addition{Layers: []oci.Layer{added("x")}}, false},
+		{"nothing", oci.Augmentation{}, true},
+		{"empty lists", oci.Augmentation{Entrypoint: []string{}, Env: []string{}, Layers: []oci.Layer{}}, true},
+		{"entrypoint", oci.Augmentation{Entrypoint: []string{"x"}}, false},
+		{"cmd", oci.Augmentation{Cmd: []string{"x"}}, false},
+		{"env", oci.Augmentation{Env: []string{"A="}}, false},
+		{"workingDir", oci.Augmentation{WorkingDir: "/"}, false},
+		{"layer", oci.Augmentation{Layers: []oci.Layer{added("x")}}, false},
 	} {
 		if got := tc.in.IsZero(); got != tc.want {
 			t.Errorf("%s: got %v", tc.name, got)
@@ -194,7 +194,7 @@ func BenchmarkAugmentIndex(b *testing.B) {
 		describe(r.image(ociKind, `{"architecture":"amd64","config":{"Entrypoint":["/e"],"Env":["PATH=/bin","HOME=/"]},"history":[{"created_by":"x"}]}`),
 			platform("linux", "amd64", "")),
 		describe(r.image(ociKind, `{"architecture":"arm64"}`), platform("linux", "arm64", "")))
-	a := oci.Addition{Entrypoint: []string{"/x"}, Env: []string{"A=1"}, Layers: []oci.Layer{added("one")}}
+	a := oci.Augmentation{Entrypoint: []string{"/x"}, Env: []string{"A=1"}, Layers: []oci.Layer{added("one")}}
 	b.ReportAllocs()
 	for b.Loop() {
 		augment(b, r, root, a)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// config is the image config with a applied, and the layers that go to its
+// config returns the image config with the augmentation applied, and the layers for its
 // architecture.
-func (a Addition) config(raw []byte) ([]byte, []Layer, error) {
+func (a Augmentation) config(raw []byte) ([]byte, []Layer, error) {
 	if err := Check(raw); err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +77,8 @@ func addToRootFS(o *object, layers []Layer) error {
 	return o.set("history", array(history))
 }
 
-// setRuntime replaces and merges the defaults for containers.
-func (a Addition) setRuntime(o *object) error {
+// setRuntime applies the augmentation to the defaults for containers.
+func (a Augmentation) setRuntime(o *object) error {
 	config, err := parseObject(orEmpty(o.get("config")))
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (a Addition) setRuntime(o *object) error {
 	}
 	for _, m := range []struct {
 		key   string
-		given bool
+		isSet bool
 		value any
 	}{
 		{"Entrypoint", len(a.Entrypoint) > 0, a.Entrypoint},
@@ -106,7 +106,7 @@ func (a Addition) setRuntime(o *object) error {
 		{"WorkingDir", a.WorkingDir != "", a.WorkingDir},
 		{"Env", len(env) > 0, env},
 	} {
-		if !m.given {
+		if !m.isSet {
 			continue
 		}
 		if err := config.set(m.key, m.value); err != nil {
@@ -116,7 +116,7 @@ func (a Addition) setRuntime(o *object) error {
 	return o.set("config", config)
 }
 
-// mergeEnv replaces variables where they stand and adds new ones at the end.
+// mergeEnv replaces variables at their position and appends new ones.
 func mergeEnv(old, added []string) []string {
 	at := map[string]int{}
 	out := make([]string, 0, len(old)+len(added)+1)
@@ -134,7 +134,7 @@ func mergeEnv(old, added []string) []string {
 	return out
 }
 
-// keepEntrypoint puts a replaced entrypoint into the chain variable, last.
+// keepEntrypoint appends the variable with the replaced entrypoint.
 func keepEntrypoint(env, entrypoint []string) ([]string, error) {
 	if len(entrypoint) == 0 {
 		return env, nil

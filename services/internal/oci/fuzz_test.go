@@ -24,7 +24,7 @@ func (a anything) Manifest(context.Context, digest.Digest) (oci.Document, error)
 
 func (a anything) Config(context.Context, ocispec.Descriptor) ([]byte, error) { return a.config, nil }
 
-var everything = oci.Addition{
+var everything = oci.Augmentation{
 	Entrypoint: []string{"/entry", "-x"}, Cmd: []string{"<run>"}, WorkingDir: "/work", Env: []string{"A=1", "PATH=/x"},
 	Layers: []oci.Layer{added("one"), added("two")},
 }
@@ -70,7 +70,7 @@ func checkSound(t *testing.T, d oci.Document) {
 }
 
 // checkLayers wants the old layers and the added ones on top, and the new config.
-func checkLayers(t *testing.T, root oci.Document, out oci.Augmented) {
+func checkLayers(t *testing.T, root oci.Document, out oci.AugmentedImage) {
 	t.Helper()
 	old, err1 := oci.ParseManifest(root)
 	m, err2 := oci.ParseManifest(out.Root)

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// SameHost says whether two registry hosts are spellings of one: case, a dot at the
-// end, the port of https or http written out, the names of Docker Hub, and every
-// way to write this machine itself. It is for refusing: what is refused under one
-// name must be refused under all. A login is only given for a host as it is written
-// where the login is kept.
+// SameHost reports whether two registry hosts are spellings of the same host. It ignores
+// case, a trailing dot, and the ports of http and https, and unifies the names of Docker
+// Hub and all addresses of this machine. It is for denying access: a host that is denied
+// must be denied in all spellings. Logins, in contrast, are only used for the configured
+// spelling.
 func SameHost(a, b string) bool { return a == b || plainHost(a) == plainHost(b) }
 
-// CanonicalHost is a registry as image names have it: Docker Hub, which answers under
-// several names, is docker.io; any other host is itself.
+// CanonicalHost returns the host of a registry as in image names: docker.io for all names
+// of Docker Hub. Other hosts are returned unchanged.
 func CanonicalHost(host string) string {
 	switch host {
 	case "index.docker.io", "registry-1.docker.io", "registry.hub.docker.com":
@@ -23,9 +23,9 @@ func CanonicalHost(host string) string {
 	return host
 }
 
-// LoginKey is what a login is kept under, "host" or "host/path", read from the forms in
-// which people and docker's config.json write it: with a scheme, and with the version
-// of the API behind it. It is not checked.
+// LoginKey returns the key of a login, "host" or "host/path". It accepts the forms in which
+// users and docker's config.json write it, with a scheme and the version of the API. It
+// does not validate s.
 func LoginKey(s string) string {
 	s = strings.TrimPrefix(strings.TrimPrefix(s, "https://"), "http://")
 	s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(strings.TrimRight(s, "/"), "/v1"), "/v2"), "/")
@@ -36,8 +36,8 @@ func LoginKey(s string) string {
 	return CanonicalHost(host) + "/" + path
 }
 
-// LongestPrefix finds the longest key that a repository, with its host, starts with,
-// by path component.
+// LongestPrefix returns the entry with the longest key that is a prefix of a repository
+// (with host), by path components.
 func LongestPrefix[T any](repository string, of map[string]T) (key string, v T, ok bool) {
 	for key = repository; ; {
 		if v, ok = of[key]; ok {
@@ -51,7 +51,7 @@ func LongestPrefix[T any](repository string, of map[string]T) (key string, v T, 
 	}
 }
 
-// plainHost is the one spelling of a host that stands for all.
+// plainHost returns the normal form of a host, with a port or ":".
 func plainHost(host string) string {
 	name, port := splitPort(strings.ToLower(host))
 	if port == "443" || port == "80" {
@@ -70,7 +70,7 @@ func plainHost(host string) string {
 	return name + ":" + port
 }
 
-// splitPort takes the port off a host; "" for none.
+// splitPort splits a host into its name and port, which is "" if there is none.
 func splitPort(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 || strings.HasSuffix(host, "]") || strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {
@@ -79,8 +79,8 @@ func splitPort(host string) (name, port string) {
 	return host[:i], strings.TrimLeft(host[i+1:], "0")
 }
 
-// parseAddr reads an address as resolvers do, which take 127.1, 0177.0.0.1 and
-// 2130706433 for IPv4 too.
+// parseAddr parses an address like resolvers, which also accept 127.1, 0177.0.0.1 and
+// 2130706433 as IPv4 addresses.
 func parseAddr(s string) (netip.Addr, bool) {
 	if ip, err := netip.ParseAddr(s); err == nil {
 		return ip.Unmap().WithZone(""), true

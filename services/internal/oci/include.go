@@ -12,16 +12,16 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// layerTypes are the layers that can be taken from one image into another: what OCI
-// calls them, and Docker.
+// layerTypes are the media types, of OCI and of Docker, of layers that can be added to
+// another image.
 var layerTypes = []struct{ oci, docker string }{
 	{ocispec.MediaTypeImageLayerGzip, TypeDockerLayer},
 	{ocispec.MediaTypeImageLayer, "application/vnd.docker.image.rootfs.diff.tar"},
 	{ocispec.MediaTypeImageLayerZstd, "application/vnd.docker.image.rootfs.diff.tar.zstd"},
 }
 
-// layerType is what a manifest calls a layer; ofOCI is what OCI calls it, "" for a gzip'd
-// tar.
+// layerType returns the media type of a layer in a manifest of the given type. ofOCI is the
+// layer's OCI media type, or "" for a tar archive with gzip.
 func layerType(ofOCI, manifest string) string {
 	if ofOCI == "" {
 		ofOCI = ocispec.MediaTypeImageLayerGzip
@@ -34,13 +34,12 @@ func layerType(ofOCI, manifest string) string {
 	return ofOCI
 }
 
-// LayersOf are the layers that an image has for a platform, lowest first, for other
-// images to be put on (see Addition): each with its digests and what OCI calls it. Nothing
-// else of the image is used. fault.NotFound, with the platforms that there are, when it
-// is not for the platform; fault.Invalid when it is no container image, malformed, or has
-// a layer that only its own registry, or nobody, can hand on.
+// LayersOf returns the layers of an image for a platform, lowest first, for use in an
+// Augmentation. It returns fault.NotFound, with the available platforms, if the image is
+// not available for the platform. It returns fault.Invalid if root is malformed or not a
+// container image, or has a layer that must not be distributed or has an unsupported type.
 func LayersOf(ctx context.Context, src Source, root Document, p ocispec.Platform) ([]Layer, error) {
-	src = &metered{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
+	src = &meteredSource{Source: src, left: limits.ImageDocuments - len(root.Bytes)}
 	doc, err := single(ctx, src, root, p)
 	if err != nil {
 		return nil, err
@@ -60,13 +59,13 @@ func LayersOf(ctx context.Context, src Source, root Document, p ocispec.Platform
 	if err := Decode(raw, &config); err != nil {
 		return nil, fault.Invalid.New(fmt.Sprintf("The config %s of the image is malformed", m.Config.Digest), err)
 	}
-	if !IsIndex(root.MediaType) && !isFor(config.Platform, p) {
+	if !IsIndex(root.MediaType) && !isForPlatform(config.Platform, p) {
 		return nil, fault.NotFound.Newf("The image is not available for %s; it has %s", platforms.Format(p), printable(platforms.Format(config.Platform)))
 	}
 	return pairLayers(m, config.RootFS.DiffIDs)
 }
 
-// single is the image's manifest for a platform.
+// single returns the manifest of an image for a platform.
 func single(ctx context.Context, src Source, root Document, p ocispec.Platform) (Document, error) {
 	if !IsIndex(root.MediaType) {
 		return root, nil
@@ -82,13 +81,13 @@ func single(ctx context.Context, src Source, root Document, p ocispec.Platform) 
 	return src.Manifest(ctx, index.Manifests[matching[0]].Digest)
 }
 
-// isFor says whether an image that has no index is for a platform. One that does not say
-// is for every one.
-func isFor(has, wanted ocispec.Platform) bool {
+// isForPlatform reports whether an image without an index is for a platform. An image
+// without an architecture is for all.
+func isForPlatform(has, wanted ocispec.Platform) bool {
 	return has.Architecture == "" || platforms.Any(wanted).Match(has)
 }
 
-// pairLayers gives each layer of a manifest the digest that it has uncompressed.
+// pairLayers returns the layers of a manifest with the digests of their uncompressed content.
 func pairLayers(m ocispec.Manifest, diffIDs []digest.Digest) ([]Layer, error) {
 	if len(diffIDs) != len(m.Layers) {
 		return nil, fault.Invalid.Newf("The image has %d layers, but its config %s has %d", len(m.Layers), m.Config.Digest, len(diffIDs))
@@ -97,7 +96,7 @@ func pairLayers(m ocispec.Manifest, diffIDs []digest.Digest) ([]Layer, error) {
 	for i, l := range m.Layers {
 		t := plainType(l)
 		if t == "" {
-			return nil, fault.Invalid.Newf("The layer %s of the image is of the type %q, which cannot be put on another image", l.Digest, fault.Quote(l.MediaType))
+			return nil, fault.Invalid.Newf("The layer %s of the image has the type %q, which cannot be added to another image", l.Digest, fault.Quote(l.MediaType))
 		}
 		if err := diffIDs[i].Validate(); err != nil {
 			return nil, fault.Invalid.New(fmt.Sprintf("The config %s of the image is malformed", m.Config.Digest), err)
@@ -107,11 +106,11 @@ func pairLayers(m ocispec.Manifest, diffIDs []digest.Digest) ([]Layer, error) {
 	return out, nil
 }
 
-// IsLayer says whether a layer is one that every engine can read, and lies with its image.
+// IsLayer reports whether a layer has a media type that all engines support, and is stored
+// with its image.
 func IsLayer(l ocispec.Descriptor) bool { return plainType(l) != "" }
 
-// plainType is what OCI calls a layer; "" for one that lies elsewhere, or is nothing that
-// every engine can read.
+// plainType returns the OCI media type of a layer, or "" if IsLayer is false.
 func plainType(l ocispec.Descriptor) string {
 	for _, t := range layerTypes {
 		if len(l.URLs) == 0 && (l.MediaType == t.oci || l.MediaType == t.docker) {

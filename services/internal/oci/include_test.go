@@ -64,7 +64,7 @@ func TestLayersOf(t *testing.T) {
 		}
 		r := repo{}
 		root := r.image(c.kind, diffsOf(amd64, "old"))
-		made := augment(t, r, root, oci.Addition{Layers: append([]oci.Layer{added("one")}, got...)})
+		made := augment(t, r, root, oci.Augmentation{Layers: append([]oci.Layer{added("one")}, got...)})
 		m, err := oci.ParseManifest(made.Root)
 		if err != nil {
 			t.Fatal(err)
@@ -96,9 +96,9 @@ func TestLayersOfRefuses(t *testing.T) {
 		"an artifact":          {artifact, diffsOf(amd64, "a"), gzip, fault.Invalid, "not a container image"},
 		"more layers":          {ociKind, diffsOf(amd64, "a"), gzip + "," + gzip, fault.Invalid, "has 2 layers, but its config"},
 		"fewer layers":         {ociKind, diffsOf(amd64, "a", "b"), gzip, fault.Invalid, "has 1 layers, but its config"},
-		"a foreign layer":      {ociKind, diffsOf(amd64, "a"), typed(ocispec.MediaTypeImageLayerGzip, "A", `,"urls":["https://example.org"]`), fault.Invalid, "cannot be put on another image"},
-		"an encrypted layer":   {ociKind, diffsOf(amd64, "a"), typed(ocispec.MediaTypeImageLayerGzip+"+encrypted", "A", ""), fault.Invalid, "cannot be put on another image"},
-		"a layer without type": {ociKind, diffsOf(amd64, "a"), typed("", "A", ""), fault.Invalid, "cannot be put on another image"},
+		"a foreign layer":      {ociKind, diffsOf(amd64, "a"), typed(ocispec.MediaTypeImageLayerGzip, "A", `,"urls":["https://example.org"]`), fault.Invalid, "cannot be added to another image"},
+		"an encrypted layer":   {ociKind, diffsOf(amd64, "a"), typed(ocispec.MediaTypeImageLayerGzip+"+encrypted", "A", ""), fault.Invalid, "cannot be added to another image"},
+		"a layer without type": {ociKind, diffsOf(amd64, "a"), typed("", "A", ""), fault.Invalid, "cannot be added to another image"},
 		"no digest":            {ociKind, `{` + amd64 + `"rootfs":{"diff_ids":["x"]}}`, gzip, fault.Invalid, "malformed"},
 		"no config":            {ociKind, `[]`, gzip, fault.Invalid, "malformed"},
 	} {
@@ -119,7 +119,7 @@ func TestAugmentBoundsLayers(t *testing.T) {
 	t.Parallel()
 	r := repo{}
 	root := r.image(ociKind, diffsOf(amd64, "old"))
-	most := oci.Addition{Layers: make([]oci.Layer, limits.ImageLayers-1)}
+	most := oci.Augmentation{Layers: make([]oci.Layer, limits.ImageLayers-1)}
 	for i := range most.Layers {
 		most.Layers[i] = added(fmt.Sprint(i))
 	}
@@ -127,7 +127,7 @@ func TestAugmentBoundsLayers(t *testing.T) {
 		t.Error(err)
 	}
 	most.Layers = append(most.Layers, added("more"))
-	if _, err := oci.Augment(t.Context(), r, root, most, linuxAMD64); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "at most 512 are served") {
+	if _, err := oci.Augment(t.Context(), r, root, most, linuxAMD64); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "the limit is 512") {
 		t.Errorf("one more: %v", err)
 	}
 }

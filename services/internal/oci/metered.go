@@ -10,14 +10,14 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// metered is a source that stops when the documents of one image are too large
-// together.
-type metered struct {
+// A meteredSource is a source that fails when the documents of one image exceed their total
+// limit.
+type meteredSource struct {
 	Source
 	left int
 }
 
-func (m *metered) Manifest(ctx context.Context, d digest.Digest) (Document, error) {
+func (m *meteredSource) Manifest(ctx context.Context, d digest.Digest) (Document, error) {
 	doc, err := m.Source.Manifest(ctx, d)
 	if err != nil {
 		return doc, err
@@ -25,7 +25,7 @@ func (m *metered) Manifest(ctx context.Context, d digest.Digest) (Document, erro
 	return doc, m.take(len(doc.Bytes))
 }
 
-func (m *metered) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+func (m *meteredSource) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	raw, err := m.Source.Config(ctx, d)
 	if err != nil {
 		return nil, err
@@ -33,9 +33,9 @@ func (m *metered) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, err
 	return raw, m.take(len(raw))
 }
 
-func (m *metered) take(n int) error {
+func (m *meteredSource) take(n int) error {
 	if m.left -= n; m.left < 0 {
-		return fault.Invalid.Newf("The manifests and configs of the image are larger than %d MiB together", limits.ImageDocuments>>20)
+		return fault.Invalid.Newf("The manifests and configs of the image are larger than %d MiB in total", limits.ImageDocuments>>20)
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// object is a JSON object that keeps the order of its members and the exact
-// bytes of those that nobody sets. Like encoding/json it finds a member whatever
-// the case of its key, so that both read the same in a document.
+// An object is a JSON object that preserves the order of its members and the exact bytes of
+// unchanged ones. Like encoding/json it ignores the case of keys, so that both find the
+// same members.
 type object struct {
 	members []member
 }
@@ -22,8 +22,8 @@ type member struct {
 	value json.RawMessage
 }
 
-// parseObject reads raw. A key that comes twice is refused: readers differ in
-// which one they believe.
+// parseObject parses an object. Duplicate keys are rejected, because implementations differ
+// in which one they use.
 func parseObject(raw []byte) (*object, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -40,7 +40,7 @@ func parseObject(raw []byte) (*object, error) {
 		}
 		m := member{key: t.(string)} //nolint:forcetypeassert // the decoder yields keys as strings
 		if o.get(m.key) != nil {
-			return nil, fmt.Errorf("the member %q comes twice", m.key)
+			return nil, fmt.Errorf("the member %q is duplicate", m.key)
 		}
 		if err := dec.Decode(&m.value); err != nil {
 			return nil, err
@@ -53,7 +53,7 @@ func parseObject(raw []byte) (*object, error) {
 	return &o, nil
 }
 
-// get returns a member's bytes, nil when it is not there or null.
+// get returns a member's bytes, or nil if it is missing or null.
 func (o *object) get(key string) json.RawMessage {
 	for _, m := range o.members {
 		if strings.EqualFold(m.key, key) && !isNull(m.value) {
@@ -65,7 +65,7 @@ func (o *object) get(key string) json.RawMessage {
 
 func isNull(raw json.RawMessage) bool { return string(raw) == "null" }
 
-// set replaces a member, or adds it at the end.
+// set replaces a member or appends it.
 func (o *object) set(key string, value any) error {
 	raw, err := encode(value)
 	if err != nil {
@@ -81,7 +81,7 @@ func (o *object) set(key string, value any) error {
 	return nil
 }
 
-// remove drops a member that may not be there.
+// remove removes a member if it exists.
 func (o *object) remove(key string) {
 	for i := range o.members {
 		if strings.EqualFold(o.members[i].key, key) {
@@ -91,7 +91,7 @@ func (o *object) remove(key string) {
 	}
 }
 
-// MarshalJSON writes the members as they came.
+// MarshalJSON implements json.Marshaler.
 func (o *object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -111,8 +111,8 @@ func (o *object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// encode is json.Marshal without the escaping that HTML would want, and without
-// touching the bytes of an object's members.
+// encode is like json.Marshal, but does not escape for HTML and preserves the bytes of an
+// object's members.
 func encode(v any) ([]byte, error) {
 	if o, ok := v.(*object); ok {
 		return o.MarshalJSON()
@@ -126,7 +126,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// elements splits a JSON array; nil when raw is absent.
+// elements returns the elements of a JSON array, or nil if raw is nil.
 func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	if raw == nil {
 		return nil, nil
@@ -136,7 +136,7 @@ func elements(raw json.RawMessage) ([]json.RawMessage, error) {
 	return list, err
 }
 
-// array joins elements with their bytes untouched.
+// array returns a JSON array with the exact bytes of its elements.
 func array(list []json.RawMessage) json.RawMessage {
 	var b bytes.Buffer
 	b.WriteByte('[')

@@ -1,8 +1,7 @@
-// Package oci knows image names, platforms, manifests and how to put something
-// on top of an image (see Augment). It is pure: what has to be fetched comes
-// through the Source that a caller passes in. The truth is the OCI image
-// specification v1.1, whose types are used as they are, and, for images made before it, Docker's image manifest
-// version 2, schema 2.
+// Package oci parses image names, platforms and manifests, and augments images (see
+// Augment). It does no I/O: documents are fetched through a Source of the caller. It
+// implements the OCI image specification v1.1, whose types it uses, and for older images
+// Docker's image manifest version 2, schema 2.
 package oci
 
 import (
@@ -18,7 +17,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Media types of Docker's manifests and layers; those of OCI are in image-spec.
+// Media types of Docker manifests and layers. Those of OCI are in image-spec.
 const (
 	TypeDockerIndex    = "application/vnd.docker.distribution.manifest.list.v2+json"
 	TypeDockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
@@ -28,20 +27,19 @@ const (
 	TypeDockerSigned1  = "application/vnd.docker.distribution.manifest.v1+prettyjws"
 )
 
-// MetaCode is the key under which a fault carries the error code of the
-// distribution specification, where its kind alone does not decide it.
+// MetaCode is the key in a fault's Meta of the distribution specification's error code, if
+// the kind of the fault does not determine it.
 const MetaCode = "oci-code"
 
-// Document is a manifest, an index or a config, in the exact bytes that its
-// digest is of.
+// A Document is a manifest, an index or a config. Its digest is that of Bytes.
 type Document struct {
 	MediaType string
 	Digest    digest.Digest
 	Bytes     []byte
 }
 
-// Decode reads a document, or another answer of a registry, into v. One that is
-// refused by Check takes no memory.
+// Decode decodes a document, or another response of a registry, into v. It returns the
+// error of Check before it allocates memory.
 func Decode(raw []byte, v any) error {
 	if err := Check(raw); err != nil {
 		return err
@@ -49,17 +47,17 @@ func Decode(raw []byte, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// Check refuses a document that is too large, or whose JSON is out of proportion
-// to its length. It does not say whether it is JSON at all.
+// Check returns an error if a document is too large, or its JSON would use too much memory.
+// It does not validate the syntax.
 func Check(raw []byte) error {
 	if len(raw) > limits.Document {
 		return fmt.Errorf("it is larger than %d MiB", limits.Document>>20)
 	}
-	return bounded.Shape{Depth: limits.DocumentDepth, Values: limits.DocumentValues}.Check(raw)
+	return bounded.Limits{Depth: limits.DocumentDepth, Values: limits.DocumentValues}.Check(raw)
 }
 
-// Annotations are those of a manifest or index; nil where there are none, or it
-// cannot be read.
+// Annotations returns the annotations of a manifest or index, or nil if there are none or
+// it is malformed.
 func Annotations(d Document) map[string]string {
 	var m struct {
 		Annotations map[string]string `json:"annotations"`
@@ -70,15 +68,15 @@ func Annotations(d Document) map[string]string {
 	return m.Annotations
 }
 
-// NewDocument computes the digest of raw.
+// NewDocument returns a Document with the digest of raw.
 func NewDocument(mediaType string, raw []byte) Document {
 	return Document{MediaType: mediaType, Digest: digest.FromBytes(raw), Bytes: raw}
 }
 
-// Classify settles a document's media type. header is the Content-Type that it
-// came with; the document's own member wins, and where neither tells, its
-// content does. Docker schema 1 and what is no manifest at all are refused as
-// fault.Invalid.
+// Classify returns the media type of a manifest or index. The document's own member takes
+// precedence over header, its Content-Type. If neither is known, the type is derived from
+// the content. Classify returns fault.Invalid for Docker schema 1 and for documents of
+// other types.
 func Classify(header string, raw []byte) (mediaType string, err error) {
 	var probe struct {
 		MediaType     string              `json:"mediaType"`
@@ -87,7 +85,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 		Config        *ocispec.Descriptor `json:"config"`
 	}
 	if err := Decode(raw, &probe); err != nil {
-		return "", fault.Invalid.New("The registry answered something that is not an image manifest", err)
+		return "", fault.Invalid.New("The registry returned a document that is not an image manifest", err)
 	}
 	mediaType = probe.MediaType
 	if mediaType == "" {
@@ -95,7 +93,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	}
 	switch {
 	case probe.SchemaVersion == 1 || mediaType == TypeDockerSchema1 || mediaType == TypeDockerSigned1:
-		e := fault.Invalid.Newf("The image has a Docker schema 1 manifest, which is no longer served; push it again with a current engine")
+		e := fault.Invalid.Newf("The image has a Docker schema 1 manifest, which is not supported; push it again with a current engine")
 		e.Meta = map[string]string{MetaCode: "UNSUPPORTED"}
 		return "", e
 	case IsIndex(mediaType) || IsManifest(mediaType):
@@ -107,7 +105,7 @@ func Classify(header string, raw []byte) (mediaType string, err error) {
 	case probe.Config != nil:
 		return ocispec.MediaTypeImageManifest, nil
 	}
-	return "", fault.Invalid.Newf("The registry answered a document of type %q, which is not an image manifest", fault.Quote(mediaType))
+	return "", fault.Invalid.Newf("The registry returned a document of type %q, which is not an image manifest", fault.Quote(mediaType))
 }
 
 func cutMediaType(header string) (mediaType, params string, found bool) {
@@ -115,30 +113,30 @@ func cutMediaType(header string) (mediaType, params string, found bool) {
 	return string(bytes.TrimSpace(before)), string(after), found
 }
 
-// IsIndex says whether a media type is that of a multi-platform index.
+// IsIndex reports whether a media type is that of an index.
 func IsIndex(mediaType string) bool {
 	return mediaType == ocispec.MediaTypeImageIndex || mediaType == TypeDockerIndex
 }
 
-// IsManifest says whether a media type is that of an image manifest.
+// IsManifest reports whether a media type is that of an image manifest.
 func IsManifest(mediaType string) bool {
 	return mediaType == ocispec.MediaTypeImageManifest || mediaType == TypeDockerManifest
 }
 
-// IsConfig says whether a media type is that of a container image's config.
+// IsConfig reports whether a media type is that of a container image's config.
 func IsConfig(mediaType string) bool {
 	return mediaType == ocispec.MediaTypeImageConfig || mediaType == TypeDockerConfig
 }
 
-// ParseManifest reads an image manifest, its layers lowest first. fault.Invalid when it
-// is malformed.
+// ParseManifest parses an image manifest. Its layers are ordered lowest first. It returns
+// fault.Invalid if the manifest is malformed or has too many layers.
 func ParseManifest(d Document) (ocispec.Manifest, error) {
 	var m ocispec.Manifest
 	if err := Decode(d.Bytes, &m); err != nil {
 		return m, malformed(d, err)
 	}
 	if len(m.Layers) > limits.ImageLayers {
-		return m, fault.Invalid.Newf("The image %s has %d layers; at most %d are served", d.Digest, len(m.Layers), limits.ImageLayers)
+		return m, fault.Invalid.Newf("The image %s has %d layers; the limit is %d", d.Digest, len(m.Layers), limits.ImageLayers)
 	}
 	if err := check(&m.Config); err != nil {
 		return m, malformed(d, fmt.Errorf("config: %w", err))
@@ -151,14 +149,15 @@ func ParseManifest(d Document) (ocispec.Manifest, error) {
 	return m, nil
 }
 
-// ParseIndex reads an image index. fault.Invalid when it is malformed.
+// ParseIndex parses an image index. It returns fault.Invalid if the index is malformed or
+// has too many entries.
 func ParseIndex(d Document) (ocispec.Index, error) {
 	var x ocispec.Index
 	if err := Decode(d.Bytes, &x); err != nil {
 		return x, malformed(d, err)
 	}
 	if len(x.Manifests) > limits.IndexEntries {
-		return x, fault.Invalid.Newf("The image index %s has %d entries; at most %d are served", d.Digest, len(x.Manifests), limits.IndexEntries)
+		return x, fault.Invalid.Newf("The image index %s has %d entries; the limit is %d", d.Digest, len(x.Manifests), limits.IndexEntries)
 	}
 	for i := range x.Manifests {
 		if err := check(&x.Manifests[i]); err != nil {
@@ -168,8 +167,8 @@ func ParseIndex(d Document) (ocispec.Index, error) {
 	return x, nil
 }
 
-// check drops content that a descriptor holds inline: nobody reads it, and it would be
-// remembered with the descriptor.
+// check validates a descriptor and removes its inline data, which is not used and would be
+// cached with the descriptor.
 func check(d *ocispec.Descriptor) error {
 	d.Data = nil
 	if d.Size < 0 {

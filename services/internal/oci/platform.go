@@ -9,10 +9,10 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// DefaultPlatform is served where a request names none.
+// DefaultPlatform is the platform of requests that name none.
 var DefaultPlatform = ocispec.Platform{OS: "linux", Architecture: "amd64"}
 
-// aliases are other names for architectures, as uname prints them.
+// aliases are other names of architectures, e.g. as printed by uname.
 var aliases = map[string]string{"x86_64": "amd64", "x86-64": "amd64", "aarch64": "arm64", "i386": "386", "armhf": "arm"}
 
 var architectures = map[string]bool{
@@ -20,8 +20,8 @@ var architectures = map[string]bool{
 	"mips64le": true, "loong64": true,
 }
 
-// ParsePlatform reads `[linux/]ARCH[/VARIANT]`; "" is the default. Fault.Invalid
-// for anything else.
+// ParsePlatform parses `[linux/]ARCH[/VARIANT]`. "" is DefaultPlatform. It returns
+// fault.Invalid for other input.
 func ParsePlatform(s string) (ocispec.Platform, error) {
 	if s == "" {
 		return DefaultPlatform, nil
@@ -44,7 +44,7 @@ func ParsePlatform(s string) (ocispec.Platform, error) {
 	return p, nil
 }
 
-// ParsePlatforms reads one platform, or several with commas.
+// ParsePlatforms parses a comma-separated list of platforms.
 func ParsePlatforms(s string) ([]ocispec.Platform, error) {
 	var out []ocispec.Platform
 	for one := range strings.SplitSeq(s, ",") {
@@ -57,7 +57,7 @@ func ParsePlatforms(s string) ([]ocispec.Platform, error) {
 	return out, nil
 }
 
-// Platforms writes what ParsePlatforms reads.
+// Platforms formats a list for ParsePlatforms.
 func Platforms(list []ocispec.Platform) string {
 	var names []string
 	for _, p := range list {
@@ -70,7 +70,7 @@ func isVariant(s string) bool {
 	return len(s) == 2 && s[0] == 'v' && s[1] >= '1' && s[1] <= '9'
 }
 
-// plainVariant leaves out the variant that an architecture has anyway.
+// plainVariant returns "" for the default variant of an architecture.
 func plainVariant(architecture, variant string) string {
 	switch architecture + "/" + variant {
 	case "arm64/v8", "amd64/v1", "arm/v7":
@@ -79,7 +79,8 @@ func plainVariant(architecture, variant string) string {
 	return variant
 }
 
-// Matching are the positions of an index's image manifests for one of the platforms.
+// Matching returns the positions of an index's image manifests for one of the wanted
+// platforms.
 func Matching(x ocispec.Index, wanted ...ocispec.Platform) []int {
 	var out []int
 	of := platforms.Any(wanted...)

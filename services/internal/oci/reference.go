@@ -12,10 +12,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Reference is a fully qualified image name. Exactly one of Tag and Digest is
-// set.
+// A Reference is a fully qualified image name. Exactly one of Tag and Digest is set.
 type Reference struct {
-	// Registry is the host, with its port where one was given, e.g. "docker.io".
+	// Registry is the host, with the port if one was specified, e.g. "docker.io".
 	Registry string
 	// Repository is the path, e.g. "library/ubuntu".
 	Repository string
@@ -23,19 +22,20 @@ type Reference struct {
 	Digest     digest.Digest
 }
 
-// ParseReference reads an image name as engines do: without a registry it is at
-// docker.io, where a path of one part gets "library/"; without a tag it is
-// "latest"; beside a digest a tag means nothing. fault.Invalid otherwise.
+// ParseReference parses an image name like container engines do. The default registry is
+// docker.io, where "library/" is added to a path of one component. The default tag is
+// "latest". A tag is ignored if there is a digest. It returns fault.Invalid for invalid
+// names.
 func ParseReference(s string) (Reference, error) {
 	switch {
 	case s == "":
 		return Reference{}, fault.Invalid.Newf("the image name is empty")
-	case len(s) > limits.Name: // before a pattern is matched against it
-		return Reference{}, fault.Invalid.Newf("%q is too long for an image name: it has %d bytes, at most %d are read", fault.Quote(s), len(s), limits.Name)
+	case len(s) > limits.Name: // checked before regular expressions are applied
+		return Reference{}, fault.Invalid.Newf("%q is too long for an image name: it has %d bytes, and the limit is %d", fault.Quote(s), len(s), limits.Name)
 	case strings.Contains(s, "://"):
 		return Reference{}, fault.Invalid.Newf("%q must not have a scheme; write e.g. docker.io/library/ubuntu:24.04", fault.Quote(s))
 	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return Reference{}, fault.Invalid.Newf("%q must not have blanks", fault.Quote(s))
+		return Reference{}, fault.Invalid.Newf("%q must not contain spaces or control characters", fault.Quote(s))
 	}
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
@@ -54,8 +54,8 @@ func ParseReference(s string) (Reference, error) {
 	return ref, nil
 }
 
-// ParseRepository reads `<registry>/<path>` without a tag. fault.Invalid
-// otherwise.
+// ParseRepository parses `<registry>/<path>` without a tag. It returns fault.Invalid for
+// other input.
 func ParseRepository(s string) (registry, repository string, err error) {
 	ref, err := ParseReference(s)
 	if err != nil {
@@ -71,7 +71,7 @@ func ParseRepository(s string) (registry, repository string, err error) {
 	return ref.Registry, ref.Repository, nil
 }
 
-// Identifier is the tag, or the digest where there is one.
+// Identifier returns the digest if there is one, otherwise the tag.
 func (r Reference) Identifier() string {
 	if r.Digest != "" {
 		return r.Digest.String()
@@ -79,12 +79,12 @@ func (r Reference) Identifier() string {
 	return r.Tag
 }
 
-// String is the fully qualified name, e.g. "docker.io/library/ubuntu:24.04".
+// String returns the fully qualified name, e.g. "docker.io/library/ubuntu:24.04".
 func (r Reference) String() string {
 	return r.Registry + "/" + r.Repository + Suffix(r.Identifier())
 }
 
-// Suffix is how a tag or digest hangs on a repository: ":24.04", "@sha256:…".
+// Suffix returns a tag or digest with its separator: ":24.04", "@sha256:…".
 func Suffix(identifier string) string {
 	if strings.Contains(identifier, ":") {
 		return "@" + identifier
@@ -92,5 +92,5 @@ func Suffix(identifier string) string {
 	return ":" + identifier
 }
 
-// IsTag says whether s has the form of a tag.
+// IsTag reports whether s is a valid tag.
 func IsTag(s string) bool { return reference.TagRegexp.FindString(s) == s && s != "" && len(s) <= 128 }

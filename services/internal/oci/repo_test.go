@@ -67,7 +67,7 @@ func added(name string) oci.Layer {
 
 var linuxAMD64 = oci.DefaultPlatform
 
-func augment(t testing.TB, r repo, root oci.Document, a oci.Addition) oci.Augmented {
+func augment(t testing.TB, r repo, root oci.Document, a oci.Augmentation) oci.AugmentedImage {
 	t.Helper()
 	out, err := oci.Augment(t.Context(), r, root, a, linuxAMD64)
 	if err != nil {

@@ -1,12 +1,12 @@
-// Package paging reads which part of a list a call asks for, the same way for every
-// list: max and offset, or pageSize and page, which is counted from 1.
+// Package paging reads the paging parameters of list requests: max and offset, or pageSize
+// and page, where pages are numbered from 1.
 package paging
 
 import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Request is what a call says of the part of a list that it wants. 0 says nothing.
+// A Request has the paging parameters of a list request. 0 means that a parameter is not set.
 type Request interface {
 	GetMax() int32
 	GetOffset() int32
@@ -14,12 +14,13 @@ type Request interface {
 	GetPageSize() int32
 }
 
-// farthest is the last page: what is beyond it is in no list.
-const farthest = 1_000_000
+// maxPage is the highest page number. It is larger than the last page of any list.
+const maxPage = 1_000_000
 
-// Read returns how many to answer, usually so many and at most so many, and how many to
-// skip. fault.Invalid where the call asks for less than nothing.
-func Read(r Request, usually, most int) (limit, offset int, err error) {
+// Read returns the number of items to return and the number of items to skip. The limit is
+// defaultLimit if the request sets none, and never more than maxLimit. It returns
+// fault.Invalid if a parameter is negative.
+func Read(r Request, defaultLimit, maxLimit int) (limit, offset int, err error) {
 	limit, offset = int(r.GetMax()), int(r.GetOffset())
 	if r.GetPageSize() != 0 {
 		limit = int(r.GetPageSize())
@@ -28,26 +29,25 @@ func Read(r Request, usually, most int) (limit, offset int, err error) {
 		return 0, 0, fault.Invalid.Newf("max, offset, page and pageSize must not be negative")
 	}
 	if limit == 0 {
-		limit = usually
+		limit = defaultLimit
 	}
-	limit = min(limit, most)
+	limit = min(limit, maxLimit)
 	if r.GetPage() > 1 {
-		offset = (min(int(r.GetPage()), farthest) - 1) * limit
+		offset = (min(int(r.GetPage()), maxPage) - 1) * limit
 	}
 	return limit, offset, nil
 }
 
-// Strictly is Read of a list that is never answered in larger parts than most: whoever
-// asks for more is told.
-func Strictly(r Request, usually, most int) (limit, offset int, err error) {
-	if max(r.GetMax(), r.GetPageSize()) > int32(most) {
-		return 0, 0, fault.Invalid.Newf("max and pageSize must be 1 to %d", most)
+// ReadStrict is like Read, but returns fault.Invalid if the request exceeds maxLimit.
+func ReadStrict(r Request, defaultLimit, maxLimit int) (limit, offset int, err error) {
+	if max(r.GetMax(), r.GetPageSize()) > int32(maxLimit) {
+		return 0, 0, fault.Invalid.Newf("max and pageSize must be 1 to %d", maxLimit)
 	}
-	return Read(r, usually, most)
+	return Read(r, defaultLimit, maxLimit)
 }
 
-// Cut returns the part of a list that is asked for; by default all of it.
-func Cut[T any](list []T, r Request) ([]T, error) {
+// Slice returns the requested part of list, by default all of it.
+func Slice[T any](list []T, r Request) ([]T, error) {
 	limit, offset, err := Read(r, len(list), len(list))
 	if err != nil {
 		return nil, err

@@ -48,23 +48,23 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	for a, refused := range map[asked]bool{{max: 100}: false, {size: 100}: false, {max: 101}: true, {size: 101}: true, {max: -1}: true} {
-		if _, _, err := paging.Strictly(a, 20, 100); errors.Is(err, fault.Invalid) != refused {
+		if _, _, err := paging.ReadStrict(a, 20, 100); errors.Is(err, fault.Invalid) != refused {
 			t.Errorf("%+v: %v", a, err)
 		}
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestSlice(t *testing.T) {
 	t.Parallel()
 	list := []int{1, 2, 3, 4, 5}
 	for a, want := range map[asked]string{
 		{}: "[1 2 3 4 5]", {max: 2}: "[1 2]", {offset: 3}: "[4 5]", {offset: 9}: "[]", {page: 2, size: 2}: "[3 4]", {page: 3, size: 2}: "[5]", {page: 9, size: 2}: "[]",
 	} {
-		if got, err := paging.Cut(list, a); fmt.Sprint(got) != want || err != nil {
+		if got, err := paging.Slice(list, a); fmt.Sprint(got) != want || err != nil {
 			t.Errorf("%+v: %v, %v; want %s", a, got, err, want)
 		}
 	}
-	if got, err := paging.Cut([]int(nil), asked{page: 2}); len(got) != 0 || err != nil {
-		t.Errorf("of an empty list: %v, %v", got, err)
+	if got, err := paging.Slice([]int(nil), asked{page: 2}); len(got) != 0 || err != nil {
+		t.Errorf("a page of an empty list: %v, %v", got, err)
 	}
 }

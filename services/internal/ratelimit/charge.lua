@@ -1,14 +1,15 @@
 -- Charges ARGV[1] to every key, or to none. ARGV[2i], ARGV[2i+1]: how many the
 -- rule of KEYS[i] allows, and the width of a bucket in milliseconds.
--- After them, where the caller may hold a slice: the replica, the number and the rest of
+-- After them, where the caller may hold a slice: the replica's mark, the number and the rest of
 -- the slice that it gives back, how many it wants now, and the number of that slice.
 -- Answers {1 or 0, limit, remaining, milliseconds until some is given back} of
 -- the tightest rule, then the slice that was taken, 0 for none, and the milliseconds
--- until the first of the rules' buckets is over: a slice counts in the buckets of now.
+-- until the first of the rules' buckets is over: a slice counts in the buckets of now; and
+-- which rule is the tightest, from 1 on.
 --
 -- A key is a hash: a field per bucket (its number since the epoch), `n` = their
 -- sum, `at` = the bucket they were last tidied in, `old` = the oldest of them, and a
--- field per replica with the number and bucket of its last slice. The rest is given
+-- field per replica (in networks: and caller) with the number and bucket of its last slice. The rest is given
 -- back only while that stands there: never twice, whatever the network repeats.
 -- The clock is the server's, so that replicas agree.
 local clock = redis.call('TIME')
@@ -65,7 +66,7 @@ for i, key in ipairs(KEYS) do
     -- Some seconds more: the embedded Redis shortens lives a second at a time.
     redis.call('PEXPIRE', key, 62 * width + 5000)
   end
-  local rule = {limit, limit - used, (oldest + 61) * width - now}
+  local rule = {limit, limit - used, (oldest + 61) * width - now, i}
   if used + charge > limit then
     if allowed == 1 then tightest = rule end
     allowed = 0
@@ -92,4 +93,4 @@ if allowed == 1 then
   tightest[2] = tightest[2] - charge
 end
 if tightest[2] < 0 then tightest[2] = 0 end
-return {allowed, tightest[1], tightest[2], tightest[3], slice, life}
+return {allowed, tightest[1], tightest[2], tightest[3], slice, life, tightest[4]}

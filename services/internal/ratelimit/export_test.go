@@ -2,13 +2,13 @@ package ratelimit
 
 import "time"
 
-// SetClock replaces the monotonic clock that slices are held by.
+// SetClock replaces the monotonic clock that limits the life of slices.
 func (l *Limiter) SetClock(clock func() time.Duration) { l.stock.clock = clock }
 
 // Sweep does what the timer does.
 func (l *Limiter) Sweep() { l.sweep() }
 
-// Held is how many charges are in memory, over all callers, and Callers how many there are.
+// Held returns how many charges are in memory, and for how many callers.
 func (l *Limiter) Held() (charges, callers int) {
 	l.stock.mu.Lock()
 	defer l.stock.mu.Unlock()

@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// giveBackAtOnce is how many slices are given back in one trip to Redis.
+// giveBackAtOnce is how many slices are returned in one request to Redis.
 const giveBackAtOnce = 256
 
-// rest is what is left of a slice that is over.
+// rest is the unused part of a slice that has ended.
 type rest struct {
 	who   account
 	limit Limit
 	trade
 }
 
-// Close gives back what is left of all slices, and takes no more. Charges may go on;
-// a slice that is under way is lost, like all of them while Redis is down.
+// Close returns the unused parts of all slices and takes no more. Charges may continue. A
+// slice that is being fetched is lost, and so are all slices while Redis is unavailable.
 func (l *Limiter) Close() {
 	l.giveBack(l.stock.close())
 }
 
-// sweep gives back what is left of slices that are over and forgets callers who went
-// away, then waits for the next time while there are any.
+// sweep returns the unused parts of ended slices and forgets inactive callers. It schedules
+// itself again while there are any.
 func (l *Limiter) sweep() {
 	l.giveBack(l.stock.over(false))
 	l.stock.watchOn()
 }
 
-// giveBack tells Redis of rests, many in one trip. What fails is lost to the callers
-// until the window has passed; the next charge says that Redis is down.
+// giveBack returns unused parts to Redis, many in one request. On failure they are lost to
+// the callers until the window has passed; the next charge reports that Redis is
+// unavailable.
 func (l *Limiter) giveBack(rests []rest) {
 	ctx, cancel := context.WithTimeout(context.Background(), pause)
 	defer cancel()
@@ -38,14 +39,14 @@ func (l *Limiter) giveBack(rests []rest) {
 		rests = rests[len(some):]
 		pipe := l.redis.Pipeline()
 		for _, r := range some {
-			keys, args := l.words(r.who, r.limit, 0, r.trade)
+			keys, args := l.words(l.counted(r.who, r.limit), 0, r.trade)
 			l.script.EvalSha(ctx, pipe, keys, args...)
 		}
 		_, _ = pipe.Exec(ctx)
 	}
 }
 
-// over removes the rests of the slices that are over, or of all, from the stock.
+// over removes the unused parts of ended slices, or of all slices, from the stock.
 func (k *stock) over(all bool) []rest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -77,14 +78,14 @@ func (k *stock) close() []rest {
 	return k.over(true)
 }
 
-// watch has the stock swept a while after it got its first account.
+// watch schedules a sweep when the stock gets its first account.
 func (k *stock) watch() {
 	if k.timer == nil && !k.closed {
 		k.timer = time.AfterFunc(sliceHold, k.sweep)
 	}
 }
 
-// watchOn has it swept again, if there is anything in it.
+// watchOn schedules the next sweep, unless the stock is empty.
 func (k *stock) watchOn() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rule allows Count charges within any stretch of Window.
+// Rule allows Count charges within any period of length Window.
 type Rule struct {
 	Count  int
 	Window time.Duration
@@ -17,7 +17,7 @@ type Rule struct {
 // an hour. The zero value limits nothing.
 type Limit []Rule
 
-// UnmarshalText reads the form of the configuration: `250/1h`, several with
+// UnmarshalText parses the form of the configuration: `250/1h`, several separated by
 // commas, `0` or nothing for no limit.
 func (l *Limit) UnmarshalText(text []byte) error {
 	*l = nil

@@ -33,7 +33,7 @@ func TestLimitText(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			got := limit{{1, time.Second}} // what was there goes
+			got := limit{{1, time.Second}} // is replaced
 			if err := got.UnmarshalText([]byte(tc.in)); err != nil {
 				t.Fatal(err)
 			}

@@ -50,7 +50,7 @@ func TestChargesAreKeptApart(t *testing.T) {
 				t.Errorf("no limit at all: %v, %v", q, err)
 			}
 		}
-		// Another process counts in the same place.
+		// Another process counts in the same keys.
 		if _, err := newLimiter(t, client).Charge(t.Context(), "pulls", "ada", hourly, 1); !errors.Is(err, fault.Exhausted) {
 			t.Errorf("another replica: %v", err)
 		}
@@ -85,8 +85,8 @@ func TestExactlyTheLimitAtOnce(t *testing.T) {
 	})
 }
 
-// On the real clock: from before one charge to after the one that is the limit
-// later, a window has passed, however slow the machine is.
+// TestWindowOnTheRealClock uses the real clock: from before one charge to after the charge
+// that is the limit later, a window has passed, on any machine.
 func TestWindowOnTheRealClock(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {
@@ -118,7 +118,7 @@ func TestWindowOnTheRealClock(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	l, mini := clocked(t)
-	mini.SetTime(start.Add(time.Millisecond)) // so that times are no whole seconds
+	mini.SetTime(start.Add(time.Millisecond)) // so that times are not whole seconds
 	for range 3 {
 		if _, err := l.Charge(t.Context(), "pulls", "ada", hourly, 1); err != nil {
 			t.Fatal(err)
@@ -173,7 +173,7 @@ func TestRefusalsAreMeasured(t *testing.T) {
 	}
 }
 
-// broken dials a Redis that is not there until it is mended.
+// broken dials a Redis that is not running until it is repaired.
 type broken struct {
 	mended atomic.Bool
 	dial   kv.Dialer
@@ -213,7 +213,7 @@ func TestOpenWhileRedisIsDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, line := range []string{"Redis does not answer; limits are open", "Redis answers again; limits are counted"} {
+	for _, line := range []string{"Redis is unavailable; limits are not enforced", "Redis is available again; limits are enforced"} {
 		if n := strings.Count(log.String(), line); n != 1 {
 			t.Errorf("%q is logged %d times, want once", line, n)
 		}
@@ -281,7 +281,7 @@ func TestOpenWhenRedisIsKilled(t *testing.T) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for charge().Limit == 0 { // the script is loaded anew as well
+	for charge().Limit == 0 { // the script is loaded again as well
 	}
 }
 

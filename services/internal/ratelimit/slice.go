@@ -9,31 +9,31 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A slice is some of what a caller has left, counted in Redis at once and spent in
-// memory. It is spent within the buckets that it is counted in, so the window is as
-// exact as without it. What is not spent is given back; what a killed process held is
-// lost to the caller until the window has passed. So nobody gets more than the limit.
+// A slice is a part of a caller's remaining charges that is counted in Redis in advance and
+// spent in memory. It must be spent within the buckets that it is counted in, so the window
+// is as exact as without slices. The unused part is returned. What a killed process held is
+// lost to the caller until the window has passed, so no caller gets more than the limit.
 const (
-	// sliceHold is how long a slice is kept at most.
+	// sliceHold is the maximum life of a slice.
 	sliceHold = time.Second
-	// sliceCount and sliceWindow are the least rule that slices are taken of: shorter
-	// buckets would be over at once, and small numbers are counted one by one.
+	// sliceCount and sliceWindow are the smallest rule for which slices are used: shorter
+	// buckets would end immediately, and small numbers are counted one by one.
 	sliceCount  = 256
 	sliceWindow = time.Minute
-	// sliceMost is the largest slice that is asked for.
+	// sliceMost is the largest slice that is requested.
 	sliceMost = 1024
 )
 
-// sliceable says whether slices may be taken of l.
+// sliceable reports whether slices may be used for l.
 func (l Limit) sliceable() bool {
 	return !slices.ContainsFunc(l, func(r Rule) bool { return r.Count < sliceCount || r.Window < sliceWindow })
 }
 
-// account is what is charged: one limit of one caller.
+// account identifies one limit of one caller.
 type account struct{ name, caller string }
 
-// stock is the slices that this process holds. Its clock is the time since it was made,
-// which no jump of the wall clock moves. Safe for concurrent use.
+// stock holds the slices of this process. Its clock is monotonic. It is safe for concurrent
+// use.
 type stock struct {
 	replica string // unique among processes
 	clock   func() time.Duration
@@ -42,25 +42,25 @@ type stock struct {
 	mu     sync.Mutex
 	held   map[account]*slice
 	number int         // of the last slice
-	timer  *time.Timer // of the next sweep; nil while nothing is held
+	timer  *time.Timer // of the next sweep; nil while the stock is empty
 	closed bool
 }
 
-// slice is what is held of one account. Without anything left it remembers how busy the
-// caller is: the first charge of a caller is counted alone.
+// slice is the slice of one account. When empty it remembers how busy the caller is: the
+// first charge of a caller is counted alone.
 type slice struct {
 	limit              Limit
 	number, size, left int
 	until              time.Duration
-	want               int           // how many to ask for next
+	want               int           // size of the next request
 	rest               time.Duration // until when Redis has none to give
 	seen               time.Duration // last charge
-	quota              Quota         // as of asked
+	quota              Quota         // when it was requested
 	asked              time.Duration
-	coming             chan struct{} // closed when the slice under way has come; nil when none is
+	coming             chan struct{} // closed when the slice that is being fetched has arrived; nil if there is none
 }
 
-// fetch is a slice under way; of the zero value nothing is expected.
+// fetch is a slice that is being fetched; the zero value is none.
 type fetch struct {
 	trade
 	into *slice
@@ -76,9 +76,9 @@ func newStock() *stock {
 	}
 }
 
-// spend takes n of the slice at hand and says where the caller stands then. Without one
-// the quota is zero, and the caller asks Redis, with what fetch says; or, where a slice is
-// under way and may is true, waits until coming is closed.
+// spend charges n to the current slice and returns the caller's quota. Without a slice the
+// quota is zero: the caller must then charge Redis with fetch or, if a slice is being
+// fetched and may is set, wait until coming is closed.
 func (k *stock) spend(who account, limit Limit, n int, may bool) (q Quota, f fetch, coming <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -114,12 +114,13 @@ func (k *stock) next() int {
 	return k.number
 }
 
-// next is how many to ask for: more while slices are used up, fewer when much was left.
+// next returns the size of the next request: larger when slices are used up, smaller when
+// much was left.
 func (s *slice) next(cold bool, n int) int {
 	switch {
 	case cold:
 		s.want = 0
-	case s.size == 0: // the first, or the last was given back, or not granted
+	case s.size == 0: // the first, or the last one was returned or not granted
 		s.want = max(s.want, 2*n)
 	case s.left == 0:
 		s.want = max(2*s.want, 2*n)
@@ -137,8 +138,8 @@ func (s *slice) quotaAt(now time.Duration) Quota {
 	return q
 }
 
-// arrived puts a slice into the stock. It holds from before it was asked for, so it is
-// over before its bucket is, however long the answer took.
+// arrived adds a fetched slice to the stock. Its life begins before the request, so that it
+// ends before its bucket, however long the response took.
 func (k *stock) arrived(f fetch, a answer, err error) {
 	if f.into == nil {
 		return

@@ -23,13 +23,14 @@ var (
 	two      = ratelimit.Limit{{Count: 5000, Window: time.Hour}, {Count: 1000, Window: 2 * time.Hour}}
 )
 
-// hand is a monotonic clock that is moved by hand.
+// hand is a monotonic clock that the test controls.
 type hand struct{ at atomic.Int64 }
 
 func (h *hand) now() time.Duration      { return time.Duration(h.at.Load()) }
 func (h *hand) forward(d time.Duration) { h.at.Add(int64(d)) }
 
-// replicas are Limiters of one Redis that share a clock. While it stands no slice is over.
+// replicas returns Limiters of one Redis that share a clock. While it stands still, no
+// slice ends.
 func replicas(t testing.TB, n int, client redis.UniversalClient) ([]*ratelimit.Limiter, *hand) {
 	t.Helper()
 	h := &hand{}
@@ -42,7 +43,7 @@ func replicas(t testing.TB, n int, client redis.UniversalClient) ([]*ratelimit.L
 	return all, h
 }
 
-// charge charges ones until it has been refused, or n times, and says how many were let in.
+// charge charges ones until it is rejected, or n times, and returns how many were allowed.
 func charge(t testing.TB, l *ratelimit.Limiter, caller string, limit ratelimit.Limit, n int) int {
 	t.Helper()
 	for i := range n {
@@ -67,7 +68,7 @@ func held(all ...*ratelimit.Limiter) int {
 	return sum
 }
 
-// crowd charges with all replicas at once until each was refused.
+// crowd charges with all replicas concurrently until each was rejected.
 func crowd(t *testing.T, all []*ratelimit.Limiter, limit ratelimit.Limit) int {
 	t.Helper()
 	var sum atomic.Int64
@@ -90,7 +91,7 @@ func TestEightReplicasReachTheLimitAndNoMore(t *testing.T) {
 			got := 0
 			for round := 0; got < 1000 && round < 10; round++ {
 				got += crowd(t, all, limit)
-				h.forward(2 * time.Second) // whatever is held is over
+				h.forward(2 * time.Second) // all slices have ended
 				for _, l := range all {
 					l.Sweep()
 				}
@@ -117,7 +118,8 @@ func TestALostReplicaTakesItsSliceAlong(t *testing.T) {
 	})
 }
 
-// busy has a replica charge until it holds a slice, and says how many it charged and holds.
+// busy makes a replica charge until it holds a slice, and returns how many it charged and
+// holds.
 func busy(t testing.TB, l *ratelimit.Limiter) (charged, holds int) {
 	t.Helper()
 	for charged < 500 && held(l) < 10 {
@@ -169,7 +171,8 @@ func TestSlicesAreGivenBack(t *testing.T) {
 	}
 }
 
-// What is repeated on the way, by a client that missed the answer, gives nothing twice.
+// TestARepeatedTripGivesBackOnce checks that a request which is repeated because its
+// response was lost returns nothing twice.
 func TestARepeatedTripGivesBackOnce(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(*ratelimit.Limiter){
@@ -219,14 +222,15 @@ func (r *repeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// Redis's clock jumps while slices are held: within a window the limit holds, and after a
-// longer jump there is one new window, to which the old one's slices give nothing back.
+// TestRedisClockJumps lets Redis jump in time while slices are held: within a window the limit is enforced, and
+// after a longer jump there is one new window, to which the old one's slices return
+// nothing.
 func TestRedisClockJumps(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
 		jump  time.Duration
-		fresh int // how many of a new window there are
+		fresh int // number of new windows
 	}{
 		{"back", -30 * time.Minute, 0},
 		{"far back", -100 * time.Hour, 0},
@@ -256,8 +260,8 @@ func TestRedisClockJumps(t *testing.T) {
 	}
 }
 
-// However long the answer is under way, a slice is over with its bucket, which is given
-// back a window later: no window sees more than the limit.
+// TestASliceEndsWithItsBucket checks that a slice ends with its bucket, which expires a window
+// later: no window sees more than the limit.
 func TestASliceEndsWithItsBucket(t *testing.T) {
 	t.Parallel()
 	_, mini := clocked(t)
@@ -358,7 +362,7 @@ func TestSlicesAndARedisThatGoesAway(t *testing.T) {
 	l.SetClock(h.now)
 	charged, rest := busy(t, l)
 	mini.SetError("LOADING")
-	charged += charge(t, l, "ada", thousand, rest) // what is held is good
+	charged += charge(t, l, "ada", thousand, rest) // the held slice is still valid
 	if q, err := l.Charge(t.Context(), "pulls", "ada", thousand, 1); err != nil || q.Limit != 0 {
 		t.Errorf("got %v, %v; want it open", q, err)
 	}

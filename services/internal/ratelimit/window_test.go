@@ -19,7 +19,7 @@ import (
 // start is a whole number of buckets since the epoch, for every window below.
 var start = time.Unix(1_800_000_000, 0)
 
-// clocked is a Limiter on an embedded Redis whose clock stands still.
+// clocked returns a Limiter on an embedded Redis whose clock stands still.
 func clocked(t testing.TB) (*ratelimit.Limiter, *miniredis.Miniredis) {
 	t.Helper()
 	mini := miniredis.NewMiniRedis()
@@ -34,7 +34,7 @@ func newLimiter(t testing.TB, client redis.UniversalClient) *ratelimit.Limiter {
 	return ratelimit.New(client, prometheus.NewRegistry(), testkit.Log(t))
 }
 
-// step is a charge at a time after start, and where it leaves the caller.
+// step is a charge at a time after start, and the resulting quota.
 type step struct {
 	at        time.Duration
 	n         int
@@ -62,7 +62,7 @@ func TestWindow(t *testing.T) {
 			{0, 1, true, 1, 61 * time.Second},
 			{30 * time.Second, 1, true, 0, 31 * time.Second},
 			{60 * time.Second, 1, false, 0, time.Second},
-			{61 * time.Second, 1, true, 0, 30 * time.Second}, // only the first is given back
+			{61 * time.Second, 1, true, 0, 30 * time.Second}, // only the first has expired
 			{61 * time.Second, 1, false, 0, 30 * time.Second},
 			{91 * time.Second, 1, true, 0, 31 * time.Second},
 		}},
@@ -100,8 +100,9 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// No stretch of a window may see more than the rule allows, wherever the charge
-// lies in its bucket, also where sixty does not divide the window.
+// TestWindowNeverGivesBackEarly checks that no period of a window's length contains more than
+// the rule allows, wherever the charge is in its bucket, even if sixty does not divide the
+// window.
 func TestWindowNeverGivesBackEarly(t *testing.T) {
 	t.Parallel()
 	for _, window := range []time.Duration{60 * time.Millisecond, 100 * time.Millisecond, time.Second, 1999 * time.Millisecond, time.Minute} {
@@ -139,7 +140,7 @@ func TestSeveralRules(t *testing.T) {
 		{0, true, ratelimit.Quota{Limit: 2, Remaining: 1, Reset: 61 * time.Second}},
 		{0, true, ratelimit.Quota{Limit: 2, Remaining: 0, Reset: 61 * time.Second}},
 		{0, false, ratelimit.Quota{Limit: 2, Remaining: 0, Reset: 61 * time.Second}},
-		// The refusal was not counted by the other rule either: there is one left.
+		// The other rule has not counted the rejected charge either: one is left.
 		{2 * time.Minute, true, ratelimit.Quota{Limit: 3, Remaining: 0, Reset: 59 * time.Minute}},
 		{4 * time.Minute, false, ratelimit.Quota{Limit: 3, Remaining: 0, Reset: 57 * time.Minute}},
 		{61 * time.Minute, true, ratelimit.Quota{Limit: 2, Remaining: 1, Reset: 61 * time.Second}},

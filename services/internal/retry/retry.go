@@ -1,4 +1,4 @@
-// Package retry waits between attempts.
+// Package retry provides waiting and retry loops that end with a context.
 package retry
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Sleep waits; false when ctx ends before.
+// Sleep waits for d. It returns false immediately if ctx is done before.
 func Sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -18,8 +18,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Forever calls do until ctx ends, each time a second after it returned. An error goes
-// to failed, unless ctx has ended.
+// Forever calls do repeatedly until ctx is done, with a pause of one second between calls. It
+// passes errors to failed, except after ctx is done.
 func Forever(ctx context.Context, do func(context.Context) error, failed func(error)) {
 	for ctx.Err() == nil {
 		if err := do(ctx); err != nil && ctx.Err() == nil {

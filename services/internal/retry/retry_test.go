@@ -17,7 +17,7 @@ func TestForever(t *testing.T) {
 		begin, round, failed := time.Now(), 0, 0
 		retry.Forever(ctx, func(context.Context) error {
 			if round++; round == 3 {
-				cancel() // a failure from now on is of no account
+				cancel() // errors after this are not reported
 			}
 			return errors.New("refused")
 		}, func(error) { failed++ })

@@ -6,25 +6,24 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/grpc"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"slipway.dev/services/internal/fault"
 )
 
-// Rule lets roles of the program make calls.
+// A Rule allows roles of the program to make calls.
 type Rule struct {
-	// Roles that may make the calls, as `slipwayd serve ROLE` names them.
+	// Roles are the allowed roles, as named by `slipwayd serve ROLE`.
 	Roles []string
-	// Calls by their full names: the generated …_FullMethodName.
+	// Calls are the full names of the calls: the generated …_FullMethodName constants.
 	Calls []string
 }
 
-// Callers is a room's table of who may make which of its calls. A call that no
-// rule lists is refused, whoever makes it.
+// Callers is a service's table of the roles that may make its calls. A call without a rule
+// is denied for all callers.
 type Callers []Rule
 
-// Roles are those that may make a call; none when no rule lists it.
+// Roles returns the roles that may make a call, or nil if no rule lists it.
 func (c Callers) Roles(call string) []string {
 	var roles []string
 	for _, rule := range c {
@@ -35,8 +34,7 @@ func (c Callers) Roles(call string) []string {
 	return roles
 }
 
-// Allow adds a room's rules. It is called where the room's services are
-// registered, before Serve.
+// Allow adds a service's rules. It must be called before Serve.
 func (s *Server) Allow(c Callers) {
 	for _, rule := range c {
 		for _, call := range rule.Calls {
@@ -45,38 +43,42 @@ func (s *Server) Allow(c Callers) {
 	}
 }
 
-// Guard puts a room's own check before every call of one of its services, by the
-// service's full name: who the person behind it is, and whether they may. It is called
-// where the service is registered, before Serve.
-func (s *Server) Guard(service string, check grpc.UnaryServerInterceptor) {
+// A Guard decides whether the user behind a call may make it, and returns the context for
+// the service's handler. req is the request. It is nil if the client sends a stream,
+// because the guard then decides before the first message.
+type Guard func(ctx context.Context, call string, req any) (context.Context, error)
+
+// Guard installs a guard for all calls, unary and streaming, of the service with the given
+// full name. It must be called before Serve.
+func (s *Server) Guard(service string, check Guard) {
 	s.guards["/"+service] = check
 }
 
-// guarded makes a call, past the guard of its service.
-func (s *Server) guarded(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	if check, ok := s.guards[path.Dir(info.FullMethod)]; ok {
-		return check(ctx, req, info, next)
+// guard returns the guard of a call's service. Services without a guard accept all calls.
+func (s *Server) guard(call string) Guard {
+	if check, ok := s.guards[path.Dir(call)]; ok {
+		return check
 	}
-	return next(ctx, req)
+	return func(ctx context.Context, _ string, _ any) (context.Context, error) { return ctx, nil }
 }
 
-// authorize is fault.Denied unless a rule lets a role of the calling process make
-// the call. Health is for everybody who can connect: probes play no role.
+// authorize returns fault.Denied unless a rule allows the call for a role of the calling
+// process. Health checks are always allowed, because probes have no role.
 func (s *Server) authorize(ctx context.Context, call string) error {
 	if isHealth(call) {
 		return nil
 	}
-	may, plays := s.callers[call], RolesFrom(ctx)
-	if slices.ContainsFunc(plays, func(role string) bool { return slices.Contains(may, role) }) {
+	allowed, roles := s.callers[call], RolesFrom(ctx)
+	if slices.ContainsFunc(roles, func(role string) bool { return slices.Contains(allowed, role) }) {
 		return nil
 	}
-	s.o.Log.WarnContext(ctx, "A call was refused: no role of the caller may make it",
-		"rpc", call, "roles", plays, "may", may, "request_id", CallFrom(ctx).RequestID)
-	if len(may) == 0 {
+	s.o.Log.WarnContext(ctx, "A call was denied: no role of the caller may make it",
+		"rpc", call, "roles", roles, "may", allowed, "request_id", CallFrom(ctx).RequestID)
+	if len(allowed) == 0 {
 		return fault.Denied.Newf("No role may make this call")
 	}
-	return fault.Denied.Newf("This call is for the roles %s, and the caller shows none of them (over mTLS its certificate must name it: %sROLE)",
-		strings.Join(may, ", "), roleURI)
+	return fault.Denied.Newf("This call is allowed for the roles %s, and the caller has none of them (with mTLS its certificate must have the URI %sROLE)",
+		strings.Join(allowed, ", "), roleURI)
 }
 
 func isHealth(call string) bool {

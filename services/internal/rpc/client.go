@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// serviceConfig spreads calls over all replicas that DNS names, and repeats one
-// that a dying replica did not answer.
+// serviceConfig balances calls over all replicas that DNS returns, and retries calls for
+// which a terminating replica did not respond.
 const serviceConfig = `{
 	"loadBalancingConfig": [{"round_robin": {}}],
 	"methodConfig": [{"name": [{}], "retryPolicy": {
@@ -29,26 +29,27 @@ const serviceConfig = `{
 	}}]
 }`
 
-// resolveEvery is how often a name may be asked for again when a replica is gone.
-// The library's half a minute is longer than it takes to replace all replicas.
-const resolveEvery = 500 * time.Millisecond
+// resolveInterval is the minimum interval between DNS lookups after a replica has
+// disconnected. The library's default of 30 seconds is longer than it takes to replace all
+// replicas.
+const resolveInterval = 500 * time.Millisecond
 
-func init() { //nolint:gochecknoinits // the library wants this said before anything connects
-	dns.SetMinResolutionInterval(resolveEvery)
+func init() { //nolint:gochecknoinits // the library requires this before the first connection
+	dns.SetMinResolutionInterval(resolveInterval)
 }
 
-// DialOptions are the settings of a connection.
+// DialOptions are the options of Dial.
 type DialOptions struct {
-	// TLS of the connection; nil means none.
+	// TLS is the configuration of the connection. If nil, TLS is not used.
 	TLS *tls.Config
-	// Secret to show; empty means none.
+	// Secret is the shared secret to send, if not empty.
 	Secret string
-	// Roles that this process plays, which it says to the other.
+	// Roles are the roles of this process, which are sent to the server.
 	Roles []string
 }
 
-// Dial returns a connection to `host:port` or `dns:///host:port`. It connects
-// when it is first used. The caller closes it.
+// Dial returns a client for `host:port` or `dns:///host:port`. It connects at the first
+// call. The caller must close it.
 func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
@@ -57,21 +58,21 @@ func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
 	return newClient(addr, o.Secret, o.Roles, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig))
 }
 
-// Memory is a listener and the way to dial it, within this process. Streams go through
-// it; unary calls straight to its server, once there is one.
+// A Memory is a listener for connections within this process. Streams use such a
+// connection. Unary calls are passed directly to the server that serves the listener.
 type Memory struct {
 	*bufconn.Listener
-	server *atomic.Pointer[local]
+	server *atomic.Pointer[inProcess]
 }
 
-// NewMemory makes one. Serving it closes it.
-func NewMemory() Memory { return Memory{bufconn.Listen(1 << 20), &atomic.Pointer[local]{}} }
+// NewMemory returns a Memory. Serve closes it.
+func NewMemory() Memory { return Memory{bufconn.Listen(1 << 20), &atomic.Pointer[inProcess]{}} }
 
-// Dial returns a connection to the listener, for a process that plays the roles.
-// The caller closes it.
+// Dial returns a client for the listener with the roles of this process. The caller must
+// close it.
 func (m Memory) Dial(roles ...string) (*grpc.ClientConn, error) {
 	measure := otelgrpc.NewClientHandler()
-	straight := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	direct := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		server := m.server.Load()
 		if server == nil || ctx.Err() != nil {
 			return invoke(ctx, method, req, reply, cc, opts...)
@@ -84,7 +85,7 @@ func (m Memory) Dial(roles ...string) (*grpc.ClientConn, error) {
 		measure.HandleRPC(tagged, &stats.End{Client: true, Error: err})
 		return err
 	}
-	return newClient("passthrough:///memory", "", roles, grpc.WithChainUnaryInterceptor(straight),
+	return newClient("passthrough:///memory", "", roles, grpc.WithChainUnaryInterceptor(direct),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return m.DialContext(ctx) }))
 }

@@ -13,25 +13,25 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// names is a DNS server that knows one host, at the address that a test says.
-type names struct {
+// A names is a DNS server that returns one address, set by the test, for all names.
+type dnsServer struct {
 	net.PacketConn
 	address atomic.Pointer[netip.Addr]
 }
 
-func newNames(t *testing.T) *names {
+func newDNSServer(t *testing.T) *dnsServer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &names{PacketConn: conn}
+	n := &dnsServer{PacketConn: conn}
 	t.Cleanup(func() { _ = conn.Close() })
 	go n.serve()
 	return n
 }
 
-func (n *names) serve() {
+func (n *dnsServer) serve() {
 	buf := make([]byte, 512)
 	for {
 		size, from, err := n.ReadFrom(buf)
@@ -55,11 +55,11 @@ func (n *names) serve() {
 	}
 }
 
-// All replicas may be replaced sooner than the library asks for names again by
-// itself, which is every 30 s.
+// TestReplacedReplicasAreFound replaces a replica sooner than the library's default
+// interval between lookups, which is 30 seconds.
 func TestReplacedReplicasAreFound(t *testing.T) {
 	t.Parallel()
-	dns := newNames(t)
+	dns := newDNSServer(t)
 	before, after := newHarness(t, rpc.ServerOptions{}), newHarness(t, rpc.ServerOptions{})
 	first, second := netip.MustParseAddrPort(before.listen(t)), netip.MustParseAddr("127.0.0.2")
 	l, err := net.Listen("tcp", netip.AddrPortFrom(second, first.Port()).String())
@@ -71,7 +71,7 @@ func TestReplacedReplicasAreFound(t *testing.T) {
 	address := first.Addr()
 	dns.address.Store(&address)
 	_, port, _ := strings.Cut(first.String(), ":")
-	conn := dial(t, "dns://"+dns.LocalAddr().String()+"/room.test.:"+port, rpc.DialOptions{})
+	conn := dial(t, "dns://"+dns.LocalAddr().String()+"/service.test.:"+port, rpc.DialOptions{})
 	if err := call(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}

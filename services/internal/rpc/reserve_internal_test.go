@@ -8,7 +8,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 )
 
-func TestAServerKeepsPartOfTheDeadline(t *testing.T) {
+func TestReserve(t *testing.T) {
 	t.Parallel()
 	s := &Server{}
 	deadline := time.Now().Add(time.Hour)

@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -18,8 +19,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// TestCallers: a caller is what it says it is, over mTLS only where its
-// certificate says so too. The harness lets in the roles registry and build.
+// TestCallers verifies that a caller has the roles that it declares, with mTLS only if its
+// certificate names them. The harness allows the roles registry and build.
 func TestCallers(t *testing.T) {
 	t.Parallel()
 	const secret = "a secret that all roles share"
@@ -44,15 +45,15 @@ func TestCallers(t *testing.T) {
 		may  bool
 	}{
 		{"within the process", memory(plain, "registry"), true},
-		{"within a process that plays several", memory(plain, "gateway", "build"), true},
-		{"within a process that plays others", memory(plain, "gateway", "container"), false},
-		{"within a process that says nothing", memory(plain), false},
+		{"within a process with several roles", memory(plain, "gateway", "build"), true},
+		{"within a process with other roles", memory(plain, "gateway", "container"), false},
+		{"within a process without roles", memory(plain), false},
 		{"with the secret", by(shared, nil, "registry"), true},
-		{"with the secret, another", by(shared, nil, "builder"), false},
-		{"with a certificate for it", by(mutual, a.mutual(t, a, "inspect", "registry"), "registry"), true},
-		{"with a certificate for all, as another", by(mutual, a.mutual(t, a, "builder", "registry"), "builder"), false},
-		{"with a certificate for another", by(mutual, a.mutual(t, a, "builder"), "registry"), false},
-		{"with a certificate for nothing", by(mutual, a.mutual(t, a), "registry"), false},
+		{"with the secret, another role", by(shared, nil, "builder"), false},
+		{"with a certificate for the role", by(mutual, a.mutual(t, a, "inspect", "registry"), "registry"), true},
+		{"with a certificate for two roles, declaring the other", by(mutual, a.mutual(t, a, "builder", "registry"), "builder"), false},
+		{"with a certificate for another role", by(mutual, a.mutual(t, a, "builder"), "registry"), false},
+		{"with a certificate without roles", by(mutual, a.mutual(t, a), "registry"), false},
 	} {
 		_, streamed := drain(t.Context(), c.conn)
 		if errors.Is(streamed, io.EOF) {
@@ -64,23 +65,53 @@ func TestCallers(t *testing.T) {
 			}
 		}
 	}
-	// What a client of the gateway could make travel counts for nothing over mTLS.
+	// Roles in metadata that a client of the gateway could send have no effect with mTLS.
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-slipway-role", "registry")
 	if err := call(ctx, by(mutual, a.mutual(t, a, "gateway"), "gateway")); !errors.Is(err, fault.Denied) {
 		t.Errorf("a forged role: %v", err)
 	}
 }
 
-// TestUnlistedCall: what no rule lists is refused, and logged, whoever calls.
-// Health is for everybody; there is no reflection.
+// TestCertificateFrom verifies that a caller is identified by the key of its certificate,
+// and not at all without one.
+func TestCertificateFrom(t *testing.T) {
+	t.Parallel()
+	const secret = "a secret that all roles share"
+	a := newAuthority(t)
+	shared, mutual := newHarness(t, rpc.ServerOptions{Secret: secret}), newHarness(t, rpc.ServerOptions{TLS: a.mutual(t, a)})
+	var got string
+	see := func(ctx context.Context) error { got = rpc.CertificateFrom(ctx); return nil }
+	shared.unary, mutual.unary = see, see
+	identity := func(conn *grpc.ClientConn) string {
+		t.Helper()
+		if err := call(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if id := identity(dial(t, shared.listen(t), rpc.DialOptions{Roles: []string{"build"}, Secret: secret})); id != "" {
+		t.Errorf("with a secret: got %q", id)
+	}
+	address := mutual.listen(t)
+	over := func(certificate *tls.Config) string {
+		return identity(dial(t, address, rpc.DialOptions{Roles: []string{"build"}, TLS: certificate}))
+	}
+	one, other := a.mutual(t, a, "build"), a.mutual(t, a, "build")
+	if id := over(one); len(id) != len("sha256:")+64 || id != over(one) || id == over(other) {
+		t.Errorf("with one certificate: got %q, then %q; with another: %q", id, over(one), over(other))
+	}
+}
+
+// TestUnlistedCall verifies that calls without a rule are denied and logged for all roles,
+// that health checks are allowed, and that the server has no reflection.
 func TestUnlistedCall(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{})
 	m := rpc.NewMemory()
 	go func() { _ = h.server.Serve(m) }()
 	conn := connection(t)(m.Dial("platform", "build", "builder", "container", "inspect", "registry", "metrics", "gateway"))
-	_, err := platformv1.NewPlatformServiceClient(conn).GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{})
-	if !errors.Is(err, fault.Denied) || !strings.Contains(h.log.String(), platformv1.PlatformService_GetCredentials_FullMethodName) {
+	_, err := platformv1.NewAccessServiceClient(conn).GetCredentials(t.Context(), &platformv1.GetCredentialsRequest{})
+	if !errors.Is(err, fault.Denied) || !strings.Contains(h.log.String(), platformv1.AccessService_GetCredentials_FullMethodName) {
 		t.Errorf("an unlisted call: %v, log %s", err, h.log)
 	}
 	stream, err := containerv1.NewContainerServiceClient(conn).StreamSif(t.Context(), &containerv1.StreamSifRequest{})
@@ -90,13 +121,13 @@ func TestUnlistedCall(t *testing.T) {
 	if !errors.Is(err, fault.Denied) {
 		t.Errorf("an unlisted stream: %v", err)
 	}
-	nobody := connection(t)(m.Dial())
-	if _, err := healthv1.NewHealthClient(nobody).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
+	noRole := connection(t)(m.Dial())
+	if _, err := healthv1.NewHealthClient(noRole).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 		t.Errorf("health: %v", err)
 	}
 	for service := range h.server.GetServiceInfo() {
 		if strings.HasPrefix(service, "grpc.reflection.") {
-			t.Errorf("%s is offered", service)
+			t.Errorf("the server offers %s", service)
 		}
 	}
 }

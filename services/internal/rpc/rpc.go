@@ -1,7 +1,7 @@
-// Package rpc is how rooms talk: gRPC servers and clients with the same
-// interceptors on either side, over TCP or over memory. It owns what travels
-// beside a call (see Call), turns faults into statuses and back, and logs what
-// went wrong unexpectedly, once. It knows no room.
+// Package rpc provides the gRPC servers and clients with which services call each other,
+// over TCP or within a process, with the same interceptors. It transmits the metadata of a
+// call (see Call), authorizes callers by their roles, converts faults to statuses and back,
+// and logs each unexpected error once.
 package rpc
 
 import (
@@ -9,31 +9,30 @@ import (
 	"net/netip"
 
 	"google.golang.org/grpc/metadata"
+
+	"slipway.dev/services/internal/fairshare"
 )
 
-// Call is what travels beside every request, from the edge to the last room.
+// A Call is the metadata of a request, which is passed on to all services that it involves.
 type Call struct {
-	// RequestID names the request in logs and answers.
+	// RequestID identifies the request in logs and responses.
 	RequestID string
-	// ClientIP is the caller's address as far as trusted proxies tell; the zero
-	// value when there is none (work of the service itself).
+	// ClientIP is the client's address as reported by trusted proxies. It is the zero value
+	// for background work of the service itself.
 	ClientIP netip.Addr
-	// Authorization is the REST request's header of that name, for the room that
-	// answers it; it travels no further. Secret.
+	// Authorization is the Authorization header of the REST request, for the service that
+	// handles it. It is secret and not passed on to further services.
 	Authorization string
+	// Background marks work that no caller waits for. It is served after other work.
+	Background bool
 }
 
-// Client is what counts as one anonymous client in limits: an IPv4 address, or an
-// IPv6 /64, which one machine usually has to itself.
-func (c Call) Client() string {
-	ip := c.ClientIP.Unmap()
-	if ip.Is6() {
-		if p, err := ip.Prefix(64); err == nil {
-			return "ip:" + p.String()
-		}
-	}
-	return "ip:" + ip.String()
-}
+// Client returns the key of the client's address in limits: an IPv4 address or an IPv6 /64,
+// which is usually assigned to one machine.
+func (c Call) Client() string { return c.Address().String() }
+
+// Address returns the client that the call is charged to if its user is unknown.
+func (c Call) Address() fairshare.Client { return fairshare.Address(c.ClientIP) }
 
 // Metadata keys. The gateway sets the same ones.
 const (
@@ -42,6 +41,7 @@ const (
 	keyAuthorization = "authorization"
 	keySecret        = "x-slipway-secret"
 	keyRole          = "x-slipway-role"
+	keyBackground    = "x-slipway-background"
 )
 
 type callKey struct{}
@@ -51,13 +51,14 @@ func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// CallFrom returns what ctx carries; the zero Call when it carries none.
+// CallFrom returns the Call in ctx, or the zero value if there is none.
 func CallFrom(ctx context.Context) Call {
 	c, _ := ctx.Value(callKey{}).(Call)
 	return c
 }
 
-// outgoing writes the context's Call for the next room, and who calls it.
+// outgoing adds the Call in ctx, the secret and the roles of this process to the outgoing
+// metadata.
 func outgoing(ctx context.Context, secret string, roles []string) context.Context {
 	c := CallFrom(ctx)
 	kv := make([]string, 0, 8)
@@ -66,6 +67,9 @@ func outgoing(ctx context.Context, secret string, roles []string) context.Contex
 	}
 	if c.ClientIP.IsValid() {
 		kv = append(kv, keyClientIP, c.ClientIP.String())
+	}
+	if c.Background {
+		kv = append(kv, keyBackground, "true")
 	}
 	if secret != "" {
 		kv = append(kv, keySecret, secret)
@@ -76,7 +80,7 @@ func outgoing(ctx context.Context, secret string, roles []string) context.Contex
 	return metadata.AppendToOutgoingContext(ctx, kv...)
 }
 
-// incoming reads what the caller's process wrote.
+// incoming returns a context with the Call from the incoming metadata.
 func incoming(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	ip, _ := netip.ParseAddr(first(md, keyClientIP))
@@ -84,6 +88,7 @@ func incoming(ctx context.Context) context.Context {
 		RequestID:     first(md, keyRequestID),
 		ClientIP:      ip,
 		Authorization: first(md, keyAuthorization),
+		Background:    first(md, keyBackground) != "",
 	})
 }
 
@@ -94,7 +99,7 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// Optional is a text as messages carry one that may be absent: nil for "".
+// Optional returns a pointer to s, or nil for "", as optional fields of messages require.
 func Optional(s string) *string {
 	if s == "" {
 		return nil

@@ -20,75 +20,75 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// room answers one unary call and one stream as a test says.
-type room struct {
+// A service implements one unary call and one stream with the functions of a test.
+type service struct {
 	containerv1.UnimplementedContainerServiceServer
 	unary  func(context.Context) error
 	stream func(grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error
 }
 
-// people is the room's other service.
-type people struct {
-	platformv1.UnimplementedPlatformServiceServer
-	*room
+// A platform is the second gRPC service of a service.
+type platform struct {
+	platformv1.UnimplementedAccessServiceServer
+	*service
 }
 
-func (r people) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
+func (r platform) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
 	if err := r.unary(ctx); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{UserName: req.GetAccessToken()}}, nil
 }
 
-func (r *room) GetLayer(_ *containerv1.GetLayerRequest, s grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
+func (r *service) GetLayer(_ *containerv1.GetLayerRequest, s grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
 	return r.stream(s)
 }
 
-// logged is a log that a test reads while it is written.
-type logged struct {
+// A logBuffer is a log that a test reads while it is written.
+type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.Write(p)
 }
 
-func (l *logged) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.b.String()
 }
 
-// harness is a room behind a server.
+// A harness is a service with its server.
 type harness struct {
-	*room
+	*service
 	server *rpc.Server
-	log    *logged
+	log    *logBuffer
 	reg    *prometheus.Registry
 }
 
 func newHarness(t testing.TB, o rpc.ServerOptions) *harness {
 	t.Helper()
-	h := &harness{room: &room{
+	h := &harness{service: &service{
 		unary:  func(context.Context) error { return nil },
 		stream: func(grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error { return nil },
-	}, log: &logged{}, reg: prometheus.NewRegistry()}
+	}, log: &logBuffer{}, reg: prometheus.NewRegistry()}
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	o.Metrics = rpc.NewMetrics(h.reg)
 	h.server = rpc.NewServer(o)
-	platformv1.RegisterPlatformServiceServer(h.server, people{room: h.room})
-	containerv1.RegisterContainerServiceServer(h.server, h.room)
+	platformv1.RegisterAccessServiceServer(h.server, platform{service: h.service})
+	containerv1.RegisterContainerServiceServer(h.server, h.service)
 	h.server.Allow(rpc.Callers{{Roles: []string{"registry", "build"}, Calls: []string{
-		platformv1.PlatformService_Authorize_FullMethodName, containerv1.ContainerService_GetLayer_FullMethodName,
+		platformv1.AccessService_Authorize_FullMethodName, containerv1.ContainerService_GetLayer_FullMethodName,
 	}}})
 	t.Cleanup(h.server.Server.Stop)
 	return h
 }
 
-// listen serves h on loopback and answers the address.
+// listen serves h on a loopback address, which it returns.
 func (h *harness) listen(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +106,7 @@ func (h *harness) memory(t testing.TB) *grpc.ClientConn {
 	return connection(t)(m.Dial("registry"))
 }
 
-// dial connects as the role registry, unless o names another.
+// dial connects with the role registry, unless o has other roles.
 func dial(t testing.TB, addr string, o rpc.DialOptions) *grpc.ClientConn {
 	t.Helper()
 	if o.Roles == nil {
@@ -127,11 +127,11 @@ func connection(t testing.TB) func(*grpc.ClientConn, error) *grpc.ClientConn {
 }
 
 func call(ctx context.Context, conn *grpc.ClientConn) error {
-	_, err := platformv1.NewPlatformServiceClient(conn).Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: "t"})
+	_, err := platformv1.NewAccessServiceClient(conn).Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: "t"})
 	return err
 }
 
-// drain reads a stream to its end.
+// drain reads a stream to its end and returns the number of messages.
 func drain(ctx context.Context, conn *grpc.ClientConn) (int, error) {
 	s, err := containerv1.NewContainerServiceClient(conn).GetLayer(ctx, &containerv1.GetLayerRequest{})
 	if err != nil {
@@ -144,16 +144,16 @@ func drain(ctx context.Context, conn *grpc.ClientConn) (int, error) {
 	}
 }
 
-func TestCallTravels(t *testing.T) {
+func TestCallIsTransmitted(t *testing.T) {
 	t.Parallel()
-	sent := rpc.Call{RequestID: "r1", ClientIP: netip.MustParseAddr("2001:db8::1"), Authorization: "Bearer secret"}
+	sent := rpc.Call{RequestID: "r1", ClientIP: netip.MustParseAddr("2001:db8::1"), Authorization: "Bearer secret", Background: true}
 	for _, tc := range []struct {
 		name string
 		ctx  context.Context //nolint:containedctx // it is what the test sends
 		want rpc.Call
 	}{
-		{"a call, but not its authorization", rpc.WithCall(t.Context(), sent), rpc.Call{RequestID: "r1", ClientIP: sent.ClientIP}},
-		{"nothing", t.Context(), rpc.Call{}},
+		{"a call, but not its authorization", rpc.WithCall(t.Context(), sent), rpc.Call{RequestID: "r1", ClientIP: sent.ClientIP, Background: true}},
+		{"no call", t.Context(), rpc.Call{}},
 		{"as the gateway writes it", metadata.AppendToOutgoingContext(t.Context(),
 			"x-request-id", "r2", "x-slipway-client-ip", "10.0.0.1", "authorization", "Bearer secret"),
 			rpc.Call{RequestID: "r2", ClientIP: netip.MustParseAddr("10.0.0.1"), Authorization: "Bearer secret"}},
@@ -174,14 +174,15 @@ func TestCallTravels(t *testing.T) {
 			}
 			_, _ = drain(tc.ctx, conn)
 			if unary != tc.want || stream != tc.want {
-				t.Errorf("arrived as %+v, on a stream as %+v; want %+v", unary, stream, tc.want)
+				t.Errorf("unary: got %+v; stream: got %+v; want %+v", unary, stream, tc.want)
 			}
 		})
 	}
 }
 
-// A room that calls another passes on who asks, without doing anything.
-func TestCallTravelsOn(t *testing.T) {
+// TestCallIsPassedOn verifies that a service which calls another one transmits the Call
+// that it received.
+func TestCallIsPassedOn(t *testing.T) {
 	t.Parallel()
 	last := newHarness(t, rpc.ServerOptions{})
 	var got rpc.Call
@@ -194,7 +195,7 @@ func TestCallTravelsOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := (rpc.Call{RequestID: "r1", ClientIP: netip.MustParseAddr("10.0.0.1")}); got != want {
-		t.Errorf("arrived as %+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 
@@ -203,7 +204,7 @@ func TestClient(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
 		{"IPv4", "10.0.0.1", "ip:10.0.0.1"},
 		{"IPv4, mapped", "::ffff:10.0.0.1", "ip:10.0.0.1"},
-		{"IPv6 is its network", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64"},
+		{"IPv6 network", "2001:db8:1:2:3:4:5:6", "ip:2001:db8:1:2::/64"},
 		{"IPv6 with a zone", "fe80::1%eth0", "ip:fe80::/64"},
 		{"none", "", "ip:invalid IP"},
 	} {
@@ -217,42 +218,42 @@ func TestClient(t *testing.T) {
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{Secret: "right"})
-	asked := 0
-	h.unary = func(context.Context) error { asked++; return nil }
+	calls := 0
+	h.unary = func(context.Context) error { calls++; return nil }
 	addr := h.listen(t)
 	for _, tc := range []struct {
 		name, secret string
 		want         bool
 	}{{"right", "right", true}, {"wrong", "wrong", false}, {"longer", "right!", false}, {"none", "", false}} {
-		asked = 0
+		calls = 0
 		conn := dial(t, addr, rpc.DialOptions{Secret: tc.secret})
-		if err := call(t.Context(), conn); (err == nil) != tc.want || (asked == 1) != tc.want {
-			t.Errorf("%s: %v; the room was asked %d times", tc.name, err, asked)
+		if err := call(t.Context(), conn); (err == nil) != tc.want || (calls == 1) != tc.want {
+			t.Errorf("%s: %v; the service was called %d times", tc.name, err, calls)
 		}
 		_, err := drain(t.Context(), conn)
 		if refused := err != nil && strings.Contains(err.Error(), "rpc_secret_file"); refused == tc.want {
 			t.Errorf("%s, on a stream: %v", tc.name, err)
 		}
-		if err := health(t.Context(), conn); err != nil {
-			t.Errorf("%s: health is for everybody, yet %v", tc.name, err)
+		if err := health(t.Context(), conn); (err == nil) != (tc.want || tc.secret == "") {
+			t.Errorf("%s: health check: %v", tc.name, err)
 		}
 	}
 }
 
 func TestLargeMessages(t *testing.T) {
 	t.Parallel()
-	client := platformv1.NewPlatformServiceClient(newHarness(t, rpc.ServerOptions{}).memory(t))
+	client := platformv1.NewAccessServiceClient(newHarness(t, rpc.ServerOptions{}).memory(t))
 	large := strings.Repeat("x", 32<<20)
 	resp, err := client.Authorize(t.Context(), &platformv1.AuthorizeRequest{AccessToken: large})
 	if err != nil || resp.GetIdentity().GetUserName() != large {
-		t.Errorf("the largest request and answer: %v", err)
+		t.Errorf("the largest request and response: %v", err)
 	}
 	if err := tooLarge(t.Context(), client); err == nil {
 		t.Error("a message beyond the limit passed")
 	}
 }
 
-func tooLarge(ctx context.Context, client platformv1.PlatformServiceClient) error {
+func tooLarge(ctx context.Context, client platformv1.AccessServiceClient) error {
 	_, err := client.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: strings.Repeat("x", rpc.MaxMessage+1)})
 	return err
 }

@@ -26,29 +26,32 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// MaxMessage is the largest message in bytes, either way: a container request
-// of the largest allowed size, with room.
+// MaxMessage is the maximum size of a message in bytes, in both directions. It is larger
+// than the largest allowed container request.
 const MaxMessage = 40 << 20
 
-// reserve is the part of a deadline that a server keeps, so that it can still
-// say what timed out.
+// reserve is the part of a deadline that a server keeps for itself, so that it can still
+// return an error that names what timed out.
 const reserve = 20 * time.Millisecond
 
-// ServerOptions are the settings of a Server; the zero value of each works but
-// Log and Metrics.
+// ServerOptions are the options of a Server. Log and Metrics are required.
 type ServerOptions struct {
 	Log     *slog.Logger
 	Metrics *Metrics
-	// TLS of the listener; nil means none.
+	// TLS is the configuration of the listener. If nil, TLS is not used.
 	TLS *tls.Config
-	// Secret that callers must show; empty means none.
+	// Secret is the secret that callers must send. It is empty for connections within a
+	// process.
 	Secret string
+	// Publish rewrites the messages of faults, which may contain internal addresses. It may
+	// be nil.
+	Publish func(string) string
 }
 
-// Metrics measures calls; one for all servers of a process.
+// Metrics measures calls. All servers of a process share one.
 type Metrics struct{ seconds *prometheus.HistogramVec }
 
-// NewMetrics registers the measure.
+// NewMetrics registers and returns the metrics.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "slipway_rpc_seconds",
@@ -59,25 +62,24 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Server offers rooms over gRPC to the roles that may call them, with health. It
-// has no reflection: whoever calls by hand has the protos.
+// A Server serves gRPC services, and health checks, to the roles that may call them. It has
+// no reflection: clients need the protos.
 type Server struct {
 	*grpc.Server
-	health *health.Server
-	local  *local
-	o      ServerOptions
-	// callers are the roles that may make a call, by its full name. Read-only once
-	// it serves.
+	health    *health.Server
+	inProcess *inProcess
+	o         ServerOptions
+	// callers are the roles that may make a call, by its full name. It is read-only while
+	// the server serves.
 	callers map[string][]string
-	// guards are the rooms' own checks, by "/" and the service's full name. Read-only
-	// once it serves.
-	guards map[string]grpc.UnaryServerInterceptor
+	// guards are the guards by "/" and the full name of the service. It is read-only while
+	// the server serves.
+	guards map[string]Guard
 }
 
-// NewServer makes a server without services. Register them and Allow their
-// callers, then Serve.
+// NewServer returns a server without services. Register them and call Allow before Serve.
 func NewServer(o ServerOptions) *Server {
-	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}, guards: map[string]grpc.UnaryServerInterceptor{}}
+	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}, guards: map[string]Guard{}}
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
@@ -87,28 +89,28 @@ func NewServer(o ServerOptions) *Server {
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.StatsHandler(otelgrpc.NewServerHandler()),
 		grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
-		// Clients notice new replicas only when they connect again.
+		// Clients look up new replicas only when they reconnect.
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: time.Minute, MaxConnectionAgeGrace: time.Hour}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
 	)
-	s.local = &local{server: s, methods: map[string]method{}, stats: otelgrpc.NewServerHandler()}
-	s.local.all, s.local.stop = context.WithCancel(context.Background())
+	s.inProcess = &inProcess{server: s, methods: map[string]method{}, stats: otelgrpc.NewServerHandler()}
+	s.inProcess.all, s.inProcess.stop = context.WithCancel(context.Background())
 	healthv1.RegisterHealthServer(s, s.health)
 	return s
 }
 
 // RegisterService implements grpc.ServiceRegistrar.
-func (s *Server) RegisterService(desc *grpc.ServiceDesc, room any) {
-	s.Server.RegisterService(desc, room)
+func (s *Server) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	s.Server.RegisterService(desc, impl)
 	for _, m := range desc.Methods {
-		s.local.methods["/"+desc.ServiceName+"/"+m.MethodName] = method{room, m}
+		s.inProcess.methods["/"+desc.ServiceName+"/"+m.MethodName] = method{impl, m}
 	}
 }
 
-// Serve accepts calls on l until Stop; it closes l.
+// Serve accepts calls on l until Stop is called. It closes l.
 func (s *Server) Serve(l net.Listener) error {
 	if m, ok := l.(Memory); ok {
-		m.server.Store(s.local)
+		m.server.Store(s.inProcess)
 	}
 	if err := s.Server.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serving gRPC: %w", err)
@@ -116,18 +118,19 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Drain tells load balancers to send nothing more; calls are still served.
+// Drain makes health checks fail, so that load balancers send no more calls. Calls are
+// still served.
 func (s *Server) Drain() { s.health.Shutdown() }
 
-// Stop waits for running calls until ctx ends, then cuts them.
+// Stop waits for running calls until ctx is done, then cancels them.
 func (s *Server) Stop(ctx context.Context) {
 	s.Drain()
 	done := make(chan struct{})
-	go func() { s.local.drain(); s.GracefulStop(); close(done) }()
+	go func() { s.inProcess.drain(); s.GracefulStop(); close(done) }()
 	select {
 	case <-done:
 	case <-ctx.Done():
-		s.local.stop()
+		s.inProcess.stop()
 		s.Server.Stop()
 		<-done
 	}
@@ -143,11 +146,16 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	defer func() {
 		err = s.leave(ctx, info.FullMethod, start, recover(), err)
 		if err != nil {
-			// The client library must not try again: the answer is ours, and final.
+			// The client must not retry: only calls that no server responded to may be
+			// retried.
 			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", "-1"))
 		}
 	}()
-	return s.guarded(ctx, req, info, next)
+	guarded, err := s.guard(info.FullMethod)(ctx, info.FullMethod, req)
+	if err != nil {
+		return nil, err
+	}
+	return next(guarded, req)
 }
 
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
@@ -158,22 +166,43 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 	}
 	defer cancel()
 	defer func() { err = s.leave(ctx, info.FullMethod, start, recover(), err) }()
-	return next(srv, &serverStream{ServerStream: ss, ctx: ctx})
+	to := &serverStream{ServerStream: ss, ctx: ctx, call: info.FullMethod, guard: s.guard(info.FullMethod)}
+	if info.IsClientStream {
+		if err := to.check(nil); err != nil {
+			return err
+		}
+	}
+	return next(srv, to)
 }
 
+// A serverStream is a stream whose handler receives no message before the guard allows it.
 type serverStream struct {
 	grpc.ServerStream
-	ctx context.Context //nolint:containedctx // grpc hands a stream its context this way
+	ctx   context.Context //nolint:containedctx // grpc hands a stream its context this way
+	call  string
+	guard Guard // nil after it has allowed the call
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
 
+func (s *serverStream) RecvMsg(m any) error {
+	if err := s.ServerStream.RecvMsg(m); err != nil || s.guard == nil {
+		return err
+	}
+	return s.check(m)
+}
+
+func (s *serverStream) check(req any) error {
+	ctx, err := s.guard(s.ctx, s.call, req)
+	if err == nil {
+		s.ctx, s.guard = ctx, nil
+	}
+	return err
+}
+
 func (s *Server) enter(ctx context.Context, method string) (context.Context, context.CancelFunc, error) {
-	if s.o.Secret != "" && !isHealth(method) {
-		md, _ := metadata.FromIncomingContext(ctx)
-		if subtle.ConstantTimeCompare([]byte(first(md, keySecret)), []byte(s.o.Secret)) != 1 {
-			return nil, nil, s.refused(method, status.Error(codes.Unauthenticated, "this role wants the secret of rpc_secret_file"))
-		}
+	if err := s.checkSecret(ctx, method); err != nil {
+		return nil, nil, s.refused(method, err)
 	}
 	ctx = context.WithValue(incoming(ctx), rolesKey{}, s.roles(ctx))
 	if err := s.authorize(ctx, method); err != nil {
@@ -186,13 +215,28 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 	return ctx, func() {}, nil
 }
 
-// refused measures a call that was not let in.
+// checkSecret returns an error unless the caller sends the secret. Health checks need none,
+// but a wrong secret is rejected there as well, so that a misconfigured role does not
+// become ready.
+func (s *Server) checkSecret(ctx context.Context, method string) error {
+	if s.o.Secret == "" {
+		return nil
+	}
+	md, _ := metadata.FromIncomingContext(ctx)
+	sent := first(md, keySecret)
+	if sent == "" && isHealth(method) || subtle.ConstantTimeCompare([]byte(sent), []byte(s.o.Secret)) == 1 {
+		return nil
+	}
+	return status.Error(codes.Unauthenticated, "the caller does not send the secret of this role; configure the same rpc_secret_file, or the same data_dir, for both")
+}
+
+// refused measures a call that was rejected before its handler.
 func (s *Server) refused(method string, err error) error {
 	s.o.Metrics.seconds.WithLabelValues(method, status.Code(err).String()).Observe(0)
 	return err
 }
 
-// leave measures the call and turns its error into what may leave the process.
+// leave measures a call and converts its error to one for the caller.
 func (s *Server) leave(ctx context.Context, method string, start time.Time, panicked any, err error) error {
 	if panicked != nil {
 		err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
@@ -208,19 +252,34 @@ func (s *Server) public(ctx context.Context, method string, err error) error {
 	}
 	attrs := []any{"rpc", method, "request_id", CallFrom(ctx).RequestID, "err", err}
 	if e, ok := fault.As(err); ok {
-		s.o.Log.DebugContext(ctx, "Call refused", attrs...)
+		s.o.Log.DebugContext(ctx, "Call rejected", attrs...)
+		if s.o.Publish != nil {
+			published := *e
+			published.Public = s.o.Publish(e.Public)
+			e = &published
+		}
 		return e.GRPCStatus().Err()
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		return status.Error(codes.Canceled, "the caller went away")
+		return status.Error(codes.Canceled, "the caller disconnected")
 	case errors.Is(err, context.DeadlineExceeded):
 		s.o.Log.WarnContext(ctx, "Call timed out", attrs...)
 		return fault.Timeout.Newf("The service took too long to answer; try again").GRPCStatus().Err()
 	}
-	// What another process already answered as internal, it has already logged.
-	if st, ok := status.FromError(err); !ok || st.Code() == codes.Unknown {
+	if !isLogged(err) {
 		s.o.Log.ErrorContext(ctx, "Call failed", attrs...)
 	}
-	return status.Error(codes.Internal, "Internal error")
+	return status.Error(codes.Internal, internal)
+}
+
+// internal is the message of all statuses whose cause is only logged.
+const internal = "Internal error"
+
+// isLogged reports whether err is an internal error of another process, which has logged
+// its cause. Other statuses, such as those of the client library for messages that cannot
+// be encoded, have not been logged.
+func isLogged(err error) bool {
+	var st interface{ GRPCStatus() *status.Status }
+	return errors.As(err, &st) && st.GRPCStatus().Code() == codes.Internal && st.GRPCStatus().Message() == internal
 }

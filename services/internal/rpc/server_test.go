@@ -30,7 +30,7 @@ func health(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// fails lets both calls of h fail with err; the stream sends a piece before.
+// fails makes both calls of h fail with err. The stream sends a message before.
 func (h *harness) fails(err error) {
 	h.unary = func(context.Context) error { return err }
 	h.stream = func(s grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
@@ -39,7 +39,7 @@ func (h *harness) fails(err error) {
 	}
 }
 
-func TestFaultsTravel(t *testing.T) {
+func TestFaultsAreTransmitted(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []fault.Kind{
 		fault.Invalid, fault.Unauthenticated, fault.Denied, fault.NotFound, fault.Conflict,
@@ -48,7 +48,7 @@ func TestFaultsTravel(t *testing.T) {
 		t.Run(kind.Error(), func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rpc.ServerOptions{})
-			sent := kind.New("What the caller reads", errors.New("secret cause")).After(3 * time.Second)
+			sent := kind.New("A public message", errors.New("secret cause")).After(3 * time.Second)
 			sent.Meta = map[string]string{"limit": "5"}
 			h.fails(fmt.Errorf("doing something: %w", sent))
 			conn := dial(t, h.listen(t), rpc.DialOptions{})
@@ -58,7 +58,7 @@ func TestFaultsTravel(t *testing.T) {
 				if !ok || !errors.Is(err, kind) {
 					t.Fatalf("got %v", err)
 				}
-				if e.Error() != "What the caller reads" || e.RetryAfter != 3*time.Second {
+				if e.Error() != "A public message" || e.RetryAfter != 3*time.Second {
 					t.Errorf("got %q after %s", e, e.RetryAfter)
 				}
 				if diff := cmp.Diff(sent.Meta, e.Meta); diff != "" {
@@ -66,19 +66,19 @@ func TestFaultsTravel(t *testing.T) {
 				}
 			}
 			if h.log.String() != "" {
-				t.Errorf("a refusal is no event: %s", h.log)
+				t.Errorf("a fault was logged: %s", h.log)
 			}
 		})
 	}
 }
 
-func TestFaultsTravelTwice(t *testing.T) {
+func TestFaultsArePassedOn(t *testing.T) {
 	t.Parallel()
 	last := newHarness(t, rpc.ServerOptions{})
 	last.fails(fault.NotFound.Newf("There is none"))
 	onward := last.memory(t)
 	middle := newHarness(t, rpc.ServerOptions{})
-	middle.unary = func(ctx context.Context) error { return fmt.Errorf("asking further: %w", call(ctx, onward)) }
+	middle.unary = func(ctx context.Context) error { return fmt.Errorf("calling another service: %w", call(ctx, onward)) }
 	if err := call(t.Context(), middle.memory(t)); !errors.Is(err, fault.NotFound) || err.Error() != "There is none" {
 		t.Errorf("got %v", err)
 	}
@@ -94,7 +94,8 @@ func TestInternalErrorsDoNotLeak(t *testing.T) {
 		{"an error", func() error { return errors.New("secret cause") }, "secret cause"},
 		{"a panic", func() error { panic("secret cause") }, "panic: secret cause"},
 		{"a panic with an error", func() error { panic(fault.NotFound.Newf("secret cause")) }, "panic: secret cause"},
-		{"a status of one's own", func() error { return status.Error(codes.Unknown, "secret cause") }, "secret cause"},
+		{"a status of the library", func() error { return status.Error(codes.Internal, "encoding: secret cause") }, "secret cause"},
+		{"a status of the service", func() error { return status.Error(codes.Unknown, "secret cause") }, "secret cause"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -120,19 +121,20 @@ func TestInternalErrorsDoNotLeak(t *testing.T) {
 	}
 }
 
-// What one process logged and answered as internal, the next does not log again.
+// TestInternalErrorsAreLoggedOnce verifies that an internal error of another process is not
+// logged again.
 func TestInternalErrorsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	last := newHarness(t, rpc.ServerOptions{})
 	last.fails(errors.New("secret cause"))
 	onward := last.memory(t)
 	middle := newHarness(t, rpc.ServerOptions{})
-	middle.unary = func(ctx context.Context) error { return fmt.Errorf("asking further: %w", call(ctx, onward)) }
+	middle.unary = func(ctx context.Context) error { return fmt.Errorf("calling another service: %w", call(ctx, onward)) }
 	if err := call(t.Context(), middle.memory(t)); status.Code(err) != codes.Internal {
 		t.Errorf("got %v", err)
 	}
 	if middle.log.String() != "" || strings.Count(last.log.String(), "Call failed") != 1 {
-		t.Errorf("logged here:\n%sand there:\n%s", middle.log, last.log)
+		t.Errorf("logged by the caller:\n%sand by the callee:\n%s", middle.log, last.log)
 	}
 }
 
@@ -140,7 +142,7 @@ func TestEndedContexts(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{})
 	conn := h.memory(t)
-	h.fails(fmt.Errorf("asking the database: %w", context.DeadlineExceeded))
+	h.fails(fmt.Errorf("querying the database: %w", context.DeadlineExceeded))
 	err := call(t.Context(), conn)
 	if e, _ := fault.As(err); !errors.Is(err, fault.Timeout) || e.Public != "The service took too long to answer; try again" {
 		t.Errorf("got %v", err)
@@ -154,17 +156,17 @@ func TestEndedContexts(t *testing.T) {
 	}
 }
 
-func TestOurAnswersAreFinal(t *testing.T) {
+func TestFaultsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{})
-	asked := 0
-	h.unary = func(context.Context) error { asked++; return fault.Unavailable.Newf("The registry is down") }
-	if err := call(t.Context(), dial(t, h.listen(t), rpc.DialOptions{})); !errors.Is(err, fault.Unavailable) || asked != 1 {
-		t.Errorf("got %v after %d calls; only a dying process is worth another", err, asked)
+	calls := 0
+	h.unary = func(context.Context) error { calls++; return fault.Unavailable.Newf("The registry is down") }
+	if err := call(t.Context(), dial(t, h.listen(t), rpc.DialOptions{})); !errors.Is(err, fault.Unavailable) || calls != 1 {
+		t.Errorf("got %v after %d calls, want one", err, calls)
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestStoppedServer(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{})
 	addr := h.listen(t)
@@ -184,7 +186,7 @@ func TestStreams(t *testing.T) {
 	h := newHarness(t, rpc.ServerOptions{})
 	h.fails(nil)
 	if n, err := drain(t.Context(), h.memory(t)); n != 1 || !errors.Is(err, io.EOF) {
-		t.Errorf("got %d pieces, %v", n, err)
+		t.Errorf("got %d messages, %v", n, err)
 	}
 }
 
@@ -193,7 +195,7 @@ func TestStopWaitsForCalls(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		waits bool
-	}{{"as long as it takes", true}, {"as long as it may", false}} {
+	}{{"until they end", true}, {"until the context is done", false}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			h := newHarness(t, rpc.ServerOptions{})
@@ -231,14 +233,14 @@ func TestDrain(t *testing.T) {
 	h := newHarness(t, rpc.ServerOptions{})
 	conn := h.memory(t)
 	if err := health(t.Context(), conn); err != nil {
-		t.Errorf("at first: %v", err)
+		t.Errorf("before Drain: %v", err)
 	}
 	h.server.Drain()
 	if err := health(t.Context(), conn); err == nil {
-		t.Error("it still asks for more")
+		t.Error("the health check succeeds after Drain")
 	}
 	if err := call(t.Context(), conn); err != nil {
-		t.Errorf("calls are still served, yet %v", err)
+		t.Errorf("a call after Drain: %v", err)
 	}
 }
 
@@ -252,16 +254,16 @@ func TestCallsAreMeasured(t *testing.T) {
 	h.fails(nil)
 	_ = call(t.Context(), conn)
 	want := map[string]uint64{
-		"NotFound /slipway.platform.v1.PlatformService/Authorize":  1,
+		"NotFound /slipway.platform.v1.AccessService/Authorize":    1,
 		"NotFound /slipway.container.v1.ContainerService/GetLayer": 1,
-		"OK /slipway.platform.v1.PlatformService/Authorize":        1,
+		"OK /slipway.platform.v1.AccessService/Authorize":          1,
 	}
 	if diff := cmp.Diff(want, counts(t, h.reg)); diff != "" {
 		t.Error(diff)
 	}
 }
 
-// counts is how many calls were measured, by code and method.
+// counts returns the numbers of measured calls by code and method.
 func counts(t testing.TB, reg prometheus.Gatherer) map[string]uint64 {
 	t.Helper()
 	families, err := reg.Gather()

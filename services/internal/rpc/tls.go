@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Certificate is a key pair on disk that is read again when its file changes,
-// so that it can be renewed while the process runs. Safe for concurrent use.
+// A Certificate is a certificate and its key, read from files. It is read again when the
+// file changes, so that it can be renewed while the process runs. It is safe for concurrent
+// use.
 type Certificate struct {
 	certFile, keyFile string
 
@@ -20,7 +21,7 @@ type Certificate struct {
 	changed time.Time
 }
 
-// LoadCertificate reads the pair for the first time.
+// LoadCertificate reads a certificate and its key.
 func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile}
 	if _, err := c.current(); err != nil {
@@ -29,8 +30,8 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, nil
 }
 
-// current returns the pair; one that cannot be read just now (half-written,
-// say) leaves the last good one in use.
+// current returns the certificate. If the files cannot be read, e.g. because they are
+// incomplete, it returns the last valid one.
 func (c *Certificate) current() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +53,7 @@ func (c *Certificate) current() (*tls.Certificate, error) {
 	return c.cert, nil
 }
 
-// ServerTLS is for a public listener.
+// ServerTLS returns the configuration of a public listener.
 func (c *Certificate) ServerTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -60,16 +61,16 @@ func (c *Certificate) ServerTLS() *tls.Config {
 	}
 }
 
-// MutualTLS is for roles that know each other by certificates of one authority.
-// The same configuration serves either side.
+// MutualTLS returns the configuration for connections between roles, for both sides.
+// Certificates must be signed by an authority in caFile.
 func (c *Certificate) MutualTLS(caFile string) (*tls.Config, error) {
 	pem, err := os.ReadFile(caFile)
 	if err != nil {
-		return nil, fmt.Errorf("reading the authority: %w", err)
+		return nil, fmt.Errorf("reading the certificate authority: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New(caFile + " holds no PEM certificate")
+		return nil, errors.New(caFile + " contains no PEM certificate")
 	}
 	return &tls.Config{
 		MinVersion:           tls.VersionTLS13,

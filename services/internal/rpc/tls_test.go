@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// authority signs certificates for 127.0.0.1; file holds its own.
+// An authority signs certificates for 127.0.0.1. file is the path of its own certificate.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -42,7 +42,7 @@ func newAuthority(t testing.TB) authority {
 	return a
 }
 
-// sign makes a key and its certificate; by nil is by itself.
+// sign returns a new key and its certificate. If by is nil, the certificate is self-signed.
 func sign(t testing.TB, what, parent *x509.Certificate, by *ecdsa.PrivateKey) (*ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -66,8 +66,7 @@ func writePEM(t testing.TB, path, kind string, der []byte) {
 	}
 }
 
-// pair writes a certificate that a signed and that names roles, and its key, over
-// those in dir.
+// pair writes a certificate that is signed by a and names roles, and its key, to dir.
 func (a authority) pair(t testing.TB, dir string, serial int64, roles ...string) (cert, key string) {
 	t.Helper()
 	var names []*url.URL
@@ -88,7 +87,8 @@ func (a authority) pair(t testing.TB, dir string, serial int64, roles ...string)
 	return cert, key
 }
 
-// mutual is a role whose certificate a signed, and that believes trusted.
+// mutual returns the configuration of a role whose certificate is signed by a, and that
+// trusts the other authority.
 func (a authority) mutual(t testing.TB, trusted authority, roles ...string) *tls.Config {
 	t.Helper()
 	c, err := rpc.LoadCertificate(a.pair(t, t.TempDir(), 2, roles...))
@@ -104,19 +104,19 @@ func (a authority) mutual(t testing.TB, trusted authority, roles ...string) *tls
 
 func TestMutualTLS(t *testing.T) {
 	t.Parallel()
-	ours, foreign := newAuthority(t), newAuthority(t)
-	h := newHarness(t, rpc.ServerOptions{TLS: ours.mutual(t, ours)})
+	trusted, foreign := newAuthority(t), newAuthority(t)
+	h := newHarness(t, rpc.ServerOptions{TLS: trusted.mutual(t, trusted)})
 	addr := h.listen(t)
-	noCertificate := ours.mutual(t, ours)
+	noCertificate := trusted.mutual(t, trusted)
 	noCertificate.GetClientCertificate = nil
 	for _, tc := range []struct {
 		name string
 		tls  *tls.Config
 		want bool
 	}{
-		{"ours", ours.mutual(t, ours, "registry"), true},
-		{"a client of another authority", foreign.mutual(t, ours), false},
-		{"a client that believes another authority", ours.mutual(t, foreign), false},
+		{"the same authority", trusted.mutual(t, trusted, "registry"), true},
+		{"a client of another authority", foreign.mutual(t, trusted), false},
+		{"a client that trusts another authority", trusted.mutual(t, foreign), false},
 		{"a client without a certificate", noCertificate, false},
 		{"a client without TLS", nil, false},
 	} {
@@ -130,12 +130,12 @@ func TestMutualTLS(t *testing.T) {
 	}
 }
 
-func TestFilesThatHoldNoCertificate(t *testing.T) {
+func TestInvalidCertificateFiles(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.pair(t, t.TempDir(), 2)
 	for _, tc := range []struct{ name, cert, key string }{
-		{"not there", cert + ".none", key}, {"no key", cert, key + ".none"}, {"swapped", key, cert},
+		{"missing", cert + ".none", key}, {"no key", cert, key + ".none"}, {"swapped", key, cert},
 		{"the key of another", a.file, key},
 	} {
 		if c, err := rpc.LoadCertificate(tc.cert, tc.key); err == nil || c != nil {
@@ -148,7 +148,7 @@ func TestFilesThatHoldNoCertificate(t *testing.T) {
 	}
 	for _, ca := range []string{a.file + ".none", key} {
 		if _, err := c.MutualTLS(ca); err == nil {
-			t.Errorf("%s was taken for an authority", ca)
+			t.Errorf("MutualTLS accepted %s", ca)
 		}
 	}
 }
@@ -183,8 +183,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 		{"at first", func() {}, 10},
 		{"renewed", func() { a.pair(t, dir, 11); age(time.Minute) }, 11},
 		{"half-written", func() { _ = os.WriteFile(cert, []byte("-----BEGIN"), 0o600); age(2 * time.Minute) }, 11},
-		{"away", func() { _ = os.Remove(cert) }, 11},
-		{"back", func() { a.pair(t, dir, 12); age(3 * time.Minute) }, 12},
+		{"deleted", func() { _ = os.Remove(cert) }, 11},
+		{"restored", func() { a.pair(t, dir, 12); age(3 * time.Minute) }, 12},
 	} {
 		step.change()
 		if got := serial(); got != step.want {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkAppend compares a mapped file with one that is written to, as several
-// pulls at a time use them.
+// BenchmarkAppend compares mapped files with written files, for several concurrent writers.
 func BenchmarkAppend(b *testing.B) {
 	for _, mapped := range []bool{true, false} {
 		name := map[bool]string{true: "mapped", false: "written"}[mapped]

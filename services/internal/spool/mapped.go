@@ -8,27 +8,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that is written to is mapped into memory: adding a record is a copy, with
-// no call of the system. The pages are the page cache's own (MAP_SHARED). What was
-// copied is there for whoever reads the file, and stays when the process is
-// killed; a record that was being copied then has a wrong checksum. The room is
-// allocated before, so that a full disk is an error there and no fault later.
+// The active segment is mapped into memory (MAP_SHARED), so that appending a record is a copy
+// without a system call. The pages are those of the page cache: readers of the file see the
+// record, and it survives when the process is killed. A record that was being copied at that
+// time has a wrong checksum. The space is allocated before, so that a full disk is reported
+// there instead of by a fault later.
 
-// mapRoom gives a new file its room. Where the file system cannot do it, the file
-// is written in the usual way.
-func (s *segment) mapRoom(room int64) error {
+// allocate allocates and maps a new file. If the file system does not support that, the
+// segment is written with system calls instead.
+func (s *segment) allocate(capacity int64) error {
 	fd := int(s.file.Fd())
-	err := unix.Fallocate(fd, 0, 0, room)
+	err := unix.Fallocate(fd, 0, 0, capacity)
 	if err == nil {
-		s.mem, err = unix.Mmap(fd, 0, int(room), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		s.mem, err = unix.Mmap(fd, 0, int(capacity), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EIO) {
-		return fmt.Errorf("making room for records: %w", err)
+		return fmt.Errorf("allocating space for records: %w", err)
 	}
 	return nil
 }
 
-// copyIn adds records to the mapped file. A disk that fails is an error, too.
+// copyIn appends records to the mapped file. It returns an error if the disk fails.
 func (s *segment) copyIn(framed []byte) (err error) {
 	if s.size+int64(len(framed)) > int64(len(s.mem)) {
 		return errors.New("the segment is full")

@@ -13,20 +13,19 @@ import (
 	"strings"
 )
 
-// MaxRecord is the longest record in bytes.
+// MaxRecord is the maximum length of a record in bytes.
 const MaxRecord = 4096
 
-// suffix is how the files of segments are named: <ordinal of the first record,
-// 20 digits>.seg
+// suffix is the extension of segment files. Their names are the ordinal of the first record
+// with 20 digits.
 const suffix = ".seg"
 
-// A record in a file: its length (2 bytes), a checksum over length and content
-// (4 bytes, CRC-32), its content. Numbers are big endian. What follows the last
-// whole record is of no account: it is room that was not used, or a process was
-// killed while it wrote.
+// A stored record is its length (2 bytes), a CRC-32 of length and content (4 bytes), and the
+// content. Numbers are big endian. Data after the last intact record is ignored: it is unused
+// space, or a record that was not fully written when the process was killed.
 const headLength = 6
 
-// frame adds a record to buf in the form in which it is stored.
+// frame appends a record in its stored form to buf.
 func frame(buf, record []byte) []byte {
 	length := binary.BigEndian.AppendUint16(nil, uint16(len(record)))
 	buf = append(buf, length...)
@@ -38,11 +37,11 @@ func checksum(length, record []byte) uint32 {
 	return crc32.Update(crc32.ChecksumIEEE(length), crc32.IEEETable, record)
 }
 
-// errTorn says that there is no further whole record.
-var errTorn = errors.New("the record is not whole")
+// errTorn is returned when a record is incomplete or corrupt.
+var errTorn = errors.New("the record is incomplete")
 
-// readRecord reads the next record. io.EOF after the last, errTorn when what
-// comes is no record.
+// readRecord returns the next record. It returns io.EOF after the last record, and errTorn
+// if the data is not an intact record.
 func readRecord(r *bufio.Reader) ([]byte, error) {
 	head := make([]byte, headLength)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -70,38 +69,38 @@ func torn(err error) error {
 	return err
 }
 
-// segment is one file of records.
+// A segment is one file of records.
 type segment struct {
 	first int64 // ordinal of the first record
 	count int64
-	size  int64 // bytes of whole records
+	size  int64 // bytes of intact records
 	file  *os.File
-	// mem is the file, mapped, while it is written to; nil where it cannot be.
+	// mem is the mapping of the file while it is written to, or nil if it is not mapped.
 	mem []byte
 }
 
-// next is the ordinal after the last record.
+// next returns the ordinal after the last record.
 func (s *segment) next() int64 { return s.first + s.count }
 
-func newSegment(dir string, first, room int64) (*segment, error) {
+func newSegment(dir string, first, capacity int64) (*segment, error) {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%020d%s", first, suffix)), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	s := &segment{first: first, file: f}
-	if err := s.mapRoom(room); err != nil {
+	if err := s.allocate(capacity); err != nil {
 		s.remove()
 		return nil, err
 	}
 	return s, nil
 }
 
-// openSegment reads a file that a former process left; nil when it is not a
-// segment's.
+// openSegment opens a file that an earlier process left. It returns nil if the file is not a
+// segment.
 func openSegment(path string) (*segment, error) {
 	first, err := strconv.ParseInt(strings.TrimSuffix(filepath.Base(path), suffix), 10, 64)
 	if err != nil || first < 1 {
-		return nil, nil //nolint:nilerr // somebody else's file
+		return nil, nil //nolint:nilerr // not a segment
 	}
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -122,8 +121,8 @@ func openSegment(path string) (*segment, error) {
 	}
 }
 
-// write adds framed records. It writes where the last whole record ends, so that
-// what a write that went wrong has left is written over.
+// write appends framed records after the last intact record, which overwrites what a failed
+// write has left.
 func (s *segment) write(framed []byte, count int) error {
 	put := s.copyIn
 	if s.mem == nil {
@@ -137,22 +136,22 @@ func (s *segment) write(framed []byte, count int) error {
 	return nil
 }
 
-// room is how many bytes fit, where as many are usual.
-func (s *segment) room(usual int64) int64 {
+// capacity returns the size of the mapped file, or usual if it is not mapped.
+func (s *segment) capacity(usual int64) int64 {
 	if s.mem == nil {
 		return usual
 	}
 	return int64(len(s.mem))
 }
 
-// trim ends the writing: the room that was not used goes back to the disk.
+// trim ends the writing and returns unused space to the disk.
 func (s *segment) trim() error { return errors.Join(s.unmap(), s.file.Truncate(s.size)) }
 
-// close keeps the file.
+// close closes the file without deleting it.
 func (s *segment) close() error { return errors.Join(s.unmap(), s.file.Close()) }
 
-// remove deletes the file. One that stays is sent again after the next start, and
-// known then by its ordinals.
+// remove deletes the file. If that fails, its records are sent again after the next start,
+// and the receiver recognizes them by their ordinals.
 func (s *segment) remove() {
 	_ = os.Remove(s.file.Name())
 	_ = s.close()

@@ -1,7 +1,7 @@
-// Package spool keeps small records on disk, in order, until they are taken.
-// Writing one is a copy into the page cache: a killed process loses nothing, a
-// power cut may lose the last moments. It owns one folder of this process and
-// knows nothing of what the records hold.
+// Package spool stores small records on disk, in order, until the caller acknowledges them.
+// Appending a record is a copy into the page cache: nothing is lost when the process is
+// killed, but a power failure may lose the latest records. A spool owns one folder, which
+// belongs to one process.
 package spool
 
 import (
@@ -18,21 +18,22 @@ import (
 	"time"
 )
 
-// Options are the settings of a spool.
+// Options configures a spool.
 type Options struct {
-	// Dir is the folder; it is created when missing.
+	// Dir is the folder. It is created if missing.
 	Dir string
-	// Limit is how much may wait, in bytes. Beyond it the oldest is dropped.
+	// Limit is the maximum size of the stored records in bytes. Beyond it the oldest are
+	// dropped.
 	Limit int64
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Spool is an open spool, safe for concurrent use. Make it with Open.
+// A Spool is an open spool. It is safe for concurrent use. Use Open to create one.
 //
-// Each record has an ordinal. Ordinals only grow and are never used twice, not even
-// when a power cut took records or the folder came back from a backup: every Open
-// goes on at the clock's microseconds.
+// Each record has an ordinal. Ordinals increase and are never reused, even if a power
+// failure lost records or the folder was restored from a backup, because each Open
+// continues at the current time in microseconds.
 type Spool struct {
 	id    string
 	o     Options
@@ -40,21 +41,21 @@ type Spool struct {
 	added chan struct{}
 
 	mu       sync.Mutex
-	segments []*segment // oldest first; the last is written to
-	at       cursor     // what was not taken yet
-	bytes    int64      // in all segments
+	segments []*segment // oldest first; the last is the active one
+	at       cursor     // position of the first unacknowledged record
+	bytes    int64      // total of all segments
 	dropped  int64
 	closed   bool
 }
 
-// segments is how many files the limit is divided into.
+// segments is the number of files that the limit is divided into.
 const segments = 64
 
-// Open opens the spool in a folder, with what an earlier process left there. The
-// caller closes it. Only one process at a time can have it open.
+// Open opens the spool in a folder, including the records that an earlier process left.
+// Only one process can have it open at a time. The caller must close it.
 func Open(o Options) (_ *Spool, err error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("making the spool: %w", err)
+		return nil, fmt.Errorf("creating the spool: %w", err)
 	}
 	s := &Spool{o: o, added: make(chan struct{}, 1)}
 	defer func() {
@@ -66,7 +67,7 @@ func Open(o Options) (_ *Spool, err error) {
 		return nil, err
 	}
 	if err := syscall.Flock(int(s.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.New("another process uses it; set another data_dir")
+		return nil, errors.New("it is in use by another process; set a different data_dir")
 	}
 	if s.id, err = identify(filepath.Join(o.Dir, "id")); err != nil {
 		return nil, err
@@ -79,7 +80,7 @@ func Open(o Options) (_ *Spool, err error) {
 	return s, nil
 }
 
-// identify reads the spool's name, or gives it one that lasts.
+// identify returns the spool's ID and creates it if needed.
 func identify(path string) (string, error) {
 	raw, err := os.ReadFile(path)
 	if id := strings.TrimSpace(string(raw)); err == nil && id != "" {
@@ -100,7 +101,7 @@ func identify(path string) (string, error) {
 	return id, os.Rename(path+".new", path)
 }
 
-// recover finds what is left, and begins a segment after it.
+// recover opens the existing segments and starts a new one after them.
 func (s *Spool) recover() error {
 	names, err := filepath.Glob(filepath.Join(s.o.Dir, "*"+suffix))
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Spool) recover() error {
 			return err
 		}
 		if seg == nil {
-			continue // not one of ours
+			continue // not a segment
 		}
 		if seg.count == 0 {
 			seg.remove()
@@ -129,7 +130,7 @@ func (s *Spool) recover() error {
 	return s.begin(next, 0)
 }
 
-// begin adds a segment to write to, with room for at least some bytes.
+// begin adds a new active segment with capacity for at least the given number of bytes.
 func (s *Spool) begin(first, bytes int64) error {
 	seg, err := newSegment(s.o.Dir, first, max(s.o.Limit/segments, bytes))
 	if err != nil {
@@ -142,16 +143,16 @@ func (s *Spool) begin(first, bytes int64) error {
 	return err
 }
 
-// ID names the spool: random, and the same for as long as the folder lives.
+// ID returns the random identifier of the spool, which is stored in its folder.
 func (s *Spool) ID() string { return s.id }
 
-// Append adds records in one write. On an error none of them is kept; later calls
-// may succeed.
+// Append adds records in one write. On an error none of them is stored, and later calls may
+// succeed.
 func (s *Spool) Append(records ...[]byte) error {
 	var buf []byte
 	for _, r := range records {
 		if len(r) > MaxRecord {
-			return fmt.Errorf("a record of %d bytes is longer than %d", len(r), MaxRecord)
+			return fmt.Errorf("a record has %d bytes, and the limit is %d", len(r), MaxRecord)
 		}
 		buf = frame(buf, r)
 	}
@@ -169,21 +170,21 @@ func (s *Spool) Append(records ...[]byte) error {
 	return nil
 }
 
-// write adds framed records to the last segment, or to a new one where they do not
-// fit or the last is broken.
+// write appends framed records to the active segment, or to a new one if they do not fit or
+// writing fails.
 func (s *Spool) write(framed []byte, count int) error {
 	last := s.segments[len(s.segments)-1]
-	if last.size+int64(len(framed)) <= last.room(s.o.Limit/segments) && last.write(framed, count) == nil {
+	if last.size+int64(len(framed)) <= last.capacity(s.o.Limit/segments) && last.write(framed, count) == nil {
 		return nil
 	}
-	// Never the ordinals of a file that is there, even an empty one.
+	// Do not reuse the ordinal of an existing file, even of an empty one.
 	if err := s.begin(max(last.next(), last.first+1), int64(len(framed))); err != nil {
 		return err
 	}
 	return s.segments[len(s.segments)-1].write(framed, count)
 }
 
-// shrink drops the oldest records while there are too many.
+// shrink drops the oldest segments while the limit is exceeded.
 func (s *Spool) shrink() {
 	for s.bytes > s.o.Limit && len(s.segments) > 1 {
 		oldest := s.segments[0]
@@ -192,7 +193,7 @@ func (s *Spool) shrink() {
 	}
 }
 
-// removeOldest goes on with the next segment.
+// removeOldest deletes the oldest segment and moves the position to the next one.
 func (s *Spool) removeOldest() {
 	oldest := s.segments[0]
 	s.segments = s.segments[1:]
@@ -208,17 +209,18 @@ func (s *Spool) wake() {
 	}
 }
 
-// Stats are how a spool stands.
+// Stats are the statistics of a spool.
 type Stats struct {
-	// Bytes are on disk; what was taken is removed a file at a time.
+	// Bytes is the size on disk, which includes acknowledged records of files that still have
+	// unacknowledged ones.
 	Bytes int64
-	// Waiting is how many records are not taken yet.
+	// Waiting is the number of unacknowledged records.
 	Waiting int64
-	// Dropped is how many records were dropped since Open because there were too many.
+	// Dropped is the number of records that were dropped since Open because of the limit.
 	Dropped int64
 }
 
-// Stats returns how the spool stands.
+// Stats returns the current statistics.
 func (s *Spool) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +231,7 @@ func (s *Spool) Stats() Stats {
 	return stats
 }
 
-// Close lets another process open the spool. What was not taken stays.
+// Close closes the spool, so that another process can open it. Unacknowledged records remain.
 func (s *Spool) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -242,7 +244,8 @@ func (s *Spool) Close() error {
 		problems = append(problems, seg.close())
 	}
 	if s.lock != nil {
-		// A child that is being started has the file, too, until it runs its program.
+		// Unlock explicitly: a child process that is being started shares the file until
+		// exec.
 		problems = append(problems, syscall.Flock(int(s.lock.Fd()), syscall.LOCK_UN), s.lock.Close())
 	}
 	return errors.Join(problems...)

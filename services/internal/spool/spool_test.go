@@ -43,7 +43,7 @@ func appendAll(t *testing.T, s *spool.Spool, from, to int) {
 	}
 }
 
-// killed is what a process that was killed now leaves on the disk.
+// killed returns a copy of the folder, as a process that is killed now would leave it.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	left := t.TempDir()
@@ -53,7 +53,7 @@ func killed(t *testing.T, dir string) string {
 	return left
 }
 
-// receiver takes records as the other side would: it goes by ordinals alone.
+// A receiver stores the records of batches and detects repeated ones by their ordinals.
 type receiver struct {
 	last    int64
 	records []string
@@ -71,7 +71,7 @@ func (r *receiver) receive(b spool.Batch) {
 	}
 }
 
-// drain takes everything that is there now.
+// drain receives and acknowledges all records.
 func (r *receiver) drain(t *testing.T, s *spool.Spool) {
 	t.Helper()
 	for {
@@ -84,7 +84,7 @@ func (r *receiver) drain(t *testing.T, s *spool.Spool) {
 			return
 		}
 		r.receive(b)
-		s.Taken(b)
+		s.Ack(b)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestOrder(t *testing.T) {
 	r.drain(t, s)
 	r.want(t, 1, 40)
 	if r.repeats > 0 {
-		t.Errorf("%d came twice", r.repeats)
+		t.Errorf("%d records were repeated", r.repeats)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestKilled(t *testing.T) {
 		dir = killed(t, dir)
 		s = open(t, options(dir))
 		if s.ID() != id {
-			t.Error("it has another name")
+			t.Error("the ID changed")
 		}
 		appendAll(t, s, 46+10*round, 55+10*round)
 		r.drain(t, s)
@@ -154,7 +154,7 @@ func tear(t *testing.T, zeroed bool) {
 		}
 		whole := bytes.TrimRight(raw, "\x00")
 		torn := whole[:int64(len(whole))-cut]
-		if zeroed { // as a copy that was interrupted leaves it
+		if zeroed { // as an interrupted copy leaves it
 			torn = append(slices.Clone(torn), make([]byte, 100)...)
 		}
 		if err := os.WriteFile(file, torn, 0o600); err != nil {
@@ -167,8 +167,8 @@ func tear(t *testing.T, zeroed bool) {
 	}
 }
 
-// TestBrokenFile: one that is gone under a running process, as on a disk that
-// fails, is not written to any more; and the process lives.
+// TestBrokenFile truncates the active segment under a running process, as a failing disk
+// might. The spool continues with another file.
 func TestBrokenFile(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), &receiver{}
@@ -183,8 +183,9 @@ func TestBrokenFile(t *testing.T) {
 	r.want(t, 1, 6)
 }
 
-// TestRoomGoesBack: what a killed process had reserved is free after the next start.
-func TestRoomGoesBack(t *testing.T) {
+// TestUnusedSpaceIsFreed verifies that the space that a killed process had allocated is
+// freed by the next start.
+func TestUnusedSpaceIsFreed(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), &receiver{}
 	for n := range 5 {
@@ -194,7 +195,7 @@ func TestRoomGoesBack(t *testing.T) {
 	}
 	s := open(t, options(dir))
 	if names := segmentsIn(t, dir); len(names) != 6 {
-		t.Errorf("there are the files %q", names)
+		t.Errorf("the files are %q, want 6", names)
 	}
 	for _, name := range segmentsIn(t, dir)[:5] {
 		if info, err := os.Stat(name); err != nil || info.Size() > 50 {
@@ -214,8 +215,8 @@ func segmentsIn(t *testing.T, dir string) []string {
 	return names
 }
 
-// TestPowerCut: what was handed over may be gone from the disk; what comes after
-// must not look like it.
+// TestPowerCut loses records from the disk that were already delivered. Later records must
+// get new ordinals.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), &receiver{}
@@ -248,9 +249,9 @@ func TestBound(t *testing.T) {
 	}
 }
 
-// TestNotTaken: what nobody confirmed comes again, and what was dropped meanwhile
-// moves nothing.
-func TestNotTaken(t *testing.T) {
+// TestUnacknowledged verifies that unacknowledged records are returned again, and that Ack
+// of a batch that was dropped in the meantime has no effect.
+func TestUnacknowledged(t *testing.T) {
 	t.Parallel()
 	o := options(t.TempDir())
 	o.Limit = 64 * 100
@@ -264,7 +265,7 @@ func TestNotTaken(t *testing.T) {
 	r.drain(t, s)
 	r.want(t, 1, 25)
 	if r.repeats != 7 {
-		t.Errorf("%d came twice", r.repeats)
+		t.Errorf("%d records were repeated", r.repeats)
 	}
 	appendAll(t, s, 26, 30)
 	stale, err := s.Next(7)
@@ -273,7 +274,7 @@ func TestNotTaken(t *testing.T) {
 	}
 	appendAll(t, s, 1001, 2000)
 	before := s.Stats()
-	if s.Taken(stale); s.Stats() != before || before.Dropped < 5 {
+	if s.Ack(stale); s.Stats() != before || before.Dropped < 5 {
 		t.Errorf("%+v became %+v", before, s.Stats())
 	}
 }
@@ -313,26 +314,26 @@ func TestOneProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, options(dir))
 	if _, err := spool.Open(options(dir)); err == nil {
-		t.Error("two have it open")
+		t.Error("a second Open succeeded")
 	}
 	if err := errors.Join(s.Close(), s.Close()); err != nil {
 		t.Error(err)
 	}
 	if err := s.Append([]byte("late")); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("closed, and yet: %v", err)
+		t.Errorf("Append after Close: %v", err)
 	}
 	open(t, options(dir))
 }
 
-// TestChildThatStarts: what a process has open, a child of its has too, until it runs its
-// program; that is no other process which uses the spool.
-func TestChildThatStarts(t *testing.T) {
+// TestStartingChild closes the spool while a child process, which has not yet executed its
+// program, still shares the lock file. The lock must be released.
+func TestStartingChild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, options(dir))
 	files, err := filepath.Glob("/proc/self/fd/*")
 	if err != nil || len(files) == 0 {
-		t.Skip("the files of a process are not to be seen here")
+		t.Skip("/proc/self/fd is not available")
 	}
 	lock := -1
 	for _, f := range files {
@@ -360,11 +361,12 @@ func TestRecordTooLong(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.Append(make([]byte, spool.MaxRecord+1)); err == nil {
-		t.Error("it was taken")
+		t.Error("a record above the limit was accepted")
 	}
 }
 
-// TestContentChanges under a running process: the rest of that file is given up.
+// TestContentChanges damages the active segment under a running process. The rest of the
+// segment is dropped.
 func TestContentChanges(t *testing.T) {
 	t.Parallel()
 	dir, r := t.TempDir(), &receiver{}
@@ -382,8 +384,8 @@ func TestContentChanges(t *testing.T) {
 	}
 }
 
-// FuzzSegment opens a file that holds anything: whole records at its start are
-// found, nothing else, and new ones come after them.
+// FuzzSegment opens a file with arbitrary content. Intact records at its start must be
+// found, and new records must follow them.
 func FuzzSegment(f *testing.F) {
 	dir := f.TempDir()
 	s, err := spool.Open(options(dir))

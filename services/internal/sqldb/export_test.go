@@ -2,9 +2,9 @@ package sqldb
 
 import "time"
 
-// Forget has the space measured again when it is next asked for.
-func (s *Space) Forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.at = time.Time{}
+// Expire forces the next Reserve to measure the table again.
+func (q *Quota) Expire() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.at = time.Time{}
 }

@@ -10,7 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Pack is a large message as a column holds it; nil for one that is not there.
+// Pack returns a message as it is stored in a column: compressed with gzip. It returns nil
+// for a nil message.
 func Pack(m proto.Message) ([]byte, error) {
 	if !m.ProtoReflect().IsValid() {
 		return nil, nil
@@ -26,18 +27,19 @@ func Pack(m proto.Message) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Unpack reads a packed message of at most so many bytes into m.
-func Unpack(packed []byte, most int64, m proto.Message) error {
+// Unpack decodes a packed message into m. It returns an error if the message is longer than
+// limit bytes.
+func Unpack(packed []byte, limit int64, m proto.Message) error {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
 		return err
 	}
-	raw, err := io.ReadAll(io.LimitReader(r, most+1))
+	raw, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err != nil {
 		return err
 	}
-	if int64(len(raw)) > most {
-		return fmt.Errorf("it has more than %d bytes", most)
+	if int64(len(raw)) > limit {
+		return fmt.Errorf("the message has more than %d bytes", limit)
 	}
 	return proto.Unmarshal(raw, m)
 }

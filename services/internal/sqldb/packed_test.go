@@ -20,17 +20,17 @@ func TestPack(t *testing.T) {
 	}
 	out := &wrapperspb.StringValue{}
 	if err := sqldb.Unpack(packed, int64(proto.Size(in)), out); err != nil || !proto.Equal(in, out) {
-		t.Errorf("it is not what it was: %v", err)
+		t.Errorf("Unpack did not restore the message: %v", err)
 	}
 	if err := sqldb.Unpack(packed, int64(proto.Size(in))-1, out); err == nil || !strings.Contains(err.Error(), "more than") {
-		t.Errorf("too long: %v", err)
+		t.Errorf("above the limit: %v", err)
 	}
-	for name, broken := range map[string][]byte{"nothing": nil, "no gzip": []byte("x"), "cut": packed[:len(packed)/2]} {
+	for name, broken := range map[string][]byte{"empty": nil, "not gzip": []byte("x"), "cut": packed[:len(packed)/2]} {
 		if err := sqldb.Unpack(broken, 1<<20, out); err == nil {
-			t.Errorf("%s was read", name)
+			t.Errorf("Unpack accepted invalid input: %s", name)
 		}
 	}
 	if got, err := sqldb.Pack((*structpb.Struct)(nil)); got != nil || err != nil {
-		t.Errorf("none: %v, %v", got, err)
+		t.Errorf("Pack of nil: %v, %v", got, err)
 	}
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 )
 
-// private makes a database file that its owner alone can read, whatever the umask,
-// or makes one that is there so. The files beside it, which SQLite makes, have its
-// mode.
-func private(path string) error {
+// makePrivate creates a database file that only its owner can access, regardless of the
+// umask, or restricts the mode of an existing one. SQLite creates its other files with the
+// same mode.
+func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return fmt.Errorf("opening the database: %w", err)
@@ -26,9 +26,9 @@ func private(path string) error {
 		if err == nil && info.Mode().Perm()&0o077 != 0 {
 			err = os.Chmod(path+suffix, 0o600)
 		}
-		// Whose file it is not may use it all the same, and some volumes have no modes.
+		// A file of another owner may still be usable, and some volumes do not support modes.
 		if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, errors.ErrUnsupported) {
-			return fmt.Errorf("keeping the database from others: %w", err)
+			return fmt.Errorf("restricting access to the database: %w", err)
 		}
 	}
 	return nil

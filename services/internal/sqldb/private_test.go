@@ -8,9 +8,9 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// TestNobodyElseReadsTheFile: though the folder and the umask allow it, and for a
-// file that was open to all before.
-func TestNobodyElseReadsTheFile(t *testing.T) {
+// TestFileMode verifies that the files are private although the folder and the umask
+// allow more, also for an existing file with another mode.
+func TestFileMode(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Chmod(dir, 0o777); err != nil {

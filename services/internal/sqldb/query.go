@@ -12,8 +12,9 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// prepared prepares a text when it is first used, on SQLite: Postgres's driver keeps its own
-// statements. Texts are those in the code, so there is no bound to how many it keeps.
+// prepared returns the prepared statement of a query, on SQLite only: the PostgreSQL driver
+// has its own cache. Queries are constants, so that the number of statements needs no
+// limit.
 func (db *DB) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt, ok := db.statements.Load(text); ok {
 		return stmt.(*sql.Stmt), nil //nolint:forcetypeassert // nothing else is stored
@@ -22,69 +23,69 @@ func (db *DB) prepared(ctx context.Context, text string) (*sql.Stmt, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing a statement: %w", err)
 	}
-	kept, lost := db.statements.LoadOrStore(text, stmt)
-	if lost {
-		_ = stmt.Close() //nolint:sqlclosecheck // the other one stays open
+	stored, exists := db.statements.LoadOrStore(text, stmt)
+	if exists {
+		_ = stmt.Close() //nolint:sqlclosecheck // the stored one remains open
 	}
-	return kept.(*sql.Stmt), nil //nolint:forcetypeassert // nothing else is stored
+	return stored.(*sql.Stmt), nil //nolint:forcetypeassert // nothing else is stored
 }
 
-// PreparedRow is QueryRowContext for a text that is asked often, and is a constant: it
-// stays prepared.
+// PreparedRow is like QueryRowContext for a frequent query, which must be a constant. The
+// statement remains prepared.
 func (db *DB) PreparedRow(ctx context.Context, text string, args ...any) *sql.Row {
 	if db.IsSQLite() {
-		if stmt, err := db.prepared(ctx, text); err == nil { //nolint:sqlclosecheck // it stays prepared
+		if stmt, err := db.prepared(ctx, text); err == nil { //nolint:sqlclosecheck // it remains prepared
 			return stmt.QueryRowContext(ctx, args...)
 		}
 	}
-	return db.QueryRowContext(ctx, text, args...) // says what is wrong
+	return db.QueryRowContext(ctx, text, args...) // returns the error in its Row
 }
 
-// NotFound turns an empty result into fault.NotFound, "No such <what>". Any other
-// error is as Lost has it.
+// NotFound returns fault.NotFound, "No such <what>", for sql.ErrNoRows. It treats other
+// errors like Wrap.
 func (db *DB) NotFound(what string, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fault.NotFound.Newf("No such %s", what)
 	}
-	return db.Lost(err)
+	return db.Wrap(err)
 }
 
-// Lost marks an error of a database that cannot be reached as worth another try. A
-// fault, and the end of a context, stay what they are.
-func (db *DB) Lost(err error) error {
+// Wrap converts an error of the database to a fault as Fault does. Faults and context
+// errors are returned unchanged.
+func (db *DB) Wrap(err error) error {
 	if _, known := fault.As(err); err == nil || known || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return db.Fault("asking the database", err)
+	return db.Fault("querying the database", err)
 }
 
-// Changed says whether a statement did anything. One that would have taken a name
-// that is taken did not.
+// Changed reports whether a statement changed any row. A violation of a UNIQUE constraint
+// counts as no change.
 func (db *DB) Changed(res sql.Result, err error) (bool, error) {
 	if err != nil {
-		if isTaken(err) {
+		if isDuplicate(err) {
 			return false, nil
 		}
-		return false, db.Lost(err)
+		return false, db.Wrap(err)
 	}
 	n, err := res.RowsAffected()
 	return n > 0, err
 }
 
-// isTaken knows a broken UNIQUE on either engine.
-func isTaken(err error) bool {
+// isDuplicate reports whether err is a violation of a UNIQUE constraint, on either engine.
+func isDuplicate(err error) bool {
 	return strings.Contains(err.Error(), "SQLSTATE 23505") || strings.Contains(err.Error(), "UNIQUE constraint failed")
 }
 
-// Tx runs f in a transaction, which f's error rolls back.
+// Tx calls f in a transaction, and rolls it back if f returns an error.
 func (db *DB) Tx(ctx context.Context, f func(*sql.Tx) error) error {
 	t, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return db.Fault("beginning a transaction", err)
 	}
 	if err := f(t); err != nil {
-		_ = t.Rollback() // what went wrong before says more
-		return db.Lost(err)
+		_ = t.Rollback() // the first error is more useful
+		return db.Wrap(err)
 	}
 	if err := t.Commit(); err != nil {
 		return db.Fault("ending a transaction", err)
@@ -92,28 +93,28 @@ func (db *DB) Tx(ctx context.Context, f func(*sql.Tx) error) error {
 	return nil
 }
 
-// Page is a part of a list.
+// A Page is the requested part of a list.
 type Page struct {
 	Limit, Offset int
-	// Like is a pattern as Like makes it, for a column in lower case.
+	// Like is a pattern returned by the function Like, for a column in lower case.
 	Like string
 }
 
-// Like makes a pattern of a text, for LIKE with ESCAPE '\': `*` is anything, the rest
-// is itself, anywhere in the column.
+// Like returns a pattern for LIKE with ESCAPE '\'. It matches columns in lower case that
+// contain s, in which `*` matches any text.
 func Like(s string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(strings.ToLower(s)) + "%"
 }
 
-// Listing is a query in two parts: one that counts, "" for none, and one that reads.
+// A Listing is a query that reads a list, and one that counts its rows. Count may be "".
 type Listing[T any] struct {
 	Count, Read string
 	Scan        func(*sql.Rows) (T, error)
 }
 
-// Page reads a page, and counts what is beyond it: a page that is not full tells the
-// number by itself. The last two parameters of Read are limit and offset, which Count
-// does not have.
+// Page returns a page of the list and the total number of rows. Count is only queried if
+// the page does not show the total. The last two parameters of Read are the limit and the
+// offset. Count does not have them.
 func (l Listing[T]) Page(ctx context.Context, db *DB, p Page, args ...any) ([]T, int, error) {
 	out, err := l.All(ctx, db, append(slices.Clip(args), p.Limit, p.Offset)...)
 	if err != nil || l.Count == "" {
@@ -124,14 +125,14 @@ func (l Listing[T]) Page(ctx context.Context, db *DB, p Page, args ...any) ([]T,
 	}
 	total := 0
 	err = db.QueryRowContext(ctx, l.Count, args...).Scan(&total)
-	return out, total, db.Lost(err)
+	return out, total, db.Wrap(err)
 }
 
-// All reads without counting.
+// All returns the rows of Read without counting.
 func (l Listing[T]) All(ctx context.Context, db *DB, args ...any) ([]T, error) {
 	rows, err := db.QueryContext(ctx, l.Read, args...)
 	if err != nil {
-		return nil, db.Lost(err)
+		return nil, db.Wrap(err)
 	}
 	defer rows.Close()
 	var out []T
@@ -145,16 +146,16 @@ func (l Listing[T]) All(ctx context.Context, db *DB, args ...any) ([]T, error) {
 	return out, rows.Err()
 }
 
-// Into scans a column that Micros wrote into a time.
-func Into(t *time.Time) sql.Scanner { return (*instant)(t) }
+// ScanTime returns a scanner that stores a column written with Micros in t.
+func ScanTime(t *time.Time) sql.Scanner { return (*timeScanner)(t) }
 
-type instant time.Time
+type timeScanner time.Time
 
-func (i *instant) Scan(v any) error {
+func (i *timeScanner) Scan(v any) error {
 	micros, ok := v.(int64)
 	if !ok {
-		return errors.New("a time is not stored as a number")
+		return errors.New("a time column is not an integer")
 	}
-	*i = instant(Time(micros))
+	*i = timeScanner(Time(micros))
 	return nil
 }

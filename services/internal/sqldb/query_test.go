@@ -9,8 +9,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestPreparedRow reads with one statement from many callers at once, also after its table
-// was changed; a text that is wrong is said to be so each time.
+// TestPreparedRow reads concurrently with one statement, also after a change of its table. An
+// invalid query returns its error each time.
 func TestPreparedRow(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -22,7 +22,7 @@ func TestPreparedRow(t *testing.T) {
 		read := func() {
 			var n int
 			if err := db.PreparedRow(t.Context(), text, "a").Scan(&n); err != nil || n != 7 {
-				t.Errorf("it reads %d, %v", n, err)
+				t.Errorf("got %d, %v; want 7", n, err)
 			}
 		}
 		var all sync.WaitGroup
@@ -36,7 +36,7 @@ func TestPreparedRow(t *testing.T) {
 		read()
 		for range 2 {
 			if err := db.PreparedRow(t.Context(), `SELECT n FROM room_nothing`).Scan(new(int)); err == nil || !strings.Contains(err.Error(), "room_nothing") {
-				t.Errorf("a table that is not there: %v", err)
+				t.Errorf("a missing table: %v", err)
 			}
 		}
 	})

@@ -1,8 +1,7 @@
-// Package sqldb opens the SQL database that a URL names and keeps its schema
-// current. One SQL text serves both engines: $1 parameters, ON CONFLICT,
-// RETURNING; types text, bigint, boolean, bytea; times as microseconds since the
-// epoch (see Micros). It knows nothing of what the tables hold: each room
-// embeds its own migrations.
+// Package sqldb opens a SQL database by URL and migrates its schema. The same SQL is used
+// for SQLite and PostgreSQL: $1 parameters, ON CONFLICT and RETURNING; the types text,
+// bigint, boolean and bytea; and times in microseconds since the epoch (see Micros). Each
+// service owns its tables and embeds its migrations.
 package sqldb
 
 import (
@@ -22,21 +21,22 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 	"github.com/pressly/goose/v3/lock"
-	_ "modernc.org/sqlite" // the SQLite driver
+	"modernc.org/sqlite" // with the SQLite driver
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"slipway.dev/services/internal/fault"
 )
 
-// DB is an open database, safe for concurrent use.
+// A DB is an open database. It is safe for concurrent use.
 type DB struct {
 	*sql.DB
 	dialect database.Dialect
-	// statements are those that stay prepared: *sql.Stmt by text.
+	// statements are the prepared statements: *sql.Stmt by query.
 	statements sync.Map
 }
 
-// Open connects to `sqlite:PATH` or `postgres://…` and asks it for a sign of
-// life. The caller closes it.
+// Open connects to `sqlite:PATH` or `postgres://…` and pings the database. The caller must
+// close it.
 func Open(ctx context.Context, rawURL string) (*DB, error) {
 	db, err := open(rawURL)
 	if err != nil {
@@ -56,10 +56,10 @@ func open(rawURL string) (*DB, error) {
 	case "postgres", "postgresql":
 		config, err := pgx.ParseConfig(rawURL)
 		if err != nil {
-			// The driver's text may quote the URL, password and all.
+			// The driver's error may quote the URL with its password.
 			return nil, errors.New("database_url is not a valid postgres:// URL")
 		}
-		db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(planAnew))
+		db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(forceCustomPlans))
 		db.SetMaxOpenConns(32)
 		db.SetMaxIdleConns(32)
 		db.SetConnMaxIdleTime(5 * time.Minute)
@@ -68,19 +68,19 @@ func open(rawURL string) (*DB, error) {
 	return nil, fmt.Errorf("database_url starts with %q; it must be sqlite:PATH or postgres://…", scheme)
 }
 
-// planAnew has a connection plan each statement with its parameters: a plan that was
-// kept from when a table was small would go through all of it when it has grown. It
-// is no parameter of the connection, since poolers refuse those.
-func planAnew(ctx context.Context, c *pgx.Conn) error {
+// forceCustomPlans makes a connection plan each statement for its parameters. A cached plan
+// from when a table was small would scan the whole table after it has grown. The setting is
+// not a parameter of the connection string, because connection poolers reject those.
+func forceCustomPlans(ctx context.Context, c *pgx.Conn) error {
 	_, err := c.Exec(ctx, "SET plan_cache_mode = force_custom_plan")
 	return err
 }
 
-// openSQLite lets readers run beside the one writer (WAL). synchronous=NORMAL:
-// a killed process loses nothing, a power cut may lose the last transactions
-// but never the database.
+// openSQLite opens a file in WAL mode, in which readers run concurrently with the one
+// writer. With synchronous=NORMAL nothing is lost when the process is killed. A power
+// failure may lose the latest transactions but does not corrupt the database.
 func openSQLite(path string) (*DB, error) {
-	if err := private(path); err != nil {
+	if err := makePrivate(path); err != nil {
 		return nil, err
 	}
 	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
@@ -95,48 +95,48 @@ func openSQLite(path string) (*DB, error) {
 	return &DB{DB: db, dialect: database.DialectSQLite3}, nil
 }
 
-// IsSQLite says whether the database is a file of this process.
+// IsSQLite reports whether the database is a SQLite file.
 func (db *DB) IsSQLite() bool { return db.dialect == database.DialectSQLite3 }
 
-// Migrate brings one room's tables to the newest version. The versions applied
-// are kept in the table `<room>_migrations`. Processes that migrate a database
-// server together wait for each other; a SQLite file belongs to one process.
-func (db *DB) Migrate(ctx context.Context, room string, migrations fs.FS) error {
-	p, err := db.provider(room, migrations)
+// Migrate migrates the tables of one service to the newest version. The applied versions
+// are stored in the table `<service>_migrations`. Processes that migrate the same
+// PostgreSQL database wait for each other. A SQLite file is used by one process only.
+func (db *DB) Migrate(ctx context.Context, service string, migrations fs.FS) error {
+	p, err := db.provider(service, migrations)
 	if err != nil {
 		return err
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrating the tables of %s: %w", room, err)
+		return fmt.Errorf("migrating the tables of %s: %w", service, err)
 	}
 	return nil
 }
 
-// Check fails unless one room's tables are at the newest version or beyond it
-// (the next release may have migrated already).
-func (db *DB) Check(ctx context.Context, room string, migrations fs.FS) error {
-	p, err := db.provider(room, migrations)
+// Check returns an error if the tables of one service are older than the newest version.
+// Newer tables are accepted, because the next release may have migrated them already.
+func (db *DB) Check(ctx context.Context, service string, migrations fs.FS) error {
+	p, err := db.provider(service, migrations)
 	if err != nil {
 		return err
 	}
 	pending, err := p.HasPending(ctx)
 	if err != nil {
-		return fmt.Errorf("reading the schema version of %s: %w", room, err)
+		return fmt.Errorf("reading the schema version of %s: %w", service, err)
 	}
 	if pending {
-		return fmt.Errorf("the tables of %s are not current: run `slipwayd migrate` with the same database_url first", room)
+		return fmt.Errorf("the tables of %s are outdated; run `slipwayd migrate` with the same database_url first", service)
 	}
 	return nil
 }
 
-func (db *DB) provider(room string, migrations fs.FS) (*goose.Provider, error) {
-	store, err := database.NewStore(db.dialect, room+"_migrations")
+func (db *DB) provider(service string, migrations fs.FS) (*goose.Provider, error) {
+	store, err := database.NewStore(db.dialect, service+"_migrations")
 	if err != nil {
 		return nil, err
 	}
 	options := []goose.ProviderOption{goose.WithStore(store), goose.WithDisableGlobalRegistry(true)}
 	if !db.IsSQLite() {
-		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // asks every second, for 5 minutes
+		locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // retries every second for 5 minutes
 		if err != nil {
 			return nil, err
 		}
@@ -144,13 +144,13 @@ func (db *DB) provider(room string, migrations fs.FS) (*goose.Provider, error) {
 	}
 	p, err := goose.NewProvider("", db.DB, migrations, options...)
 	if err != nil {
-		return nil, fmt.Errorf("reading the migrations of %s: %w", room, err)
+		return nil, fmt.Errorf("reading the migrations of %s: %w", service, err)
 	}
 	return p, nil
 }
 
-// Micros is how an instant is stored: microseconds since the epoch, UTC. The
-// zero time is 0.
+// Micros returns a time as it is stored: in microseconds since the epoch, and 0 for the
+// zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -158,7 +158,7 @@ func Micros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// Time reads what Micros wrote; 0 is the zero time.
+// Time returns the UTC time that Micros converted, and the zero time for 0.
 func Time(micros int64) time.Time {
 	if micros == 0 {
 		return time.Time{}
@@ -166,12 +166,17 @@ func Time(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// Fault says that the database did not do its work: fault.Unavailable when it
-// cannot be reached, a plain error when it refused what it was told.
+// Fault converts an error of the database. It returns fault.Unavailable if the database is
+// unreachable or shutting down, fault.Full if its disk is full, fault.Invalid if a string has
+// characters that PostgreSQL cannot store, and otherwise err with a prefix.
 func (db *DB) Fault(doing string, err error) error {
 	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == noText {
-		return fault.Invalid.New("A text of the request holds a character that no database takes, such as NUL", fmt.Errorf("%s: %w", doing, err))
+	if errors.As(err, &refused) && refused.Code == invalidEncoding {
+		return fault.Invalid.New("A string in the request contains a character that cannot be stored, such as NUL", fmt.Errorf("%s: %w", doing, err))
+	}
+	if isFull(err) {
+		return fault.Full.New("The disk of the service's database is full, so that nothing was stored; its operator must free space, then try again", fmt.Errorf("%s: %w", doing, err)).
+			After(time.Minute)
 	}
 	if db.IsSQLite() || (errors.As(err, &refused) && !isShutdown(refused.Code)) {
 		return fmt.Errorf("%s: %w", doing, err)
@@ -180,11 +185,25 @@ func (db *DB) Fault(doing string, err error) error {
 		After(2 * time.Second)
 }
 
-// noText is what Postgres answers to a text with a NUL or invalid UTF-8.
-const noText = "22021"
+// invalidEncoding is PostgreSQL's error code for a string with NUL or invalid UTF-8.
+const invalidEncoding = "22021"
 
-// isShutdown knows the codes with which Postgres sends clients away (class 57P,
-// operator intervention) or has no place for them (53).
+// isFull reports whether an error of the database means that its disk is full. SQLite reports a
+// failed write of its WAL index as an input/output error.
+func isFull(err error) bool {
+	var lite *sqlite.Error
+	if errors.As(err, &lite) {
+		return lite.Code()&0xff == sqlite3.SQLITE_FULL || lite.Code() == sqlite3.SQLITE_IOERR_SHMSIZE
+	}
+	var refused *pgconn.PgError
+	return errors.As(err, &refused) && refused.Code == diskFull
+}
+
+// diskFull is PostgreSQL's error code for a full disk.
+const diskFull = "53100"
+
+// isShutdown reports whether a PostgreSQL error code means that the server rejects
+// connections: class 57P (operator intervention) or 53 (insufficient resources).
 func isShutdown(code string) bool {
 	return strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "53")
 }

@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// migrations are the first n of a room's.
+// migrations returns the first n migrations of a service.
 func migrations(n int) fs.FS {
 	all := []string{
 		`CREATE TABLE room_things (id text PRIMARY KEY, n bigint NOT NULL, ok boolean NOT NULL, raw bytea);`,
@@ -31,7 +31,7 @@ func migrations(n int) fs.FS {
 
 func migrate(t testing.TB, db *sqldb.DB) {
 	t.Helper()
-	if err := db.Migrate(t.Context(), "room", migrations(2)); err != nil {
+	if err := db.Migrate(t.Context(), "service", migrations(2)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -40,28 +40,28 @@ func TestMigrations(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		ctx := t.Context()
-		err := db.Check(ctx, "room", migrations(1))
+		err := db.Check(ctx, "service", migrations(1))
 		if err == nil || !strings.Contains(err.Error(), "slipwayd migrate") {
-			t.Errorf("an empty database: %v, want what to do", err)
+			t.Errorf("an empty database: %v, want the command to run", err)
 		}
 		for n := 1; n <= 2; n++ {
 			for range 2 { // a second time changes nothing
-				if err := db.Migrate(ctx, "room", migrations(n)); err != nil {
+				if err := db.Migrate(ctx, "service", migrations(n)); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := db.Check(ctx, "room", migrations(n)); err != nil {
+			if err := db.Check(ctx, "service", migrations(n)); err != nil {
 				t.Errorf("at version %d: %v", n, err)
 			}
-			if n == 1 && db.Check(ctx, "room", migrations(2)) == nil {
-				t.Error("version 1 is taken for 2")
+			if n == 1 && db.Check(ctx, "service", migrations(2)) == nil {
+				t.Error("Check accepted version 1 as version 2")
 			}
 		}
-		if err := db.Check(ctx, "room", migrations(1)); err != nil {
+		if err := db.Check(ctx, "service", migrations(1)); err != nil {
 			t.Errorf("the previous release must run on the new schema: %v", err)
 		}
 		if err := db.Check(ctx, "other", migrations(1)); err == nil {
-			t.Error("rooms are migrated apart")
+			t.Error("migrating one service migrated another one")
 		}
 		broken := fstest.MapFS{"00001_x.sql": {Data: []byte("-- +goose Up\nCREATE TABLE;\n")}}
 		if err := db.Migrate(ctx, "broken", broken); err == nil || !strings.Contains(err.Error(), "broken") {
@@ -79,19 +79,19 @@ func TestReplicasMigrateTogether(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
-		wg.Go(func() { errs[i] = db.Migrate(t.Context(), "room", migrations(2)) })
+		wg.Go(func() { errs[i] = db.Migrate(t.Context(), "service", migrations(2)) })
 	}
 	wg.Wait()
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
-	if err := db.Check(t.Context(), "room", migrations(2)); err != nil {
+	if err := db.Check(t.Context(), "service", migrations(2)); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestOneText runs on both engines what the rooms' SQL is made of.
-func TestOneText(t *testing.T) {
+// TestSQL runs the SQL features that services use on both engines.
+func TestSQL(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		migrate(t, db)
@@ -158,7 +158,7 @@ func add(t testing.TB, db *sqldb.DB, id string) error {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"plain.db", "with blank.db", "50%.db", "what?.db", "a#b.db"} {
+	for _, name := range []string{"plain.db", "with space.db", "50%.db", "what?.db", "a#b.db"} {
 		path := filepath.Join(t.TempDir(), name)
 		db, err := sqldb.Open(t.Context(), "sqlite:"+path)
 		if err != nil {
@@ -195,7 +195,7 @@ func TestMicros(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	if sqldb.Micros(time.Time{}) != 0 || !sqldb.Time(0).IsZero() {
-		t.Error("no time is 0")
+		t.Error("the zero time is not converted to 0 and back")
 	}
 	before := time.Unix(-1, 0)
 	if got := sqldb.Time(sqldb.Micros(before)); !got.Equal(before) {
@@ -203,7 +203,7 @@ func TestMicros(t *testing.T) {
 	}
 }
 
-func TestRefusedWorkIsAPlainError(t *testing.T) {
+func TestFaultKeepsQueryErrors(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		_, cause := db.ExecContext(t.Context(), `INSERT INTO no_such_table (a) VALUES (1)`)
@@ -214,7 +214,23 @@ func TestRefusedWorkIsAPlainError(t *testing.T) {
 	})
 }
 
-func TestDeadPostgresIsUnavailable(t *testing.T) {
+// TestFullDisk checks the fault for a SQLite database that cannot grow.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	db := testkit.SQLite(t)
+	db.SetMaxOpenConns(1) // the limit of pages belongs to a connection
+	for _, query := range []string{`CREATE TABLE rows (value text)`, `PRAGMA max_page_count = 1`} {
+		if _, err := db.ExecContext(t.Context(), query); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, cause := db.ExecContext(t.Context(), `INSERT INTO rows (value) VALUES ($1)`, strings.Repeat("x", 1<<20))
+	if err := db.Fault("writing", cause); cause == nil || !errors.Is(err, fault.Full) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestKilledPostgresIsUnavailable(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("needs a PostgreSQL: set SLIPWAY_TEST_REAL")
@@ -226,10 +242,10 @@ func TestDeadPostgresIsUnavailable(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	if db.IsSQLite() {
-		t.Error("it is no file")
+		t.Error("IsSQLite is true for PostgreSQL")
 	}
 	server.Kill()
-	// The server's processes end one after the other: for a moment they still answer.
+	// The server's processes end one after the other and may still respond for a moment.
 	var cause error
 	for deadline := time.Now().Add(time.Minute); cause == nil && time.Now().Before(deadline); {
 		_, cause = db.ExecContext(t.Context(), `SELECT 1`)
@@ -241,23 +257,22 @@ func TestDeadPostgresIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := db.ExecContext(t.Context(), `SELECT 1`); err != nil {
-		t.Errorf("it is back, yet %v", err)
+		t.Errorf("after the restart: %v", err)
 	}
 }
 
-// TestPostgresPlansAnew: what was planned when a table was empty holds for no more
-// than that.
-func TestPostgresPlansAnew(t *testing.T) {
+// TestPostgresPlans verifies that plans are not cached.
+func TestPostgresPlans(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("needs a PostgreSQL: set SLIPWAY_TEST_REAL")
 	}
 	db := testkit.Postgres(t)
-	db.SetMaxIdleConns(0) // each query on a connection of its own
+	db.SetMaxIdleConns(0) // each query uses a new connection
 	for range 2 {
 		var mode string
 		if err := db.QueryRowContext(t.Context(), `SHOW plan_cache_mode`).Scan(&mode); err != nil || mode != "force_custom_plan" {
-			t.Errorf("plans are kept as %q, %v", mode, err)
+			t.Errorf("plan_cache_mode is %q, %v", mode, err)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is a random image of two layers for linux/arch, with an entrypoint, a
-// command and a variable; oci says whether it is an OCI image or a Docker one.
+// Image returns a random image of two layers for linux/arch, with an entrypoint, a command
+// and a variable. oci selects an OCI image instead of a Docker one.
 func Image(t testing.TB, arch string, oci bool) v1.Image {
 	t.Helper()
 	img, err := random.Image(1<<10, 2)
@@ -39,7 +39,7 @@ func Image(t testing.TB, arch string, oci bool) v1.Image {
 	return img
 }
 
-// Index is a random index of images for the architectures.
+// Index returns a random index of images for the architectures.
 func Index(t testing.TB, oci bool, archs ...string) v1.ImageIndex {
 	t.Helper()
 	index := v1.ImageIndex(empty.Index)
@@ -55,7 +55,7 @@ func Index(t testing.TB, oci bool, archs ...string) v1.ImageIndex {
 	return index
 }
 
-// Tar is a gzip'd tar with one file, and the tar itself.
+// Tar returns a gzipped tar with one file, and the uncompressed tar.
 func Tar(t testing.TB, path, content string) (gz, plain []byte) {
 	t.Helper()
 	var raw, packed bytes.Buffer

@@ -16,29 +16,29 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 )
 
-// What an Issuer calls the platform that asks it.
+// The client ID and secret of the platform at an Issuer.
 const (
 	IssuerClient = "slipway"
 	IssuerSecret = "s3cret"
 )
 
-// Issuer is an OpenID Connect provider at which everybody is signed in as Claims
-// say, at once and without a question.
+// An Issuer is an OpenID Connect provider that signs in every user immediately, with the
+// claims in Claims.
 type Issuer struct {
 	*httptest.Server
 
-	// Email is whose claims /auth makes, verified.
+	// Email is the verified e-mail address that /auth sets in the claims.
 	Email string
 	// Claims and Challenge are those of the last sign-in.
 	Claims    map[string]any
 	Challenge string
-	// Down has it answer 502.
+	// Down makes it respond with 502.
 	Down bool
 
 	key *rsa.PrivateKey
 }
 
-// NewIssuer starts one.
+// NewIssuer starts an Issuer that ends with the test.
 func NewIssuer(t testing.TB) *Issuer {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -63,7 +63,7 @@ func NewIssuer(t testing.TB) *Issuer {
 	return i
 }
 
-// auth sends the browser back with the code "good".
+// auth redirects the browser back with the code "good".
 func (i *Issuer) auth(w http.ResponseWriter, r *http.Request) {
 	q, now := r.URL.Query(), time.Now()
 	i.Challenge = q.Get("code_challenge")
@@ -75,7 +75,8 @@ func (i *Issuer) auth(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, q.Get("redirect_uri")+"?"+back.Encode(), http.StatusFound)
 }
 
-// token trades the code "good" for an ID token, with the right secret and verifier.
+// token exchanges the code "good" for an ID token if the secret and the verifier are
+// correct.
 func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 	name, secret, _ := r.BasicAuth()
 	sum := sha256.Sum256([]byte(r.FormValue("code_verifier")))
@@ -90,7 +91,7 @@ func (i *Issuer) token(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	_ = json.NewEncoder(w).Encode(map[string]any{ // the client may be gone
+	_ = json.NewEncoder(w).Encode(map[string]any{ // fails if the client disconnected
 		"access_token": "x", "token_type": "Bearer", "id_token": oidctest.SignIDToken(i.key, "k", oidc.RS256, string(claims)),
 	})
 }

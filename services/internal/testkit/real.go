@@ -20,13 +20,13 @@ import (
 	"slipway.dev/services/internal/testkit/real"
 )
 
-// Real says whether tests may start the servers that Debian packages: it is set
-// by `make e2e`, which installs them.
+// Real reports whether tests may start servers from Debian packages. `make e2e` installs
+// them and sets SLIPWAY_TEST_REAL.
 func Real() bool { return real.Servers() }
 
-// Server is a real server that a test started; it ends with the test.
+// A Server is a real server that ends with the test.
 type Server struct {
-	// URL is how clients reach it.
+	// URL is the address for clients.
 	URL   string
 	name  string
 	args  []string
@@ -38,17 +38,18 @@ type Server struct {
 	ended chan struct{} // closed when cmd has ended
 }
 
-// Ports that FreePort gives, below those that systems give to outgoing connections.
+// The ports that FreePort returns, which are below those that systems use for outgoing
+// connections.
 const firstPort, ports = 10_000, 22_000
 
-// Where FreePort began, and how many it has looked at.
+// The first port of FreePort, and the number of ports that it has tried.
 var (
 	portsFrom = rand.IntN(ports)
 	portsSeen atomic.Int64
 )
 
-// FreePort is a TCP port on loopback that was free a moment ago. Nobody takes it
-// meanwhile: no outgoing connection, and no other test of this process.
+// FreePort returns a TCP port on loopback that was just free. Neither outgoing connections
+// nor other tests of this process use it.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
@@ -62,7 +63,7 @@ func FreePort(t testing.TB) string {
 	return ""
 }
 
-// StartRedis runs redis-server, which keeps nothing on disk.
+// StartRedis runs redis-server without persistence.
 func StartRedis(t testing.TB) *Server {
 	t.Helper()
 	port := FreePort(t)
@@ -88,7 +89,7 @@ func StartNATS(t testing.TB) *Server {
 	return s
 }
 
-// StartPostgres makes a database cluster and runs it.
+// StartPostgres creates and runs a database cluster.
 func StartPostgres(t testing.TB) *Server {
 	t.Helper()
 	bins, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
@@ -123,7 +124,7 @@ func StartPostgres(t testing.TB) *Server {
 	return s
 }
 
-// shortDir is a folder of the test that an unprivileged user can reach.
+// shortDir returns a folder of the test that an unprivileged user can access.
 func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "slipway")
@@ -137,7 +138,7 @@ func shortDir(t testing.TB) string {
 	return dir
 }
 
-// unprivileged is the user that Postgres runs as when the test is root.
+// unprivileged returns the user that Postgres runs as if the test is root.
 func unprivileged(t testing.TB, dir string) *syscall.Credential {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -168,9 +169,9 @@ func (s *Server) begin(t testing.TB) {
 	}
 }
 
-// Start runs the server, again if it was killed, and waits until it answers. One
-// that ends at once is started again: PostgreSQL does not begin while children of
-// the one that was killed are still there.
+// Start runs the server and waits until it responds. It can be called again after Kill. A
+// server that exits immediately is started again: PostgreSQL does not start while children
+// of the killed process still exist.
 func (s *Server) Start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *Server) launch() error {
 	return nil
 }
 
-// Kill ends the server at once, as kill -9 does.
+// Kill kills the server with SIGKILL.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,15 +218,15 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// sharedPostgres is one server for all tests of a process: a cluster takes
-// seconds to make.
+// sharedPostgres is one server for all tests of a process, because creating a cluster takes
+// seconds.
 var (
 	sharedPostgres     *Server
 	sharedPostgresOnce sync.Once
 	databases          atomic.Int64
 )
 
-// Postgres is a fresh database on a server that the process's tests share. The
+// Postgres returns a new database on a server that the tests of the process share. The
 // server ends with the process.
 func Postgres(t testing.TB) *sqldb.DB {
 	t.Helper()
@@ -239,14 +240,13 @@ func Postgres(t testing.TB) *sqldb.DB {
 	return open(t, u[:len(u)-len("postgres?sslmode=disable")]+dbName+"?sslmode=disable")
 }
 
-// forever is a test whose clean-ups wait for the end of the process: what it
-// starts dies with its parent.
+// forever is a test that ignores cleanups: what it starts ends with the process.
 type forever struct{ testing.TB }
 
 func (forever) Cleanup(func()) {}
 
-// Builders puts what builds need on PATH: what `make builder` has made, and the
-// slipway-runc of these sources.
+// Builders adds the programs for builds to PATH: those that `make builder` has built, and
+// the slipway-runc of this source tree.
 func Builders(t testing.TB) {
 	t.Helper()
 	if !Real() {

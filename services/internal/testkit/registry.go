@@ -18,23 +18,23 @@ import (
 	"github.com/olareg/olareg/config"
 )
 
-// Auth is how a Registry wants to know who asks.
+// Auth is the authentication that a Registry requires.
 type Auth int
 
-// The ways.
+// The kinds of authentication.
 const (
 	Open   Auth = iota
-	Basic       // HTTP basic
+	Basic       // HTTP basic authentication
 	Bearer      // a token from a token service
 )
 
-// User and Password are the login of registries that want one.
+// User and Password are the login of registries that require one.
 const (
 	User     = "ada"
 	Password = "correct horse"
 )
 
-// Registry is a real registry on loopback, in memory.
+// A Registry is a real registry on loopback, in memory.
 type Registry struct {
 	// Host is its host:port.
 	Host string
@@ -47,30 +47,38 @@ type Registry struct {
 	handler   http.Handler
 }
 
-// NewRegistry starts one; it ends with the test.
+// NewRegistry starts a registry that ends with the test.
 func NewRegistry(t testing.TB, auth Auth) *Registry {
 	t.Helper()
-	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}})
-	r := &Registry{auth: auth, handler: store}
+	r := &Registry{auth: auth}
+	r.Empty(t)
 	server := httptest.NewServer(r)
 	r.Host = strings.TrimPrefix(server.URL, "http://")
 	t.Cleanup(func() {
 		server.CloseClientConnections()
 		server.Close()
-		_ = store.Close()
 	})
 	return r
 }
 
-// Intercept lets f answer requests instead; f says whether it did. nil ends it.
+// Empty removes everything from the registry, like the loss of its disk.
+func (r *Registry) Empty(t testing.TB) {
+	t.Helper()
+	store := olareg.New(config.Config{Storage: config.ConfigStorage{StoreType: config.StoreMem}})
+	t.Cleanup(func() { _ = store.Close() })
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.handler = store
+}
+
+// Intercept lets f handle requests; f reports whether it did. nil removes the handler.
 func (r *Registry) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.intercept = f
 }
 
-// Requests lists what was asked since the last call, as "METHOD path", without
-// token requests.
+// Requests lists the requests since the last call as "METHOD path", without token requests.
 func (r *Registry) Requests() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,10 +87,10 @@ func (r *Registry) Requests() []string {
 	return out
 }
 
-// Tokens is how many bearer tokens were given out.
+// Tokens returns the number of issued bearer tokens.
 func (r *Registry) Tokens() int { return int(r.tokens.Load()) }
 
-// ServeHTTP answers the distribution API, and /token.
+// ServeHTTP implements the distribution API and /token.
 func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if req.URL.Path == "/token" {
 		r.token(w, req)
@@ -90,7 +98,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	r.requests = append(r.requests, req.Method+" "+req.URL.Path)
-	intercept := r.intercept
+	intercept, handler := r.intercept, r.handler
 	r.mu.Unlock()
 	if !r.authorized(req) {
 		r.challenge(w, req)
@@ -99,7 +107,7 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if intercept != nil && intercept(w, req) {
 		return
 	}
-	r.handler.ServeHTTP(w, req)
+	handler.ServeHTTP(w, req)
 }
 
 func (r *Registry) authorized(req *http.Request) bool {
@@ -138,7 +146,7 @@ func (r *Registry) challenge(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED"}]}`))
 }
 
-// token gives a token for one repository to whoever has the login.
+// token issues a token for one repository to clients with the login.
 func (r *Registry) token(w http.ResponseWriter, req *http.Request) {
 	user, pass, _ := req.BasicAuth()
 	if user != User || pass != Password {
@@ -154,7 +162,7 @@ func (r *Registry) token(w http.ResponseWriter, req *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"token": "good-for:" + repo, "expires_in": 300})
 }
 
-// login is how the test itself pushes.
+// login returns the login of the test itself.
 func (r *Registry) login() remote.Option {
 	if r.auth == Open {
 		return remote.WithAuth(authn.Anonymous)
@@ -162,7 +170,7 @@ func (r *Registry) login() remote.Option {
 	return remote.WithAuth(&authn.Basic{Username: User, Password: Password})
 }
 
-// Push writes an image or index to host/ref and answers its full name.
+// Push pushes an image or index to host/ref and returns its full name.
 func (r *Registry) Push(t testing.TB, ref string, what any) string {
 	t.Helper()
 	full := r.Host + "/" + ref

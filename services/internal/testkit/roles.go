@@ -2,8 +2,8 @@ package testkit
 
 import "slipway.dev/services/internal/rpc"
 
-// LetIn lets roles make every call of what is registered on a server: a stand-in
-// for a room has no table of its callers.
+// LetIn allows roles to call every method of the services on a server. It is for fake
+// services without a table of callers.
 func LetIn(s *rpc.Server, roles ...string) {
 	rule := rpc.Rule{Roles: roles}
 	for service, info := range s.GetServiceInfo() {

@@ -9,21 +9,21 @@ import (
 	"testing"
 )
 
-// The keys of S3 servers, and the bucket they have.
+// The keys of S3 servers, and the name of their bucket.
 const (
 	S3Key    = "SLIPWAYTESTKEY"
 	S3Secret = "slipway-test-secret"
 	S3Bucket = "blobs"
 )
 
-// S3 is a real S3 server that a test started: it verifies signatures.
+// An S3 is a real S3 server that verifies signatures.
 type S3 struct {
 	*Server
-	// Dir has the bucket's objects as files.
+	// Dir holds the bucket's objects as files.
 	Dir string
 }
 
-// StartS3 runs versitygw on a folder, with one bucket. It is made of the module
+// StartS3 runs versitygw on a folder with one bucket. It is built from the module
 // services/tools/s3.
 func StartS3(t testing.TB) *S3 {
 	t.Helper()
@@ -47,13 +47,13 @@ func StartS3(t testing.TB) *S3 {
 	return s
 }
 
-// Address is that of the bucket, for blob_cache; endpoint is the server or what is before
-// it.
+// Address returns the bucket's address for blob_cache. endpoint is the address of the
+// server or of a proxy.
 func (s *S3) Address(endpoint string) string {
 	return "s3://" + S3Bucket + "/kept?region=us-east-1&endpoint=" + url.QueryEscape(endpoint)
 }
 
-// Credentials is a file with the keys, for blob_cache_credentials_file.
+// Credentials returns a file with the keys for blob_cache_credentials_file.
 func (s *S3) Credentials(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "credentials")
@@ -64,7 +64,7 @@ func (s *S3) Credentials(t testing.TB) string {
 	return path
 }
 
-// Objects are the names of what is in the bucket, and their sizes.
+// Objects returns the sizes of the objects in the bucket by name.
 func (s *S3) Objects(t testing.TB) map[string]int64 {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(s.Dir, "kept", "*"))
@@ -80,7 +80,7 @@ func (s *S3) Objects(t testing.TB) map[string]int64 {
 	return out
 }
 
-// versitygw is the program, which go makes and keeps in its cache.
+// versitygw returns the program, which go builds and caches.
 func versitygw(t testing.TB) string {
 	t.Helper()
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "slipway.dev/services").Output()

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Serve serves over memory what register registers, and returns a connection of a
-// process that plays roles. Both end with the test, or with stop.
+// Serve serves the services that register registers over memory, and returns a connection
+// of a process with the given roles. Both end with the test, or with stop.
 func Serve(t testing.TB, register func(*rpc.Server), roles ...string) (conn *grpc.ClientConn, stop func()) {
 	t.Helper()
 	server := rpc.NewServer(rpc.ServerOptions{Log: Log(t), Metrics: rpc.NewMetrics(prometheus.NewRegistry())})
@@ -33,8 +33,8 @@ func Serve(t testing.TB, register func(*rpc.Server), roles ...string) (conn *grp
 	return conn, stop
 }
 
-// Run runs what runs until its context ends: with the test, or with stop, which
-// waits for its end. An error fails the test.
+// Run calls run until the test ends or stop is called, which cancels its context and waits
+// for it to return. An error fails the test.
 func Run(t testing.TB, run func(context.Context) error) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,6 +1,6 @@
-// Package testkit is what tests stand on: embedded servers, real ones when
-// SLIPWAY_TEST_REAL is set (`make e2e`), registries on loopback, a clock, images.
-// There are no mocks in it.
+// Package testkit provides the dependencies of tests: embedded servers, or real ones if
+// SLIPWAY_TEST_REAL is set (`make e2e`), registries on loopback, a clock, and images. It
+// contains no mocks.
 package testkit
 
 import (
@@ -18,12 +18,12 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Log is a logger that writes to the test's own output.
+// Log returns a logger that writes to the test's output.
 func Log(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
-// EachDatabase runs a test on a fresh, empty database of every engine there is.
+// EachDatabase runs a test on a new, empty database of every supported engine.
 func EachDatabase(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -38,7 +38,7 @@ func EachDatabase(t *testing.T, test func(t *testing.T, db *sqldb.DB)) {
 	}
 }
 
-// SQLite is a fresh database in a file of the test.
+// SQLite returns a new database in a file of the test.
 func SQLite(t testing.TB) *sqldb.DB {
 	t.Helper()
 	return open(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))
@@ -54,7 +54,7 @@ func open(t testing.TB, url string) *sqldb.DB {
 	return db
 }
 
-// EachRedis runs a test on every Redis there is.
+// EachRedis runs a test on every kind of Redis.
 func EachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalClient)) {
 	t.Helper()
 	t.Run("embedded", func(t *testing.T) {
@@ -74,7 +74,7 @@ func EachRedis(t *testing.T, test func(t *testing.T, client redis.UniversalClien
 	}
 }
 
-// Redis is a client of a fresh embedded Redis.
+// Redis returns a client of a new embedded Redis.
 func Redis(t testing.TB) redis.UniversalClient {
 	t.Helper()
 	r := embedded.StartRedis()
@@ -86,8 +86,8 @@ func Redis(t testing.TB) redis.UniversalClient {
 	return client
 }
 
-// NATS is a connection to a fresh NATS: a process of its own with real servers, embedded
-// else.
+// NATS returns a connection to a new NATS server: a process with real servers, otherwise
+// embedded.
 func NATS(t testing.TB) *nats.Conn {
 	t.Helper()
 	if Real() {
@@ -98,7 +98,7 @@ func NATS(t testing.TB) *nats.Conn {
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	s, err := embedded.StartNATS(t.TempDir())
+	s, err := embedded.StartNATS(t.TempDir(), Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}

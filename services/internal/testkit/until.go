@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Until tries until it works, and fails the test with what went wrong when that takes
-// minutes. It is for what other programs do and tell nobody of: a broker that drops a
-// consumer, a process that ends. Within this process wait for the event itself.
+// Until calls try until it succeeds, and fails the test with the last error after some
+// minutes. It is for changes in other programs that cannot be awaited, e.g. a broker that
+// drops a consumer or a process that ends. Within this process wait for the event itself.
 func Until(t testing.TB, what string, try func() error) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {

@@ -79,7 +79,7 @@ func TestReadToken(t *testing.T) {
 				t.Fatalf("got %q, %v; want %q", got.value, err, tc.want)
 			}
 			if left := time.Until(got.expires); left > tc.life || left < tc.life*8/10 && tc.life > 0 {
-				t.Errorf("it lives for %s, want a little less than %s", left, tc.life)
+				t.Errorf("the token is valid for %s, want slightly less than %s", left, tc.life)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestRangeStart(t *testing.T) {
 	}
 }
 
-// pieces is a body that breaks when its text ends.
+// pieces is a body that returns an error at its end.
 type pieces struct {
 	io.Reader
 	end    error
@@ -158,7 +158,7 @@ func TestResuming(t *testing.T) {
 				}
 				return p
 			}
-			r := &resuming{ctx: t.Context(), body: piece(), left: 10, again: func(from, left int64) (io.ReadCloser, error) {
+			r := &resumingReader{ctx: t.Context(), body: piece(), left: 10, reopen: func(from, left int64) (io.ReadCloser, error) {
 				if int(from) != at || int(left) != 10-at {
 					t.Errorf("asks for %d bytes from %d, want %d from %d", left, from, 10-at, at)
 				}
@@ -176,7 +176,7 @@ func TestResumingClosesWhatBroke(t *testing.T) {
 	t.Parallel()
 	first := &pieces{Reader: strings.NewReader("01"), end: io.ErrUnexpectedEOF}
 	second := &pieces{Reader: strings.NewReader("23"), end: io.EOF}
-	r := &resuming{ctx: t.Context(), body: first, left: 4, again: func(int64, int64) (io.ReadCloser, error) { return second, nil }}
+	r := &resumingReader{ctx: t.Context(), body: first, left: 4, reopen: func(int64, int64) (io.ReadCloser, error) { return second, nil }}
 	if _, err := io.ReadAll(r); err != nil {
 		t.Fatal(err)
 	}

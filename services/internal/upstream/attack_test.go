@@ -22,8 +22,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestHostileBlobRedirects has a registry send clients to places where they must
-// not go: such a place is refused, and never passed on.
+// TestHostileBlobRedirects verifies that redirects to addresses that clients must not be
+// sent to are rejected.
 func TestHostileBlobRedirects(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, target string }{
@@ -65,19 +65,20 @@ func TestHostileBlobRedirects(t *testing.T) {
 				rw.WriteHeader(http.StatusTemporaryRedirect)
 			})
 			for _, method := range []string{http.MethodGet, http.MethodHead} {
-				b, err := w.client.Blob(t.Context(), method, w.repo, w.config(t).Digest, nobody, "")
+				b, err := w.client.Blob(t.Context(), method, w.repo, w.config(t).Digest, anonymous, "")
 				if !errors.Is(err, fault.Denied) {
 					t.Errorf("%s: got %+v, %v; want fault.Denied", method, b, err)
 				}
 			}
-			if b, err := w.client.ReadBlob(t.Context(), w.repo, w.config(t).Digest, nobody, 0, 1); err == nil {
+			if b, err := w.client.ReadBlob(t.Context(), w.repo, w.config(t).Digest, anonymous, 0, 1); err == nil {
 				t.Errorf("read %+v", b)
 			}
 		})
 	}
 }
 
-// TestUsualBlobRedirects are those of real registries and of networks of one's own.
+// TestUsualBlobRedirects verifies that redirects as sent by public registries, and by
+// registries in private networks that are allowed, are accepted.
 func TestUsualBlobRedirects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
@@ -95,29 +96,29 @@ func TestUsualBlobRedirects(t *testing.T) {
 		if tc.want == "" {
 			tc.want = tc.target
 		}
-		b, err := client.Blob(t.Context(), http.MethodGet, w.repo, w.config(t).Digest, nobody, "")
+		b, err := client.Blob(t.Context(), http.MethodGet, w.repo, w.config(t).Digest, anonymous, "")
 		if err != nil || b.Redirect.String() != tc.want {
 			t.Errorf("%s: got %+v, %v", tc.name, b, err)
 		}
 	}
 }
 
-// TestHTTPSRegistryRedirectsToHTTP is refused, though the address is public.
+// TestHTTPSRegistryRedirectsToHTTP verifies that a redirect from https to http is rejected.
 func TestHTTPSRegistryRedirectsToHTTP(t *testing.T) {
 	t.Parallel()
 	client, repo := serveTLS(t, http.RedirectHandler("http://storage.test/x", http.StatusFound))
-	if b, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromString("x"), nobody, ""); !errors.Is(err, fault.Denied) {
+	if b, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromString("x"), anonymous, ""); !errors.Is(err, fault.Denied) {
 		t.Errorf("got %+v, %v; want fault.Denied", b, err)
 	}
 }
 
-// many is an index of the largest size that says nothing.
+// many is an index of the maximum size with empty entries.
 func many() []byte {
 	return []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
 }
 
-// TestHostileAnswers lets a registry answer what takes memory. It is refused in
-// memory that is in proportion, by both clients.
+// TestHostileAnswers verifies that both clients reject responses that would use much
+// memory, with memory proportional to their size.
 func TestHostileAnswers(t *testing.T) {
 	w := newWorld(t, testkit.Open)
 	raw := many()
@@ -159,7 +160,7 @@ func TestHostileAnswers(t *testing.T) {
 		{"a header of a MiB", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Docker-Content-Digest", strings.Repeat("x", 1<<20))
 		}},
-		{"gzip that nobody asked for", func(rw http.ResponseWriter, _ *http.Request) {
+		{"gzip that was not requested", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Encoding", "gzip")
 			_, _ = rw.Write(packed.Bytes())
 		}},
@@ -168,13 +169,13 @@ func TestHostileAnswers(t *testing.T) {
 		control := newControl(t, []string{"127.0.0.1"}, w.Host)
 		control.Hurry()
 		heap.Within(t, 0, 64<<20, nil, func() {
-			if doc, err := w.client.Manifest(t.Context(), w.repo, "1", nobody); err == nil {
+			if doc, err := w.client.Manifest(t.Context(), w.repo, "1", anonymous); err == nil {
 				t.Errorf("%s: the client read %s", tc.name, doc.Digest)
 			}
-			if m, err := control.For(nobody, w.Host).ManifestGet(t.Context(), subject); err == nil {
+			if m, err := control.For(anonymous, w.Host).ManifestGet(t.Context(), subject); err == nil {
 				t.Errorf("%s: the control client read %v", tc.name, m.GetDescriptor())
 			}
-			list, err := control.For(nobody, w.Host).ReferrerList(upstream.WithPages(t.Context()), subject)
+			list, err := control.For(anonymous, w.Host).ReferrerList(upstream.WithPages(t.Context()), subject)
 			if err == nil && len(list.Descriptors) > 0 {
 				t.Errorf("%s: the control client listed %d", tc.name, len(list.Descriptors))
 			}
@@ -182,7 +183,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestPagesInACircle lets the pages of a list link to themselves.
+// TestPagesInACircle reads a list whose pages link to themselves.
 func TestPagesInACircle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
@@ -201,13 +202,13 @@ func TestPagesInACircle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, err := newControl(t, []string{"127.0.0.1"}, w.Host).For(nobody, w.Host).ReferrerList(upstream.WithPages(t.Context()), subject)
+	list, err := newControl(t, []string{"127.0.0.1"}, w.Host).For(anonymous, w.Host).ReferrerList(upstream.WithPages(t.Context()), subject)
 	if err != nil || pages > limits.ReferrerPages || len(list.Descriptors) != pages {
 		t.Errorf("read %d pages with %d entries, %v", pages, len(list.Descriptors), err)
 	}
 }
 
-// TestHostileTokenServices name or answer what no token service does.
+// TestHostileTokenServices verifies that invalid token services and responses are rejected.
 func TestHostileTokenServices(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, realm, answer string }{
@@ -233,14 +234,14 @@ func TestHostileTokenServices(t *testing.T) {
 				t.Error("a manifest was read")
 			}
 			if w.Tokens() != 0 {
-				t.Error("the token service was asked")
+				t.Error("the token service received a request")
 			}
 		})
 	}
 }
 
-// FuzzRedirect: what is passed on to clients is an address that they can read in
-// one way only.
+// FuzzRedirect verifies that addresses to which clients are redirected can be parsed in one
+// way only.
 func FuzzRedirect(f *testing.F) {
 	for _, s := range []string{"https://a.example/x?y", "http://[::1%25a]:1/", "https://user@h/", "//h", "https://0x7f.1", "javascript:x", "https://a.example:99999/#x"} {
 		f.Add(s)
@@ -257,7 +258,7 @@ func FuzzRedirect(f *testing.F) {
 		}
 		again, err := url.Parse(got.String())
 		if err != nil || again.Scheme != "https" || again.User != nil || again.Host != u.Host || again.Fragment != "" {
-			t.Errorf("%q is passed on as %q", raw, got)
+			t.Errorf("%q was accepted as %q", raw, got)
 		}
 		if strings.ContainsFunc(got.String(), func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("%q has control characters", got)

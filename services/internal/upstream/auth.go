@@ -16,7 +16,8 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// tokenKey names an Authorization header: good for one access to one repository.
+// A tokenKey identifies an Authorization header, which is valid for one access to one
+// repository.
 type tokenKey struct {
 	repo   Repository
 	access Access
@@ -27,34 +28,35 @@ type authHeader struct {
 	expires time.Time
 }
 
-// tokenTTL is the life of a bearer token that does not state one (distribution
-// specification, token authentication).
+// tokenTTL is the validity of a bearer token whose response does not state one
+// (distribution specification, token authentication).
 const tokenTTL = time.Minute
 
-// authorizer remembers what each registry wanted to see.
+// An authorizer answers the authentication challenges of registries and caches the
+// resulting Authorization headers.
 type authorizer struct {
 	client *Client
-	known  *otter.Cache[tokenKey, authHeader]
+	cache  *otter.Cache[tokenKey, authHeader]
 	flight memo.Flight[tokenKey, string]
 }
 
 func newAuthorizer(c *Client) *authorizer {
-	return &authorizer{client: c, known: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
+	return &authorizer{client: c, cache: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
 }
 
-// header returns what was good the last time; "" when nothing is known.
+// header returns the cached header, or "" if there is none.
 func (a *authorizer) header(key tokenKey) string {
-	h, ok := a.known.GetIfPresent(key)
+	h, ok := a.cache.GetIfPresent(key)
 	if !ok || time.Now().After(h.expires) {
 		return ""
 	}
 	return h.value
 }
 
-// answer meets the challenge of a 401. "" means that there is nothing to answer
-// with.
+// answer returns the header for the challenge in a 401 response, or "" if the challenge
+// cannot be met.
 func (a *authorizer) answer(ctx context.Context, key tokenKey, resp *http.Response) (string, error) {
-	a.known.Invalidate(key)
+	a.cache.Invalidate(key)
 	for _, line := range resp.Header.Values("Www-Authenticate") {
 		challenges, err := parseChallenges(line)
 		if err != nil && len(challenges) == 0 {
@@ -66,7 +68,7 @@ func (a *authorizer) answer(ctx context.Context, key tokenKey, resp *http.Respon
 				return a.flight.Do(ctx, key, func(ctx context.Context) (string, error) { return a.bearer(ctx, key, c) })
 			case c.scheme == "basic" && key.access.Login != (Login{}):
 				h := basic(key.access.Login)
-				a.known.Set(key, authHeader{h, time.Now().Add(time.Hour)})
+				a.cache.Set(key, authHeader{h, time.Now().Add(time.Hour)})
 				return h, nil
 			}
 		}
@@ -78,26 +80,26 @@ func basic(l Login) string {
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(l.Username+":"+l.Password))
 }
 
-// allows says whether a token service may be reached by a scheme: by http only
-// where the registry itself is.
+// allows reports whether a token service may be used with a scheme. http is only allowed if
+// the registry uses it as well.
 func (a *authorizer) allows(scheme string, repo Repository) bool {
 	return scheme == "https" || scheme == "http" && a.client.plain[repo.Host]
 }
 
-// bearer fetches a token from the realm that a registry names.
+// bearer fetches a token from the realm in a registry's challenge.
 func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (string, error) {
-	ask := TokenRequest{
+	request := TokenRequest{
 		Host: key.repo.Host, Realm: c.params["realm"], Service: c.params["service"],
 		Scopes: strings.Fields(c.params["scope"]), Login: key.access.Login,
 	}
-	if len(ask.Scopes) == 0 && key.repo.Name != "" {
-		ask.Scopes = []string{"repository:" + key.repo.Name + ":pull"}
+	if len(request.Scopes) == 0 && key.repo.Name != "" {
+		request.Scopes = []string{"repository:" + key.repo.Name + ":pull"}
 	}
-	h, err := a.fetch(ctx, ask)
+	h, err := a.fetch(ctx, request)
 	if err != nil {
 		return "", err
 	}
-	a.known.Set(key, h)
+	a.cache.Set(key, h)
 	return h.value, nil
 }
 
@@ -124,6 +126,6 @@ func readToken(r io.Reader) (authHeader, error) {
 	if t.ExpiresIn > 0 && t.ExpiresIn < 1e6 {
 		life = time.Duration(t.ExpiresIn * float64(time.Second))
 	}
-	// A token that ends while it travels helps nobody.
+	// A token must not expire while a request with it is sent.
 	return authHeader{"Bearer " + t.Token, time.Now().Add(life * 9 / 10)}, nil
 }

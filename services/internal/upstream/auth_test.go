@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// authorizations notes the Authorization header of every request.
+// authorizations records the Authorization header of every request.
 type authorizations struct {
 	mu   sync.Mutex
 	list []string
@@ -44,12 +44,12 @@ func TestTokensAreKeptPerIdentity(t *testing.T) {
 		name   string
 		repo   upstream.Repository
 		access upstream.Access
-		tokens int // given out so far
+		tokens int // issued so far
 		want   error
 	}{
 		{"first", w.repo, ada, 1, nil},
 		{"again", w.repo, ada, 1, nil},
-		{"nobody gets nothing of it", w.repo, nobody, 1, fault.Unauthenticated},
+		{"an anonymous caller does not use it", w.repo, anonymous, 1, fault.Unauthenticated},
 		{"another caller with the same login", w.repo, bob, 2, nil},
 		{"another repository", other, ada, 3, nil},
 		{"the first repository still", w.repo, ada, 3, nil},
@@ -58,7 +58,7 @@ func TestTokensAreKeptPerIdentity(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", tc.name, err, tc.want)
 		}
 		if got := w.Tokens() - before; got != tc.tokens {
-			t.Errorf("%s: %d tokens were given out, want %d", tc.name, got, tc.tokens)
+			t.Errorf("%s: %d tokens were issued, want %d", tc.name, got, tc.tokens)
 		}
 	}
 }
@@ -77,7 +77,8 @@ func TestAKnownLoginIsSentAtOnce(t *testing.T) {
 	}
 }
 
-// tokenRegistry wants the newest token of its own service; life is expires_in.
+// tokenRegistry requires the newest token of its own token service. life is the expires_in
+// of tokens.
 func tokenRegistry(life string, given *[]string, seen *authorizations) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen.note(r)
@@ -129,7 +130,7 @@ func TestATokenThatIsRefusedIsReplaced(t *testing.T) {
 		given = append(given, "somebody else's") // what we hold is good no more
 	}
 	if len(given) != 4 {
-		t.Errorf("got %v, want two tokens of ours", given)
+		t.Errorf("got %v, want two tokens of the service", given)
 	}
 }
 
@@ -205,7 +206,7 @@ func TestTokenServiceRefuses(t *testing.T) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 			if strings.Contains(seen.String(), "/elsewhere") {
-				t.Error("the login was taken to another address")
+				t.Error("the login was sent to another address")
 			}
 		})
 	}
@@ -234,12 +235,12 @@ func TestRealmsThatAreNotAsked(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if *asked != 0 {
-			t.Error("the login went out in clear text")
+			t.Error("the login was sent without TLS")
 		}
 	})
 }
 
-// serveTLS is serve with https, trusted by the client.
+// serveTLS is like serve with https, and the client trusts the certificate.
 func serveTLS(t testing.TB, h http.Handler) (*upstream.Client, upstream.Repository) {
 	t.Helper()
 	s := httptest.NewTLSServer(h)
@@ -254,11 +255,11 @@ func serveTLS(t testing.TB, h http.Handler) (*upstream.Client, upstream.Reposito
 func TestCertificatesAreChecked(t *testing.T) {
 	t.Parallel()
 	client, repo := serveTLS(t, http.HandlerFunc(good))
-	if _, err := client.Manifest(t.Context(), repo, "1", nobody); err != nil {
+	if _, err := client.Manifest(t.Context(), repo, "1", anonymous); err != nil {
 		t.Errorf("trusted: %v", err)
 	}
 	client = newClient(t, newEgress(t, "127.0.0.1"))
-	if _, err := client.Manifest(t.Context(), repo, "1", nobody); !errors.Is(err, fault.Unavailable) {
+	if _, err := client.Manifest(t.Context(), repo, "1", anonymous); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("not trusted: got %v, want fault.Unavailable", err)
 	}
 }

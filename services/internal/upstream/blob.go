@@ -15,24 +15,23 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Blob is an answer to a blob request. Exactly one of Body and Redirect is set;
-// the caller closes Body.
+// A Blob is the response to a blob request. Exactly one of Body and Redirect is set. The
+// caller must close Body.
 type Blob struct {
 	// Status is 200, or 206 with ContentRange.
 	Status       int
 	ContentRange string
-	// Size is the length of Body in bytes; -1 when the registry did not say.
+	// Size is the length of Body in bytes, or -1 if the registry did not state it.
 	Size int64
-	// Body is the content, not verified. An upstream connection that breaks is
-	// taken up again where it ended. Empty for HEAD.
+	// Body is the content, which is not verified. If its connection breaks, reading
+	// continues with another request. It is empty for HEAD.
 	Body io.ReadCloser
-	// Redirect is where else the content is; whoever reads it needs no login
-	// there. It is https (or http, for a plain registry) at a host to which clients
-	// may be sent.
+	// Redirect is a URL of the content that needs no login. It is https (or http for a
+	// plain registry), and its host is one that clients may be redirected to.
 	Redirect *url.URL
 }
 
-// Blob asks for a blob, or with rangeHeader ("bytes=…") for a part of it.
+// Blob requests a blob, or the part of it in rangeHeader ("bytes=…").
 func (c *Client) Blob(ctx context.Context, method string, repo Repository, d digest.Digest, a Access, rangeHeader string) (*Blob, error) {
 	resp, err := c.blob(ctx, method, repo, d, a, rangeHeader)
 	if err != nil {
@@ -52,9 +51,9 @@ func (c *Client) Blob(ctx context.Context, method string, repo Repository, d dig
 	b := &Blob{Status: resp.StatusCode, ContentRange: resp.Header.Get("Content-Range"), Size: resp.ContentLength}
 	b.Body = resp.Body
 	if method == http.MethodGet && b.Size >= 0 {
-		b.Body = &resuming{
+		b.Body = &resumingReader{
 			ctx: ctx, body: resp.Body, at: rangeStart(b.ContentRange), left: b.Size,
-			again: func(at, left int64) (io.ReadCloser, error) {
+			reopen: func(at, left int64) (io.ReadCloser, error) {
 				return c.rest(ctx, repo, d, a, at, left)
 			},
 		}
@@ -62,14 +61,14 @@ func (c *Client) Blob(ctx context.Context, method string, repo Repository, d dig
 	return b, nil
 }
 
-// blob goes along with redirects that stay at the registry, where a client
-// could not log in itself.
+// blob sends a blob request. It follows redirects within the registry, because a client
+// could not log in there.
 func (c *Client) blob(ctx context.Context, method string, repo Repository, d digest.Digest, a Access, rangeHeader string) (*http.Response, error) {
 	var header http.Header
 	if rangeHeader != "" {
 		header = http.Header{"Range": {rangeHeader}}
 	}
-	var conn *patientConn
+	var conn *stallConn
 	ctx = noteConn(ctx, &conn)
 	resp, err := c.get(ctx, method, "blob", repo, "/blobs/"+d.String(), a, header)
 	for hop := 0; err == nil && resp.StatusCode >= 300 && hop < limits.Redirects; hop++ {
@@ -91,8 +90,7 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 	return resp, err
 }
 
-// ownLocation is where a registry redirects to within itself; nil for anywhere
-// else.
+// ownLocation returns the target of a redirect within the registry, or nil for other targets.
 func ownLocation(resp *http.Response) *url.URL {
 	target, err := resp.Location()
 	if err != nil || target.Host != resp.Request.URL.Host || target.Scheme != resp.Request.URL.Scheme {
@@ -101,7 +99,7 @@ func ownLocation(resp *http.Response) *url.URL {
 	return target
 }
 
-// rest asks for left bytes from at on.
+// rest requests left bytes that start at at.
 func (c *Client) rest(ctx context.Context, repo Repository, d digest.Digest, a Access, at, left int64) (io.ReadCloser, error) {
 	resp, err := c.blob(ctx, http.MethodGet, repo, d, a, fmt.Sprintf("bytes=%d-%d", at, at+left-1))
 	if err != nil {
@@ -114,15 +112,16 @@ func (c *Client) rest(ctx context.Context, repo Repository, d digest.Digest, a A
 	return resp.Body, nil
 }
 
-// rangeStart reads "bytes 5-9/10" as 5; 0 where nothing is stated.
+// rangeStart returns the first offset of a Content-Range ("bytes 5-9/10" is 5), or 0 if it
+// is empty.
 func rangeStart(contentRange string) int64 {
 	first, _, _ := strings.Cut(strings.TrimPrefix(contentRange, "bytes "), "-")
 	n, _ := strconv.ParseInt(first, 10, 64)
 	return n
 }
 
-// ReadBlob begins to read a part of a blob, wherever the registry keeps it; length
-// is at least 1. The bytes are not verified; the caller closes.
+// ReadBlob opens a part of a blob, following redirects. length must be at least 1. The
+// content is not verified. The caller must close the reader.
 func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest, a Access, from, length int64) (io.ReadCloser, error) {
 	part := fmt.Sprintf("bytes=%d-%d", from, from+length-1)
 	b, err := c.Blob(ctx, http.MethodGet, repo, d, a, part)
@@ -151,5 +150,5 @@ func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest,
 		return b.Body, nil
 	}
 	_ = b.Body.Close()
-	return nil, unexpected(repo.Host, errors.New("it does not answer the part that was asked for"))
+	return nil, unexpected(repo.Host, errors.New("it does not return the requested range"))
 }

@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// layer is the first layer of w's image: its digest and its bytes.
+// layer returns the digest and the content of the first layer of w's image.
 func (w world) layer(t testing.TB) (digest.Digest, []byte) {
 	t.Helper()
 	layers, err := w.image.Layers()
@@ -84,18 +84,18 @@ func TestBlobRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
 	d, raw := w.layer(t)
-	_, err := w.client.Blob(t.Context(), http.MethodGet, w.repo, d, nobody, fmt.Sprintf("bytes=%d-", len(raw)))
+	_, err := w.client.Blob(t.Context(), http.MethodGet, w.repo, d, anonymous, fmt.Sprintf("bytes=%d-", len(raw)))
 	if !upstream.IsRange(err) || !errors.Is(err, fault.Invalid) {
-		t.Errorf("behind the end: got %v", err)
+		t.Errorf("a range after the end: got %v", err)
 	}
-	_, err = w.client.Blob(t.Context(), http.MethodGet, w.repo, digest.FromString("x"), nobody, "")
+	_, err = w.client.Blob(t.Context(), http.MethodGet, w.repo, digest.FromString("x"), anonymous, "")
 	if !errors.Is(err, fault.NotFound) || upstream.IsRange(err) {
-		t.Errorf("not there: got %v", err)
+		t.Errorf("a missing blob: got %v", err)
 	}
 }
 
-// breaking serves raw, but cuts the first connections after so many bytes; how
-// says in what a later answer is wrong.
+// A breaking registry serves raw, but closes the first connections after the given numbers
+// of bytes. how selects an invalid response for later requests.
 type breaking struct {
 	raw []byte
 	how string
@@ -159,7 +159,7 @@ func TestBlobGoesOnWhereItWasCut(t *testing.T) {
 			t.Parallel()
 			b := &breaking{raw: raw, how: tc.how, cuts: tc.cuts}
 			client, repo := serve(t, b)
-			blob, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromBytes(raw), nobody, tc.ranged)
+			blob, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromBytes(raw), anonymous, tc.ranged)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestBlobEndsWithItsReader(t *testing.T) {
 	client, repo := serve(t, a)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	b, err := client.Blob(ctx, http.MethodGet, repo, digest.FromBytes(raw), nobody, "")
+	b, err := client.Blob(ctx, http.MethodGet, repo, digest.FromBytes(raw), anonymous, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +214,7 @@ func TestBlobOfUnknownLength(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		_, _ = w.Write([]byte("second"))
 	}))
-	b, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromString("x"), nobody, "")
+	b, err := client.Blob(t.Context(), http.MethodGet, repo, digest.FromString("x"), anonymous, "")
 	if err != nil {
 		t.Fatal(err)
 	}

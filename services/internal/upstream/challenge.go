@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// challenge is one scheme of a WWW-Authenticate header (RFC 9110, 11.6.1).
+// A challenge is one scheme of a WWW-Authenticate header (RFC 9110, 11.6.1).
 type challenge struct {
 	scheme string // lower case
 	params map[string]string
 }
 
-// parseChallenges reads all schemes of one header line. What cannot be read ends
-// the list with an error; what came before stands.
+// parseChallenges parses a header line. If a part of it is invalid, it returns an error and
+// the challenges before that part.
 func parseChallenges(header string) ([]challenge, error) {
 	var out []challenge
 	rest := strings.TrimLeft(header, " \t,")
@@ -21,8 +21,7 @@ func parseChallenges(header string) ([]challenge, error) {
 		if word == "" {
 			return out, fmt.Errorf("expected a word at %.20q", rest)
 		}
-		// A word with "=" behind it is a parameter of the scheme before; otherwise
-		// it is a scheme of its own.
+		// A word before "=" is a parameter of the previous scheme. Other words are schemes.
 		trimmed := strings.TrimLeft(after, " \t")
 		if !strings.HasPrefix(trimmed, "=") || len(out) == 0 {
 			out = append(out, challenge{scheme: strings.ToLower(word), params: map[string]string{}})
@@ -39,7 +38,7 @@ func parseChallenges(header string) ([]challenge, error) {
 	return out, nil
 }
 
-// token cuts the leading token off s.
+// token splits s after its leading token.
 func token(s string) (word, rest string) {
 	i := 0
 	for i < len(s) && isTokenByte(s[i]) {
@@ -52,7 +51,7 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
-// paramValue reads a token or a quoted string.
+// paramValue splits s after its leading token or quoted string.
 func paramValue(s string) (value, rest string, err error) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest = token(s)

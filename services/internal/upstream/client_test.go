@@ -27,11 +27,11 @@ func newClient(t testing.TB, e *upstream.Egress, plain ...string) *upstream.Clie
 }
 
 var (
-	ada    = upstream.Access{Scope: "ada", Login: upstream.Login{Username: testkit.User, Password: testkit.Password}}
-	nobody = upstream.Access{}
+	ada       = upstream.Access{Scope: "ada", Login: upstream.Login{Username: testkit.User, Password: testkit.Password}}
+	anonymous = upstream.Access{}
 )
 
-// world is a registry with one image, and a client of it.
+// A world is a registry with one image, and a client for it.
 type world struct {
 	*testkit.Registry
 	client *upstream.Client
@@ -72,7 +72,7 @@ func TestDocuments(t *testing.T) {
 		name   string
 		auth   testkit.Auth
 		access upstream.Access
-	}{{"open", testkit.Open, nobody}, {"basic", testkit.Basic, ada}, {"bearer", testkit.Bearer, ada}} {
+	}{{"open", testkit.Open, anonymous}, {"basic", testkit.Basic, ada}, {"bearer", testkit.Bearer, ada}} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.auth)
@@ -115,11 +115,11 @@ func TestRefusals(t *testing.T) {
 		ref    string
 		want   fault.Kind
 	}{
-		{"no such tag", testkit.Open, nobody, "2", fault.NotFound},
-		{"no such digest", testkit.Open, nobody, digest.FromString("x").String(), fault.NotFound},
-		{"basic, nobody", testkit.Basic, nobody, "1", fault.Unauthenticated},
+		{"no such tag", testkit.Open, anonymous, "2", fault.NotFound},
+		{"no such digest", testkit.Open, anonymous, digest.FromString("x").String(), fault.NotFound},
+		{"basic, nobody", testkit.Basic, anonymous, "1", fault.Unauthenticated},
 		{"basic, wrong login", testkit.Basic, wrong, "1", fault.Unauthenticated},
-		{"bearer, nobody", testkit.Bearer, nobody, "1", fault.Unauthenticated},
+		{"bearer, nobody", testkit.Bearer, anonymous, "1", fault.Unauthenticated},
 		{"bearer, wrong login", testkit.Bearer, wrong, "1", fault.Unauthenticated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestPingAsksAnew(t *testing.T) {
 	}
 }
 
-// instead lets w answer every request for path with f.
+// instead makes w respond to requests for path with f.
 func (w world) instead(path string, f http.HandlerFunc) {
 	w.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, path) {
@@ -200,12 +200,12 @@ func TestWrongContent(t *testing.T) {
 				tc.ref = w.digest(t).String()
 			}
 			w.instead("/manifests/", tc.serve)
-			doc, err := w.client.Manifest(t.Context(), w.repo, tc.ref, nobody)
+			doc, err := w.client.Manifest(t.Context(), w.repo, tc.ref, anonymous)
 			if !errors.Is(err, tc.want) {
 				t.Fatalf("got %v, want %v", err, tc.want)
 			}
 			if err == nil && doc.Digest != digest.FromBytes(doc.Bytes) {
-				t.Errorf("%s is not the digest of what came", doc.Digest)
+				t.Errorf("%s is not the digest of the content", doc.Digest)
 			}
 		})
 	}
@@ -215,7 +215,7 @@ func TestWrongConfig(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
 	w.instead("/blobs/", func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write([]byte(`{}`)) })
-	if _, err := w.client.Config(t.Context(), w.repo, w.config(t), nobody); !errors.Is(err, fault.Unavailable) {
+	if _, err := w.client.Config(t.Context(), w.repo, w.config(t), anonymous); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("got %v, want fault.Unavailable", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestResolveWithoutTheHeader(t *testing.T) {
 			_, _ = rw.Write(raw)
 		}
 	})
-	if d, err := w.client.Resolve(t.Context(), w.repo, "1", nobody); err != nil || d != w.digest(t) {
+	if d, err := w.client.Resolve(t.Context(), w.repo, "1", anonymous); err != nil || d != w.digest(t) {
 		t.Errorf("got %s, %v", d, err)
 	}
 }
@@ -250,7 +250,7 @@ func TestRequestHeaders(t *testing.T) {
 		}
 	}
 	if h.Get("Authorization") != "" || h.Get("Accept-Encoding") != "" || h.Get("User-Agent") != "slipway" {
-		t.Errorf("a registry that asks for nothing gets %v", h)
+		t.Errorf("a registry without authentication received %v", h)
 	}
 }
 

@@ -18,14 +18,13 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Control gives regclient clients for the control path: inspection, referrers. A
-// client belongs to one access to one registry. Safe for concurrent
-// use.
+// A Control provides regclient clients for the control path: inspection and referrers. Each
+// client is for one access to one registry. A Control is safe for concurrent use.
 type Control struct {
 	http  *http.Client
 	plain map[string]bool
 	docs  *Documents
-	// pause is how long to wait before a second try, at least.
+	// pause is the minimum pause before a retry.
 	pause   time.Duration
 	clients *otter.Cache[controlKey, *regclient.RegClient]
 }
@@ -35,7 +34,7 @@ type controlKey struct {
 	access Access
 }
 
-// NewControl makes one with the settings of the thin client.
+// NewControl returns a Control with the same options as a Client.
 func NewControl(o Options) *Control {
 	docs := cmp.Or(o.Documents, NewDocuments())
 	c := &Control{
@@ -54,7 +53,7 @@ func NewControl(o Options) *Control {
 	return c
 }
 
-// Documents bounds the memory of what is read.
+// Documents returns the memory budget of documents.
 func (c *Control) Documents() *Documents { return c.docs }
 
 // For returns the client for one access to one registry.
@@ -81,14 +80,14 @@ func (c *Control) client(a Access, host string) *regclient.RegClient {
 		regclient.WithSlog(slog.New(slog.DiscardHandler)),
 		regclient.WithRegOpts(
 			reg.WithHTTPClient(c.http), reg.WithCache(0, 0),
-			// A host that does not answer is tried once more, at once.
+			// A host that does not respond is tried once more.
 			reg.WithDelay(c.pause, 10*c.pause), reg.WithRetryLimit(2),
 		),
 	)
 }
 
-// ControlFault says what an error of regclient means for whoever asked for the
-// image; nil stays nil.
+// ControlFault converts an error of regclient to a fault for the client that requested the
+// image. It returns nil for nil.
 func ControlFault(host string, err error) error {
 	switch {
 	case err == nil:
@@ -109,7 +108,7 @@ func ControlFault(host string, err error) error {
 	case errors.Is(err, errs.ErrHTTPRateLimit):
 		return (&statusError{host: host, code: http.StatusTooManyRequests}).fault()
 	case errors.Is(err, errs.ErrHTTPStatus):
-		return fault.Unavailable.New("The registry "+host+" is out of order", err).After(5 * time.Second)
+		return fault.Unavailable.New("The registry "+host+" is out of order", registryError{err}).After(5 * time.Second)
 	}
 	return unreachable(host, err)
 }

@@ -19,7 +19,7 @@ func newControl(t testing.TB, allow []string, plain ...string) *upstream.Control
 	return upstream.NewControl(upstream.Options{Egress: newEgress(t, allow...), Plain: plain, Metrics: prometheus.NewRegistry()})
 }
 
-// head asks for name with c, and says what came of it.
+// head requests the manifest of name with c and returns the result as a string.
 func head(t testing.TB, c *upstream.Control, a upstream.Access, host, name string) (string, error) {
 	t.Helper()
 	r, err := ref.New(host + "/" + name)
@@ -42,12 +42,12 @@ func TestControl(t *testing.T) {
 		image  string
 		want   error
 	}{
-		{"open", testkit.Open, nobody, "team/app:1", nil},
+		{"open", testkit.Open, anonymous, "team/app:1", nil},
 		{"basic", testkit.Basic, ada, "team/app:1", nil},
 		{"bearer", testkit.Bearer, ada, "team/app:1", nil},
-		{"not there", testkit.Open, nobody, "team/app:2", fault.NotFound},
-		{"basic, nobody", testkit.Basic, nobody, "team/app:1", fault.Unauthenticated},
-		{"bearer, nobody", testkit.Bearer, nobody, "team/app:1", fault.Unauthenticated},
+		{"not there", testkit.Open, anonymous, "team/app:2", fault.NotFound},
+		{"basic, nobody", testkit.Basic, anonymous, "team/app:1", fault.Unauthenticated},
+		{"bearer, nobody", testkit.Bearer, anonymous, "team/app:1", fault.Unauthenticated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,23 +75,23 @@ func TestControlFaults(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			_, repo := serve(t, tc.answer)
-			if _, err := head(t, newControl(t, []string{"127.0.0.1"}, repo.Host), nobody, repo.Host, "a:1"); !errors.Is(err, tc.want) {
+			if _, err := head(t, newControl(t, []string{"127.0.0.1"}, repo.Host), anonymous, repo.Host, "a:1"); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 		})
 	}
 	if err := upstream.ControlFault("h", nil); err != nil {
-		t.Errorf("nothing became %v", err)
+		t.Errorf("ControlFault(host, nil) = %v", err)
 	}
 	if err := upstream.ControlFault("h", context.Canceled); !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller who left became %v", err)
+		t.Errorf("a cancelled context became %v", err)
 	}
 }
 
 func TestControlKeepsToTheEgressRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
-	if _, err := head(t, newControl(t, nil, w.Host), nobody, w.Host, "team/app:1"); !errors.Is(err, fault.Invalid) {
+	if _, err := head(t, newControl(t, nil, w.Host), anonymous, w.Host, "team/app:1"); !errors.Is(err, fault.Invalid) {
 		t.Errorf("got %v, want fault.Invalid", err)
 	}
 	if got := w.Requests(); len(got) != 0 {
@@ -106,11 +106,11 @@ func TestControlTellsAccessesApart(t *testing.T) {
 	if _, err := head(t, c, ada, w.Host, "team/app:1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := head(t, c, nobody, w.Host, "team/app:1"); !errors.Is(err, fault.Unauthenticated) {
-		t.Errorf("nobody gets what ada may read: %v", err)
+	if _, err := head(t, c, anonymous, w.Host, "team/app:1"); !errors.Is(err, fault.Unauthenticated) {
+		t.Errorf("an anonymous caller read an image of ada: %v", err)
 	}
 	first := c.For(ada, w.Host)
-	if first != c.For(ada, w.Host) || first == c.For(nobody, w.Host) || first == c.For(ada, "elsewhere") {
-		t.Error("a client belongs to one access")
+	if first != c.For(ada, w.Host) || first == c.For(anonymous, w.Host) || first == c.For(ada, "elsewhere") {
+		t.Error("two accesses share a client")
 	}
 }

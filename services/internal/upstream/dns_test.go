@@ -17,8 +17,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// nameServer answers every question for an IPv4 address with what answer says,
-// and has none of the other sort.
+// nameServer is a DNS server that returns the IPv4 addresses of answer, and no IPv6
+// addresses.
 func nameServer(t testing.TB, answer func() []string) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp4", "127.0.0.1:0")
@@ -132,7 +132,7 @@ func TestAnAllowedName(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := c.Get("http://sub.registry.test" + portOf(address)); !errors.Is(err, fault.Invalid) {
-		t.Errorf("a name below it is another: %v", err)
+		t.Errorf("a subdomain of an allowed name: %v", err)
 	}
 }
 
@@ -147,6 +147,6 @@ func TestClientDoesNotAskForbiddenAddresses(t *testing.T) {
 		t.Errorf("got %v, want fault.Invalid", err)
 	}
 	if n := questions.Load(); n != 1 {
-		t.Errorf("asked %d times: another try ends the same way", n)
+		t.Errorf("%d requests, want no retry", n)
 	}
 }

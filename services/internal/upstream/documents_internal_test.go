@@ -5,16 +5,34 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
 )
 
-// TestDocumentsAtOnce fills the room: who comes then waits, is served when there is
-// room again, and is told to come back when there is none for long.
+// of returns the context of a call from an address.
+func of(ctx context.Context, i int) context.Context {
+	return rpc.WithCall(ctx, rpc.Call{ClientIP: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})})
+}
+
+// isFree fails the test unless the budget is unused.
+func (d *Documents) isFree(t *testing.T) {
+	t.Helper()
+	lease, err := d.TryAcquire(fairshare.Request{Client: fairshare.Service(), Amount: limits.DocumentsAtOnce})
+	if err != nil {
+		t.Fatal("the budget is still in use")
+	}
+	lease.Release()
+}
+
+// TestDocumentsAtOnce exhausts the budget. Further calls wait until memory is released, and
+// fail if that takes too long.
 func TestDocumentsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,12 +46,12 @@ func TestDocumentsAtOnce(t *testing.T) {
 			return release, err
 		}
 		ctx, done := d.Hold(t.Context())
-		for range limits.DocumentsAtOnce / limits.Document {
-			release, err := read(ctx)
+		for i := range limits.DocumentsAtOnce / limits.Document {
+			release, err := read(of(ctx, i))
 			if err != nil {
 				t.Fatal(err)
 			}
-			release() // the work goes on, so it counts all the same
+			release() // the operation continues, so that it is still counted
 		}
 		if _, release, err := d.Read(t.Context(), bytes.NewReader(large[:limits.SmallDocument-1]), -1); err != nil {
 			t.Errorf("a small document waits: %v", err)
@@ -47,7 +65,7 @@ func TestDocumentsAtOnce(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := read(gone); !errors.Is(err, context.Canceled) {
-			t.Errorf("who is gone gets %v", err)
+			t.Errorf("a cancelled caller got %v", err)
 		}
 		time.AfterFunc(time.Second, done)
 		release, err := read(t.Context())
@@ -60,9 +78,30 @@ func TestDocumentsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		release()
-		if !d.room.TryAcquire(limits.DocumentsAtOnce) {
-			t.Error("something is still taken")
+		d.isFree(t)
+	})
+}
+
+// TestDocumentsOfOneNetwork verifies that one network cannot use the whole budget.
+func TestDocumentsOfOneNetwork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDocuments()
+		large := bytes.Repeat([]byte("x"), limits.Document)
+		ctx, done := d.Hold(of(t.Context(), 1))
+		defer done()
+		for range limits.DocumentsAtOnce / limits.Document {
+			_, _, err := d.Read(ctx, bytes.NewReader(large), -1)
+			if err != nil {
+				break
+			}
 		}
+		start := time.Now()
+		_, release, err := d.Read(of(t.Context(), 2), bytes.NewReader(large), -1)
+		if err != nil || time.Since(start) > 0 {
+			t.Fatalf("another network: %v after %s", err, time.Since(start))
+		}
+		release()
 	})
 }
 
@@ -91,9 +130,7 @@ func TestDocumentSizes(t *testing.T) {
 			release()
 		}
 	}
-	if !d.room.TryAcquire(limits.DocumentsAtOnce) {
-		t.Error("something is still taken")
-	}
+	d.isFree(t)
 }
 
 type zeros struct{}

@@ -13,20 +13,20 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Egress decides which addresses this service connects to on somebody's behalf:
-// public ones, and those that configuration allows. The check is made when the
-// connection is, on the address itself, so that neither a redirect nor a name
-// that changes its mind passes it by. Safe for concurrent use.
+// An Egress restricts the addresses that this service connects to for users: to public
+// addresses and those that the configuration allows. The check is made on the resolved
+// address of each connection, so that redirects and changing DNS records cannot bypass it.
+// It is safe for concurrent use.
 type Egress struct {
 	networks []netip.Prefix
 	hosts    map[string]bool
-	own      []string // ports of this machine that are never reached
-	// Resolver finds addresses; nil is the machine's own.
+	own      []string // ports of this machine that are always denied
+	// Resolver resolves names. If nil, the system's resolver is used.
 	Resolver *net.Resolver
 }
 
-// NewEgress reads the allowed addresses, networks, and host names with or
-// without a port.
+// NewEgress returns an Egress that allows the given addresses, networks, and host names
+// with or without a port.
 func NewEgress(allow []string) (*Egress, error) {
 	e := &Egress{hosts: map[string]bool{}}
 	for _, a := range allow {
@@ -46,8 +46,8 @@ func NewEgress(allow []string) (*Egress, error) {
 	return e, nil
 }
 
-// Allows says whether an address may be reached. An IPv6 address that a
-// translator or tunnel turns into an IPv4 address is judged by that one as well.
+// Allows reports whether connections to an address are allowed. For an IPv6 address that
+// embeds an IPv4 address, the IPv4 address is checked as well.
 func (e *Egress) Allows(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	for _, p := range e.networks {
@@ -61,7 +61,7 @@ func (e *Egress) Allows(ip netip.Addr) bool {
 	return ip.IsValid() && specialBlock(ip) == ""
 }
 
-// DialContext connects to host:port if that is allowed; fault.Invalid if not.
+// DialContext connects to host:port. It returns fault.Invalid if the address is not allowed.
 func (e *Egress) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -79,7 +79,7 @@ func (e *Egress) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	return &patientConn{Conn: conn}, nil
+	return &stallConn{Conn: conn}, nil
 }
 
 func (e *Egress) check(host, resolved string) error {
@@ -91,29 +91,29 @@ func (e *Egress) check(host, resolved string) error {
 		fmt.Errorf("egress to %s refused", resolved))
 }
 
-// stall is how long a peer may be silent in the middle of a response, or take nothing
-// in the middle of a request.
+// stall is the time without progress, within a response or a request, after which a
+// connection fails.
 const stall = 60 * time.Second
 
-// patientConn gives up on a peer that stops talking and listening. While a request is
-// sent, which takes minutes for a large layer, it need not talk.
-type patientConn struct {
+// A stallConn fails if its peer neither sends nor receives data. While a request is being
+// sent, which may take minutes for a large layer, the peer need not send anything.
+type stallConn struct {
 	net.Conn
-	taken atomic.Int64 // bytes that were read
+	received atomic.Int64 // bytes that were read
 }
 
-func (c *patientConn) Write(p []byte) (int, error) {
+func (c *stallConn) Write(p []byte) (int, error) {
 	if err := c.SetDeadline(time.Now().Add(stall)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
 }
 
-func (c *patientConn) Read(p []byte) (int, error) {
+func (c *stallConn) Read(p []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(stall)); err != nil {
 		return 0, err
 	}
 	n, err := c.Conn.Read(p)
-	c.taken.Add(int64(n))
+	c.received.Add(int64(n))
 	return n, err
 }

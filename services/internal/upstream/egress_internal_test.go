@@ -12,14 +12,13 @@ import (
 	"slipway.dev/services/internal/testkit/bubble"
 )
 
-// TestPatience waits for a response for as long as the request is being taken, and a
-// minute more.
-func TestPatience(t *testing.T) {
+// TestStall verifies that the time for a response starts when the request has been sent.
+func TestStall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
-		c := &patientConn{Conn: ours}
+		c := &stallConn{Conn: ours}
 		defer c.Close()
 		began := time.Now()
 		ended := make(chan error, 1)
@@ -40,7 +39,7 @@ func TestPatience(t *testing.T) {
 		}
 		began = time.Now()
 		if _, err := c.Write(part); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != stall {
-			t.Errorf("a peer that takes nothing: after %s: %v", time.Since(began), err)
+			t.Errorf("a peer that receives nothing: after %s: %v", time.Since(began), err)
 		}
 	})
 }

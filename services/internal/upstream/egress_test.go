@@ -86,7 +86,7 @@ func TestAllows(t *testing.T) {
 		}
 	}
 	if newEgress(t, "0.0.0.0/0").Allows(netip.Addr{}) {
-		t.Error("no address at all is allowed")
+		t.Error("the zero address is allowed")
 	}
 }
 
@@ -124,7 +124,7 @@ func TestNewEgressRefuses(t *testing.T) {
 	}
 }
 
-// listen answers everything with "here", and counts in asked.
+// listen serves "here" for all requests, which it counts in asked.
 func listen(t testing.TB) (address string, asked *int) {
 	t.Helper()
 	asked = new(int)

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// statusError is an answer of a registry that is no success.
+// A statusError is a response of a registry with an error status.
 type statusError struct {
 	host  string
 	code  int
@@ -22,7 +22,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("%s answered %d", e.host, e.code) }
 
-// fault says what the status means for whoever asked for the image.
+// fault returns the fault for the client that requested the image.
 func (e *statusError) fault() *fault.Error {
 	switch e.code {
 	case http.StatusNotFound:
@@ -44,13 +44,13 @@ func (e *statusError) fault() *fault.Error {
 	return unexpected(e.host, e)
 }
 
-// errRange is a request for bytes that a blob does not have.
-var errRange = fault.Invalid.Newf("The blob does not have the range that was asked for")
+// errRange is returned when a requested range is outside of the blob.
+var errRange = fault.Invalid.Newf("The blob does not have the requested range")
 
-// IsRange says whether err means that a blob does not have the range asked for.
+// IsRange reports whether err is for a range outside of the blob.
 func IsRange(err error) bool { return errors.Is(err, errRange) }
 
-// unreachable says why there was no answer.
+// unreachable converts the error of a request without a response to a fault.
 func unreachable(host string, err error) error {
 	var st *statusError
 	switch {
@@ -61,19 +61,30 @@ func unreachable(host string, err error) error {
 	case errors.As(err, new(*fault.Error)):
 		return err
 	case isTimeout(err):
-		return fault.Timeout.New("The registry "+host+" did not answer in time", err)
+		return fault.Timeout.New("The registry "+host+" did not answer in time", registryError{err})
 	}
-	return fault.Unavailable.New("The registry "+host+" cannot be reached", err).After(5 * time.Second)
+	return fault.Unavailable.New("The registry "+host+" cannot be reached", registryError{err}).After(5 * time.Second)
 }
 
-// isTimeout says whether somebody was silent for too long; who waited once will
-// not wait again.
+// A registryError is an error that a registry caused, as opposed to this process.
+type registryError struct{ error }
+
+func (e registryError) Unwrap() error { return e.error }
+
+// IsRegistry reports whether a fault was caused by a registry that is unavailable or
+// overloaded. Other faults of the same kinds are caused by this process.
+func IsRegistry(e *fault.Error) bool {
+	return (e.Kind == fault.Unavailable || e.Kind == fault.Timeout || e.Kind == fault.Exhausted) &&
+		(errors.As(e, new(registryError)) || errors.As(e, new(*statusError)))
+}
+
+// isTimeout reports whether err is a timeout. Requests are not retried after a timeout.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isFinal says whether another try would end the same way.
+// isFinal reports whether a retry would return the same error.
 func isFinal(err error) bool {
 	var dns *net.DNSError
 	return errors.As(err, new(*fault.Error)) || errors.As(err, new(*statusError)) ||
@@ -81,7 +92,7 @@ func isFinal(err error) bool {
 }
 
 func unexpected(host string, err error) *fault.Error {
-	return fault.Unavailable.New("The registry "+host+" answered something unexpected", err).After(5 * time.Second)
+	return fault.Unavailable.New("The registry "+host+" answered something unexpected", registryError{err}).After(5 * time.Second)
 }
 
 func wrongDigest(repo Repository, want digest.Digest) error {

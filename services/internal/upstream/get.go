@@ -15,12 +15,12 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// attempts is how often a request is made in all, where it may help.
+// attempts is the maximum number of attempts of a request.
 const attempts = 3
 
-// get asks a registry, meets its challenge, and tries again where that may
-// help. The answer is a success, a redirect or a 304; the caller closes it.
-// Anything else is a fault.
+// get sends a request to a registry, authenticates if required, and retries temporary
+// failures. It returns responses with a 2xx or 3xx status, which the caller must close, and
+// a fault for all others.
 func (c *Client) get(ctx context.Context, method, kind string, repo Repository, path string, a Access, header http.Header) (*http.Response, error) {
 	ctx, span := c.tracer.Start(ctx, "upstream "+method+" "+kind, trace.WithSpanKind(trace.SpanKindClient))
 	defer span.End()
@@ -28,8 +28,8 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 		span.SetAttributes(attribute.String("server.address", repo.Host), attribute.String("url.path", "/v2/"+repo.Name+path))
 	}
 	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
-	defer c.metrics.took(repo.Host, kind, time.Now())
-	resp, err := c.repeated(ctx, func() (*http.Response, error) { return c.authorized(ctx, method, u, tokenKey{repo, a}, header) })
+	defer c.metrics.observe(repo.Host, kind, time.Now())
+	resp, err := c.withRetries(ctx, func() (*http.Response, error) { return c.authorized(ctx, method, u, tokenKey{repo, a}, header) })
 	if err != nil {
 		c.metrics.failed(repo.Host, kind)
 		return nil, a.Explain(unreachable(repo.Host, err))
@@ -38,11 +38,11 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 	return resp, a.Explain(err)
 }
 
-// repeated sends a request again where that is worth it, after a pause.
-func (c *Client) repeated(ctx context.Context, send func() (*http.Response, error)) (*http.Response, error) {
+// repeated retries send with pauses after temporary failures.
+func (c *Client) withRetries(ctx context.Context, send func() (*http.Response, error)) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := send()
-		if try == attempts || !worthRepeating(ctx, resp, err) {
+		if try == attempts || !isTemporary(ctx, resp, err) {
 			return resp, err
 		}
 		wait := backoff(try)
@@ -56,8 +56,8 @@ func (c *Client) repeated(ctx context.Context, send func() (*http.Response, erro
 	}
 }
 
-// authorized sends one request, and once more if the registry wants to know who
-// asks.
+// authorized sends a request. If the registry requires authentication, it sends the request
+// again with an Authorization header.
 func (c *Client) authorized(ctx context.Context, method, u string, key tokenKey, header http.Header) (*http.Response, error) {
 	auth := c.auth.header(key)
 	for second := false; ; second = true {
@@ -92,7 +92,7 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	return c.http.Do(req)
 }
 
-// checked turns anything but a success, a redirect or a 304 into a fault.
+// checked converts responses without a 2xx or 3xx status to faults.
 func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response, error) {
 	c.metrics.answered(host, kind, resp.StatusCode)
 	if resp.StatusCode >= 200 && resp.StatusCode < 400 {
@@ -102,7 +102,7 @@ func (c *Client) checked(host, kind string, resp *http.Response) (*http.Response
 	return nil, (&statusError{host, resp.StatusCode, RetryAfter(resp)}).fault()
 }
 
-func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
+func isTemporary(ctx context.Context, resp *http.Response, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -112,7 +112,7 @@ func worthRepeating(ctx context.Context, resp *http.Response, err error) bool {
 	return busy(resp.StatusCode) && resp.StatusCode != http.StatusNotImplemented && RetryAfter(resp) <= 5*time.Second
 }
 
-// busy says whether a status is about the server, and not about what was asked for.
+// busy reports whether a status is a temporary condition of the server.
 func busy(status int) bool { return status == http.StatusTooManyRequests || status >= 500 }
 
 func backoff(try int) time.Duration {
@@ -120,7 +120,7 @@ func backoff(try int) time.Duration {
 	return d/2 + rand.N(d) //nolint:gosec // jitter is no secret
 }
 
-// sleep waits; false when the context would end first.
+// sleep waits for d. It returns false, without waiting, if the context would expire before.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d {
 		return false
@@ -128,7 +128,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	return retry.Sleep(ctx, d)
 }
 
-// RetryAfter reads the header, in seconds or as a date; 0 when it is not there.
+// RetryAfter returns the delay in the Retry-After header, in seconds or as a date, or 0 if
+// there is none.
 func RetryAfter(resp *http.Response) time.Duration {
 	v := resp.Header.Get("Retry-After")
 	if n, err := strconv.Atoi(v); err == nil {
@@ -140,7 +141,8 @@ func RetryAfter(resp *http.Response) time.Duration {
 	return 0
 }
 
-// drain reads what little may be left, so that the connection can be used again.
+// drain reads the remainder of a short body, so that the connection can be reused, and
+// closes it.
 func drain(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10)
 	_ = resp.Body.Close()

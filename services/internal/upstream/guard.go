@@ -15,10 +15,9 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// guard stands between regclient and other people's registries. It hides how long
-// a registry wants us to wait: regclient would sleep for that time, while somebody
-// waits for an answer. And it reads everything but blobs beforehand, so that
-// regclient decodes only what is in proportion.
+// A guard is the transport of regclient. It hides the Retry-After header, for which
+// regclient would sleep during a user's request. It also reads all responses except blobs
+// in advance, so that regclient only decodes JSON within the limits.
 type guard struct {
 	http.RoundTripper
 	docs *Documents
@@ -33,7 +32,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method == http.MethodHead || resp.StatusCode >= 300 && resp.StatusCode < 400:
 	case resp.StatusCode >= 300:
-		resp.Body = limited{io.LimitReader(resp.Body, limits.ErrorAnswer), resp.Body}
+		resp.Body = limitedBody{io.LimitReader(resp.Body, limits.ErrorAnswer), resp.Body}
 	case !isBlob(r):
 		err = g.document(r, resp)
 	}
@@ -47,7 +46,7 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// document reads an answer, and puts what it read in its place.
+// document reads and checks a response and replaces its body.
 func (g guard) document(r *http.Request, resp *http.Response) error {
 	raw, release, err := g.docs.Read(r.Context(), resp.Body, resp.ContentLength)
 	if err == nil {
@@ -62,12 +61,12 @@ func (g guard) document(r *http.Request, resp *http.Response) error {
 	if err != nil {
 		return unexpected(r.URL.Host, err)
 	}
-	resp.Body = released{bytes.NewReader(raw), resp.Body, sync.OnceFunc(release)}
+	resp.Body = bufferedBody{bytes.NewReader(raw), resp.Body, sync.OnceFunc(release)}
 	return nil
 }
 
-// isBlob says whether a request, or the one that led to it, was for a blob: those
-// are streams.
+// isBlob reports whether a request, or the first request of its redirects, was for a blob.
+// Blobs are streamed.
 func isBlob(r *http.Request) bool {
 	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
@@ -75,29 +74,30 @@ func isBlob(r *http.Request) bool {
 	return strings.Contains(r.URL.Path, "/blobs/")
 }
 
-// limited is the beginning of a body.
-type limited struct {
+// A limitedBody is the beginning of a body.
+type limitedBody struct {
 	io.Reader
 	io.Closer
 }
 
-// released is a body that was read, whose memory counts until it is closed.
-type released struct {
+// A bufferedBody is a body that was read in advance. Its memory is counted until it is
+// closed.
+type bufferedBody struct {
 	io.Reader
 	body    io.Closer
 	release func()
 }
 
-// Close ends both.
-func (b released) Close() error {
+// Close implements io.Closer.
+func (b bufferedBody) Close() error {
 	b.release()
 	return b.body.Close()
 }
 
 type pagesKey struct{}
 
-// WithPages lets the requests of ctx read at most limits.ReferrerPages pages of a
-// list; what links to more is taken for the end.
+// WithPages limits the requests with ctx to limits.ReferrerPages pages of a list. Links to
+// further pages are removed.
 func WithPages(ctx context.Context) context.Context {
 	left := new(atomic.Int32)
 	left.Store(limits.ReferrerPages - 1)

@@ -8,18 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// other stands in metrics for what could be any number of things.
+// other is the label for values of which there may be any number.
 const other = "other"
 
-// metrics count what other registries answer.
+// metrics measures the responses of other registries.
 type metrics struct {
-	// hosts are the registries that are told apart; callers may name any number.
+	// hosts are the registries with their own label. Users may name any number of others.
 	hosts   map[string]bool
 	answers *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
 }
 
-// wellKnown are public registries that are told apart in metrics.
+// wellKnown returns public registries with their own label.
 func wellKnown() []string {
 	return []string{
 		"docker.io", "quay.io", "ghcr.io", "gcr.io", "public.ecr.aws", "registry.k8s.io", "mcr.microsoft.com", "nvcr.io",
@@ -49,7 +49,7 @@ func newMetrics(o Options) metrics {
 	return m
 }
 
-// host is how metrics call a registry.
+// host returns the label of a registry.
 func (m metrics) host(name string) string {
 	if m.hosts[name] {
 		return name
@@ -60,7 +60,7 @@ func (m metrics) host(name string) string {
 func (m metrics) answered(host, kind string, code int) {
 	label := strconv.Itoa(code)
 	if http.StatusText(code) == "" {
-		label = other // a registry may invent codes
+		label = other // registries may send arbitrary codes
 	}
 	m.answers.WithLabelValues(m.host(host), kind, label).Inc()
 }
@@ -69,6 +69,6 @@ func (m metrics) failed(host, kind string) {
 	m.answers.WithLabelValues(m.host(host), kind, "error").Inc()
 }
 
-func (m metrics) took(host, kind string, since time.Time) {
+func (m metrics) observe(host, kind string, since time.Time) {
 	m.seconds.WithLabelValues(m.host(host), kind).Observe(time.Since(since).Seconds())
 }

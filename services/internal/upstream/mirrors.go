@@ -14,17 +14,16 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Mirror is where an operator has what is at another registry. It is asked without a
-// login: none is for a host that it was not given for.
+// A Mirror is a copy of another registry that an operator provides. It is used without a
+// login, because logins are only sent to the host that they are configured for.
 type Mirror struct {
-	// Registry is what is mirrored, as image names have it, e.g. "docker.io".
+	// Registry is the mirrored registry as in image names, e.g. "docker.io".
 	Registry string
-	// Host is the mirror's; Path stands before the paths of repositories there, "" for
-	// nothing.
+	// Host is the mirror's host. Path is the prefix of repositories there, or "".
 	Host, Path string
 }
 
-// String is the mirror as configurations have it, e.g. "mirror.example.org/dockerhub".
+// String returns the mirror as in the configuration, e.g. "mirror.example.org/dockerhub".
 func (m Mirror) String() string {
 	if m.Path == "" {
 		return m.Host
@@ -32,19 +31,19 @@ func (m Mirror) String() string {
 	return m.Host + "/" + m.Path
 }
 
-// repository is how a path of a repository is written.
+// repository matches the path of a repository.
 const repository = `[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*`
 
 var (
 	hostForm = regexp.MustCompile(`^(localhost|[a-z0-9-]+(\.[a-z0-9-]+)+|\[[0-9a-f:]+\]|[a-z0-9-]+:[0-9]+)(:[0-9]+)?$`)
 	pathForm = regexp.MustCompile(`^` + repository + `$`)
-	// contentForm is the path of a manifest, by tag or digest, or of a blob (distribution
-	// specification, pull).
+	// contentForm matches the path of a manifest, by tag or digest, or of a blob
+	// (distribution specification, pull).
 	contentForm = regexp.MustCompile(`^/v2/(` + repository + `)(/manifests/[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|/(?:manifests|blobs)/[a-z0-9]+(?:[+._-][a-z0-9]+)*:[A-Za-z0-9=_-]{1,256})$`)
 )
 
-// ParseMirrors reads mirrors as an operator writes them, "docker.io=mirror.example.org/dockerhub".
-// Those of one registry are asked in order.
+// ParseMirrors parses a setting such as "docker.io=mirror.example.org/dockerhub". The
+// mirrors of a registry are tried in order.
 func ParseMirrors(values []string) ([]Mirror, error) {
 	var out []Mirror
 	for _, v := range values {
@@ -62,28 +61,30 @@ func ParseMirrors(values []string) ([]Mirror, error) {
 	return out, nil
 }
 
-// mirrored asks mirrors for what is read, and the registry itself for what they lack,
-// and while they are away. What is written goes to the registry alone.
-type mirrored struct {
+// A mirroredTransport sends requests for content to mirrors first, and to the registry if
+// the mirrors lack the content or are unavailable. Other requests are sent to the registry
+// only.
+type mirroredTransport struct {
 	http.RoundTripper
-	// client asks them. It has no mirrors, and is given no login.
+	// client sends requests to mirrors. It has no mirrors and no logins.
 	client *Client
-	// of are the mirrors by the host at which their registry is reached.
+	// of are the mirrors by the address of their registry.
 	of map[string][]*mirror
 }
 
 type mirror struct {
 	Mirror
-	// back is when one that was away is asked again, in nanoseconds since the epoch.
-	back atomic.Int64
+	// retryAt is the time until which an unavailable mirror is skipped, in nanoseconds
+	// since the epoch.
+	retryAt atomic.Int64
 }
 
-// withMirrors puts the mirrors of the settings before a transport.
+// withMirrors adds the configured mirrors to a transport.
 func withMirrors(o Options, t http.RoundTripper, docs *Documents) http.RoundTripper {
 	if len(o.Mirrors) == 0 {
 		return t
 	}
-	out := &mirrored{RoundTripper: t, client: bare(o, t, docs), of: map[string][]*mirror{}}
+	out := &mirroredTransport{RoundTripper: t, client: bare(o, t, docs), of: map[string][]*mirror{}}
 	for _, m := range o.Mirrors {
 		out.of[Host(m.Registry)] = append(out.of[Host(m.Registry)], &mirror{Mirror: m})
 	}
@@ -91,29 +92,29 @@ func withMirrors(o Options, t http.RoundTripper, docs *Documents) http.RoundTrip
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *mirrored) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *mirroredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	name, path := content(r)
 	if name == "" {
 		return t.RoundTripper.RoundTrip(r)
 	}
 	for _, m := range t.of[r.URL.Host] {
-		if time.Now().UnixNano() < m.back.Load() {
+		if time.Now().UnixNano() < m.retryAt.Load() {
 			continue
 		}
-		resp, away := t.ask(r, m.Mirror, name, path)
+		resp, unavailable := t.try(r, m.Mirror, name, path)
 		if resp != nil {
 			return resp, nil
 		}
-		if away && r.Context().Err() == nil {
-			m.back.Store(time.Now().Add(limits.MirrorAway).UnixNano())
+		if unavailable && r.Context().Err() == nil {
+			m.retryAt.Store(time.Now().Add(limits.MirrorAway).UnixNano())
 		}
 	}
 	return t.RoundTripper.RoundTrip(r)
 }
 
-// content is the repository and the rest of the path of a request that reads a manifest
-// or a blob; "" for any other. URLs that strangers name come by here too: what no registry
-// has is no business of a mirror's.
+// content returns the repository and the rest of the path of a request for a manifest or a
+// blob, and "" for other requests. The transport also gets URLs that users named, and only
+// valid paths of registries may be sent to a mirror.
 func content(r *http.Request) (name, path string) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery != "" || r.URL.RawPath != "" {
 		return "", ""
@@ -125,11 +126,12 @@ func content(r *http.Request) (name, path string) {
 	return found[1], found[2]
 }
 
-// ask asks a mirror; nil where it lacks the content, or is away.
-func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Response, away bool) {
+// try sends a request to a mirror. The response is nil if the mirror lacks the content or
+// is unavailable.
+func (t *mirroredTransport) try(r *http.Request, m Mirror, name, path string) (_ *http.Response, unavailable bool) {
 	repo := Repository{Host: m.Host, Name: strings.TrimPrefix(m.Path+"/"+name, "/")}
 	header := r.Header.Clone()
-	header.Del("Authorization") // the registry's own
+	header.Del("Authorization") // it is for the registry
 	header.Del("Cookie")
 	resp, err := t.client.authorized(r.Context(), r.Method, t.client.BaseURL(m.Host)+"/v2/"+repo.Name+path, tokenKey{repo, Access{}}, header)
 	for hop := 0; err == nil && isRedirect(resp) && hop < limits.Redirects; hop++ {
@@ -140,8 +142,8 @@ func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Re
 		drain(resp)
 		resp, err = t.client.authorized(r.Context(), r.Method, target.String(), tokenKey{repo, Access{}}, header)
 	}
-	if refusal := (*statusError)(nil); errors.As(err, &refusal) { // its token service's
-		return nil, busy(refusal.code)
+	if status := (*statusError)(nil); errors.As(err, &status) { // of its token service
+		return nil, busy(status.code)
 	}
 	if err != nil {
 		return nil, true
@@ -154,9 +156,9 @@ func (t *mirrored) ask(r *http.Request, m Mirror, name, path string) (_ *http.Re
 	return resp, false
 }
 
-// serves says whether an answer is content, or leads to it where a client may be sent; then
-// its address is made whole, since it is another's than that of the request.
-func (t *mirrored) serves(ctx context.Context, resp *http.Response, repo Repository) bool {
+// serves reports whether a response is content, or a redirect to it that a client may
+// follow. The target of a redirect is made absolute, because it is relative to the mirror.
+func (t *mirroredTransport) serves(ctx context.Context, resp *http.Response, repo Repository) bool {
 	if !isRedirect(resp) {
 		return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzContent: what is asked of a mirror is what was asked for, below the path of its
+// FuzzContent verifies that a mirror gets the requested path below the path of its
 // repositories.
 func FuzzContent(f *testing.F) {
 	for _, s := range []string{"/v2/a/b/manifests/1", "/v2/a/blobs/sha256:ab", "/v2/../blobs/sha256:ab", "/v2/a/manifests/blobs/x?y#z", "/v2/%zz/blobs/x"} {

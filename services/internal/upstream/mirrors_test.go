@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// copied is a registry that wants to know who asks, and a mirror of it that does not,
-// under the path "hub"; leaks counts the logins that the mirror was shown.
+// A copied registry requires authentication and has a mirror, at the path "hub", which does
+// not. leaks counts the logins that the mirror received.
 type copied struct {
 	world
 	mirror  *testkit.Registry
@@ -39,7 +39,7 @@ func newCopied(t *testing.T, auth testkit.Auth) *copied {
 	return c
 }
 
-// answer has the mirror answer with f, nil for as it is, and look for logins.
+// answer makes the mirror respond with f, or as a registry if f is nil, and record logins.
 func (c *copied) answer(f http.HandlerFunc) {
 	c.mirror.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Header.Get("Authorization") != "" {
@@ -52,7 +52,8 @@ func (c *copied) answer(f http.HandlerFunc) {
 	})
 }
 
-// read reads the image in every way, and answers who was asked.
+// read reads the image in all ways, and returns the numbers of requests to the registry and
+// the mirror.
 func (c *copied) read(t *testing.T, a upstream.Access) (asked, mirrored int) {
 	t.Helper()
 	c.Requests()
@@ -80,12 +81,13 @@ func (c *copied) read(t *testing.T, a upstream.Access) (asked, mirrored int) {
 		t.Errorf("regclient: %v", err)
 	}
 	if c.leaks.Load() != 0 {
-		t.Error("the mirror was shown a login")
+		t.Error("the mirror received a login")
 	}
 	return len(c.Requests()), len(c.mirror.Requests())
 }
 
-// TestMirrorsAreAskedFirst, and the registry is not, when they have the image.
+// TestMirrorsAreAskedFirst verifies that the registry gets no requests if a mirror has the
+// image.
 func TestMirrorsAreAskedFirst(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []testkit.Auth{testkit.Open, testkit.Basic, testkit.Bearer} {
@@ -97,8 +99,8 @@ func TestMirrorsAreAskedFirst(t *testing.T) {
 	}
 }
 
-// TestMirrorsThatLackTheImage, or that want a login, leave it to the registry, which alone
-// is shown one.
+// TestMirrorsThatLackTheImage verifies that the registry is used if a mirror lacks the
+// image or requires authentication. Logins are only sent to the registry.
 func TestMirrorsThatLackTheImage(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []testkit.Auth{testkit.Open, testkit.Basic, testkit.Bearer} {
@@ -112,13 +114,14 @@ func TestMirrorsThatLackTheImage(t *testing.T) {
 				w.WriteHeader(http.StatusUnauthorized)
 			})
 			if asked, _ := c.read(t, ada); asked == 0 {
-				t.Errorf("with %s the registry was not asked", challenge)
+				t.Errorf("with %s the registry got no request", challenge)
 			}
 		}
 	}
 }
 
-// TestMirrorsThatRefuseOneRepository, or whose token service does, have others.
+// TestMirrorsThatRefuseOneRepository verifies that a mirror that denies access to one
+// repository, itself or in its token service, is still used for others.
 func TestMirrorsThatRefuseOneRepository(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound} {
@@ -131,19 +134,19 @@ func TestMirrorsThatRefuseOneRepository(t *testing.T) {
 			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/refusing"`, c.mirror.Host))
 			w.WriteHeader(http.StatusUnauthorized)
 		})
-		if asked, _ := c.read(t, nobody); asked == 0 {
-			t.Errorf("its token service answers %d: the registry was not asked", status)
+		if asked, _ := c.read(t, anonymous); asked == 0 {
+			t.Errorf("its token service returned %d: the registry got no request", status)
 		}
 		c.answer(nil)
 		c.mirror.Push(t, "hub/team/app:1", c.image)
-		if asked, mirrored := c.read(t, nobody); asked != 0 || mirrored == 0 {
-			t.Errorf("after its token service answered %d, %d requests went to the registry, %d to the mirror", status, asked, mirrored)
+		if asked, mirrored := c.read(t, anonymous); asked != 0 || mirrored == 0 {
+			t.Errorf("after its token service returned %d, %d requests went to the registry, %d to the mirror", status, asked, mirrored)
 		}
 	}
 }
 
-// TestMirrorsAreNotAskedForOtherURLs, which go the same way: neither is a mirror asked for
-// what is outside its path, nor does it rest.
+// TestMirrorsAreNotAskedForOtherURLs verifies that other URLs, which use the same
+// transport, are not requested from a mirror and do not mark it as unavailable.
 func TestMirrorsAreNotAskedForOtherURLs(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Open)
@@ -160,16 +163,17 @@ func TestMirrorsAreNotAskedForOtherURLs(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		if asked := c.mirror.Requests(); len(asked) != 0 {
-			t.Errorf("%s: the mirror was asked %q", path, asked)
+			t.Errorf("%s: the mirror got the requests %q", path, asked)
 		}
 	}
-	if asked, mirrored := c.read(t, nobody); asked != 0 || mirrored == 0 {
+	if asked, mirrored := c.read(t, anonymous); asked != 0 || mirrored == 0 {
 		t.Errorf("after that, %d requests went to the registry, %d to the mirror", asked, mirrored)
 	}
 }
 
-// TestMirrorsThatAreAway are asked once, and then not for a while.
-func TestMirrorsThatAreAway(t *testing.T) {
+// TestUnavailableMirrors verifies that an unavailable mirror is tried once and then skipped
+// for a while.
+func TestUnavailableMirrors(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Bearer)
 	c.answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
@@ -181,12 +185,12 @@ func TestMirrorsThatAreAway(t *testing.T) {
 		Mirrors: []upstream.Mirror{{Registry: c.Host, Host: "127.0.0.1:" + testkit.FreePort(t)}},
 	})
 	if _, err := gone.Resolve(t.Context(), c.repo, "1", ada); err != nil {
-		t.Errorf("nobody listens at the mirror: %v", err)
+		t.Errorf("with a stopped mirror: %v", err)
 	}
 }
 
-// TestMirrorsThatRedirect are followed within themselves; elsewhere only where a client may
-// be sent.
+// TestMirrorsThatRedirect verifies that redirects within a mirror are followed, and others
+// only if clients may be redirected there.
 func TestMirrorsThatRedirect(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Bearer)
@@ -214,11 +218,12 @@ func TestMirrorsThatRedirect(t *testing.T) {
 	})
 	blob, err := c.client.Blob(t.Context(), http.MethodGet, c.repo, c.config(t).Digest, ada, "")
 	if err != nil || blob.Redirect == nil || blob.Redirect.String() != "https://1.1.1.1/blob" {
-		t.Errorf("a blob that is elsewhere: %+v, %v", blob, err)
+		t.Errorf("a blob on another host: %+v, %v", blob, err)
 	}
 }
 
-// TestMirrorsAreNotWrittenTo, nor asked what is there before something is.
+// TestMirrorsAreNotWrittenTo verifies that pushes, including the checks before them, use
+// the registry only.
 func TestMirrorsAreNotWrittenTo(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Bearer)
@@ -235,7 +240,7 @@ func TestMirrorsAreNotWrittenTo(t *testing.T) {
 		t.Error(err)
 	}
 	if asked := c.mirror.Requests(); len(asked) != 0 {
-		t.Errorf("the mirror was asked %q", asked)
+		t.Errorf("the mirror got the requests %q", asked)
 	}
 }
 
@@ -258,12 +263,12 @@ func TestParseMirrors(t *testing.T) {
 	}
 	for _, m := range []upstream.Mirror{{Host: "a.example", Path: "b"}, {Host: "a.example"}} {
 		if got := m.String(); got != strings.TrimSuffix("a.example/"+m.Path, "/") {
-			t.Errorf("%+v is written %s", m, got)
+			t.Errorf("String of %+v is %s", m, got)
 		}
 	}
 }
 
-// plainMirrors are printed field by field.
+// plainMirrors formats mirrors field by field.
 func plainMirrors(list []upstream.Mirror) (out []struct{ registry, host, path string }) {
 	for _, m := range list {
 		out = append(out, struct{ registry, host, path string }{m.Registry, m.Host, m.Path})

@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestEgressExcept tries to reach a listener of this machine by all of its
-// addresses, though everything is allowed.
+// TestEgressExcept verifies that a listener of this machine cannot be reached at any of its
+// addresses, although all addresses are allowed.
 func TestEgressExcept(t *testing.T) {
 	t.Parallel()
 	listen := func() string {
@@ -42,7 +42,7 @@ func TestEgressExcept(t *testing.T) {
 	for _, h := range hosts {
 		conn, err := e.DialContext(t.Context(), "tcp", net.JoinHostPort(h, own))
 		if !errors.Is(err, fault.Invalid) {
-			t.Errorf("%s is answered %v", h, err)
+			t.Errorf("%s: %v", h, err)
 		}
 		if conn != nil {
 			_ = conn.Close()
@@ -53,7 +53,7 @@ func TestEgressExcept(t *testing.T) {
 	}
 	conn, err := e.DialContext(t.Context(), "tcp", "127.0.0.1:"+other)
 	if err != nil {
-		t.Fatalf("another port is answered %v", err)
+		t.Fatalf("another port: %v", err)
 	}
 	_ = conn.Close()
 }

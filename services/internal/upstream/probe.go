@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Probe asks a URL for its first byte, along redirects. fault.Invalid when it
-// does not answer with content, or lies where this service may not go.
+// Probe requests the first byte of a URL and follows redirects. It returns fault.Invalid if
+// the response is not content, or the address is not allowed.
 func (c *Client) Probe(ctx context.Context, rawURL string) error {
 	resp, err := c.visit(ctx, rawURL, http.Header{"Range": {"bytes=0-0"}})
 	if err != nil {
@@ -21,16 +21,16 @@ func (c *Client) Probe(ctx context.Context, rawURL string) error {
 	return resp.Body.Close()
 }
 
-// Fetch begins to read what is at a URL, along redirects; the length of its body is -1
-// where the server did not say. The errors are Probe's; the caller closes the body.
+// Fetch opens a URL and follows redirects. The length of the body is -1 if the server did
+// not state it. Errors are the same as those of Probe. The caller must close the body.
 func (c *Client) Fetch(ctx context.Context, rawURL string) (*http.Response, error) {
 	return c.visit(ctx, rawURL, nil)
 }
 
-// visit goes along redirects until there is content.
+// visit follows redirects until there is content.
 func (c *Client) visit(ctx context.Context, rawURL string, header http.Header) (*http.Response, error) {
 	for range limits.Redirects + 1 {
-		resp, next, err := c.ask(ctx, rawURL, header)
+		resp, next, err := c.request(ctx, rawURL, header)
 		if err != nil || next == "" {
 			return resp, err
 		}
@@ -39,8 +39,8 @@ func (c *Client) visit(ctx context.Context, rawURL string, header http.Header) (
 	return nil, fault.Invalid.Newf("there are too many redirects")
 }
 
-// ask sends one request: what comes is what was asked for, or where to ask next.
-func (c *Client) ask(ctx context.Context, rawURL string, header http.Header) (content *http.Response, next string, err error) {
+// request sends one request. It returns the content, or the URL of a redirect.
+func (c *Client) request(ctx context.Context, rawURL string, header http.Header) (content *http.Response, next string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, rawURL, nil)
 	if err != nil {
 		return nil, "", fault.Invalid.New("the URL is malformed", err)
@@ -66,7 +66,8 @@ func (c *Client) ask(ctx context.Context, rawURL string, header http.Header) (co
 	return nil, to.String(), nil
 }
 
-// isContent says whether an answer is what was asked for; a part only where one was.
+// isContent reports whether a response is the requested content. A partial response is only
+// accepted for a range.
 func isContent(resp *http.Response, header http.Header) bool {
 	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusPartialContent && header.Get("Range") != ""
 }

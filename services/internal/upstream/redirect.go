@@ -15,9 +15,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// checkTarget refuses a redirect that nobody should go along with: anything but
-// https (or http, where the registry itself is spoken to in it), an address with a
-// login in it, or one without a host.
+// checkTarget returns an error for a redirect that must not be followed: to a URL that is
+// not https (or http for a plain registry), contains a login, or has no host.
 func (c *Client) checkTarget(repo Repository, target *url.URL) error {
 	host := target.Hostname()
 	switch {
@@ -35,13 +34,13 @@ func (c *Client) checkTarget(repo Repository, target *url.URL) error {
 	return nil
 }
 
-// passable answers where a client may be sent for a blob. The client resolves
-// names by itself, so what is judged here are addresses, and names that have a
-// meaning only inside a network. Fault.Denied for what is not passed on.
+// passable returns the URL to which clients may be redirected for a blob. Clients resolve
+// names themselves, so that only addresses and names with a local meaning are checked. It
+// returns fault.Denied if clients must not be redirected.
 func (c *Client) passable(ctx context.Context, repo Repository, target *url.URL) (*url.URL, error) {
 	err := c.checkTarget(repo, target)
 	if err == nil {
-		err = c.egress.names(ctx, target)
+		err = c.egress.checkHost(ctx, target)
 	}
 	if err != nil {
 		return nil, fault.Denied.New("The registry "+repo.Host+" redirects to an address to which this service sends no client", err)
@@ -51,9 +50,8 @@ func (c *Client) passable(ctx context.Context, repo Repository, target *url.URL)
 	return &out, nil
 }
 
-// names holds the host of a URL against the rules, as far as that can be told
-// without asking for every name.
-func (e *Egress) names(ctx context.Context, target *url.URL) error {
+// checkHost checks the host of a URL against the rules without resolving public names.
+func (e *Egress) checkHost(ctx context.Context, target *url.URL) error {
 	host := strings.TrimSuffix(strings.ToLower(target.Hostname()), ".")
 	if e.hosts[host] || e.hosts[net.JoinHostPort(host, target.Port())] || e.hosts[strings.ToLower(target.Host)] {
 		return nil
@@ -69,19 +67,19 @@ func (e *Egress) names(ctx context.Context, target *url.URL) error {
 	case isNumber(last): // 127.1, 0x7f000001: browsers and curl read these as addresses
 		return fmt.Errorf("%.60q is neither a name nor an address", host)
 	case last == host || slices.Contains(insideNames(), last) || strings.HasSuffix(host, ".home.arpa"):
-		return e.resolves(ctx, host)
+		return e.checkResolved(ctx, host)
 	}
 	return nil
 }
 
-// insideNames are top-level names that mean something inside a network only
-// (RFC 6761, RFC 6762, ICANN's reservation of internal, and what is in use).
+// insideNames returns top-level names that are only used inside of networks (RFC 6761, RFC
+// 6762, ICANN's reservation of internal, and common practice).
 func insideNames() []string {
 	return []string{"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan"}
 }
 
-// resolves asks for the addresses of a name, all of which must be allowed.
-func (e *Egress) resolves(ctx context.Context, host string) error {
+// checkResolved resolves a name and returns an error unless all of its addresses are allowed.
+func (e *Egress) checkResolved(ctx context.Context, host string) error {
 	r := e.Resolver
 	if r == nil {
 		r = net.DefaultResolver
@@ -98,17 +96,17 @@ func (e *Egress) resolves(ctx context.Context, host string) error {
 	return nil
 }
 
-// isNumber knows what the URL standard takes for the end of an IPv4 address.
+// isNumber reports whether the URL standard treats a label as the end of an IPv4 address.
 func isNumber(label string) bool {
 	digits := strings.Trim(label, "0123456789") == ""
 	hex := strings.HasPrefix(label, "0x") && strings.Trim(label[2:], "0123456789abcdef") == ""
 	return label != "" && (digits || hex)
 }
 
-// CheckRedirect is http.Client.CheckRedirect of clients that go along by
-// themselves: few hops, never from https to http, and no login in an address. The
-// address that led here may hold a token, and stays unsaid; a login is for the host that
-// was asked, of which another port, or a name below it, is no part.
+// CheckRedirect is an http.Client.CheckRedirect function. It limits the number of
+// redirects, rejects redirects from https to http and to URLs with a login, and removes the
+// Referer header, which may contain a token. It removes the Authorization header for other
+// hosts. Another port and subdomains count as other hosts.
 func CheckRedirect(req *http.Request, via []*http.Request) error {
 	req.Header.Del("Referer")
 	if req.URL.Host != via[0].URL.Host {

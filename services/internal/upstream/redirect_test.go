@@ -12,14 +12,14 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// redirect sends every request for a blob to target.
+// redirect redirects all blob requests to target.
 func (w world) redirect(target string) {
 	w.instead("/blobs/", func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, target, http.StatusTemporaryRedirect)
 	})
 }
 
-// storage is another host that serves raw, and notes what it was shown.
+// storage is another host that serves raw and records the headers that it receives.
 func storage(t testing.TB, raw []byte) (url string, seen *authorizations) {
 	t.Helper()
 	seen = &authorizations{}
@@ -75,7 +75,7 @@ func TestConfigRedirects(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, testkit.Open)
 			w.redirect(tc.target)
-			if _, err := w.client.Config(t.Context(), w.repo, w.config(t), nobody); !errors.Is(err, tc.want) {
+			if _, err := w.client.Config(t.Context(), w.repo, w.config(t), anonymous); !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
 		})
@@ -87,7 +87,7 @@ func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	other, seen := storage(t, nil)
 	client, repo := serveTLS(t, http.RedirectHandler(other, http.StatusFound))
 	w := newWorld(t, testkit.Open)
-	if _, err := client.Config(t.Context(), repo, w.config(t), nobody); !errors.Is(err, fault.Unavailable) {
+	if _, err := client.Config(t.Context(), repo, w.config(t), anonymous); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("got %v, want fault.Unavailable", err)
 	}
 	if seen.String() != "" {
@@ -102,7 +102,7 @@ func TestBlobRedirects(t *testing.T) {
 	w.redirect("http://storage.test/x?sig=1")
 	b, err := w.client.Blob(t.Context(), http.MethodGet, w.repo, d, ada, "")
 	if err != nil || b.Body != nil || b.Redirect.String() != "http://storage.test/x?sig=1" {
-		t.Fatalf("elsewhere: got %+v, %v; want the address for who asked", b, err)
+		t.Fatalf("to another host: got %+v, %v; want a redirect for the client", b, err)
 	}
 
 	seen := &authorizations{}
@@ -123,7 +123,7 @@ func TestBlobRedirects(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if n := strings.Count(seen.String(), "Basic "); n != 2 {
-		t.Errorf("the login is for the registry itself, wherever it leads:\n%s", seen)
+		t.Errorf("the login was not sent to the registry only:\n%s", seen)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestBlobRedirectsToNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Open)
 	w.instead("/blobs/", status(http.StatusFound, ""))
-	if b, err := w.client.Blob(t.Context(), http.MethodGet, w.repo, w.config(t).Digest, nobody, ""); !errors.Is(err, fault.Unavailable) {
+	if b, err := w.client.Blob(t.Context(), http.MethodGet, w.repo, w.config(t).Digest, anonymous, ""); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("got %+v, %v; want fault.Unavailable", b, err)
 	}
 }

@@ -11,27 +11,27 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// errElsewhere is a registry that does not give the part it was asked for; it will give
-// no other the next time.
-var errElsewhere = errors.New("it does not go on where it was cut")
+// errElsewhere is returned when a registry responds with a different range than requested.
+// It is not retried.
+var errElsewhere = errors.New("it returns a different range than requested")
 
-// resuming reads a body of known length and, when its connection breaks, goes on with
-// another: the registry may be away for limits.BlobAway.
-type resuming struct {
+// A resumingReader reads a body of known length. If the connection breaks, it requests the
+// rest of the blob. The registry may be unavailable for up to limits.BlobAway.
+type resumingReader struct {
 	ctx  context.Context //nolint:containedctx // io.Reader has no argument for it
 	body io.ReadCloser
-	at   int64 // of the blob, where the next byte is
+	at   int64 // offset of the next byte in the blob
 	left int64 // bytes still to come
-	// broken is why body ended too early; nil while it goes on.
+	// broken is the error of body, or nil while it can be read.
 	broken  error
 	resumed int
-	// moved says that bytes went past the body, which does not know that they did.
-	moved bool
-	again func(at, left int64) (io.ReadCloser, error)
+	// moved states that data was read from the connection without the body's knowledge.
+	moved  bool
+	reopen func(at, left int64) (io.ReadCloser, error)
 }
 
 // Read implements io.Reader.
-func (r *resuming) Read(p []byte) (int, error) {
+func (r *resumingReader) Read(p []byte) (int, error) {
 	if r.broken != nil {
 		if err := r.resume(); err != nil {
 			return 0, fmt.Errorf("reading a blob with %d bytes to come: %w", r.left, err)
@@ -50,23 +50,24 @@ func (r *resuming) Read(p []byte) (int, error) {
 		return n, err
 	}
 	r.broken = err
-	return n, nil // what was read is the caller's at once
+	return n, nil // returns the data that was read before the error
 }
 
-// Moves says whether MoveTo may ever move anything.
-func (r *resuming) Moves() bool {
-	_, ok := r.body.(*wired)
+// Moves reports whether MoveTo may move data.
+func (r *resumingReader) Moves() bool {
+	_, ok := r.body.(*wiredBody)
 	return ok
 }
 
-// MoveTo has w read up to n bytes from the connection itself, without a copy where the
-// kernel can do it. It may move nothing, with no error: then Read goes on. The time that
-// the registry has to send them is within. An error may be of either end; a registry's
-// comes again from Read, which asks for the rest.
-func (r *resuming) MoveTo(w io.Writer, n int64, within time.Duration) (int64, error) {
-	b, ok := r.body.(*wired)
+// MoveTo copies up to n bytes from the connection to w, if possible without copying them to
+// this process. It may copy nothing and return no error, in which case the caller must use
+// Read. within is the timeout for the registry to send the data. The error may be from
+// either side. An error of the registry occurs again in Read, which requests the rest of
+// the blob.
+func (r *resumingReader) MoveTo(w io.Writer, n int64, within time.Duration) (int64, error) {
+	b, ok := r.body.(*wiredBody)
 	if !ok || r.broken != nil {
-		return 0, nil //nolint:nilerr // Read meets what is broken
+		return 0, nil //nolint:nilerr // Read handles the error
 	}
 	n, err := b.moveTo(w, min(n, r.left), within)
 	r.at += n
@@ -75,15 +76,15 @@ func (r *resuming) MoveTo(w io.Writer, n int64, within time.Duration) (int64, er
 	return n, err
 }
 
-// resume asks for the rest until it comes, or will not come.
-func (r *resuming) resume() error {
+// resume requests the rest of the blob until it succeeds or fails permanently.
+func (r *resumingReader) resume() error {
 	if r.resumed == limits.BlobResumptions || r.ctx.Err() != nil {
 		return errors.Join(r.ctx.Err(), r.broken)
 	}
 	r.resumed++
 	since := time.Now()
 	for try := 1; ; try++ {
-		body, err := r.again(r.at, r.left)
+		body, err := r.reopen(r.at, r.left)
 		if err == nil {
 			_ = r.body.Close()
 			r.body, r.broken, r.moved = body, nil, false
@@ -100,4 +101,4 @@ func (r *resuming) resume() error {
 }
 
 // Close implements io.Closer.
-func (r *resuming) Close() error { return r.body.Close() }
+func (r *resumingReader) Close() error { return r.body.Close() }

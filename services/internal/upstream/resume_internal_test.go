@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +14,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// broken gives so many bytes, and then breaks.
+// broken returns its bytes and then an error.
 func broken(raw []byte) io.ReadCloser {
 	return io.NopCloser(io.MultiReader(bytes.NewReader(raw), failing{}))
 }
@@ -21,9 +23,9 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset by peer") }
 
-// TestBlobOfARegistryThatIsAway has a registry break off in the middle of a blob, and
-// stay away.
-func TestBlobOfARegistryThatIsAway(t *testing.T) {
+// TestBlobOfUnavailableRegistry breaks the connection in the middle of a blob while the
+// registry is unavailable for some time.
+func TestBlobOfUnavailableRegistry(t *testing.T) {
 	t.Parallel()
 	raw := bytes.Repeat([]byte("0123456789"), 10)
 	for _, tc := range []struct {
@@ -45,7 +47,7 @@ func TestBlobOfARegistryThatIsAway(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				begun := time.Now()
-				body := &resuming{ctx: t.Context(), body: broken(raw[:40]), left: int64(len(raw)), again: func(at, left int64) (io.ReadCloser, error) {
+				body := &resumingReader{ctx: t.Context(), body: broken(raw[:40]), left: int64(len(raw)), reopen: func(at, left int64) (io.ReadCloser, error) {
 					if time.Since(begun) < tc.away {
 						return nil, tc.with
 					}
@@ -64,12 +66,12 @@ func TestBlobOfARegistryThatIsAway(t *testing.T) {
 	}
 }
 
-// TestBlobThatBreaksAllTheTime is a registry that gives one byte for each request.
-func TestBlobThatBreaksAllTheTime(t *testing.T) {
+// TestBlobThatBreaksRepeatedly reads from a registry that sends one byte for each request.
+func TestBlobThatBreaksRepeatedly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		body := &resuming{ctx: t.Context(), body: broken([]byte("x")), left: 1000, again: func(int64, int64) (io.ReadCloser, error) {
+		body := &resumingReader{ctx: t.Context(), body: broken([]byte("x")), left: 1000, reopen: func(int64, int64) (io.ReadCloser, error) {
 			asked++
 			return broken([]byte("x")), nil
 		}}
@@ -77,4 +79,22 @@ func TestBlobThatBreaksAllTheTime(t *testing.T) {
 			t.Errorf("got %d bytes with %d requests, %v", len(got), asked, err)
 		}
 	})
+}
+
+// TestMoveFromClosedConnection checks that the rest of a blob is requested if the transport has
+// closed the connection between two moves, because the registry broke it.
+func TestMoveFromClosedConnection(t *testing.T) {
+	t.Parallel()
+	ours, theirs := net.Pipe()
+	if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r := &resumingReader{ctx: t.Context(), left: 4, body: &wiredBody{ReadCloser: broken(nil), conn: &stallConn{Conn: ours}, empty: true},
+		reopen: func(at, left int64) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("rest")), nil }}
+	if n, err := r.MoveTo(io.Discard, 4, time.Second); n != 0 || err != nil {
+		t.Fatalf("%d bytes were moved, %v", n, err)
+	}
+	if got, err := io.ReadAll(r); string(got) != "rest" || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
 }

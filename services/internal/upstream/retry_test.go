@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// answers serves the n-th request with the n-th of a list, and all later ones
-// with the last; it notes when each came.
+// answers serves the n-th request with the n-th of a list, and all later requests with the
+// last one. It records the time of each request.
 type answers struct {
 	mu   sync.Mutex
 	came []time.Time
@@ -38,7 +38,7 @@ func (a *answers) times() []time.Time {
 	return a.came
 }
 
-// serve starts a plain registry of one's own, and a client of it.
+// serve starts a plain registry and a client for it.
 func serve(t testing.TB, h http.Handler) (*upstream.Client, upstream.Repository) {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -47,7 +47,7 @@ func serve(t testing.TB, h http.Handler) (*upstream.Client, upstream.Repository)
 	return newClient(t, newEgress(t, "127.0.0.1"), host), upstream.Repository{Host: host, Name: "team/app"}
 }
 
-// status answers a code; after is its Retry-After, or nothing.
+// status returns a handler for a status code with the Retry-After header after, if not empty.
 func status(code int, after string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if after != "" {
@@ -57,12 +57,12 @@ func status(code int, after string) http.HandlerFunc {
 	}
 }
 
-// good is a manifest.
+// good responds with a manifest.
 func good(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write([]byte(`{"schemaVersion":2,"config":{"mediaType":"x","digest":"sha256:` + strings.Repeat("0", 64) + `","size":1}}`))
 }
 
-// cut ends the connection without a word.
+// cut closes the connection without a response.
 func cut(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func TestRetries(t *testing.T) {
@@ -92,7 +92,7 @@ func TestRetries(t *testing.T) {
 			t.Parallel()
 			a := &answers{list: tc.list}
 			client, repo := serve(t, a)
-			_, err := client.Manifest(t.Context(), repo, "1", nobody)
+			_, err := client.Manifest(t.Context(), repo, "1", anonymous)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -110,7 +110,7 @@ func TestRetryWaitsAsLongAsItIsTold(t *testing.T) {
 	t.Parallel()
 	a := &answers{list: []http.HandlerFunc{status(429, "1"), good}}
 	client, repo := serve(t, a)
-	if _, err := client.Manifest(t.Context(), repo, "1", nobody); err != nil {
+	if _, err := client.Manifest(t.Context(), repo, "1", anonymous); err != nil {
 		t.Fatal(err)
 	}
 	came := a.times()
@@ -125,21 +125,21 @@ func TestNoRetryBeyondTheDeadline(t *testing.T) {
 	client, repo := serve(t, a)
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 	defer cancel()
-	if _, err := client.Manifest(ctx, repo, "1", nobody); !errors.Is(err, fault.Exhausted) {
-		t.Errorf("got %v, want what the registry said", err)
+	if _, err := client.Manifest(ctx, repo, "1", anonymous); !errors.Is(err, fault.Exhausted) {
+		t.Errorf("got %v, want the fault for the registry's response", err)
 	}
 	if got := len(a.times()); got != 1 || ctx.Err() != nil {
 		t.Errorf("asked %d times; %v", got, ctx.Err())
 	}
 }
 
-// The first wait is 50 ms at least, so no second try fits into the deadline.
+// The first pause is at least 50 ms, so that no retry fits into the deadline.
 func TestNoAnswerShortlyBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	client, repo := serve(t, http.HandlerFunc(cut))
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Millisecond)
 	defer cancel()
-	_, err := client.Manifest(ctx, repo, "1", nobody)
+	_, err := client.Manifest(ctx, repo, "1", anonymous)
 	if !errors.Is(err, fault.Unavailable) && !errors.Is(err, fault.Timeout) {
 		t.Errorf("got %v", err)
 	}
@@ -152,11 +152,11 @@ func TestTimeoutsAreNotRetried(t *testing.T) {
 	client, repo := serve(t, a)
 	t.Cleanup(func() { close(end) })
 	client.Impatient(50 * time.Millisecond)
-	if _, err := client.Manifest(t.Context(), repo, "1", nobody); !errors.Is(err, fault.Timeout) {
+	if _, err := client.Manifest(t.Context(), repo, "1", anonymous); !errors.Is(err, fault.Timeout) {
 		t.Errorf("got %v, want fault.Timeout", err)
 	}
 	if got := len(a.times()); got != 1 {
-		t.Errorf("asked %d times: who waited once will not wait again", got)
+		t.Errorf("%d requests, want no retry after a timeout", got)
 	}
 }
 
@@ -168,9 +168,9 @@ func TestACallerWhoLeaves(t *testing.T) {
 		<-r.Context().Done()
 	}, good}}
 	client, repo := serve(t, a)
-	_, err := client.Manifest(ctx, repo, "1", nobody)
+	_, err := client.Manifest(ctx, repo, "1", anonymous)
 	if _, isFault := fault.As(err); !errors.Is(err, context.Canceled) || isFault {
-		t.Errorf("got %v, want the plain end of the context", err)
+		t.Errorf("got %v, want the error of the context", err)
 	}
 	if got := len(a.times()); got != 1 {
 		t.Errorf("asked %d times", got)
@@ -181,7 +181,7 @@ func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	host := "127.0.0.1:" + testkit.FreePort(t)
 	client := newClient(t, newEgress(t, "127.0.0.1"), host)
-	_, err := client.Manifest(t.Context(), upstream.Repository{Host: host, Name: "a"}, "1", nobody)
+	_, err := client.Manifest(t.Context(), upstream.Repository{Host: host, Name: "a"}, "1", anonymous)
 	if e, _ := fault.As(err); !errors.Is(err, fault.Unavailable) || e.RetryAfter == 0 {
 		t.Errorf("got %v, want fault.Unavailable with a time", err)
 	}
@@ -193,7 +193,7 @@ func TestLengthOfAnAnswerIsChecked(t *testing.T) {
 		w.Header().Set("Content-Length", strconv.Itoa(1000))
 		_, _ = w.Write([]byte(`{"schemaVersion":2`))
 	}))
-	if _, err := client.Manifest(t.Context(), repo, "1", nobody); !errors.Is(err, fault.Unavailable) {
+	if _, err := client.Manifest(t.Context(), repo, "1", anonymous); !errors.Is(err, fault.Unavailable) {
 		t.Errorf("got %v, want fault.Unavailable", err)
 	}
 }

@@ -5,18 +5,17 @@ import (
 	"net/netip"
 )
 
-// block is a range of addresses at which no public registry can be.
+// A block is a range of addresses that no public registry uses.
 type block struct {
 	prefix netip.Prefix
 	name   string
 }
 
-// blocks are the IANA registries of special-purpose addresses for IPv4 and IPv6
-// in full (RFC 6890 and its updates), whether or not they are forwarded: what is
-// globally reachable of them are protocol services, never a registry. To these
-// come multicast, what older RFCs set aside, the IPv6 space that IANA has not
-// given to anybody, and the public addresses at which a cloud serves its own
-// machines alone.
+// blocks returns all special-purpose addresses in the IANA registries for IPv4 and IPv6
+// (RFC 6890 and its updates), also those that are globally reachable, which are used by
+// protocols and not by registries. It adds multicast, reservations of older RFCs,
+// unassigned IPv6 addresses, and the public addresses at which clouds serve their own
+// machines.
 func blocks() []block {
 	p := netip.MustParsePrefix
 	return []block{
@@ -57,10 +56,10 @@ func blocks() []block {
 	}
 }
 
-// special are the blocks, made once.
+// special are the blocks, created once.
 var special = blocks()
 
-// specialBlock is the name of the block that holds an address; "" for a public one.
+// specialBlock returns the name of the block with an address, or "" for a public address.
 func specialBlock(ip netip.Addr) string {
 	for _, b := range special {
 		if b.prefix.Contains(ip) {
@@ -70,11 +69,11 @@ func specialBlock(ip netip.Addr) string {
 	return ""
 }
 
-// nat64 addresses hold an IPv4 address in their last four bytes (RFC 6052).
+// nat64 addresses embed an IPv4 address in their last four bytes (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// translated is the IPv4 address to which an IPv6 one leads. Of tunnels whose
-// addresses have a prefix of their own (6to4, Teredo) the whole prefix is refused.
+// translated returns the IPv4 address that an IPv6 address embeds. Tunnels with prefixes of
+// their own (6to4, Teredo) are not included, because their prefixes are special blocks.
 func translated(ip netip.Addr) (netip.Addr, bool) {
 	if !ip.Is6() {
 		return netip.Addr{}, false
@@ -90,7 +89,7 @@ func translated(ip netip.Addr) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// isISATAP knows the interface identifiers of RFC 5214, section 6.1.
+// isISATAP reports whether an address has an interface identifier of RFC 5214, section 6.1.
 func isISATAP(b [16]byte) bool {
 	return b[8]&^2 == 0 && bytes.Equal(b[9:12], []byte{0, 0x5e, 0xfe})
 }

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestSpecialPurposeAddresses goes through the IANA registries row by row: the
-// first and the last address of each block are refused, and their neighbours are
-// what the table says.
+// TestSpecialPurposeAddresses checks the IANA registries row by row: the first and the last
+// address of each block are denied, and their neighbours are as listed in the table.
 func TestSpecialPurposeAddresses(t *testing.T) {
 	t.Parallel()
 	const pub, shut = true, false
@@ -94,7 +93,7 @@ func lastOf(p netip.Prefix) netip.Addr {
 	return ip
 }
 
-// TestEmbeddedAddresses tries every way to write an IPv4 address into an IPv6 one.
+// TestEmbeddedAddresses checks all ways to embed an IPv4 address in an IPv6 address.
 func TestEmbeddedAddresses(t *testing.T) {
 	t.Parallel()
 	e := newEgress(t, "10.9.0.0/16")
@@ -128,7 +127,7 @@ func TestEmbeddedAddresses(t *testing.T) {
 	}
 }
 
-// TestCloudAddresses holds the addresses at which clouds tell a machine who it is.
+// TestCloudAddresses checks the addresses of the metadata services of clouds.
 func TestCloudAddresses(t *testing.T) {
 	t.Parallel()
 	for name, list := range map[string][]string{

@@ -12,21 +12,20 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// TokenRequest asks a registry's token service for a token.
+// A TokenRequest is a request to the token service of a registry.
 type TokenRequest struct {
-	// Host is the registry that has named the service.
+	// Host is the registry whose challenge named the service.
 	Host string
-	// Realm and Service are what it has named.
+	// Realm and Service are from the challenge.
 	Realm, Service string
-	// Scopes are what the token is to be good for, e.g.
-	// "repository:team/app:pull,push".
+	// Scopes are the requested scopes, e.g. "repository:team/app:pull,push".
 	Scopes []string
-	// Login is sent to the service; the zero value asks for what everybody may have.
+	// Login is sent to the service. The zero value requests anonymous access.
 	Login Login
 }
 
-// Token fetches a bearer token, with the time from which it is no good any more.
-// Nothing is kept. Truth: distribution specification, token authentication.
+// Token fetches a bearer token and returns it with its expiry time. It is not cached. See
+// the distribution specification, token authentication.
 func (c *Client) Token(ctx context.Context, r TokenRequest) (token string, expires time.Time, err error) {
 	h, err := c.auth.fetch(ctx, r)
 	return strings.TrimPrefix(h.value, "Bearer "), h.expires, err

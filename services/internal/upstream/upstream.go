@@ -1,8 +1,7 @@
-// Package upstream reads other people's registries: with the login that a
-// caller has (Access), only at addresses that may be reached (Egress), streaming and
-// coalescing on the pull path (Client), with regclient on the control path
-// (Control). It keeps no content and knows nothing of tokens or plans. The truth
-// is the OCI distribution specification v1.1.
+// Package upstream reads from other registries, as specified by the OCI distribution
+// specification v1.1. Requests use the login of a caller (Access) and are restricted to
+// allowed addresses (Egress). Client serves the pull path and streams blobs. Control serves
+// the control path with regclient. The package stores no content.
 package upstream
 
 import (
@@ -26,59 +25,58 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Repository is a repository at a registry.
+// A Repository is a repository of a registry.
 type Repository struct {
-	// Host is the registry's host as image names have it, e.g. "docker.io".
+	// Host is the registry's host as in image names, e.g. "docker.io".
 	Host string
 	// Name is the path, e.g. "library/ubuntu".
 	Name string
 }
 
-// Login is a user name and password; the zero value is none.
+// A Login is a user name and password. The zero value means that there is none.
 type Login struct{ Username, Password string }
 
-// LogValue keeps the password out of logs.
+// LogValue implements slog.LogValuer. It hides the login.
 func (l Login) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Access is how a registry is asked: with which login, and in whose name. What
-// one Access fetched is never shown to another. The zero value is anonymous.
+// An Access is the identity and login that a request uses. Data that was fetched with one
+// Access is never returned for another. The zero value is anonymous.
 type Access struct {
-	// Scope tells callers apart; "" is anonymous.
+	// Scope identifies the caller, or is "" for an anonymous one.
 	Scope string
 	Login Login
-	// Withheld says, as a part of a sentence, why there is no login though somebody
-	// has one; "" otherwise.
+	// Withheld is the reason, as a clause, why an existing login is not used, or "".
 	Withheld string
 }
 
-// Explain adds to a registry's refusal why nobody logged in there.
+// Explain adds Withheld to the message of a fault that a registry caused by denying access.
 func (a Access) Explain(err error) error {
 	e, ok := fault.As(err)
 	if a.Withheld == "" || !ok || e.Kind != fault.Unauthenticated && e.Kind != fault.Denied {
 		return err
 	}
-	told := *e
-	told.Public += "; " + a.Withheld
-	return &told
+	explained := *e
+	explained.Public += "; " + a.Withheld
+	return &explained
 }
 
-// Options are the settings of a Client.
+// Options are the options of a Client.
 type Options struct {
 	Egress *Egress
-	// Plain are registries (host:port) that are spoken to in http.
+	// Plain are the registries (host:port) that use http.
 	Plain []string
-	// Mirrors are asked first for what is read.
+	// Mirrors are tried first for reading.
 	Mirrors []Mirror
-	// Metrics gets the client's counters.
+	// Metrics is where the client registers its metrics.
 	Metrics prometheus.Registerer
-	// Known are registries that metrics tell apart, beside Plain and a few public
-	// ones; all others are one.
+	// Known are registries with their own label in metrics, in addition to Plain and some
+	// public registries.
 	Known []string
-	// Documents bounds the memory of documents; nil is a bound of its own.
+	// Documents is the memory budget of documents. If nil, the client has its own.
 	Documents *Documents
 }
 
-// Client is the thin client of the pull path. Safe for concurrent use.
+// A Client is the client of the pull path. It is safe for concurrent use.
 type Client struct {
 	http    *http.Client
 	egress  *Egress
@@ -89,7 +87,7 @@ type Client struct {
 	tracer  trace.Tracer
 }
 
-// NewTransport is the transport of every connection to somebody else's server.
+// NewTransport returns a transport for connections to external servers.
 func NewTransport(e *Egress) *http.Transport {
 	return &http.Transport{
 		DialContext:           e.DialContext,
@@ -98,15 +96,15 @@ func NewTransport(e *Egress) *http.Transport {
 		IdleConnTimeout:       stall,
 		MaxIdleConns:          512,
 		MaxIdleConnsPerHost:   128,
-		DisableCompression:    true, // digests are of the bytes as they are stored
-		// What a stranger's header may hold is in memory before anybody has seen it.
+		DisableCompression:    true, // digests are those of the stored bytes
+		// Headers of external servers are in memory before they can be checked.
 		MaxResponseHeaderBytes: limits.AnswerHeader,
 		WriteBufferSize:        4 << 10,
 		ReadBufferSize:         32 << 10,
 	}
 }
 
-// New makes a client.
+// New returns a Client.
 func New(o Options) *Client {
 	docs := cmp.Or(o.Documents, NewDocuments())
 	c := bare(o, withMirrors(o, NewTransport(o.Egress), docs), docs)
@@ -114,7 +112,7 @@ func New(o Options) *Client {
 	return c
 }
 
-// bare is a client on a transport, which counts nothing.
+// bare returns a client without metrics that uses a transport.
 func bare(o Options, t http.RoundTripper, docs *Documents) *Client {
 	c := &Client{
 		http: &http.Client{
@@ -133,8 +131,7 @@ func bare(o Options, t http.RoundTripper, docs *Documents) *Client {
 	return c
 }
 
-// Host is where a registry that is called host is reached: Docker Hub has
-// another address than its name.
+// Host returns the address of a registry, which differs from its name for Docker Hub.
 func Host(host string) string {
 	if host == "docker.io" {
 		return "registry-1.docker.io"
@@ -142,7 +139,7 @@ func Host(host string) string {
 	return host
 }
 
-// BaseURL is a registry's address with its scheme.
+// BaseURL returns the address of a registry with its scheme.
 func (c *Client) BaseURL(host string) string {
 	if c.plain[host] {
 		return "http://" + Host(host)
@@ -150,14 +147,14 @@ func (c *Client) BaseURL(host string) string {
 	return "https://" + Host(host)
 }
 
-// manifestTypes is what we can read.
+// manifestTypes are the accepted media types.
 var manifestTypes = strings.Join([]string{
 	ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, oci.TypeDockerIndex, oci.TypeDockerManifest,
 	oci.TypeDockerSigned1 + ";q=0.1",
 }, ", ")
 
-// Resolve asks, with a HEAD request, what a tag points at now, or whether a
-// digest is there. fault.NotFound when there is no such image.
+// Resolve returns the digest of a tag, or verifies that a digest exists, usually with a
+// HEAD request. It returns fault.NotFound if there is no such image.
 func (c *Client) Resolve(ctx context.Context, repo Repository, ref string, a Access) (digest.Digest, error) {
 	resp, err := c.get(ctx, http.MethodHead, "manifest", repo, "/manifests/"+ref, a, accept(manifestTypes))
 	if err != nil {
@@ -171,7 +168,7 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, ref string, a Acc
 	return doc.Digest, err
 }
 
-// Manifest fetches a manifest or index by tag or digest, and verifies it.
+// Manifest fetches and verifies a manifest or index by tag or digest.
 func (c *Client) Manifest(ctx context.Context, repo Repository, ref string, a Access) (oci.Document, error) {
 	resp, err := c.get(ctx, http.MethodGet, "manifest", repo, "/manifests/"+ref, a, accept(manifestTypes))
 	if err != nil {
@@ -201,7 +198,7 @@ func (c *Client) Manifest(ctx context.Context, repo Repository, ref string, a Ac
 	return doc, nil
 }
 
-// Config fetches an image config, and verifies it.
+// Config fetches and verifies an image config.
 func (c *Client) Config(ctx context.Context, repo Repository, d ocispec.Descriptor, a Access) ([]byte, error) {
 	resp, err := c.get(ctx, http.MethodGet, "config", repo, "/blobs/"+d.Digest.String(), a, nil)
 	if err != nil {
@@ -232,7 +229,7 @@ func (c *Client) Config(ctx context.Context, repo Repository, d ocispec.Descript
 	return raw, nil
 }
 
-// follow reads what a registry redirected to; no login goes along.
+// follow requests the target of a redirect without a login.
 func (c *Client) follow(ctx context.Context, repo Repository, target *url.URL, header http.Header) (*http.Response, error) {
 	if err := c.checkTarget(repo, target); err != nil {
 		return nil, unexpected(repo.Host, err)
@@ -262,13 +259,12 @@ func (c *Client) read(ctx context.Context, repo Repository, resp *http.Response)
 	return raw, release, nil
 }
 
-// Hold begins a piece of work that goes on with the documents it reads; see
-// Documents.Hold.
+// Hold starts an operation that retains the documents it reads; see Documents.Hold.
 func (c *Client) Hold(ctx context.Context) (_ context.Context, done func()) { return c.docs.Hold(ctx) }
 
 func accept(types string) http.Header { return http.Header{"Accept": {types}} }
 
-// Source reads documents of one repository, for oci.Augment.
+// Source returns a source of documents in one repository, for oci.Augment.
 func (c *Client) Source(repo Repository, a Access) oci.Source { return source{c, repo, a} }
 
 type source struct {
@@ -285,16 +281,16 @@ func (s source) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error
 	return s.client.Config(ctx, s.repo, d, s.access)
 }
 
-// Ping asks whether a registry accepts a login, anew each time: nil if it does,
-// fault.Unauthenticated or fault.Denied if not.
+// Ping verifies a login with a registry, without cached results. It returns
+// fault.Unauthenticated or fault.Denied if the registry rejects it.
 func (c *Client) Ping(ctx context.Context, host string, l Login) error {
 	repo, a := Repository{Host: host}, Access{Scope: "ping", Login: l}
-	c.auth.known.Invalidate(tokenKey{repo, a})
+	c.auth.cache.Invalidate(tokenKey{repo, a})
 	resp, err := c.get(ctx, http.MethodGet, "ping", repo, "", a, nil)
 	if err != nil {
 		return err
 	}
 	drain(resp)
-	c.auth.known.Invalidate(tokenKey{repo, a})
+	c.auth.cache.Invalidate(tokenKey{repo, a})
 	return nil
 }

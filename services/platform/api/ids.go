@@ -1,5 +1,5 @@
-// Package api is what all nouns of the platform's API share: how their ids look, how
-// requests are checked, and how instants, ids and texts are shown. It owns no table.
+// Package api holds what the platform's subpackages share: the form of ids, the validation
+// of request fields, and the conversion of values for responses. It owns no table.
 package api
 
 import (
@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// NewID makes an id that nobody has: 47 random bits, so that JSON readers with
-// doubles keep it whole.
+// NewID returns a random positive id below 2^47, which a JSON number (a double) represents
+// exactly. Its highest bit is set, so that an id is never 0.
 func NewID() int64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return int64(binary.BigEndian.Uint64(b[:])>>17) | 1<<46
 }
 
-// letters are what text ids are made of.
+// letters lists the characters of text ids.
 const letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// NewTextID makes an id of n letters and digits.
+// NewTextID returns a random id of n letters and digits.
 func NewTextID(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return TextID(b)
 }
 
-// TextID spells bytes as letters and digits, one for each.
+// TextID maps each byte of b to a letter or digit.
 func TextID(b []byte) string {
 	id := make([]byte, len(b))
 	for i, c := range b {
@@ -35,7 +35,7 @@ func TextID(b []byte) string {
 	return string(id)
 }
 
-// IsTextID says whether s can be the id of credentials or of a run.
+// IsTextID reports whether s has the form of the id of credentials or of a run.
 func IsTextID(s string) bool {
 	return s != "" && len(s) <= 22 && strings.Trim(s, letters) == ""
 }

@@ -10,8 +10,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// TestAttackShadowedKeys: keys whose names differ in case from those of the login are not the login,
-// neither at first nor when somebody else changes the password.
+// TestAttackShadowedKeys checks that keys whose names differ in case from those of the login do
+// not replace the login, neither when the record is created nor when the password is changed.
 func TestAttackShadowedKeys(t *testing.T) {
 	t.Parallel()
 	c, secret := record{}, []byte("{}")
@@ -19,19 +19,19 @@ func TestAttackShadowedKeys(t *testing.T) {
 		{"userName": "team-bot", "password": "p1", "registry": "quay.io/team", "username": "mallory", "pa\u017fsword": "hers", "USERNAME": "mallory", "Password": "hers"},
 		{"userName": "team-bot", "password": "p2", "registry": "quay.io/team"},
 	} {
-		given, err := structpb.NewStruct(keys)
+		input, err := structpb.NewStruct(keys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if secret, err = c.change(&platformv1.CredentialsSpec{Name: proto.String("bot"), Keys: given}, secret); err != nil {
+		if secret, err = c.apply(&platformv1.CredentialsSpec{Name: proto.String("bot"), Keys: input}, secret); err != nil {
 			t.Fatal(err)
 		}
-		got, err := loginIn(secret)
+		got, err := parseLogin(secret)
 		if err != nil || got.UserName != keys["userName"] || got.Password != keys["password"] {
-			t.Errorf("the login is %q's with %q (%v)", got.UserName, got.Password, err)
+			t.Errorf("got login %q with password %q (%v)", got.UserName, got.Password, err)
 		}
 		if !strings.Contains(c.publicKeys, `"team-bot"`) {
-			t.Errorf("shown is %s", c.publicKeys)
+			t.Errorf("got public keys %s", c.publicKeys)
 		}
 	}
 }

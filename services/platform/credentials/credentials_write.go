@@ -14,7 +14,8 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// CreateCredentials seals and keeps credentials.
+// CreateCredentials seals and stores credentials. It returns fault.Conflict if the name is
+// taken.
 func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateCredentialsRequest) (*platformv1.CreateCredentialsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	keys := s.deps.Keys
@@ -22,7 +23,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 		return nil, err
 	}
 	c := record{id: api.NewTextID(22), space: p.Space, createdBy: p.User.ID, created: s.deps.Now()}
-	secret, err := c.change(req.GetBody().GetCredentials(), []byte("{}"))
+	secret, err := c.apply(req.GetBody().GetCredentials(), []byte("{}"))
 	if err != nil {
 		return nil, err
 	}
@@ -32,61 +33,63 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if err := api.CheckRows(ctx, s.deps.DB, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.Personal, c.space.ID()); err != nil {
 		return nil, err
 	}
-	made, err := s.store.insertCredentials(ctx, c)
+	created, err := s.store.insertCredentials(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("writing the credentials %s: %w", c.name, err)
 	}
-	if !made {
-		return nil, api.Taken("a record", c.name)
+	if !created {
+		return nil, api.NameTaken("a record", c.name)
 	}
-	s.deps.Rights.Notify(ctx, change(p.Space))
-	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, s.note(ctx, p.User.ID, p.Space, "credentials.create", c.id)
+	s.deps.Notifier.Notify(ctx, changeOf(p.Space))
+	return &platformv1.CreateCredentialsResponse{CredentialsId: c.id}, nil
 }
 
-// UpdateCredentials changes what is given. A secret that is left out stays.
+// UpdateCredentials changes the fields and keys that the request sets. It returns
+// fault.Conflict if the new name is taken or the record has changed concurrently.
 func (s *Service) UpdateCredentials(ctx context.Context, req *platformv1.UpdateCredentialsRequest) (*platformv1.UpdateCredentialsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	keys := s.deps.Keys
 	if err := keys.Check(); err != nil {
 		return nil, err
 	}
-	was, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
+	old, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials %s: %w", req.GetCredentialsId(), err)
 	}
-	secret, err := keys.Open(was.id, was.envelope)
+	secret, err := keys.Open(old.id, old.envelope)
 	if err != nil {
 		return nil, err
 	}
-	c := was
-	if secret, err = c.change(req.GetBody().GetCredentials(), secret); err != nil {
+	c := old
+	if secret, err = c.apply(req.GetBody().GetCredentials(), secret); err != nil {
 		return nil, err
 	}
 	if c.envelope, err = keys.Seal(c.id, secret); err != nil {
 		return nil, err
 	}
-	// Every change moves the instant, which tells two apart.
+	// The update is conditional on the old time, so that each update must change it.
 	c.updated = s.deps.Now()
-	if !c.updated.After(was.updated) {
-		c.updated = was.updated.Add(time.Microsecond)
+	if !c.updated.After(old.updated) {
+		c.updated = old.updated.Add(time.Microsecond)
 	}
-	done, err := s.store.updateCredentials(ctx, c, was)
+	done, err := s.store.updateCredentials(ctx, c, old)
 	if err != nil {
 		return nil, fmt.Errorf("writing credentials %s: %w", c.id, err)
 	}
 	if !done {
-		return nil, fault.Conflict.Newf("There is a record named %q already, or somebody else changed this one", c.name)
+		return nil, fault.Conflict.Newf("There is a record named %q already, or another request has just changed this one; try again", c.name)
 	}
-	s.deps.Rights.Notify(ctx, change(p.Space))
-	return &platformv1.UpdateCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.update", c.id)
+	s.deps.Notifier.Notify(ctx, changeOf(p.Space))
+	return &platformv1.UpdateCredentialsResponse{}, nil
 }
 
-// DeleteCredentials removes a record; with `checked` not one that is in use.
+// DeleteCredentials deletes a record. With `checked` it returns fault.Conflict for a record
+// that was used within inUseWindow.
 func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteCredentialsRequest) (*platformv1.DeleteCredentialsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
-	since := s.deps.Now().Add(time.Hour) // whenever it was used
+	since := s.deps.Now().Add(time.Hour) // later than any use
 	if req.GetChecked() {
-		since = s.deps.Now().Add(-usedLately)
+		since = s.deps.Now().Add(-inUseWindow)
 	}
 	done, err := s.store.deleteCredentials(ctx, p.Space, req.GetCredentialsId(), since)
 	if err != nil {
@@ -94,8 +97,8 @@ func (s *Service) DeleteCredentials(ctx context.Context, req *platformv1.DeleteC
 	}
 	if !done {
 		_, err := s.store.credentials(ctx, p.Space, req.GetCredentialsId())
-		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; leave `checked` out to delete them all the same"))
+		return nil, errors.Join(err, fault.Conflict.Newf("The credentials were used within the last hour; omit `checked` to delete them anyway"))
 	}
-	s.deps.Rights.Notify(ctx, change(p.Space))
-	return &platformv1.DeleteCredentialsResponse{}, s.note(ctx, p.User.ID, p.Space, "credentials.delete", req.GetCredentialsId())
+	s.deps.Notifier.Notify(ctx, changeOf(p.Space))
+	return &platformv1.DeleteCredentialsResponse{}, nil
 }

@@ -14,21 +14,23 @@ import (
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/orgs"
 )
 
-// UsedBy is the least role whose images are pulled and pushed with a
-// workspace's credentials. Who only views gets none, as if there were none:
-// whatever a login opens could be read, and written, by its holder.
-const UsedBy = orgs.RoleLaunch
+// MinRole is the minimum role for using a workspace's credentials. A user with a lower role
+// gets no login: images built or pulled with it would reveal what the login can read, and
+// pushes would change what it can write.
+const MinRole = orgs.RoleLaunch
 
-// LoginTTL is how long a login holds that somebody was told.
+// LoginTTL is how long other services may cache a login.
 const LoginTTL = time.Minute
 
-// Resolve returns a user's login at one registry, for rooms. Whoever is taken out of
-// a workspace, or may not launch there any more, gets nothing from then on: the role
-// is looked at each time, and each read is in the audit trail.
+// Resolve returns a user's login for a registry (host or host/path) to another service. The
+// user's role is checked at each call, so that a user who loses the role gets no further
+// logins. Each login is recorded in the audit log. It returns fault.Denied for a user or a
+// workspace that does not exist.
 func (s *Service) Resolve(ctx context.Context, id *platformv1.Identity, registry string) (*platformv1.GetCredentialsResponse, error) {
 	has, err := s.deps.Users.HasUser(ctx, id.GetUserId())
 	if err != nil {
@@ -37,18 +39,18 @@ func (s *Service) Resolve(ctx context.Context, id *platformv1.Identity, registry
 	if !has {
 		return nil, fault.Denied.Newf("No such user: %d", id.GetUserId())
 	}
-	in, role, err := s.deps.Workspaces.EnterWorkspace(ctx, id.GetUserId(), id.GetWorkspaceId())
+	in, role, err := s.deps.Workspaces.WorkspaceRole(ctx, id.GetUserId(), id.GetWorkspaceId())
 	if err != nil {
 		return nil, err
 	}
-	key, record, err := s.kept(ctx, in, registry)
+	key, record, err := s.find(ctx, in, registry)
 	if err != nil {
 		return nil, err
 	}
-	if role < UsedBy {
+	if role < MinRole {
 		return withheld(role, record), nil
 	}
-	login, err := s.login(ctx, id.GetUserId(), record)
+	login, err := s.login(audit.WithActor(ctx, audit.Actor{UserID: id.GetUserId(), Name: id.GetUserName()}), record)
 	if err != nil {
 		return nil, err
 	}
@@ -60,21 +62,22 @@ func (s *Service) Resolve(ctx context.Context, id *platformv1.Identity, registry
 	return Response(login, LoginTTL), nil
 }
 
-// change is one of the credentials that are kept in a space.
-func change(in orgs.Space) caller.Change {
+// changeOf returns the change to publish when the credentials of a space have changed.
+func changeOf(in orgs.Space) caller.Change {
 	return caller.Change{UserID: in.Personal, WorkspaceID: in.ID()}
 }
 
-// Response is a login, the zero Login for none, and for how long it holds.
-func Response(l upstream.Login, holds time.Duration) *platformv1.GetCredentialsResponse {
-	resp := &platformv1.GetCredentialsResponse{MaxAge: max(1, int32(holds/time.Second))}
+// Response returns the response for a login that may be cached for ttl. The zero Login means
+// that there is none.
+func Response(l upstream.Login, ttl time.Duration) *platformv1.GetCredentialsResponse {
+	resp := &platformv1.GetCredentialsResponse{MaxAge: max(1, int32(ttl/time.Second))}
 	if (l != upstream.Login{}) {
 		resp.Credentials = &platformv1.Credentials{Username: l.Username, Password: l.Password}
 	}
 	return resp
 }
 
-// withheld returns no login, and why if there is one.
+// withheld returns a response without a login. If c is not nil, the response gives the reason.
 func withheld(r orgs.Role, c *record) *platformv1.GetCredentialsResponse {
 	resp := Response(upstream.Login{}, LoginTTL)
 	if c != nil {
@@ -83,9 +86,10 @@ func withheld(r orgs.Role, c *record) *platformv1.GetCredentialsResponse {
 	return resp
 }
 
-// kept finds the record that is stored for a repository, and the key that it is
-// for; nil when there is none.
-func (s *Service) kept(ctx context.Context, in orgs.Space, repository string) (string, *record, error) {
+// find returns the record with the longest registry that is a prefix of the repository, and
+// that registry. Among records for the same registry it returns the most recently updated
+// one. It returns nil if there is none.
+func (s *Service) find(ctx context.Context, in orgs.Space, repository string) (string, *record, error) {
 	list, err := s.store.registryCredentials(ctx, in)
 	if err != nil {
 		return "", nil, fmt.Errorf("reading the credentials of workspace %d: %w", in.ID(), err)
@@ -103,37 +107,38 @@ func (s *Service) kept(ctx context.Context, in orgs.Space, repository string) (s
 	return key, &c, nil
 }
 
-// login opens a record; nil is the zero login.
-func (s *Service) login(ctx context.Context, userID int64, c *record) (upstream.Login, error) {
+// login returns the login of a record, or the zero Login if c is nil.
+func (s *Service) login(ctx context.Context, c *record) (upstream.Login, error) {
 	if c == nil {
 		return upstream.Login{}, nil
 	}
-	secret, err := s.reveal(ctx, userID, *c)
+	secret, err := s.reveal(ctx, *c)
 	return upstream.Login{Username: secret.UserName, Password: secret.Password}, err
 }
 
-// RegistryKeys is what is sealed for a registry, and what a key packet carries.
+// RegistryKeys is a login with its registry, as a key packet contains it.
 type RegistryKeys struct {
 	UserName string `json:"userName"`
 	Password string `json:"password"`
 	Registry string `json:"registry"`
 }
 
-// Reveal returns the secrets of a record of the workspace that a caller was let into.
-// fault.NotFound, and fault.Invalid for one that is not a registry's.
+// Reveal returns the secrets of a record of the caller's workspace. It returns fault.NotFound
+// if there is no such record and fault.Invalid if its provider is not ContainerReg.
 func (s *Service) Reveal(ctx context.Context, p orgs.Principal, id string) (RegistryKeys, error) {
 	c, err := s.store.credentials(ctx, p.Space, id)
 	if err != nil {
 		return RegistryKeys{}, fmt.Errorf("reading credentials %s: %w", id, err)
 	}
 	if c.provider != ContainerReg {
-		return RegistryKeys{}, fault.Invalid.Newf("Only credentials of the provider container-reg are given out")
+		return RegistryKeys{}, fault.Invalid.Newf("Only keys of credentials of the provider container-reg can be read")
 	}
-	return s.reveal(ctx, p.User.ID, c)
+	return s.reveal(ctx, c)
 }
 
-// reveal opens a record. Nothing else does.
-func (s *Service) reveal(ctx context.Context, userID int64, c record) (RegistryKeys, error) {
+// reveal decrypts the login of a record, and records the read in the audit log and the
+// record's time of last use. No other function reveals secrets.
+func (s *Service) reveal(ctx context.Context, c record) (RegistryKeys, error) {
 	keys := s.deps.Keys
 	if err := keys.Check(); err != nil {
 		return RegistryKeys{}, err
@@ -142,23 +147,24 @@ func (s *Service) reveal(ctx context.Context, userID int64, c record) (RegistryK
 	if err != nil {
 		return RegistryKeys{}, err
 	}
-	out, err := loginIn(raw)
+	out, err := parseLogin(raw)
 	if err != nil {
-		return RegistryKeys{}, errors.New("the sealed keys of " + c.id + " are not JSON") // their text stays here
+		return RegistryKeys{}, errors.New("the sealed keys of " + c.id + " are not JSON") // the cause may contain the secret
 	}
 	out.Registry = c.registry
 	now := s.deps.Now()
-	if now.Sub(c.used) >= api.UsedEvery {
+	if now.Sub(c.used) >= api.LastUsedResolution {
+		// The login works if the time cannot be stored, for instance on a full disk.
 		if err := s.store.touchCredentials(ctx, c.id, now); err != nil {
-			return RegistryKeys{}, fmt.Errorf("writing the last use of %s: %w", c.id, err)
+			s.deps.Log.WarnContext(ctx, "The last use of credentials was not stored", "credentials_id", c.id, "err", err)
 		}
 	}
-	return out, s.note(ctx, userID, c.space, "credentials.read", c.id)
+	return out, s.deps.Audit.Record(ctx, c.event("credentials.read", nil, nil))
 }
 
-// loginIn is the login among the keys of a record, by the names that understand knows
-// them by. A struct would take them in any case, and the last of them.
-func loginIn(secret []byte) (out RegistryKeys, err error) {
+// parseLogin returns the login among the keys of a record, by the exact names that parseKeys
+// reads. Decoding into a struct would match names in any case, and use the last match.
+func parseLogin(secret []byte) (out RegistryKeys, err error) {
 	var keys map[string]any
 	err = json.Unmarshal(secret, &keys)
 	out.UserName, _ = keys["userName"].(string)

@@ -1,10 +1,11 @@
-// Package credentials owns the logins that people keep at registries: they are sealed,
-// shown without their secrets, and opened for rooms and paired services alone. It
-// writes the table platform_credentials.
+// Package credentials owns the logins of users at registries and Conda channels. Secrets are
+// stored encrypted and never returned to users; only other services of the program and paired
+// platforms can read them. It writes the table platform_credentials.
 package credentials
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"slipway.dev/services/internal/caller"
@@ -15,47 +16,54 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// Table holds sealed rows, and is kept in a workspace.
+// Table is the table of credentials. Its rows contain envelopes and belong to workspaces.
 const Table = "platform_credentials"
 
-// Users knows who there is.
+// Users looks up users.
 type Users interface {
+	// HasUser reports whether a user exists and is not disabled.
 	HasUser(ctx context.Context, id int64) (bool, error)
 }
 
-// Workspaces says what a user may do in a workspace; fault.Denied for nothing.
+// Workspaces looks up the roles of users.
 type Workspaces interface {
-	EnterWorkspace(ctx context.Context, userID, workspaceID int64) (orgs.Space, orgs.Role, error)
+	// WorkspaceRole returns a workspace, 0 for the personal one, and the user's role in it;
+	// fault.Denied if the user has none.
+	WorkspaceRole(ctx context.Context, userID, workspaceID int64) (orgs.Space, orgs.Role, error)
 }
 
-// Notifier hears whose credentials have changed, after they have.
+// A Notifier is notified of changed credentials, after the change is stored.
 type Notifier interface {
 	Notify(ctx context.Context, c caller.Change)
 }
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	DB         *sqldb.DB
 	Users      Users
 	Workspaces Workspaces
-	// Keys seal; nil keeps no credentials.
-	Keys   *vault.Keys
-	Trail  audit.Trail
-	Rights Notifier
-	// AdminLogins are the first user's, by registry host or host/path.
+	// Keys encrypts secrets. If it is nil, no credentials can be stored.
+	Keys     *vault.Keys
+	Audit    audit.Log
+	Notifier Notifier
+	// AdminLogins are additional logins of the first user, by registry host or host/path.
 	AdminLogins map[string]upstream.Login
-	// Now is the clock.
+	Log         *slog.Logger
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Service answers the calls about credentials. Make it with New.
+// Service implements the calls for credentials. Create it with New.
 type Service struct {
 	store store
 	deps  Deps
 }
 
-// store is the table of this package.
-type store struct{ db *sqldb.DB }
+// store accesses the table of this package.
+type store struct {
+	db    *sqldb.DB
+	audit audit.Log
+}
 
-// New makes the service. The table must be there.
-func New(d Deps) *Service { return &Service{store: store{d.DB}, deps: d} }
+// New returns a Service. The table must exist.
+func New(d Deps) *Service { return &Service{store: store{d.DB, d.Audit}, deps: d} }

@@ -7,16 +7,17 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/orgs"
 	"slipway.dev/services/platform/vault"
 )
 
-// record is a row of platform_credentials.
+// A record is a row of platform_credentials.
 type record struct {
 	id                                   string
 	space                                orgs.Space
 	name, description, provider, baseURL string
-	registry                             string // host or host/path
+	registry                             string // host or host/path; see ContainerReg
 	publicKeys                           string // JSON
 	envelope                             vault.Envelope
 	createdBy                            int64
@@ -33,28 +34,42 @@ func (c *record) scan(scan func(...any) error) error {
 	return err
 }
 
-// insertCredentials returns false when the name is taken.
+// event returns the audit event of a change of a record.
+func (c record) event(action string, before, after any) audit.Event {
+	return audit.Event{Action: action, WorkspaceID: c.space.ID(), Subject: c.id, Before: before, After: after}
+}
+
+// values returns the parts of a record that are not secret, for the audit trail.
+func (c record) values() any {
+	return map[string]any{"name": c.name, "description": c.description, "provider": c.provider, "baseUrl": c.baseURL, "registry": c.registry}
+}
+
+// insertCredentials returns false if the name is taken.
 func (s store) insertCredentials(ctx context.Context, c record) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
+	return s.audit.Change(ctx, c.event("credentials.create", nil, c.values()), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
 		INSERT INTO platform_credentials (id, user_id, workspace_id, name, name_key, description, provider, base_url, registry,
 			public_keys, sealed, data_key, key_id, created_by, created_at, updated_at, used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $15, 0) ON CONFLICT DO NOTHING`,
-		c.id, c.space.Personal, c.space.ID(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
-		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, c.createdBy, sqldb.Micros(c.created)))
+			c.id, c.space.Personal, c.space.ID(), c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
+			c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, c.createdBy, sqldb.Micros(c.created)))
+	})
 }
 
-// updateCredentials returns false when another has the name, or the record changed
-// meanwhile.
-func (s store) updateCredentials(ctx context.Context, c record, was record) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
+// updateCredentials returns false if another record has the name, or the record has changed
+// since old was read.
+func (s store) updateCredentials(ctx context.Context, c record, old record) (bool, error) {
+	return s.audit.Change(ctx, c.event("credentials.update", old.values(), c.values()), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
 		UPDATE platform_credentials SET name = $2, name_key = $3, description = $4, provider = $5, base_url = $6, registry = $7,
 			public_keys = $8, sealed = $9, data_key = $10, key_id = $11, updated_at = $12
 		WHERE id = $1 AND updated_at = $13`,
-		c.id, c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
-		c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, sqldb.Micros(c.updated), sqldb.Micros(was.updated)))
+			c.id, c.name, strings.ToLower(c.name), c.description, c.provider, c.baseURL, c.registry,
+			c.publicKeys, c.envelope.Sealed, c.envelope.DataKey, c.envelope.KeyID, sqldb.Micros(c.updated), sqldb.Micros(old.updated)))
+	})
 }
 
-// credentials reads a record of a space; fault.NotFound.
+// credentials returns a record of a space; fault.NotFound if there is none.
 func (s store) credentials(ctx context.Context, in orgs.Space, id string) (record, error) {
 	c := record{space: in}
 	err := c.scan(s.db.QueryRowContext(ctx, `
@@ -79,7 +94,8 @@ func (s store) hasCredentialsNamed(ctx context.Context, in orgs.Space, name stri
 	return n > 0, err
 }
 
-// registryCredentials lists what a space has for registries.
+// registryCredentials returns the records of a space that are for registries or channels,
+// the most recently updated first.
 func (s store) registryCredentials(ctx context.Context, in orgs.Space) ([]record, error) {
 	out, _, err := sqldb.Listing[record]{
 		Read: `SELECT ` + recordColumns + ` FROM platform_credentials
@@ -94,9 +110,11 @@ func (s store) touchCredentials(ctx context.Context, id string, now time.Time) e
 	return err
 }
 
-// deleteCredentials returns false when there is none, or it was used since.
+// deleteCredentials returns false if there is no such record, or it was used at or after since.
 func (s store) deleteCredentials(ctx context.Context, in orgs.Space, id string, since time.Time) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
+	return s.audit.Change(ctx, record{id: id, space: in}.event("credentials.delete", nil, nil), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
 		DELETE FROM platform_credentials WHERE id = $1 AND user_id = $2 AND workspace_id = $3 AND used_at < $4`,
-		id, in.Personal, in.ID(), sqldb.Micros(since)))
+			id, in.Personal, in.ID(), sqldb.Micros(since)))
+	})
 }

@@ -14,19 +14,19 @@ import (
 	"strings"
 )
 
-// pack makes a key packet (gateway/contract/platform.md#key-packet): version, "P",
-// session key and data, joined by backslashes.
+// pack returns a key packet (gateway/contract/platform.md#key-packet): the version, "P", the
+// encrypted session key and the encrypted data, joined by backslashes.
 func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
-	size, lock := 16, func(key []byte) ([]byte, error) {
-		// Version 1 is what existing services understand.
+	size, encryptKey := 16, func(key []byte) ([]byte, error) {
+		// Existing services only support version 1.
 		return rsa.EncryptPKCS1v15(rand.Reader, to, key)
 	}
 	if version == 2 {
-		size, lock = 32, func(key []byte) ([]byte, error) { return rsa.EncryptOAEP(sha256.New(), rand.Reader, to, key, nil) }
+		size, encryptKey = 32, func(key []byte) ([]byte, error) { return rsa.EncryptOAEP(sha256.New(), rand.Reader, to, key, nil) }
 	}
 	key := make([]byte, size)
 	_, _ = rand.Read(key) // never fails
-	session, err := lock(key)
+	session, err := encryptKey(key)
 	if err != nil {
 		return "", fmt.Errorf("encrypting a session key: %w", err)
 	}
@@ -38,10 +38,10 @@ func pack(to *rsa.PublicKey, version int, plain []byte) (string, error) {
 	return strings.Join([]string{strconv.Itoa(version), "P", b64(session), b64(data)}, `\`), nil
 }
 
-// encrypt is the data of a packet.
+// encrypt encrypts the data of a packet with its session key.
 func encrypt(key []byte, version int, plain []byte) ([]byte, error) {
 	if version != 2 {
-		return ecb(key, plain)
+		return encryptECB(key, plain)
 	}
 	aead, err := gcm(key)
 	if err != nil {
@@ -52,26 +52,26 @@ func encrypt(key []byte, version int, plain []byte) ([]byte, error) {
 
 var errPacket = errors.New("not a key packet for this key")
 
-// unpack reads a key packet of either version, as the service does that it is for.
+// unpack decrypts a key packet of either version with the paired service's private key.
 func unpack(key *rsa.PrivateKey, packet string) ([]byte, error) {
 	parts := strings.Split(packet, `\`)
 	if len(parts) != 4 || parts[1] != "P" {
 		return nil, errPacket
 	}
-	locked, err1 := base64.StdEncoding.DecodeString(parts[2])
+	encryptedKey, err1 := base64.StdEncoding.DecodeString(parts[2])
 	data, err2 := base64.StdEncoding.DecodeString(parts[3])
 	if err1 != nil || err2 != nil {
 		return nil, errPacket
 	}
 	switch parts[0] {
 	case "1":
-		session, err := rsa.DecryptPKCS1v15(nil, key, locked)
+		session, err := rsa.DecryptPKCS1v15(nil, key, encryptedKey)
 		if err != nil || len(session) != 16 {
 			return nil, errPacket
 		}
-		return unECB(session, data)
+		return decryptECB(session, data)
 	case "2":
-		session, err := rsa.DecryptOAEP(sha256.New(), nil, key, locked, nil)
+		session, err := rsa.DecryptOAEP(sha256.New(), nil, key, encryptedKey, nil)
 		if err != nil || len(session) != 32 {
 			return nil, errPacket
 		}
@@ -84,8 +84,8 @@ func unpack(key *rsa.PrivateKey, packet string) ([]byte, error) {
 	return nil, errPacket
 }
 
-// unECB undoes ecb.
-func unECB(key, data []byte) ([]byte, error) {
+// decryptECB decrypts the result of encryptECB and checks the padding.
+func decryptECB(key, data []byte) ([]byte, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
@@ -105,9 +105,9 @@ func unECB(key, data []byte) ([]byte, error) {
 	return out[:len(out)-n], nil
 }
 
-// ecb is AES-ECB with PKCS#5 padding, which the packet of version 1 asks for. The
-// key is used once.
-func ecb(key, plain []byte) ([]byte, error) {
+// encryptECB encrypts with AES-ECB and PKCS#5 padding, as version 1 of the packet requires. Each
+// key must be used only once.
+func encryptECB(key, plain []byte) ([]byte, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func ecb(key, plain []byte) ([]byte, error) {
 	return out, nil
 }
 
-// gcm is AES-256-GCM with the nonce in front.
+// gcm returns AES-256-GCM that prepends the nonce to the ciphertext.
 func gcm(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {

@@ -17,7 +17,7 @@ func FuzzKeyPacket(f *testing.F) {
 			f.Fatal(err)
 		}
 		if got, err := unpack(key, packet); err != nil || string(got) != plain {
-			f.Errorf("version %d reads as %q, %v", version, got, err)
+			f.Errorf("version %d: got %q, %v", version, got, err)
 		}
 		f.Add(packet)
 	}

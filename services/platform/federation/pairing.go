@@ -16,16 +16,15 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
-	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/orgs"
 )
 
-// pairingTTL is how long a pairing works; a service pairs again in time.
+// pairingTTL is the lifetime of a pairing. Services pair again before it expires.
 const pairingTTL = 30 * 24 * time.Hour
 
-// CreatePairing takes the public key of a service that may read credentials on
-// behalf of those who have a token.
+// CreatePairing registers the public key of a service, which may then read credentials with
+// the access tokens of users. Only operators may call it.
 func (f *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairingRequest) (*platformv1.CreatePairingResponse, error) {
 	key, err := parsePublicKey(req.GetPairing().GetPublicKey())
 	if err != nil {
@@ -33,10 +32,10 @@ func (f *Service) CreatePairing(ctx context.Context, req *platformv1.CreatePairi
 	}
 	now := f.now()
 	p := pairing{id: api.NewTextID(22), publicKey: x509.MarshalPKCS1PublicKey(key), operator: identity.CallerFrom(ctx).Operator, created: now, expires: now.Add(pairingTTL)}
-	if err := f.store.insertPairing(ctx, p); err != nil {
+	if err := f.store.insertPairing(ctx, f.audit, p); err != nil {
 		return nil, fmt.Errorf("writing a pairing: %w", err)
 	}
-	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Instant(p.expires)}, f.trail.Note(ctx, audit.Event{Action: "pairing.create", Subject: p.id})
+	return &platformv1.CreatePairingResponse{PairingId: p.id, Expires: api.Timestamp(p.expires)}, nil
 }
 
 func parsePublicKey(s string) (*rsa.PublicKey, error) {
@@ -53,13 +52,12 @@ func parsePublicKey(s string) (*rsa.PublicKey, error) {
 	}
 	key, ok := any.(*rsa.PublicKey)
 	if !ok || key.N.BitLen() < 2048 || key.N.BitLen() > 8192 {
-		return nil, errors.New("not an RSA key of that size")
+		return nil, errors.New("not an RSA key of a supported size")
 	}
 	return key, nil
 }
 
-// GetCredentialsKeys returns a record's secrets so that only a paired service can
-// read them.
+// GetCredentialsKeys returns a record's secrets, encrypted for a paired service.
 func (f *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCredentialsKeysRequest) (*platformv1.GetCredentialsKeysResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	version := max(req.GetVersion(), 1)
@@ -76,7 +74,7 @@ func (f *Service) GetCredentialsKeys(ctx context.Context, req *platformv1.GetCre
 	}
 	plain, err := json.Marshal(secret)
 	if err != nil {
-		return nil, errors.New("writing a key packet") // no secret in the log
+		return nil, errors.New("encoding a key packet") // the cause may contain the secret
 	}
 	key, err := x509.ParsePKCS1PublicKey(pair.publicKey)
 	if err != nil {

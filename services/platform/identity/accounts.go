@@ -12,24 +12,26 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// Account is a user as the command line makes and shows them.
+// An Account describes a user for the command line.
 type Account struct {
 	ID int64
 	// Name is the short name, e.g. "ada".
 	Name string
-	// Email is the address.
+	// Email is the e-mail address.
 	Email string
 	// FirstName and LastName may be empty.
 	FirstName, LastName string
-	// Disabled users are not let in.
+	// Disabled users cannot sign in, and their tokens are refused.
 	Disabled bool
+	// Administrator reports whether the user may make the calls for administrators.
+	Administrator bool
 }
 
-// userNameForm is lower-case letters and digits, with single - _ . between them.
+// userNameForm matches lower-case letters and digits, with single - _ . between them.
 var userNameForm = regexp.MustCompile(`^[a-z0-9]+([-_.][a-z0-9]+)*$`)
 
-// CreateUser makes a user without a token. fault.Conflict when name or address
-// are taken, fault.Invalid when they are not valid.
+// CreateUser creates a user without a token and returns the account with its new id. It returns
+// fault.Conflict if the name or the address is taken, and fault.Invalid for invalid fields.
 func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 	if len(a.Name) > 40 || !userNameForm.MatchString(a.Name) {
 		return a, fault.Invalid.Newf("The user name must have up to 40 lower-case letters and digits, with single - _ . between them")
@@ -37,21 +39,21 @@ func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
 		return a, fault.Invalid.New("Invalid e-mail address", err)
 	}
-	if err := errors.Join(api.Within("first name", a.FirstName, 100), api.Within("last name", a.LastName, 100)); err != nil {
+	if err := errors.Join(api.CheckLength("first name", a.FirstName, 100), api.CheckLength("last name", a.LastName, 100)); err != nil {
 		return a, err
 	}
 	a.ID = api.NewID()
-	made, err := s.store.insertUser(ctx, User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
+	created, err := s.store.insertUser(ctx, User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
 	if err != nil {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
 	}
-	if !made {
-		return a, fault.Conflict.Newf("There is a user of that name or e-mail address already")
+	if !created {
+		return a, fault.Conflict.Newf("There is a user with that name or e-mail address already")
 	}
 	return a, nil
 }
 
-// Users lists all users, by name.
+// Users returns all users, ordered by name.
 func (s *Service) Users(ctx context.Context) ([]Account, error) {
 	list, err := s.store.users(ctx)
 	if err != nil {
@@ -59,44 +61,45 @@ func (s *Service) Users(ctx context.Context) ([]Account, error) {
 	}
 	out := make([]Account, len(list))
 	for i, u := range list {
-		out[i] = Account{ID: u.ID, Name: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Disabled: !u.Disabled.IsZero()}
+		out[i] = Account{
+			ID: u.ID, Name: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Disabled: !u.Disabled.IsZero(), Administrator: u.Administrator,
+		}
 	}
 	return out, nil
 }
 
-// CreateTokenFor makes an access token for a user, by name or e-mail address. A
-// zero expires is never. The answer is secret.
+// CreateTokenFor creates an access token for the user with a name or e-mail address, and
+// returns it. The token is secret. A zero expires means that it never expires.
 func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time) (string, error) {
 	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return "", err
 	}
 	if !u.Disabled.IsZero() {
-		return "", fault.Invalid.Newf("%s is disabled, so no token of theirs works: slipwayd user enable --name %s", userName, u.Name)
+		return "", fault.Invalid.Newf("%s is disabled, so a token would not work; enable the user first: `slipwayd user enable --name %s`", userName, u.Name)
 	}
-	t, _, err := s.makeToken(ctx, u, name, expires)
+	t, _, err := s.createToken(ctx, u, name, expires)
 	if err != nil {
 		return "", err
 	}
 	return t.String(), nil
 }
 
-// RevokeTokens ends all tokens and sessions of a user, at once.
+// RevokeTokens deletes all tokens and sessions of a user, with immediate effect.
 func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
 	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return err
 	}
-	if err := s.store.deleteTokens(ctx, u.ID); err != nil {
+	if err := s.store.deleteTokens(ctx, u); err != nil {
 		return fmt.Errorf("deleting the tokens of %s: %w", userName, err)
 	}
 	return nil
 }
 
-// UserByName finds a user by name or e-mail address, as a request names them.
-// fault.Invalid when there is none.
+// UserByName returns the user with a name or e-mail address; fault.Invalid if there is none.
 func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
-	if err := api.Within("the user", name, 200); err != nil {
+	if err := api.CheckLength("the user", name, 200); err != nil {
 		return User{}, err
 	}
 	u, err := s.store.userByName(ctx, name)
@@ -109,7 +112,7 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 	return u, nil
 }
 
-// HasUser says whether there is a user of that id who is not disabled.
+// HasUser reports whether the user with an id exists and is not disabled.
 func (s *Service) HasUser(ctx context.Context, id int64) (bool, error) {
 	has, err := s.store.hasUser(ctx, id)
 	if err != nil {

@@ -3,20 +3,23 @@ package identity
 import (
 	"context"
 	"fmt"
+
+	"slipway.dev/services/platform/audit"
 )
 
-// Admin is the first user.
+// Admin describes the first user.
 type Admin struct {
 	Email string
-	// Token is the access token to have; "" makes one if the user has none.
+	// Token is a configured access token. If it is "", a token is created if the user has none.
 	Token string
 }
 
-// EnsureAdmin makes the first user, or brings e-mail and token up to date. It
-// returns the token when it had to make one, else "".
-func (s *Service) EnsureAdmin(ctx context.Context, a Admin) (made string, err error) {
+// EnsureAdmin creates the first user, or updates the user's e-mail address and configured
+// token. It returns the token if it created one, and "" otherwise.
+func (s *Service) EnsureAdmin(ctx context.Context, a Admin) (created string, err error) {
 	now := s.deps.Now()
-	if err := s.store.upsertUser(ctx, User{ID: AdminID, Name: "admin", Email: a.Email}, now); err != nil {
+	ctx = audit.WithActor(ctx, audit.Actor{Name: "slipwayd"})
+	if err := s.store.upsertAdmin(ctx, User{ID: AdminID, Name: "admin", Email: a.Email}, now); err != nil {
 		return "", fmt.Errorf("writing the first user: %w", err)
 	}
 	if a.Token != "" {
@@ -34,5 +37,5 @@ func (s *Service) EnsureAdmin(ctx context.Context, a Admin) (made string, err er
 	return t.String(), s.store.putToken(ctx, t, AdminID, "first", now)
 }
 
-// AdminID is the first user's id.
+// AdminID is the id of the first user.
 const AdminID = 1

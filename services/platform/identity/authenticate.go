@@ -15,12 +15,12 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// Caller is who makes a call.
+// A Caller is the authenticated caller of an RPC: a user or an operator.
 type Caller struct {
-	// User is whose access token it is; the zero User in an operator's call.
+	// User is the owner of the access token; the zero User for an operator.
 	User    User
-	TokenID int64 // of the token, or of the session
-	// Operator is the account of an operator's call; "" in any other.
+	TokenID int64 // of the token, or of the session of a JWT
+	// Operator is the operator's account; "" for a user.
 	Operator string
 }
 
@@ -31,16 +31,17 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns who makes the call; the zero Caller where nobody was let in.
+// CallerFrom returns the caller that ctx carries; the zero Caller if there is none.
 func CallerFrom(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
 
-// Authenticate says who calls with an Authorization header, and counts the call
-// against the token's limit. fault.Unauthenticated, fault.Exhausted.
+// Authenticate returns the user that an Authorization header identifies, and charges the call
+// to the user's limit. It returns fault.Unauthenticated for an invalid token and
+// fault.Exhausted if the limit is reached.
 func (s *Service) Authenticate(ctx context.Context, header string) (Caller, error) {
-	secret, err := presented(header)
+	secret, err := tokenFromHeader(header)
 	if err != nil {
 		return Caller{}, err
 	}
@@ -48,18 +49,19 @@ func (s *Service) Authenticate(ctx context.Context, header string) (Caller, erro
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{User: rec.user, TokenID: rec.id}, s.charge(ctx, rec.id)
+	return Caller{User: rec.user, TokenID: rec.id}, s.charge(ctx, rec.user)
 }
 
-// Holder says whose access token it is. fault.Unauthenticated.
-func (s *Service) Holder(ctx context.Context, secret string) (User, error) {
+// TokenOwner returns the owner of an access token; fault.Unauthenticated if the token is
+// invalid.
+func (s *Service) TokenOwner(ctx context.Context, secret string) (User, error) {
 	rec, err := s.authenticate(ctx, secret)
 	return rec.user, err
 }
 
-// presented is the token of an Authorization header: Bearer, or Basic with the
-// user @token.
-func presented(header string) (string, error) {
+// tokenFromHeader returns the token of an Authorization header, which is Bearer, or Basic with
+// the user name @token.
+func tokenFromHeader(header string) (string, error) {
 	scheme, value, _ := strings.Cut(header, " ")
 	value = strings.TrimSpace(value)
 	switch {
@@ -73,44 +75,47 @@ func presented(header string) (string, error) {
 			return password, nil
 		}
 	}
-	return "", refused(errors.New("the Authorization header is neither Bearer nor Basic with @token"))
+	return "", errInvalidToken(errors.New("the Authorization header is neither Bearer nor Basic with @token"))
 }
 
-// authenticate says whose token it is. What is wrong with one that is refused
-// stays in the log.
+// authenticate returns the record of a token with its owner. The reason for a rejection is
+// only logged, never returned.
 func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord, error) {
 	if isJWT(secret) {
 		return s.authenticateJWT(ctx, secret)
 	}
 	t, err := parseToken(secret)
 	if err != nil {
-		return tokenRecord{}, refused(err)
+		return tokenRecord{}, errInvalidToken(err)
 	}
 	rec, err := s.store.token(ctx, t.id)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return tokenRecord{}, fmt.Errorf("reading token %d: %w", t.id, err)
 	}
-	// One that is unknown takes as long as one that is wrong.
+	// The comparison also runs for an unknown id, so that the response time does not reveal
+	// which ids exist.
 	if ok := t.matches(rec.secretHash); err != nil || !ok {
-		return tokenRecord{}, refused(errors.Join(errors.New("unknown or wrong"), err))
+		return tokenRecord{}, errInvalidToken(errors.Join(errors.New("unknown or wrong"), err))
 	}
 	now := s.deps.Now()
 	if !rec.expires.IsZero() && !now.Before(rec.expires) {
-		return tokenRecord{}, refused(fmt.Errorf("token %d expired at %s", rec.id, rec.expires))
+		return tokenRecord{}, errInvalidToken(fmt.Errorf("token %d expired at %s", rec.id, rec.expires))
 	}
-	if now.Sub(rec.used) >= api.UsedEvery {
+	if now.Sub(rec.used) >= api.LastUsedResolution {
+		// A token stays valid if the time cannot be stored, for instance on a full disk.
 		if err := s.store.touchToken(ctx, rec.id, now); err != nil {
-			return tokenRecord{}, fmt.Errorf("writing the last use of token %d: %w", rec.id, err)
+			s.deps.Log.WarnContext(ctx, "The last use of an access token was not stored", "token_id", rec.id, "err", err)
 		}
 	}
 	return rec, nil
 }
 
-func refused(cause error) error {
+// errInvalidToken returns the fault for an invalid access token.
+func errInvalidToken(cause error) error {
 	return fault.Unauthenticated.New("The access token is not valid", cause)
 }
 
-// chargeSignIn counts a sign-in, which nobody needs a token for, against the client.
+// chargeSignIn charges a sign-in, which needs no token, to the client's address.
 func (s *Service) chargeSignIn(ctx context.Context) error {
 	if s.deps.Limiter == nil {
 		return nil
@@ -120,7 +125,7 @@ func (s *Service) chargeSignIn(ctx context.Context) error {
 	return err
 }
 
-// chargeClient counts a call of nobody in particular against its client's address.
+// chargeClient charges an anonymous call to the client's address.
 func (s *Service) chargeClient(ctx context.Context) error {
 	if s.deps.Limiter == nil {
 		return nil
@@ -129,11 +134,12 @@ func (s *Service) chargeClient(ctx context.Context) error {
 	return err
 }
 
-// charge counts a call against its token.
-func (s *Service) charge(ctx context.Context, tokenID int64) error {
+// charge charges a call to the user rather than the token, so that more tokens do not allow more
+// calls.
+func (s *Service) charge(ctx context.Context, u User) error {
 	if s.deps.Limiter == nil {
 		return nil
 	}
-	_, err := s.deps.Limiter.Charge(ctx, "calls", "token:"+strconv.FormatInt(tokenID, 10), s.deps.CallLimit, 1)
+	_, err := s.deps.Limiter.Charge(ctx, "calls", "user:"+strconv.FormatInt(u.ID, 10), s.deps.CallLimit, 1)
 	return err
 }

@@ -19,29 +19,31 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// DeviceGrant is the grant_type of a program that showed a code (RFC 8628, 3.4).
+// DeviceGrant is the grant_type of a program that displayed a code (RFC 8628, 3.4).
 const DeviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// devicePause is how long a program waits between two questions, and how much
-// longer after each that came too early (RFC 8628, 3.5).
+// devicePause is the minimum interval between two polls of a program. Each poll that comes too
+// early lengthens the interval by the same amount (RFC 8628, 3.5).
 const devicePause = 5 * time.Second
 
-// userLetters spell no word, and none looks like another (RFC 8628, 6.1).
+// userLetters are the letters of a user code: no vowels, so that they spell no word, and none
+// that are easily confused (RFC 8628, 6.1).
 const userLetters = "BCDFGHJKLMNPQRSTVWXZ"
 
-// userCodeLength is in letters; 34 bits, of which a person may try few.
+// userCodeLength is the number of letters of a user code, which is about 34 bits.
+// chargeUserCode limits the number of guesses.
 const userCodeLength = 8
 
-// BeginDeviceSignIn gives a program without a browser a code to show, and one to wait
-// with.
+// BeginDeviceSignIn returns two codes to a program without a browser: a user code to display,
+// and a device code to poll with.
 func (s *Service) BeginDeviceSignIn(ctx context.Context, req *platformv1.BeginDeviceSignInRequest) (*platformv1.BeginDeviceSignInResponse, error) {
 	if err := s.deps.Keys.Check(); err != nil {
 		return nil, err
 	}
 	if req.GetClientId() == "" {
-		return nil, fault.Invalid.Newf("client_id must be given: what the program calls itself")
+		return nil, fault.Invalid.Newf("client_id must be set to the name of the program")
 	}
-	if err := api.Within("client_id", req.GetClientId(), 100); err != nil {
+	if err := api.CheckLength("client_id", req.GetClientId(), 100); err != nil {
 		return nil, err
 	}
 	if err := s.chargeSignIn(ctx); err != nil {
@@ -50,21 +52,21 @@ func (s *Service) BeginDeviceSignIn(ctx context.Context, req *platformv1.BeginDe
 	if err := s.chargeDevice(ctx); err != nil {
 		return nil, err
 	}
-	now, secret, shown := s.deps.Now(), api.NewTextID(40), newUserCode()
+	now, secret, userCode := s.deps.Now(), api.NewTextID(40), newUserCode()
 	err := s.store.putDevice(ctx, device{
-		hash: hashText(secret), userHash: hashText(shown), clientID: req.GetClientId(), pause: devicePause, expires: now.Add(limits.DeviceLife),
+		hash: hashText(secret), userHash: hashText(userCode), clientID: req.GetClientId(), pause: devicePause, expires: now.Add(limits.DeviceLife),
 	}, now)
 	if err != nil {
 		return nil, fmt.Errorf("writing a device: %w", err)
 	}
 	return &platformv1.BeginDeviceSignInResponse{
-		DeviceCode: secret, UserCode: shown[:userCodeLength/2] + "-" + shown[userCodeLength/2:], VerificationUri: s.deps.Endpoint + "/oauth/device",
+		DeviceCode: secret, UserCode: userCode[:userCodeLength/2] + "-" + userCode[userCodeLength/2:], VerificationUri: s.deps.Endpoint + "/oauth/device",
 		ExpiresIn: int32(limits.DeviceLife / time.Second), Interval: int32(devicePause / time.Second),
 	}, nil
 }
 
-// chargeDevice counts a code against the client for as long as it waits: few hold all that
-// may.
+// chargeDevice charges a device code to the client's address for the life of the code, so that
+// a few clients cannot use up all device codes.
 func (s *Service) chargeDevice(ctx context.Context) error {
 	if s.deps.Limiter == nil {
 		return nil
@@ -83,8 +85,9 @@ func newUserCode() string {
 	return string(code)
 }
 
-// userCode reads a code as people write it; "" is none.
-func userCode(s string) string {
+// parseUserCode returns the canonical form of a code that a user entered, in any case and with
+// spaces or dashes. It returns "" for an invalid code.
+func parseUserCode(s string) string {
 	if len(s) > 100 {
 		return ""
 	}
@@ -95,57 +98,66 @@ func userCode(s string) string {
 	return s
 }
 
-// AllowDevice lets the program in that showed a code.
-func (s *Service) AllowDevice(ctx context.Context, req *platformv1.AllowDeviceRequest) (*platformv1.AllowDeviceResponse, error) {
+// DescribeDevice returns the program that displays a code, and the consent code that
+// GrantConsent requires if the user accepts the program.
+func (s *Service) DescribeDevice(ctx context.Context, req *platformv1.DescribeDeviceRequest) (*platformv1.DescribeDeviceResponse, error) {
 	if err := s.chargeClient(ctx); err != nil {
 		return nil, err
 	}
-	by, err := s.consenting(ctx, req)
+	by, err := s.identifyUser(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.chargeUserCode(ctx, by.user.ID); err != nil {
 		return nil, err
 	}
-	shown := userCode(req.GetUserCode())
-	if shown == "" {
-		return nil, fault.Invalid.Newf("A code has %d letters, such as BDFG-HJKL; enter the one that the program shows", userCodeLength)
+	userCode := parseUserCode(req.GetUserCode())
+	if userCode == "" {
+		return nil, fault.Invalid.Newf("A code has %d letters, such as BDFG-HJKL; enter the code that the program displays", userCodeLength)
 	}
-	d, err := s.store.allowDevice(ctx, hashText(shown), by, s.deps.Now())
+	text, now := api.NewTextID(40), s.deps.Now()
+	c, err := s.store.putConsent(ctx, by, code{
+		kind: consentCode, hash: hashText(text), userID: by.user.ID, token: by.token, userHash: hashText(userCode), expires: now.Add(signInTTL),
+	}, now)
 	if errors.Is(err, fault.NotFound) {
-		return nil, fault.Invalid.New("No program waits with this code: it works once, for "+strconv.Itoa(int(limits.DeviceLife.Minutes()))+" minutes; look at it again, or begin again", err)
+		return nil, errNoDevice(err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("writing a consent: %w", err)
 	}
-	return &platformv1.AllowDeviceResponse{ClientId: d.clientID}, nil
+	return &platformv1.DescribeDeviceResponse{ClientId: c.clientID, UserName: by.user.Name, Consent: text}, nil
 }
 
-// consent is who says yes, and with what.
-type consent struct {
+func errNoDevice(cause error) error {
+	return fault.Invalid.New("No program is waiting with this code: a code works once, for "+strconv.Itoa(int(limits.DeviceLife.Minutes()))+" minutes; check the code, or begin again", cause)
+}
+
+// A browserUser is a user who has signed in with an access token or at the provider.
+type browserUser struct {
 	user  User
-	token int64  // see session
-	hash  []byte // of what ends with it; nil for an access token, which stays
+	token int64  // the access token; 0 if the user signed in at the provider
+	code  []byte // hash of the sign-in code; nil if the user has an access token
 }
 
-// consenting says who lets a program in: whose access token it is, or who has come
-// back from the provider.
-func (s *Service) consenting(ctx context.Context, req *platformv1.AllowDeviceRequest) (consent, error) {
+// identifyUser returns the user who enters a code: the owner of an access token, or a user who
+// has signed in at the provider.
+func (s *Service) identifyUser(ctx context.Context, req *platformv1.DescribeDeviceRequest) (browserUser, error) {
 	if req.GetConsent() != "" {
-		c, err := s.store.consent(ctx, hashText(req.GetConsent()), s.deps.Now())
+		p, err := s.store.signedIn(ctx, hashText(req.GetConsent()), s.deps.Now())
 		if errors.Is(err, fault.NotFound) {
-			return consent{}, fault.Unauthenticated.New("This sign-in is over: begin again", err)
+			return browserUser{}, fault.Unauthenticated.New("This sign-in is used or has expired; begin again", err)
 		}
-		return c, err
+		return p, err
 	}
-	if isJWT(req.GetAccessToken()) { // nothing that a session begets may outlive it
-		return consent{}, notOwn()
+	if isJWT(req.GetAccessToken()) { // a new session must not outlive the session of the JWT
+		return browserUser{}, errSessionToken()
 	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
-	return consent{user: rec.user, token: rec.id}, err
+	return browserUser{user: rec.user, token: rec.id}, err
 }
 
-// chargeUserCode counts a code that somebody enters: nobody finds another's by trying.
+// chargeUserCode charges the entry of a user code to the user, so that users cannot find codes
+// by guessing.
 func (s *Service) chargeUserCode(ctx context.Context, userID int64) error {
 	if s.deps.Limiter == nil {
 		return nil
@@ -155,42 +167,29 @@ func (s *Service) chargeUserCode(ctx context.Context, userID int64) error {
 	return err
 }
 
-// redeemDevice begins a session for a program whose code was entered. One that has to
-// wait is told so in the words of RFC 8628, 3.5, under "oauth".
+// redeemDevice begins a session for a program whose user code has been entered. Otherwise the
+// fault has the error code of RFC 8628, 3.5, under the metadata key "oauth".
 func (s *Service) redeemDevice(ctx context.Context, req *platformv1.IssueTokensRequest) (session, token, error) {
 	hash, now := hashText(req.GetDeviceCode()), s.deps.Now()
-	d, err := s.store.askDevice(ctx, hash, req.GetClientId(), now)
+	d, err := s.store.pollDevice(ctx, hash, req.GetClientId(), now)
 	switch {
 	case err == nil && d.early:
-		return session{}, token{}, waits("slow_down", fmt.Sprintf("That was too early: ask every %d seconds", int(d.pause.Seconds())))
+		return session{}, token{}, oauthError("slow_down", fmt.Sprintf("Polled too early; poll every %d seconds", int(d.pause.Seconds())))
 	case err == nil && now.Before(d.expires):
-		return session{}, token{}, waits("authorization_pending", "Nobody has entered the code yet; ask again")
+		return session{}, token{}, oauthError("authorization_pending", "The code has not been entered yet; poll again")
 	case err != nil && !errors.Is(err, fault.NotFound):
 		return session{}, token{}, fmt.Errorf("reading a device: %w", err)
 	}
-	c, err := s.store.takeGrant(ctx, hash, req.GetClientId(), now)
+	v, t, err := s.beginSession(ctx, deviceCode, req.GetDeviceCode(), req.GetClientId(), func(c code) bool { return now.Before(c.expires) })
 	if errors.Is(err, fault.NotFound) {
-		return session{}, token{}, waits("expired_token", "The device code is not valid, or no more: begin again")
+		err = oauthError("expired_token", "The device code is invalid or has expired; begin again")
 	}
-	if err != nil {
-		return session{}, token{}, fmt.Errorf("reading a consent: %w", err)
-	}
-	return s.begin(ctx, c)
+	return v, t, err
 }
 
-func waits(oauth, public string) error {
+// oauthError returns fault.Invalid with an OAuth error code.
+func oauthError(oauth, public string) error {
 	e := fault.Invalid.New(public, nil)
 	e.Meta = map[string]string{"oauth": oauth}
 	return e
-}
-
-// consentOf makes what stands for a person who came back from the provider, until they
-// have entered a code.
-func (s *Service) consentOf(ctx context.Context, u User) (string, error) {
-	text, now := api.NewTextID(40), s.deps.Now()
-	c := code{hash: hashText(text), userID: u.ID, challenge: consentCode, expires: now.Add(signInTTL)}
-	if err := s.store.putCode(ctx, c, now); err != nil {
-		return "", fmt.Errorf("writing a consent: %w", err)
-	}
-	return text, nil
 }

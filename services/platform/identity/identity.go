@@ -1,51 +1,68 @@
-// Package identity owns users, their access tokens, and how people sign in: with a
-// code for a program on their machine or on another, or at an OIDC provider. It writes
-// the tables platform_users, platform_tokens, platform_codes, platform_sessions,
-// platform_devices, platform_sign_ins and platform_logins. Of a token only a hash is kept.
+// Package identity owns users, their access tokens and their sessions. Users sign in with an
+// access token or at an OIDC provider, and let programs in with an authorization code (a
+// program on the same machine) or a device code (a program elsewhere). A session is a program
+// with a chain of refresh tokens; its access tokens are JWTs. Tokens and codes are stored as
+// hashes only. It writes the tables platform_users, platform_tokens, platform_codes,
+// platform_sessions, platform_devices, platform_sign_ins and platform_logins. Deleting a user
+// also deletes the user's rows of other subpackages.
 package identity
 
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/vault"
 )
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	DB *sqldb.DB
 	// Endpoint is the platform's own public address, without a slash at the end.
 	Endpoint string
-	// Pages is the address of the page for people, likewise.
+	// Pages is the base address of the web pages, without a slash at the end.
 	Pages string
-	// OIDC is a provider at which people may sign in.
+	// OIDC is the provider at which users may sign in.
 	OIDC OIDC
-	// Keys sign; nil lets nobody sign in.
+	// Keys signs JWTs. If it is nil, sessions are disabled and only access tokens work.
 	Keys *vault.Keys
-	// Limiter counts calls; nil counts none.
+	// Limiter limits calls; nil means no limits.
 	Limiter *ratelimit.Limiter
-	// CallLimit is for each access token, and for the address of who has none yet.
+	// CallLimit is the limit per user, and per address for clients without a token.
 	CallLimit ratelimit.Limit
-	// Now is the clock.
+	Log       *slog.Logger
+	// MaxTokenLife is the maximum lifetime of new access tokens; 0 means no maximum.
+	MaxTokenLife time.Duration
+	// Audit records changes and sign-ins.
+	Audit audit.Log
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Service answers the calls about users, tokens and signing in. Make it with New.
+// Service implements the calls for users, tokens and sign-in. Create it with New.
 type Service struct {
 	store store
 	deps  Deps
 	oidc  *provider
+	roles Roles // nil ignores groups
 }
 
-// New makes the service. The tables must be there.
+// New returns a Service. The tables must exist.
 func New(d Deps) *Service {
-	return &Service{store: store{d.DB}, deps: d, oidc: newProvider(d)}
+	if d.Audit.DB == nil {
+		d.Audit = audit.Log{DB: d.DB, Now: d.Now}
+	}
+	if d.Log == nil {
+		d.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Service{store: store{d.DB, d.Audit}, deps: d, oidc: newProvider(d)}
 }
 
-// Sweep removes sessions, sign-ins, devices and codes whose time is over.
+// Sweep deletes expired sessions, codes, devices and sign-ins.
 func (s *Service) Sweep(ctx context.Context) error {
 	var problems []error
 	for _, table := range []string{"platform_sessions", "platform_codes", "platform_devices", "platform_sign_ins"} {

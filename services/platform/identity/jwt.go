@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// claims are what a JWT of ours says. It is signed with HS256 under a key that
-// follows from the master key that `kid` names.
+// claims are the claims of a JWT of this platform. The JWT is signed with HS256 under a key
+// derived from the master key that `kid` names.
 type claims struct {
 	Issuer  string `json:"iss"`
 	Subject int64  `json:"sub,string"`
@@ -30,7 +30,7 @@ type jwtHeader struct {
 	Type      string `json:"typ"`
 }
 
-// sign writes a JWT.
+// sign returns a signed JWT.
 func sign(k *vault.Keys, c claims) (string, error) {
 	id, err := k.CurrentID()
 	if err != nil {
@@ -51,7 +51,8 @@ func sign(k *vault.Keys, c claims) (string, error) {
 
 func raw64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// verify reads a JWT that a key of ours signed. It does not look at times.
+// verify checks the signature of a JWT and returns its claims. It does not check whether the JWT
+// has expired.
 func verify(k *vault.Keys, s string) (claims, error) {
 	var c claims
 	var h jwtHeader
@@ -81,18 +82,18 @@ func readPart(s string, v any) error {
 	return json.Unmarshal(raw, v)
 }
 
-// isJWT tells the two forms of access tokens apart.
+// isJWT reports whether an access token is a JWT rather than a token of platform_tokens.
 func isJWT(s string) bool { return strings.Count(s, ".") == 2 }
 
-// authenticateJWT says whose JWT it is. One that merely has expired is marked, so
-// that its client refreshes.
+// authenticateJWT returns the session of a JWT with its user. If the JWT is valid but has
+// expired, the fault has the metadata refresh=true, so that the client refreshes it.
 func (s *Service) authenticateJWT(ctx context.Context, text string) (tokenRecord, error) {
 	if s.deps.Keys == nil {
-		return tokenRecord{}, refused(errors.New("a JWT, and there is no master key"))
+		return tokenRecord{}, errInvalidToken(errors.New("a JWT, but there is no master key"))
 	}
 	c, err := verify(s.deps.Keys, text)
 	if err != nil {
-		return tokenRecord{}, refused(err)
+		return tokenRecord{}, errInvalidToken(err)
 	}
 	if now := s.deps.Now(); now.Unix() >= c.Expires {
 		e := fault.Unauthenticated.New("The access token has expired", fmt.Errorf("at %s", time.Unix(c.Expires, 0).UTC()))
@@ -101,7 +102,7 @@ func (s *Service) authenticateJWT(ctx context.Context, text string) (tokenRecord
 	}
 	v, err := s.store.session(ctx, c.Session, s.deps.Now())
 	if errors.Is(err, fault.NotFound) || err == nil && v.user.ID != c.Subject {
-		return tokenRecord{}, refused(fmt.Errorf("the session %d is over", c.Session))
+		return tokenRecord{}, errInvalidToken(fmt.Errorf("session %d has ended", c.Session))
 	}
 	if err != nil {
 		return tokenRecord{}, fmt.Errorf("reading session %d: %w", c.Session, err)

@@ -11,9 +11,9 @@ import (
 	"slipway.dev/services/platform/migrations"
 )
 
-// TestTokensAreFoundByTheirID: guessing finds nothing that a longer look would
-// give away. The row is found by its key and the secret is not in the question;
-// what remains is compared in constant time (see token.matches).
+// TestTokensAreFoundByTheirID checks that the time of a lookup reveals nothing about secrets:
+// the query finds the row by its primary key and does not contain the secret, which is then
+// compared in constant time (see token.matches).
 func TestTokensAreFoundByTheirID(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -28,15 +28,15 @@ func TestTokensAreFoundByTheirID(t *testing.T) {
 		explain := "EXPLAIN QUERY PLAN "
 		if !db.IsSQLite() {
 			explain = "EXPLAIN "
-			// A table of a few rows is read whole all the same, unless that is off.
+			// PostgreSQL would scan a table with few rows.
 			if _, err := conn.ExecContext(t.Context(), `SET enable_seqscan = off`); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for name, query := range identity.LookUps() {
+		for name, query := range identity.TokenQueries() {
 			args := []any{int64(1)}
 			if strings.Contains(query, "$2") {
-				args = append(args, int64(1)) // an instant
+				args = append(args, int64(1)) // a time
 			}
 			rows, err := conn.QueryContext(t.Context(), explain+query, args...)
 			if err != nil {
@@ -58,7 +58,7 @@ func TestTokensAreFoundByTheirID(t *testing.T) {
 				t.Fatalf("%s: %v, %v", name, plan, err)
 			}
 			if text := strings.Join(plan, "\n"); strings.Contains(text, "SCAN") || strings.Contains(text, "Seq Scan") || strings.Contains(query, "secret_hash =") {
-				t.Errorf("%s is looked for:\n%s", name, text)
+				t.Errorf("%s is not found by its key:\n%s", name, text)
 			}
 		}
 	})

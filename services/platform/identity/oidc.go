@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"sync"
 	"time"
 
@@ -19,23 +18,32 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 )
 
-// signInTTL is how long a person has to sign in at the provider.
+// signInTTL is how long a user may take to sign in at the provider, and again to consent.
 const signInTTL = 10 * time.Minute
 
-// OIDC is a provider that is trusted about who somebody is. The zero value is
-// none.
+// OIDC configures the provider that is trusted to identify users. The zero value disables
+// sign-in at a provider.
 type OIDC struct {
-	// Issuer is its address, as in its discovery document.
+	// Issuer is the provider's address, as in its discovery document.
 	Issuer string
-	// ClientID and ClientSecret are what it calls this platform; a public client has
-	// no secret.
+	// ClientID and ClientSecret are this platform's credentials at the provider; a public
+	// client has no secret.
 	ClientID, ClientSecret string
+	// AutoCreate lists domains of e-mail addresses. The first sign-in with a verified address
+	// of such a domain creates a user. The entry "groups" does so for users in a group that has
+	// a role.
+	AutoCreate []string
+	// Scopes are requested in addition to openid and email. GroupsClaim is the claim with the
+	// user's groups; "" ignores groups.
+	Scopes      []string
+	GroupsClaim string
 }
 
-// provider is the OIDC provider, which is asked when the first person signs in:
-// a platform starts without it.
+// A provider is a client of the OIDC provider. It fetches the discovery document at the first
+// sign-in, so that a platform can start while the provider is down.
 type provider struct {
 	OIDC
 	callback string
@@ -47,16 +55,15 @@ type provider struct {
 
 func newProvider(d Deps) *provider {
 	return &provider{OIDC: d.OIDC, callback: d.Endpoint + "/oauth/callback", client: &http.Client{
-		Timeout: 15 * time.Second, Transport: measured{http.DefaultTransport},
+		Timeout: 15 * time.Second, Transport: boundedTransport{http.DefaultTransport},
 	}}
 }
 
-// measured ends every answer of the provider where it becomes too long: the
-// libraries that read them know no end, and its keys are fetched on the way of
-// anybody's sign-in.
-type measured struct{ http.RoundTripper }
+// A boundedTransport limits the size of the provider's responses, since the OIDC libraries read
+// responses of any size.
+type boundedTransport struct{ http.RoundTripper }
 
-func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := m.RoundTripper.RoundTrip(r)
 	if err == nil {
 		resp.Body = http.MaxBytesReader(nil, resp.Body, limits.ProviderAnswer)
@@ -64,23 +71,23 @@ func (m measured) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// discover returns the provider and how to talk to it.
+// discover returns the provider and the OAuth 2.0 configuration for it.
 func (p *provider) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config, error) {
 	if p.Issuer == "" {
-		return nil, nil, fault.Unsupported.Newf("Signing in through a provider is switched off (setting oidc_issuer)")
+		return nil, nil, fault.Unsupported.Newf("Sign-in at a provider is disabled (setting oidc_issuer)")
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {
 		found, err := oidc.NewProvider(p.context(ctx), p.Issuer)
 		if err != nil {
-			return nil, nil, p.away(err)
+			return nil, nil, p.unavailable(err)
 		}
 		p.found = found
 	}
 	return p.found, &oauth2.Config{
 		ClientID: p.ClientID, ClientSecret: p.ClientSecret, Endpoint: p.found.Endpoint(), RedirectURL: p.callback,
-		Scopes: []string{oidc.ScopeOpenID, "email"},
+		Scopes: append([]string{oidc.ScopeOpenID, "email"}, p.Scopes...),
 	}, nil
 }
 
@@ -88,15 +95,17 @@ func (p *provider) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, p.client)
 }
 
-func (p *provider) away(cause error) error {
-	return fault.Unavailable.New("The sign-in at "+p.Issuer+" does not answer; try again", cause).After(5 * time.Second)
+// unavailable returns the fault for a provider that does not respond.
+func (p *provider) unavailable(cause error) error {
+	return fault.Unavailable.New("The sign-in provider "+p.Issuer+" does not respond; try again", cause).After(5 * time.Second)
 }
 
-// BeginSignIn sends a person to the provider, on behalf of a program on their
-// machine, or of one elsewhere whose code they are about to enter.
+// BeginSignIn returns the provider's address at which a user signs in. If the request has a
+// program on the user's machine, the sign-in is for that program. Otherwise the user will enter
+// the code of a device.
 func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRequest) (*platformv1.BeginSignInResponse, error) {
 	for name, v := range map[string]string{"state": req.GetState(), "redirect_uri": req.GetProgram().GetRedirectUri()} {
-		if err := api.Within(name, v, 1000); err != nil {
+		if err := api.CheckLength(name, v, 1000); err != nil {
 			return nil, err
 		}
 	}
@@ -123,107 +132,181 @@ func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRe
 	return &platformv1.BeginSignInResponse{Url: to, State: state}, nil
 }
 
-// FinishSignIn takes what the provider says, and returns where the person's
-// browser brings a code to the program. Without a program the person, who is asked for
-// the code of a device then, gets a consent.
+// FinishSignIn handles the provider's redirect. A program on the user's machine gets no code
+// yet, but the user must consent: any page can send a browser to the provider, and any
+// process can listen on loopback. The service's own page gets its code immediately. Without a
+// program the user next enters the code of a device.
 func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignInRequest) (*platformv1.FinishSignInResponse, error) {
 	in, err := s.store.takeSignIn(ctx, hashText(req.GetState()))
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
 	}
 	if err != nil || !s.deps.Now().Before(in.expires) {
-		return nil, fault.Invalid.New("This sign-in is over: begin again", err)
+		return nil, fault.Invalid.New("This sign-in is used or has expired; begin again", err)
 	}
-	token, err := s.identify(ctx, req.GetCode(), in)
+	u, err := s.signedInUser(ctx, req.GetCode(), in)
 	if err != nil {
 		return nil, err
 	}
-	u, err := s.userBehind(ctx, token)
-	if err != nil {
-		return nil, err
+	p := in.program
+	if s.isOwnPage(p.GetRedirectUri()) {
+		text, err := s.createCode(ctx, tokenRecord{user: u}, p)
+		if err != nil {
+			return nil, err
+		}
+		to, err := withCode(p.GetRedirectUri(), text, in.programState)
+		return &platformv1.FinishSignInResponse{RedirectUri: to}, err
 	}
-	if !u.Disabled.IsZero() {
-		return nil, fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
-	}
-	if in.program.GetRedirectUri() == "" {
-		text, err := s.consentOf(ctx, u)
+	if p.GetRedirectUri() == "" {
+		text, err := s.storeConsent(ctx, code{kind: signInCode, userID: u.ID})
 		return &platformv1.FinishSignInResponse{Consent: text, UserName: u.Name}, err
 	}
-	code, err := s.codeFor(ctx, tokenRecord{user: u}, in.program)
-	if err != nil {
-		return nil, err
-	}
-	to, err := url.Parse(in.program.GetRedirectUri()) // it was looked at
-	if err != nil {
-		return nil, err
-	}
-	q := to.Query()
-	q.Set("code", code)
-	if in.programState != "" {
-		q.Set("state", in.programState)
-	}
-	to.RawQuery = q.Encode()
-	return &platformv1.FinishSignInResponse{RedirectUri: to.String()}, nil
+	text, err := s.storeConsent(ctx, code{
+		kind: consentCode, userID: u.ID, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(), challenge: p.GetCodeChallenge(), state: in.programState,
+	})
+	return &platformv1.FinishSignInResponse{Consent: text, UserName: u.Name, Program: p}, err
 }
 
-// identify trades the provider's code for what it says of the person.
-func (s *Service) identify(ctx context.Context, code string, in pendingSignIn) (*oidc.IDToken, error) {
+// signedInUser returns the user who has signed in at the provider. It records sign-ins that it
+// rejects.
+func (s *Service) signedInUser(ctx context.Context, code string, in pendingSignIn) (User, error) {
+	token, err := s.identify(ctx, code, in)
+	if err != nil {
+		s.deps.Audit.Refuse(ctx, audit.Event{Action: "sign-in", Subject: in.program.GetClientId()}, err)
+		return User{}, err
+	}
+	u, err := s.userOf(ctx, token)
+	if err == nil {
+		return u, s.applyGroups(ctx, u, token)
+	}
+	email := claimedEmail(token)
+	s.deps.Audit.Refuse(ctx, audit.Event{
+		Action: "sign-in", Subject: in.program.GetClientId(), After: map[string]any{"issuer": token.Issuer, "subject": token.Subject, "email": email},
+	}, err)
+	s.deps.Log.WarnContext(ctx, "A sign-in at the provider was rejected", "issuer", token.Issuer, "subject", token.Subject, "email", email, "err", err)
+	return u, err
+}
+
+// claimedEmail returns the e-mail address in a token, which the provider may not have verified.
+func claimedEmail(token signedIn) string {
+	var claims struct {
+		Email string `json:"email"`
+	}
+	_ = token.Claims(&claims) // on an error the address is empty
+	return claims.Email
+}
+
+// identify exchanges the provider's code for an ID token and verifies it.
+func (s *Service) identify(ctx context.Context, code string, in pendingSignIn) (signedIn, error) {
 	found, config, err := s.oidc.discover(ctx)
 	if err != nil {
-		return nil, err
+		return signedIn{}, err
 	}
 	ctx = s.oidc.context(ctx)
-	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(in.verifier))
+	tokens, err := config.Exchange(ctx, code, oauth2.VerifierOption(in.verifier))
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < http.StatusInternalServerError {
-		return nil, unproven(errors.New("the provider refuses the code: " + refused.ErrorCode))
+		return signedIn{}, errUnproven(errors.New("the provider refuses the code: " + refused.ErrorCode))
 	}
 	if err != nil {
-		return nil, s.oidc.away(errors.New("trading the code")) // the error may hold what it sent
+		return signedIn{}, s.oidc.unavailable(errors.New("exchanging the code")) // the cause may contain secrets
 	}
-	raw, _ := answer.Extra("id_token").(string)
+	raw, _ := tokens.Extra("id_token").(string)
 	token, err := found.VerifierContext(ctx, &oidc.Config{ClientID: s.oidc.ClientID, Now: s.deps.Now}).Verify(ctx, raw)
 	if err == nil && token.Nonce != in.nonce {
-		err = errors.New("the nonce is another's")
+		err = errors.New("the nonce belongs to another sign-in")
+	}
+	if err == nil {
+		err = s.checkParty(token)
 	}
 	if err != nil {
-		return nil, unproven(err)
+		return signedIn{}, errUnproven(err)
 	}
-	return token, nil
+	groups, ok, err := s.readGroups(ctx, found, tokens, token)
+	return signedIn{token, groups, ok}, err
 }
 
-func unproven(cause error) error {
-	return fault.Denied.New("The sign-in provider does not prove who you are; begin again", cause)
+// errUnproven returns the fault for a sign-in without a valid ID token.
+func errUnproven(cause error) error {
+	return fault.Denied.New("The sign-in provider did not confirm your identity; begin again", cause)
 }
 
-// userBehind finds the user: who signed in before, or who has the address that the
-// provider has verified. Nobody is made by signing in.
-func (s *Service) userBehind(ctx context.Context, token *oidc.IDToken) (User, error) {
+// userOf returns the user who is linked to the token's subject. If there is none, it links the
+// user whose e-mail address the provider has verified. It creates the user if AutoCreate has the
+// address's domain. At most one subject of an issuer is linked to a user: providers assign the
+// address of a deleted account to another person, who must not get the first person's account.
+func (s *Service) userOf(ctx context.Context, token signedIn) (User, error) {
 	u, err := s.store.userLoggedIn(ctx, token.Issuer, token.Subject)
-	if err == nil || !errors.Is(err, fault.NotFound) {
-		return u, err
+	if errors.Is(err, fault.NotFound) {
+		return s.linkUser(ctx, token)
 	}
+	if err == nil && !u.Disabled.IsZero() {
+		err = errDisabled()
+	}
+	return u, err
+}
+
+// linkUser links the user with the token's verified e-mail address to its subject.
+func (s *Service) linkUser(ctx context.Context, token signedIn) (User, error) {
 	var claims struct {
 		Email    string `json:"email"`
 		Verified bool   `json:"email_verified"`
 	}
 	if err := token.Claims(&claims); err != nil {
-		return User{}, unproven(err)
+		return User{}, errUnproven(err)
 	}
 	if claims.Email == "" || !claims.Verified {
-		return User{}, fault.Denied.Newf("The sign-in provider has not verified an e-mail address of yours")
+		return User{}, fault.Denied.Newf("The sign-in provider has not verified your e-mail address")
 	}
-	u, err = s.store.userWithEmail(ctx, claims.Email)
+	u, err := s.store.userWithEmail(ctx, claims.Email)
+	if errors.Is(err, fault.NotFound) && (s.oidc.creates(claims.Email) || s.createsByGroup(token.groups)) {
+		u, err = s.createSignedIn(ctx, token.IDToken, claims.Email)
+	}
 	if errors.Is(err, fault.NotFound) {
-		return User{}, fault.Denied.New("There is no user with your e-mail address here; an operator makes one (slipwayd user create)", err)
+		return User{}, fault.Denied.New("There is no user with your e-mail address here; an operator can create one (slipwayd user create)", err)
 	}
 	if err != nil {
 		return User{}, fmt.Errorf("reading a user: %w", err)
 	}
-	if err := s.store.linkLogin(ctx, token.Issuer, token.Subject, u.ID, s.deps.Now()); err != nil {
+	if !u.Disabled.IsZero() {
+		return User{}, errDisabled()
+	}
+	linked, err := s.store.linkLogin(ctx, token.Issuer, token.Subject, u, s.deps.Now())
+	if err != nil {
 		return User{}, fmt.Errorf("writing a login of user %d: %w", u.ID, err)
 	}
-	return u, nil
+	if linked {
+		return u, nil
+	}
+	// Either another request has just linked this subject, or another subject is linked.
+	if u, err = s.store.userLoggedIn(ctx, token.Issuer, token.Subject); errors.Is(err, fault.NotFound) {
+		return User{}, fault.Denied.New("The user with your e-mail address is linked to another account at the sign-in provider; "+
+			"if that account was yours, an operator can unlink it (slipwayd user unlink)", err)
+	}
+	return u, err
+}
+
+func errDisabled() error {
+	return fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
+}
+
+// checkParty returns an error unless the token was issued to this platform. A token for
+// several audiences must name the one that it was issued to, and no token may name another
+// (OpenID Connect Core 1.0, 3.1.3.7).
+func (s *Service) checkParty(token *oidc.IDToken) error {
+	var claims struct {
+		Party *string `json:"azp"`
+	}
+	if err := token.Claims(&claims); err != nil {
+		return err
+	}
+	switch {
+	case claims.Party != nil && *claims.Party != s.oidc.ClientID:
+		return fmt.Errorf("the ID token was issued to %q", *claims.Party)
+	case claims.Party == nil && len(token.Audience) > 1:
+		return fmt.Errorf("the ID token for %q does not name the client that it was issued to", token.Audience)
+	}
+	return nil
 }
 
 func hashText(s string) []byte {

@@ -11,10 +11,11 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// answering is a server that answers head, and then one until it is left alone.
-func answering(t testing.TB, head, one string) *httptest.Server {
+// endlessServer starts a server that responds with head, followed by repetitions of unit
+// until the client disconnects, or 64 MiB.
+func endlessServer(t testing.TB, head, unit string) *httptest.Server {
 	t.Helper()
-	piece := strings.Repeat(one, 64<<10/len(one))
+	piece := strings.Repeat(unit, 64<<10/len(unit))
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, err := io.WriteString(w, head)
 		for n := 0; err == nil && n < 64<<20; n += len(piece) {
@@ -25,9 +26,9 @@ func answering(t testing.TB, head, one string) *httptest.Server {
 	return s
 }
 
-// TestProvidersAnswersEnd reads a provider that does not stop.
-func TestProvidersAnswersEnd(t *testing.T) {
-	s := answering(t, `{"keys":[`, `{},`)
+// TestProviderResponsesAreBounded reads an endless response of a provider.
+func TestProviderResponsesAreBounded(t *testing.T) {
+	s := endlessServer(t, `{"keys":[`, `{},`)
 	p := newProvider(Deps{Endpoint: "https://slipway.test"})
 	resp, err := p.client.Get(s.URL)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 )
 
 const (
@@ -24,8 +25,8 @@ const (
 	refreshTTL = 30 * 24 * time.Hour // since the last refresh
 )
 
-// CreateCode lets a program on the person's own machine in. Whoever has the code
-// also needs the verifier that the program keeps (PKCE).
+// CreateCode returns an authorization code for a program on the user's machine. Redeeming the
+// code also requires the program's code verifier (PKCE).
 func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequest) (*platformv1.CreateCodeResponse, error) {
 	program := &platformv1.Program{
 		ClientId: req.GetClientId(), RedirectUri: req.GetRedirectUri(), CodeChallenge: req.GetCodeChallenge(), CodeChallengeMethod: req.GetCodeChallengeMethod(),
@@ -33,25 +34,27 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 	if err := s.checkProgram(program); err != nil {
 		return nil, err
 	}
-	if isJWT(req.GetAccessToken()) { // nothing that a session begets may outlive it
-		return nil, notOwn()
+	if isJWT(req.GetAccessToken()) { // a new session must not outlive the session of the JWT
+		return nil, errSessionToken()
 	}
 	rec, err := s.authenticate(ctx, req.GetAccessToken())
 	if err != nil {
+		s.deps.Audit.Refuse(ctx, audit.Event{Action: "sign-in", Subject: req.GetClientId()}, err)
 		return nil, err
 	}
-	if err := s.charge(ctx, rec.id); err != nil {
+	if err := s.charge(ctx, rec.user); err != nil {
 		return nil, err
 	}
-	text, err := s.codeFor(ctx, rec, program)
+	text, err := s.createCode(ctx, rec, program)
 	return &platformv1.CreateCodeResponse{Code: text}, err
 }
 
-func notOwn() error {
-	return fault.Unauthenticated.Newf("Sign in with an access token of your own, as `slipway tokens create` makes it")
+// errSessionToken is returned when a program's JWT is used to sign in another program.
+func errSessionToken() error {
+	return fault.Unauthenticated.Newf("Sign in with a personal access token, which `slipway tokens create` creates")
 }
 
-// checkProgram says whether a program may be let in at all.
+// checkProgram returns an error if a program cannot be given a code.
 func (s *Service) checkProgram(p *platformv1.Program) error {
 	if err := s.deps.Keys.Check(); err != nil {
 		return err
@@ -59,29 +62,36 @@ func (s *Service) checkProgram(p *platformv1.Program) error {
 	if err := s.checkRedirect(p.GetRedirectUri()); err != nil {
 		return err
 	}
-	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
-		return fault.Invalid.Newf("code_challenge must be given, with code_challenge_method=S256")
+	if p.GetClientId() == "" {
+		return fault.Invalid.Newf("client_id must be set to the name of the program")
 	}
-	return errors.Join(api.Within("client_id", p.GetClientId(), 100), api.Within("redirect_uri", p.GetRedirectUri(), 1000))
+	if len(p.GetCodeChallenge()) != 43 || p.GetCodeChallengeMethod() != "S256" {
+		return fault.Invalid.Newf("code_challenge must be set, with code_challenge_method=S256")
+	}
+	return errors.Join(api.CheckLength("client_id", p.GetClientId(), 100), api.CheckLength("redirect_uri", p.GetRedirectUri(), 1000))
 }
 
-// codeFor makes a code for a program, in the name of whoever signed in.
-func (s *Service) codeFor(ctx context.Context, by tokenRecord, p *platformv1.Program) (string, error) {
+// createCode returns a new authorization code for a program, on behalf of the owner of a token.
+func (s *Service) createCode(ctx context.Context, by tokenRecord, p *platformv1.Program) (string, error) {
 	now, text := s.deps.Now(), api.NewTextID(40)
-	err := s.store.putCode(ctx, code{
-		hash: hashText(text), userID: by.user.ID, token: by.id, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
+	method := "token"
+	if by.id == 0 {
+		method = "provider"
+	}
+	err := s.store.putSignInCode(ctx, code{
+		kind: programCode, hash: hashText(text), userID: by.user.ID, token: by.id, clientID: p.GetClientId(), redirectURI: p.GetRedirectUri(),
 		challenge: p.GetCodeChallenge(), expires: now.Add(codeTTL),
-	}, now)
+	}, method, now)
 	if err != nil {
 		return "", fmt.Errorf("writing a code: %w", err)
 	}
 	return text, nil
 }
 
-// checkRedirect takes loopback addresses only, so that a code never leaves the machine,
-// and the page of this service itself, on which people sign in.
+// checkRedirect accepts loopback addresses, so that a code never leaves the user's machine, and
+// the sign-in page of this service.
 func (s *Service) checkRedirect(to string) error {
-	if s.deps.Pages != "" && to == s.deps.Pages+"/login" {
+	if s.isOwnPage(to) {
 		return nil
 	}
 	u, err := url.Parse(to)
@@ -94,7 +104,10 @@ func (s *Service) checkRedirect(to string) error {
 	return fault.Invalid.New("redirect_uri must be http on a loopback address, e.g. http://127.0.0.1:8080/", err)
 }
 
-// IssueTokens returns a pair of tokens.
+// isOwnPage reports whether an address is the sign-in page of this service.
+func (s *Service) isOwnPage(to string) bool { return s.deps.Pages != "" && to == s.deps.Pages+"/login" }
+
+// IssueTokens returns an access token and a refresh token for a grant.
 func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRequest) (*platformv1.IssueTokensResponse, error) {
 	if err := s.chargeClient(ctx); err != nil {
 		return nil, err
@@ -116,6 +129,9 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 		err = fault.Invalid.Newf("grant_type must be authorization_code, refresh_token or %s", DeviceGrant)
 	}
 	if err != nil {
+		if req.GetGrantType() != DeviceGrant { // devices poll until their code is entered
+			s.deps.Audit.Refuse(ctx, audit.Event{Action: "session.create", Subject: req.GetClientId()}, err)
+		}
 		return nil, err
 	}
 	now := s.deps.Now()
@@ -129,64 +145,65 @@ func (s *Service) IssueTokens(ctx context.Context, req *platformv1.IssueTokensRe
 	return &platformv1.IssueTokensResponse{AccessToken: jwt, RefreshToken: next.String(), ExpiresIn: int32(ttl / time.Second)}, nil
 }
 
-// redeem begins a session for a code.
+// redeem begins a session with an authorization code.
 func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest) (session, token, error) {
-	c, err := s.store.takeCode(ctx, hashText(req.GetCode()))
-	if err != nil && !errors.Is(err, fault.NotFound) {
-		return session{}, token{}, fmt.Errorf("reading a code: %w", err)
-	}
 	sum := sha256.Sum256([]byte(req.GetCodeVerifier()))
 	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
-	now := s.deps.Now()
-	if err != nil || now.After(c.expires) || c.clientID != req.GetClientId() || c.redirectURI != req.GetRedirectUri() ||
-		subtle.ConstantTimeCompare([]byte(challenge), []byte(c.challenge)) != 1 {
-		return session{}, token{}, fault.Invalid.New("The code is not valid: it works once, within a minute, with its own verifier, client_id and redirect_uri", err)
+	v, t, err := s.beginSession(ctx, programCode, req.GetCode(), req.GetClientId(), func(c code) bool {
+		return !s.deps.Now().After(c.expires) && c.redirectURI == req.GetRedirectUri() &&
+			subtle.ConstantTimeCompare([]byte(challenge), []byte(c.challenge)) == 1
+	})
+	if errors.Is(err, fault.NotFound) {
+		err = fault.Invalid.New("The code is not valid: a code works once, within a minute, with its own verifier, client_id and redirect_uri", err)
 	}
-	return s.begin(ctx, c)
+	return v, t, err
 }
 
-// begin begins the session that a code stands for.
-func (s *Service) begin(ctx context.Context, c code) (session, token, error) {
+// beginSession begins a session with a code of a kind, if accepts returns true for it; otherwise it
+// returns fault.NotFound.
+func (s *Service) beginSession(ctx context.Context, kind codeKind, text, clientID string, accepts func(code) bool) (session, token, error) {
 	now, t := s.deps.Now(), newToken(api.NewID())
-	v := session{id: t.id, user: User{ID: c.userID}, token: c.token, clientID: c.clientID, refresh: t.hash(), created: now, expires: now.Add(refreshTTL)}
-	if err := s.store.insertSession(ctx, v); err != nil {
-		return session{}, token{}, fmt.Errorf("writing a session: %w", err)
+	v, err := s.store.beginSession(ctx, session{
+		id: t.id, clientID: clientID, codeHash: hashText(text), refresh: t.hash(), created: now, expires: now.Add(refreshTTL),
+	}, kind, accepts)
+	if err != nil {
+		return session{}, token{}, fmt.Errorf("beginning a session: %w", err)
 	}
 	return v, t, nil
 }
 
-// refresh turns a session's refresh token over. An old one that comes again was
-// stolen, before or now: that ends the session.
+// refresh replaces a session's refresh token. If an old refresh token is used again, either that
+// use or an earlier one was by a thief, so the session ends.
 func (s *Service) refresh(ctx context.Context, text string) (session, token, error) {
 	t, err := parseToken(text)
 	if err != nil {
-		return session{}, token{}, staleRefresh(err)
+		return session{}, token{}, errInvalidRefreshToken(err)
 	}
 	now := s.deps.Now()
 	v, err := s.store.session(ctx, t.id, now)
 	if errors.Is(err, fault.NotFound) {
-		return session{}, token{}, staleRefresh(err)
+		return session{}, token{}, errInvalidRefreshToken(err)
 	}
 	if err != nil {
 		return session{}, token{}, fmt.Errorf("reading session %d: %w", t.id, err)
 	}
 	next := newToken(v.id)
-	turned := t.matches(v.refresh)
-	if turned {
-		v.used, v.expires = now, v.lastsUntil(now)
-		if turned, err = s.store.turnSession(ctx, v, next.hash()); err != nil {
+	replaced := t.matches(v.refresh)
+	if replaced {
+		v.used, v.expires = now, v.refreshedExpiry(now)
+		if replaced, err = s.store.replaceRefreshToken(ctx, v, next.hash()); err != nil {
 			return session{}, token{}, fmt.Errorf("writing session %d: %w", v.id, err)
 		}
 	}
-	if !turned {
-		return session{}, token{}, staleRefresh(errors.Join(errors.New("used again: the session ends"), s.store.deleteSession(ctx, v.id)))
+	if !replaced {
+		return session{}, token{}, errInvalidRefreshToken(errors.Join(errors.New("used again: the session ends"), s.store.endSession(ctx, v.id)))
 	}
 	return v, next, nil
 }
 
-// lastsUntil is when a session ends that is refreshed now: its whole life is
-// bounded, however often it is.
-func (v session) lastsUntil(now time.Time) time.Time {
+// refreshedExpiry returns when a session expires that is refreshed now. Its total lifetime is
+// bounded, however often it is refreshed.
+func (v session) refreshedExpiry(now time.Time) time.Time {
 	until, end := now.Add(refreshTTL), v.created.Add(limits.SessionLife)
 	if end.Before(until) {
 		return end
@@ -194,6 +211,6 @@ func (v session) lastsUntil(now time.Time) time.Time {
 	return until
 }
 
-func staleRefresh(cause error) error {
+func errInvalidRefreshToken(cause error) error {
 	return fault.Unauthenticated.New("The refresh token is not valid; sign in again", cause)
 }

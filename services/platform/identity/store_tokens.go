@@ -3,14 +3,16 @@ package identity
 import (
 	"context"
 	"database/sql"
+	"strconv"
 	"time"
 
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 )
 
-// tokenRecord is an access token as it is stored, with its user.
+// A tokenRecord is a stored access token with its user.
 type tokenRecord struct {
 	id                     int64
 	name                   string
@@ -25,28 +27,30 @@ func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
 	return n > 0, err
 }
 
-// putToken writes a token that configuration names. What began with another secret
-// of the same id ends.
+// putToken stores a configured token that never expires. If it replaces a token with the same id
+// and another secret, the sessions and codes that began with the old token end.
 func (s store) putToken(ctx context.Context, t token, userID int64, name string, now time.Time) error {
-	return s.db.Tx(ctx, func(tx *sql.Tx) error {
-		kept, err := s.db.Changed(tx.ExecContext(ctx, `
-			UPDATE platform_tokens SET expires_at = 0 WHERE id = $1 AND user_id = $2 AND secret_hash = $3`, t.id, userID, t.hash()))
-		if err != nil || kept {
-			return err
+	e := audit.Event{Action: "token.create", Subject: strconv.FormatInt(t.id, 10), After: map[string]any{"userId": userID, "name": name}}
+	exists, err := s.db.Changed(s.db.ExecContext(ctx, `
+		UPDATE platform_tokens SET expires_at = 0 WHERE id = $1 AND user_id = $2 AND secret_hash = $3`, t.id, userID, t.hash()))
+	if err != nil || exists {
+		return err
+	}
+	_, err = s.audit.Change(ctx, e, func(tx *sql.Tx) (bool, error) {
+		if err := deleteSessionsOf(ctx, tx, t.id); err != nil {
+			return false, err
 		}
-		if err := endMinted(ctx, tx, t.id); err != nil {
-			return err
-		}
-		_, err = tx.ExecContext(ctx, `
+		_, err := tx.ExecContext(ctx, `
 			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0`,
 			t.id, userID, name, t.hash(), sqldb.Micros(now))
-		return err
+		return err == nil, err
 	})
+	return err
 }
 
-// endMinted ends the codes and sessions that began with a token.
-func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
+// deleteSessionsOf deletes the codes and sessions that began with a token.
+func deleteSessionsOf(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 	for _, text := range []string{
 		`DELETE FROM platform_codes WHERE token_id = $1`, `DELETE FROM platform_sessions WHERE token_id = $1`,
 	} {
@@ -57,41 +61,50 @@ func endMinted(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 	return nil
 }
 
-// insertToken writes a new token, unless its user has one of that name: then it
-// returns false. fault.Invalid when they have too many.
-func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (made bool, err error) {
-	err = s.db.Tx(ctx, func(tx *sql.Tx) error {
-		// Those of one user are made one after the other.
+// insertToken stores a new token. It returns false if the user has a token with that name, and
+// fault.Invalid if the user has too many tokens.
+func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (created bool, err error) {
+	e := audit.Event{Action: "token.create", Subject: strconv.FormatInt(t.id, 10), After: map[string]any{
+		"user": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires),
+	}}
+	return s.audit.Change(ctx, e, func(tx *sql.Tx) (bool, error) {
+		// This serializes the creation of one user's tokens.
 		if _, err := tx.ExecContext(ctx, `UPDATE platform_users SET updated_at = updated_at WHERE id = $1`, rec.user.ID); err != nil {
-			return err
+			return false, err
 		}
 		var n int
 		err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1 AND name = $2`, rec.user.ID, rec.name).Scan(&n)
 		if err != nil || n > 0 {
-			return err
+			return false, err
 		}
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, rec.user.ID).Scan(&n); err != nil {
-			return err
+			return false, err
 		}
 		if err := api.CheckCount("access tokens", n, limits.TokensPerUser); err != nil {
-			return err
+			return false, err
 		}
-		made, err = s.db.Changed(tx.ExecContext(ctx, `
+		return s.db.Changed(tx.ExecContext(ctx, `
 			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
 			t.id, rec.user.ID, rec.name, t.hash(), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
-		return err
 	})
-	return made, err
+}
+
+// expiryText returns an expiry for the audit trail.
+func expiryText(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.UTC().Format(time.RFC3339)
 }
 
 const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + UserColumns + `
 	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1 AND u.disabled_at = 0`
 
-// token reads a token with its user; fault.NotFound when there is none, or its user
+// token returns the token with an id and its user; fault.NotFound if there is none, or its user
 // is disabled.
 func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
 	r := tokenRecord{id: id}
-	into := []any{&r.name, &r.secretHash, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used)}
+	into := []any{&r.name, &r.secretHash, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used)}
 	err := s.db.PreparedRow(ctx, tokenQuery, id).Scan(append(into, r.user.Into()...)...)
 	return r, s.db.NotFound("token", err)
 }
@@ -105,38 +118,40 @@ func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) 
 	return sqldb.Listing[tokenRecord]{
 		Read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2`,
 		Scan: func(rows *sql.Rows) (r tokenRecord, err error) {
-			return r, rows.Scan(&r.id, &r.name, sqldb.Into(&r.created), sqldb.Into(&r.expires), sqldb.Into(&r.used))
+			return r, rows.Scan(&r.id, &r.name, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used))
 		},
 	}.All(ctx, s.db, userID, limits.TokensPerUser)
 }
 
-// deleteToken ends a token with what began with it, or a session; it returns false
-// when the user has neither.
+// deleteToken deletes the token with an id, and the sessions and codes that began with it, or
+// the session with that id. It returns false if the user has neither.
 func (s store) deleteToken(ctx context.Context, userID, id int64) (done bool, err error) {
-	err = s.db.Tx(ctx, func(t *sql.Tx) error {
-		if done, err = s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID)); err != nil {
-			return err
+	e := audit.Event{Action: "token.delete", Subject: strconv.FormatInt(id, 10)}
+	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		done, err := s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_tokens WHERE id = $1 AND user_id = $2`, id, userID))
+		if err != nil {
+			return false, err
 		}
 		if done {
-			return endMinted(ctx, t, id)
+			return true, deleteSessionsOf(ctx, t, id)
 		}
-		done, err = s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1 AND user_id = $2`, id, userID))
-		return err
+		return s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_sessions WHERE id = $1 AND user_id = $2`, id, userID))
 	})
-	return done, err
 }
 
-// deleteTokens also ends the user's sessions, and those on their way.
-func (s store) deleteTokens(ctx context.Context, userID int64) error {
-	return s.db.Tx(ctx, func(t *sql.Tx) error {
+// deleteTokens deletes all of a user's tokens, sessions and codes.
+func (s store) deleteTokens(ctx context.Context, u User) error {
+	e := audit.Event{Action: "token.delete-all", Subject: u.Name}
+	_, err := s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
 		for _, text := range []string{
 			`DELETE FROM platform_tokens WHERE user_id = $1`, `DELETE FROM platform_codes WHERE user_id = $1`,
 			`DELETE FROM platform_sessions WHERE user_id = $1`,
 		} {
-			if _, err := t.ExecContext(ctx, text, userID); err != nil {
-				return err
+			if _, err := t.ExecContext(ctx, text, u.ID); err != nil {
+				return false, err
 			}
 		}
-		return nil
+		return true, nil
 	})
+	return err
 }

@@ -6,46 +6,67 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 )
 
-// store is the tables of this package.
-type store struct{ db *sqldb.DB }
+// store accesses the tables of this package.
+type store struct {
+	db    *sqldb.DB
+	audit audit.Log
+}
 
-// User is somebody with an account.
+// A User is a row of platform_users.
 type User struct {
 	ID                  int64
 	Name, Email         string
 	FirstName, LastName string // may be empty
 	Organization        string // may be empty
 	Created, Updated    time.Time
-	Disabled            time.Time // since when they are not let in; zero for users who are
+	Disabled            time.Time // when the user was disabled; zero for enabled users
+	Administrator       bool
 }
 
-// UserColumns are what Into scans, of platform_users AS u, for those who list what
-// belongs to users.
-const UserColumns = `u.id, u.user_name, u.email, u.first_name, u.last_name, u.organization, u.created_at, u.updated_at, u.disabled_at`
+// UserColumns are the columns of platform_users AS u that Into scans, for queries of other
+// packages that join users.
+const UserColumns = `u.id, u.user_name, u.email, u.first_name, u.last_name, u.organization, u.created_at, u.updated_at, u.disabled_at, u.administrator`
 
-// Into lists where a row of UserColumns goes.
+// Into returns the scan destinations for UserColumns.
 func (u *User) Into() []any {
-	return []any{&u.ID, &u.Name, &u.Email, &u.FirstName, &u.LastName, &u.Organization, sqldb.Into(&u.Created), sqldb.Into(&u.Updated), sqldb.Into(&u.Disabled)}
+	return []any{&u.ID, &u.Name, &u.Email, &u.FirstName, &u.LastName, &u.Organization, sqldb.ScanTime(&u.Created), sqldb.ScanTime(&u.Updated), sqldb.ScanTime(&u.Disabled), &u.Administrator}
 }
 
-func (s store) upsertUser(ctx context.Context, u User, now time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
-		INSERT INTO platform_users (id, user_name, email, created_at) VALUES ($1, $2, $3, $4)
-		ON CONFLICT (id) DO UPDATE SET email = excluded.email`,
-		u.ID, u.Name, u.Email, sqldb.Micros(now))
+// upsertAdmin creates the first user as an administrator, or changes the user's e-mail address.
+func (s store) upsertAdmin(ctx context.Context, u User, now time.Time) error {
+	e := audit.Event{Action: "user.create", Subject: u.Name, After: map[string]any{"email": u.Email, "administrator": true}}
+	_, err := s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		res, err := t.ExecContext(ctx, `
+			INSERT INTO platform_users (id, user_name, email, created_at, administrator) VALUES ($1, $2, $3, $4, true)
+			ON CONFLICT (id) DO UPDATE SET email = excluded.email WHERE platform_users.email <> excluded.email`,
+			u.ID, u.Name, u.Email, sqldb.Micros(now))
+		if err != nil { // also a name or an address that another user has
+			return false, err
+		}
+		n, err := res.RowsAffected()
+		return n > 0, err
+	})
 	return err
 }
 
-// insertUser returns false when name or e-mail are taken.
+// insertUser returns false if the name or the e-mail address is taken. The case of ASCII letters
+// in addresses is ignored.
 func (s store) insertUser(ctx context.Context, u User, now time.Time) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
-		INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now)))
+	e := audit.Event{Action: "user.create", Subject: u.Name, After: map[string]any{
+		"id": u.ID, "email": u.Email, "firstName": u.FirstName, "lastName": u.LastName,
+	}}
+	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
+			INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at)
+			SELECT $1, $2, $3, $4, $5, $6 WHERE NOT EXISTS (SELECT 1 FROM platform_users WHERE lower(email) = $7)
+			ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now), lowerASCII(u.Email)))
+	})
 }
 
-// userByName finds a user by name or e-mail address; fault.NotFound.
+// userByName returns the user with a name or e-mail address; fault.NotFound if there is none.
 func (s store) userByName(ctx context.Context, name string) (User, error) {
 	return s.userBy(ctx, `WHERE u.user_name = $1 OR u.email = $1`, name)
 }
@@ -55,7 +76,7 @@ func (s store) userBy(ctx context.Context, where string, args ...any) (u User, e
 	return u, s.db.NotFound("user", err)
 }
 
-// hasUser says whether there is a user of that id who is not disabled.
+// hasUser reports whether the user with an id exists and is not disabled.
 func (s store) hasUser(ctx context.Context, id int64) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE id = $1 AND disabled_at = 0`, id).Scan(&n)

@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// token is an access token: base64 of `{"tid":N}.<40 hex>`
-// (gateway/contract/platform.md#access-tokens). N is the id that it is looked up by;
-// the 160 random bits behind the dot are the secret.
+// A token is an access token or a refresh token. Its text is the base64 of `{"tid":N}.<40 hex>`
+// (gateway/contract/platform.md#access-tokens). N is the id by which it is looked up; the 160
+// random bits after the dot are the secret.
 type token struct {
 	id     int64
 	secret string
@@ -26,19 +26,19 @@ func newToken(id int64) token {
 	return token{id, hex.EncodeToString(b[:])}
 }
 
-// String is the token as a client sends it. Secret.
+// String returns the token as clients send it. The result is secret.
 func (t token) String() string {
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"tid":%d}.%s`, t.id, t.secret))
 }
 
-// hash is what is stored. The secret is random and long, so that a plain hash
-// gives nothing away.
+// hash returns the hash to store. The secret is long and random, so that a plain hash does not
+// reveal it.
 func (t token) hash() []byte {
 	h := sha256.Sum256([]byte(t.secret))
 	return h[:]
 }
 
-// matches compares in constant time.
+// matches reports whether hash is the hash of t's secret, in constant time.
 func (t token) matches(hash []byte) bool {
 	return subtle.ConstantTimeCompare(t.hash(), hash) == 1
 }

@@ -11,7 +11,7 @@ func FuzzToken(f *testing.F) {
 			return
 		}
 		if again, err := parseToken(tok.String()); err != nil || !again.matches(tok.hash()) || again.id != tok.id {
-			t.Errorf("%q reads as %v, and that as %v, %v", s, tok, again, err)
+			t.Errorf("%q parses as %v, which parses as %v, %v", s, tok, again, err)
 		}
 	})
 }

@@ -13,32 +13,31 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// ListTokens lists the caller's tokens, and the sessions of programs that they let
-// in.
+// ListTokens returns a page of the caller's tokens and a page of the caller's sessions.
 func (s *Service) ListTokens(ctx context.Context, req *platformv1.ListTokensRequest) (*platformv1.ListTokensResponse, error) {
 	u := CallerFrom(ctx).User
 	list, err := s.store.tokens(ctx, u.ID)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tokens of user %d: %w", u.ID, err)
 	}
-	open, err := s.store.sessions(ctx, u.ID, s.deps.Now())
+	sessions, err := s.store.sessions(ctx, u.ID, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the sessions of user %d: %w", u.ID, err)
 	}
-	if list, err = paging.Cut(list, req); err != nil {
+	if list, err = paging.Slice(list, req); err != nil {
 		return nil, err
 	}
-	if open, err = paging.Cut(open, req); err != nil {
+	if sessions, err = paging.Slice(sessions, req); err != nil {
 		return nil, err
 	}
 	resp := &platformv1.ListTokensResponse{}
 	for _, t := range list {
 		resp.Tokens = append(resp.Tokens, t.record())
 	}
-	for _, v := range open {
+	for _, v := range sessions {
 		resp.Sessions = append(resp.Sessions, &platformv1.SessionRecord{
-			Id: float64(v.id), ClientId: v.clientID, TokenId: api.Number(v.token),
-			LastUsed: api.Instant(v.used), DateCreated: api.Instant(v.created), Expires: api.Instant(v.expires),
+			Id: float64(v.id), ClientId: v.clientID, TokenId: api.IDValue(v.token),
+			LastUsed: api.Timestamp(v.used), DateCreated: api.Timestamp(v.created), Expires: api.Timestamp(v.expires),
 		})
 	}
 	return resp, nil
@@ -46,51 +45,92 @@ func (s *Service) ListTokens(ctx context.Context, req *platformv1.ListTokensRequ
 
 func (r tokenRecord) record() *platformv1.TokenRecord {
 	return &platformv1.TokenRecord{
-		Id: float64(r.id), Name: r.name, LastUsed: api.Instant(r.used), DateCreated: api.Instant(r.created), Expires: api.Instant(r.expires),
+		Id: float64(r.id), Name: r.name, LastUsed: api.Timestamp(r.used), DateCreated: api.Timestamp(r.created), Expires: api.Timestamp(r.expires),
 	}
 }
 
-// CreateToken makes a token for the caller.
+// CreateToken creates a token for the caller.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
 	u := CallerFrom(ctx).User
 	var expires time.Time
-	if text := req.GetToken().GetExpires(); text != "" {
+	switch text := req.GetToken().GetExpires(); text {
+	case "":
+		expires = s.DefaultExpiry()
+	case neverExpires:
+	default:
 		var err error
 		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.deps.Now()) {
-			return nil, fault.Invalid.New("expires must be a time to come, e.g. 2027-01-31T12:00:00Z", err)
+			return nil, fault.Invalid.New("expires must be a time in the future, e.g. 2027-01-31T12:00:00Z, or never", err)
 		}
 	}
-	t, rec, err := s.makeToken(ctx, u, req.GetToken().GetName(), expires)
+	t, rec, err := s.createToken(ctx, u, req.GetToken().GetName(), expires)
 	if err != nil {
 		return nil, err
 	}
 	return &platformv1.CreateTokenResponse{AccessKey: t.String(), Token: rec.record()}, nil
 }
 
-// makeToken writes a new token; fault.Conflict when its user has one of the name.
-func (s *Service) makeToken(ctx context.Context, u User, name string, expires time.Time) (token, tokenRecord, error) {
+// neverExpires is the value of `expires` for a token that does not expire.
+const neverExpires = "never"
+
+// tokenLife is the default lifetime of a token.
+const tokenLife = 90 * 24 * time.Hour
+
+// DefaultExpiry returns the time of expiry of a token that is created now without `expires`.
+func (s *Service) DefaultExpiry() time.Time {
+	life := tokenLife
+	if s.deps.MaxTokenLife > 0 {
+		life = min(life, s.deps.MaxTokenLife)
+	}
+	return s.deps.Now().Add(life)
+}
+
+// checkExpiry returns fault.Invalid for an expiry after the maximum lifetime.
+func (s *Service) checkExpiry(expires time.Time) error {
+	longest := s.deps.MaxTokenLife
+	// A client computes the time of expiry before the server receives it, and may round it up.
+	if longest > 0 && (expires.IsZero() || expires.After(s.deps.Now().Add(longest+time.Minute))) {
+		return fault.Invalid.Newf("Access tokens are valid for at most %s on this server; choose an earlier time of expiry", lifeText(longest))
+	}
+	return nil
+}
+
+// lifeText returns a lifetime in days if it is whole days.
+func lifeText(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d%day == 0 {
+		return fmt.Sprintf("%d days", d/day)
+	}
+	return d.String()
+}
+
+// createToken stores and returns a new token; fault.Conflict if the user has one with that name.
+func (s *Service) createToken(ctx context.Context, u User, name string, expires time.Time) (token, tokenRecord, error) {
 	name = strings.TrimSpace(name)
 	if name == "" {
 		return token{}, tokenRecord{}, fault.Invalid.Newf("name must not be empty")
 	}
-	if err := api.Within("name", name, 50); err != nil {
+	if err := api.CheckLength("name", name, 50); err != nil {
+		return token{}, tokenRecord{}, err
+	}
+	if err := s.checkExpiry(expires); err != nil {
 		return token{}, tokenRecord{}, err
 	}
 	t := newToken(api.NewID())
 	rec := tokenRecord{id: t.id, name: name, user: u, created: s.deps.Now(), expires: expires}
-	made, err := s.store.insertToken(ctx, t, rec)
+	created, err := s.store.insertToken(ctx, t, rec)
 	if err != nil {
 		return token{}, tokenRecord{}, fmt.Errorf("writing a token of user %d: %w", u.ID, err)
 	}
-	if !made {
+	if !created {
 		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", name)
 	}
 	return t, rec, nil
 }
 
-// DeleteToken revokes one of the caller's tokens with all sessions that began with
-// it, or ends a session. Every call reads the tables, so it holds at once on each
-// replica. Other tokens that were made with it are in the list, and stay.
+// DeleteToken revokes one of the caller's tokens with all sessions that began with it, or ends
+// a session. It takes effect immediately on each replica, since every call reads the tables.
+// Other tokens that were created with the token stay, and are in the list.
 func (s *Service) DeleteToken(ctx context.Context, req *platformv1.DeleteTokenRequest) (*platformv1.DeleteTokenResponse, error) {
 	u := CallerFrom(ctx).User
 	done, err := s.store.deleteToken(ctx, u.ID, req.GetTokenId())
@@ -106,7 +146,7 @@ func (s *Service) DeleteToken(ctx context.Context, req *platformv1.DeleteTokenRe
 // DeleteAllTokens revokes all of the caller's tokens.
 func (s *Service) DeleteAllTokens(ctx context.Context, _ *platformv1.DeleteAllTokensRequest) (*platformv1.DeleteAllTokensResponse, error) {
 	u := CallerFrom(ctx).User
-	if err := s.store.deleteTokens(ctx, u.ID); err != nil {
+	if err := s.store.deleteTokens(ctx, u); err != nil {
 		return nil, fmt.Errorf("deleting the tokens of user %d: %w", u.ID, err)
 	}
 	return &platformv1.DeleteAllTokensResponse{}, nil

@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// GetUserInfo says whose token it is.
+// GetUserInfo returns the user that the call's token belongs to.
 func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequest) (*platformv1.GetUserInfoResponse, error) {
 	u := CallerFrom(ctx).User
 	lastUpdated := u.Updated
@@ -17,6 +17,6 @@ func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequ
 	}
 	return &platformv1.GetUserInfoResponse{User: &platformv1.User{
 		Id: float64(u.ID), UserName: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Organization: u.Organization,
-		DateCreated: api.Instant(u.Created), LastUpdated: api.Instant(lastUpdated), LastAccess: api.Instant(s.deps.Now()),
+		DateCreated: api.Timestamp(u.Created), LastUpdated: api.Timestamp(lastUpdated), LastAccess: api.Timestamp(s.deps.Now()),
 	}}, nil
 }

@@ -1,6 +1,6 @@
-// Package migrations is the schema of all tables platform_*. They change one after
-// the other, since tables of one noun refer to another's; each table is written by
-// the package that its own comment names.
+// Package migrations holds the schema of all tables platform_*. The tables share one sequence
+// of migrations because they reference each other. Each table is written by one subpackage of
+// platform, whose package comment lists it.
 package migrations
 
 import (
@@ -11,5 +11,5 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// FS is for sqldb.DB.Migrate.
+// FS returns the migrations for sqldb.DB.Migrate.
 func FS() fs.FS { return files }

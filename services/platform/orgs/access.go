@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/identity"
 )
 
-// Role is what somebody may do in a workspace; each includes those before it.
+// A Role is what a user may do in a workspace. Each role includes the permissions of those
+// below it, so that roles can be compared with <.
 type Role int
 
-// The roles, from the least.
+// Workspace roles in ascending order.
 const (
 	NoRole Role = iota
 	RoleView
@@ -23,62 +25,69 @@ const (
 	RoleOwner
 )
 
-// roleNames are the roles as the contract spells them.
+// roleNames lists the names of the roles in the REST contract.
 func roleNames() []string {
 	return []string{"", "view", "connect", "launch", "maintain", "admin", "owner"}
 }
 
-// String is the role as the contract spells it; "" for none.
+// String returns the role's name in the REST contract; "" for NoRole.
 func (r Role) String() string { return roleNames()[r] }
 
-// parseRole reads a workspace role.
+// parseRole returns the workspace role with a name, in any case: tower-cli documents the names in
+// upper case, and sends what the user typed.
 func parseRole(s string) (Role, error) {
 	for i, name := range roleNames() {
-		if name == s && i > 0 {
+		if i > 0 && strings.EqualFold(name, s) {
 			return Role(i), nil
 		}
 	}
 	return NoRole, fault.Invalid.Newf("role must be one of owner, admin, maintain, launch, connect, view")
 }
 
-// OrgRole is what somebody may do in an organisation.
+// An OrgRole is what a user may do in an organisation.
 type OrgRole int
 
-// The roles, from the least.
+// Organisation roles in ascending order.
 const (
 	NoOrgRole OrgRole = iota
 	OrgMember
 	OrgOwner
 )
 
-// Scope is where a call acts. Without an organisation, workspace 0 is the personal
-// one.
+// Organisation roles in the REST contract.
+const (
+	orgRoleOwner  = "owner"
+	orgRoleMember = "member"
+)
+
+// A Scope names the organisation and the workspace that a call acts on. Org is 0 for calls
+// that name a workspace only. With Org 0, Workspace 0 is the caller's personal workspace.
 type Scope struct{ Org, Workspace int64 }
 
-// Below is a workspace that a path names with its organisation; it is never the
-// personal one.
-func Below(org, workspace int64) Scope {
+// InOrg returns the scope of a path that names a workspace together with its organisation.
+// It is never the personal workspace: an org of 0 becomes -1, which does not exist.
+func InOrg(org, workspace int64) Scope {
 	if org == 0 {
 		org = -1
 	}
 	return Scope{org, workspace}
 }
 
-// Need is the least role that a call asks for, in an organisation, in a workspace, or
-// in both. The personal workspace is its user's own.
-type Need struct {
+// RequiredRoles are the minimum roles that a call requires in an organisation, in a
+// workspace, or in both. Users own their personal workspaces. The zero value requires none.
+type RequiredRoles struct {
 	Org       OrgRole
 	Workspace Role
 }
 
-// Principal is a caller who was let in.
+// A Principal is an authorized caller.
 type Principal struct {
 	identity.Caller
-	// Space is where the call acts.
+	// Space is the workspace that the call acts on.
 	Space Space
-	// Role is what the caller may do there.
+	// Role is the caller's role in Space.
 	Role Role
-	// member is the caller's membership in the call's organisation; zero: none.
+	// member is the caller's membership in the call's organisation; the zero member if none.
 	member member
 }
 
@@ -89,27 +98,27 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalFrom returns who makes the call and, where the call asks for a role, as
-// what; the zero Principal where nobody was let in.
+// PrincipalFrom returns the authorized caller of a call. Space and Role are set if the call
+// requires a workspace role. It returns the zero Principal for an anonymous call.
 func PrincipalFrom(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	p.Caller = identity.CallerFrom(ctx)
 	return p
 }
 
-// Enter lets a caller into an organisation and a workspace; fault.Denied unless they
-// have the roles that the call asks for.
-func (s *Service) Enter(ctx context.Context, who identity.Caller, at Scope, need Need) (p Principal, err error) {
-	p.Caller = who
+// CheckAccess returns the principal for a call that acts on a scope. It returns fault.Denied
+// unless the caller has the required roles there.
+func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, need RequiredRoles) (p Principal, err error) {
+	p.Caller = c
 	if need.Org != NoOrgRole || at.Org != 0 {
-		if err := s.enterOrg(ctx, &p, at.Org, need.Org); err != nil {
+		if err := s.checkOrg(ctx, &p, at.Org, need.Org); err != nil {
 			return p, err
 		}
 	}
 	if need.Workspace == NoRole {
 		return p, nil
 	}
-	if p.Space, p.Role, err = s.enterWorkspace(ctx, p.User.ID, at); err != nil {
+	if p.Space, p.Role, err = s.workspaceRole(ctx, p.User.ID, at); err != nil {
 		return p, err
 	}
 	if p.Role < need.Workspace {
@@ -118,14 +127,15 @@ func (s *Service) Enter(ctx context.Context, who identity.Caller, at Scope, need
 	return p, nil
 }
 
-// EnterWorkspace returns a workspace, 0 for the personal one, and what a user may do
-// in it; fault.Denied for nothing.
-func (s *Service) EnterWorkspace(ctx context.Context, userID, workspaceID int64) (Space, Role, error) {
-	return s.enterWorkspace(ctx, userID, Scope{Workspace: workspaceID})
+// WorkspaceRole returns a workspace and a user's role in it. A workspaceID of 0 is the user's
+// personal workspace. It returns fault.Denied if the user has no role.
+func (s *Service) WorkspaceRole(ctx context.Context, userID, workspaceID int64) (Space, Role, error) {
+	return s.workspaceRole(ctx, userID, Scope{Workspace: workspaceID})
 }
 
-// enterOrg finds the caller's membership; the call may get by without one.
-func (s *Service) enterOrg(ctx context.Context, p *Principal, org int64, need OrgRole) error {
+// checkOrg sets the caller's membership in p. If need is NoOrgRole, the caller need not be a
+// member.
+func (s *Service) checkOrg(ctx context.Context, p *Principal, org int64, need OrgRole) error {
 	m, err := s.store.memberOf(ctx, org, p.User.ID)
 	if errors.Is(err, fault.NotFound) && need == NoOrgRole {
 		return nil
@@ -137,19 +147,19 @@ func (s *Service) enterOrg(ctx context.Context, p *Principal, org int64, need Or
 		return fmt.Errorf("reading the membership in %d: %w", org, err)
 	}
 	p.member = m
-	if need == OrgOwner && m.role != "owner" {
+	if need == OrgOwner && m.role != orgRoleOwner {
 		return fault.Denied.Newf("This needs the role owner in the organisation; yours is %s", m.role)
 	}
 	return nil
 }
 
-// enterWorkspace returns a workspace and what a user may do in it. The owner of
-// an organisation owns its workspaces; its members may view shared ones.
-func (s *Service) enterWorkspace(ctx context.Context, userID int64, at Scope) (Space, Role, error) {
+// workspaceRole returns a workspace and a user's role in it. Owners of an organisation own
+// its workspaces, and its members may view shared workspaces.
+func (s *Service) workspaceRole(ctx context.Context, userID int64, at Scope) (Space, Role, error) {
 	if at.Workspace == 0 && at.Org == 0 {
 		return Space{Personal: userID}, RoleOwner, nil
 	}
-	w, in, err := s.store.workspaceFor(ctx, at.Workspace, userID)
+	w, roles, err := s.store.workspaceFor(ctx, at.Workspace, userID)
 	if errors.Is(err, fault.NotFound) {
 		return Space{}, NoRole, errNoWorkspace(err)
 	}
@@ -157,15 +167,15 @@ func (s *Service) enterWorkspace(ctx context.Context, userID int64, at Scope) (S
 		return Space{}, NoRole, fmt.Errorf("reading workspace %d: %w", at.Workspace, err)
 	}
 	r := NoRole
-	if in.participant != "" {
-		if r, err = parseRole(in.participant); err != nil {
+	if roles.participant != "" {
+		if r, err = parseRole(roles.participant); err != nil {
 			return Space{}, NoRole, err
 		}
 	}
 	switch {
-	case in.org == "owner":
+	case roles.org == orgRoleOwner:
 		r = RoleOwner
-	case in.org != "" && w.Visibility == visibilityShared:
+	case roles.org != "" && w.Visibility == visibilityShared:
 		r = max(r, RoleView)
 	}
 	if r == NoRole || at.Org != 0 && at.Org != w.OrgID {
@@ -174,21 +184,24 @@ func (s *Service) enterWorkspace(ctx context.Context, userID int64, at Scope) (S
 	return Space{Workspace: w}, r, nil
 }
 
-// What does not exist and what one may not see looks alike.
+// errNoOrg is returned both for a missing organisation and for one that the caller may not
+// see, so that callers cannot probe for organisations.
 func errNoOrg(cause error) error {
 	return fault.Denied.New("No such organisation, or you are not a member of it", cause)
 }
 
+// errNoWorkspace is the same for workspaces.
 func errNoWorkspace(cause error) error {
 	return fault.Denied.New("No such workspace, or you are not a participant in it", cause)
 }
 
-// Space is a workspace to keep things in.
+// A Space is a workspace that owns records: a user's personal workspace, or one of an
+// organisation.
 type Space struct {
-	// Personal is whose personal workspace it is; 0: Workspace.
+	// Personal is the user of a personal workspace; 0 if Workspace is set.
 	Personal  int64
 	Workspace Workspace
 }
 
-// ID is the workspace's id; 0 is the personal one.
+// ID returns the workspace's id; 0 for a personal workspace.
 func (s Space) ID() int64 { return s.Workspace.ID }

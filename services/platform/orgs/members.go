@@ -12,75 +12,78 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-func (m member) shown() *platformv1.Member {
+func (m member) toProto() *platformv1.Member {
 	return &platformv1.Member{
 		MemberId: float64(m.id), UserId: float64(m.user.ID), UserName: m.user.Name, Email: m.user.Email,
 		FirstName: m.user.FirstName, LastName: m.user.LastName, Role: m.role,
 	}
 }
 
-// ListMembers lists an organisation's members.
+// ListMembers returns a page of an organisation's members.
 func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRequest) (*platformv1.ListMembersResponse, error) {
-	part, err := api.PageOf(req)
+	page, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.members(ctx, req.GetOrgId(), part)
+	list, total, err := s.store.members(ctx, req.GetOrgId(), page)
 	if err != nil {
 		return nil, fmt.Errorf("reading the members of %d: %w", req.GetOrgId(), err)
 	}
 	resp := &platformv1.ListMembersResponse{TotalSize: int32(total)}
 	for _, m := range list {
-		resp.Members = append(resp.Members, m.shown())
+		resp.Members = append(resp.Members, m.toProto())
 	}
 	return resp, nil
 }
 
-// AddMember makes a user a member.
+// AddMember adds a user to an organisation with the role member. It returns fault.Conflict if
+// the user is a member already.
 func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberRequest) (*platformv1.AddMemberResponse, error) {
 	u, err := s.deps.Users.UserByName(ctx, req.GetMember().GetUser())
 	if err != nil {
 		return nil, err
 	}
-	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: "member", user: u}
+	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: orgRoleMember, user: u}
 	if err := api.CheckRows(ctx, s.deps.DB, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
 		return nil, err
 	}
-	made, err := s.store.insertMember(ctx, m, s.deps.Now())
+	created, err := s.store.insertMember(ctx, m, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing a member of %d: %w", m.orgID, err)
 	}
-	if !made {
-		return nil, fault.Conflict.Newf("%s is a member already", u.Name)
+	if !created {
+		return nil, fault.Conflict.Newf("%s is already a member", u.Name)
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: u.ID})
-	return &platformv1.AddMemberResponse{Member: m.shown()}, nil
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: u.ID})
+	return &platformv1.AddMemberResponse{Member: m.toProto()}, nil
 }
 
-var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make somebody else one first")
+var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make another member an owner first")
 
-// UpdateMemberRole changes what a member may do.
+// UpdateMemberRole changes a member's role. It returns fault.Conflict if the organisation
+// would have no owner left.
 func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMemberRoleRequest) (*platformv1.UpdateMemberRoleResponse, error) {
 	r := req.GetRole().GetRole()
-	if r != "owner" && r != "member" {
+	if r != orgRoleOwner && r != orgRoleMember {
 		return nil, fault.Invalid.Newf("role must be owner or member")
 	}
 	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
 	if err != nil {
 		return nil, fmt.Errorf("reading member %d: %w", req.GetMemberId(), err)
 	}
-	done, err := s.store.setMemberRole(ctx, m, r)
+	done, err := s.store.setMemberRole(ctx, m, r, false)
 	if err != nil {
 		return nil, fmt.Errorf("writing member %d: %w", m.id, err)
 	}
 	if !done {
 		return nil, errLastOwner
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: m.user.ID})
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: m.user.ID})
 	return &platformv1.UpdateMemberRoleResponse{}, nil
 }
 
-// DeleteMember removes a member.
+// DeleteMember removes a member from an organisation and its workspaces. It returns
+// fault.Conflict for the last owner.
 func (s *Service) DeleteMember(ctx context.Context, req *platformv1.DeleteMemberRequest) (*platformv1.DeleteMemberResponse, error) {
 	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
 	if err != nil {
@@ -97,11 +100,11 @@ func (s *Service) removeMember(ctx context.Context, m member) error {
 	if !done {
 		return errLastOwner
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: m.user.ID})
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: m.user.ID})
 	return nil
 }
 
-// LeaveOrganization removes the caller.
+// LeaveOrganization removes the caller from an organisation, as DeleteMember does.
 func (s *Service) LeaveOrganization(ctx context.Context, req *platformv1.LeaveOrganizationRequest) (*platformv1.LeaveOrganizationResponse, error) {
 	p := PrincipalFrom(ctx)
 	return &platformv1.LeaveOrganizationResponse{}, s.removeMember(ctx, p.member)

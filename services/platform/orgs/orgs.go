@@ -1,48 +1,58 @@
-// Package orgs owns organisations and workspaces, and who may do what in them. It
-// writes the tables platform_orgs, platform_members, platform_workspaces and
-// platform_participants, and reads the users whom identity keeps beside them.
+// Package orgs owns organisations, workspaces and the roles of users in them. It writes the
+// tables platform_orgs, platform_members, platform_workspaces and platform_participants, and
+// joins them with platform_users, which package identity writes.
 package orgs
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 )
 
-// Users finds people.
+// Users looks up users.
 type Users interface {
-	// UserByName finds a user by name or e-mail address; fault.Invalid.
+	// UserByName returns the user with a name or e-mail address; fault.Invalid if there is
+	// none.
 	UserByName(ctx context.Context, name string) (identity.User, error)
 }
 
-// Notifier hears whose rights have changed, after they have.
+// A Notifier is notified of users whose roles have changed, after the change is stored.
 type Notifier interface {
 	Notify(ctx context.Context, c caller.Change)
 }
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
-	DB     *sqldb.DB
-	Users  Users
-	Rights Notifier
-	// Kept are the tables of what is kept in a workspace, each with a column
-	// workspace_id: a workspace with such rows is not deleted.
-	Kept []string
-	// Now is the clock.
+	DB       *sqldb.DB
+	Users    Users
+	Audit    audit.Log
+	Notifier Notifier
+	// WorkspaceTables lists the tables of records that belong to a workspace, each with a
+	// column workspace_id. A workspace with such rows cannot be deleted.
+	WorkspaceTables []string
+	// GroupRoles are the roles of groups at the sign-in provider.
+	GroupRoles []GroupRole
+	Log        *slog.Logger
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Service answers the calls about organisations and workspaces. Make it with New.
+// Service implements the calls for organisations and workspaces. Create it with New.
 type Service struct {
 	store store
 	deps  Deps
 }
 
-// store is the tables of this package.
-type store struct{ db *sqldb.DB }
+// store accesses the tables of this package.
+type store struct {
+	db    *sqldb.DB
+	audit audit.Log
+}
 
-// New makes the service. The tables must be there.
-func New(d Deps) *Service { return &Service{store: store{d.DB}, deps: d} }
+// New returns a Service. The tables must exist.
+func New(d Deps) *Service { return &Service{store: store{d.DB, d.Audit}, deps: d} }

@@ -13,35 +13,36 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-func (p participant) shown() *platformv1.Participant {
+func (p participant) toProto() *platformv1.Participant {
 	kind := "MEMBER"
 	if p.memberID == 0 {
 		kind = "COLLABORATOR"
 	}
 	return &platformv1.Participant{
-		ParticipantId: float64(p.id), MemberId: api.Number(p.memberID), UserName: p.user.Name, FirstName: p.user.FirstName,
-		LastName: p.user.LastName, Email: p.user.Email, OrgRole: api.Text(p.orgRole), WspRole: p.role, Type: kind,
+		ParticipantId: float64(p.id), MemberId: api.IDValue(p.memberID), UserName: p.user.Name, FirstName: p.user.FirstName,
+		LastName: p.user.LastName, Email: p.user.Email, OrgRole: api.StringValue(p.orgRole), WspRole: p.role, Type: kind,
 	}
 }
 
-// ListParticipants lists who works in a workspace.
+// ListParticipants returns a page of a workspace's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListParticipantsRequest) (*platformv1.ListParticipantsResponse, error) {
-	part, err := api.PageOf(req)
+	page, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.participants(ctx, req.GetId(), part)
+	list, total, err := s.store.participants(ctx, req.GetId(), page)
 	if err != nil {
 		return nil, fmt.Errorf("reading the participants of %d: %w", req.GetId(), err)
 	}
 	resp := &platformv1.ListParticipantsResponse{TotalSize: int32(total)}
 	for _, p := range list {
-		resp.Participants = append(resp.Participants, p.shown())
+		resp.Participants = append(resp.Participants, p.toProto())
 	}
 	return resp, nil
 }
 
-// AddParticipant lets a member or another user in, to launch.
+// AddParticipant adds a member of the organisation, or any other user, to a workspace with
+// the role launch. It returns fault.Conflict if the user is a participant already.
 func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddParticipantRequest) (*platformv1.AddParticipantResponse, error) {
 	m, err := s.candidate(ctx, req.GetOrgId(), req.GetParticipant())
 	if err != nil {
@@ -51,18 +52,19 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	if err := api.CheckRows(ctx, s.deps.DB, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
 		return nil, err
 	}
-	made, err := s.store.insertParticipant(ctx, p, s.deps.Now())
+	created, err := s.store.insertParticipant(ctx, p, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("writing a participant of %d: %w", p.workspaceID, err)
 	}
-	if !made {
-		return nil, fault.Conflict.Newf("%s is a participant already", p.user.Name)
+	if !created {
+		return nil, fault.Conflict.Newf("%s is already a participant", p.user.Name)
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: p.user.ID})
-	return &platformv1.AddParticipantResponse{Participant: p.shown()}, nil
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: p.user.ID})
+	return &platformv1.AddParticipantResponse{Participant: p.toProto()}, nil
 }
 
-// candidate finds whom a request names, with a membership if there is one.
+// candidate returns the user that a request names, with the user's membership in the
+// organisation if there is one.
 func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.ParticipantSpec) (member, error) {
 	if id := spec.GetMemberId(); id != 0 {
 		m, err := s.store.member(ctx, orgID, id)
@@ -72,7 +74,7 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 		return m, err
 	}
 	if spec.GetUserNameOrEmail() == "" {
-		return member{}, fault.Invalid.Newf("memberId or userNameOrEmail must be given")
+		return member{}, fault.Invalid.Newf("memberId or userNameOrEmail must be set")
 	}
 	u, err := s.deps.Users.UserByName(ctx, spec.GetUserNameOrEmail())
 	if err != nil {
@@ -85,9 +87,9 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 	return m, err
 }
 
-// reach finds a participant whom the caller may change: nobody raises anybody
-// above themselves, or touches who stands higher.
-func (s *Service) reach(ctx context.Context, p Principal, id int64) (participant, error) {
+// manageable returns a participant if the caller may change it. It returns fault.Denied if the
+// participant's role is above the caller's.
+func (s *Service) manageable(ctx context.Context, p Principal, id int64) (participant, error) {
 	target, err := s.store.participant(ctx, p.Space.ID(), id)
 	if err != nil {
 		return participant{}, fmt.Errorf("reading participant %d: %w", id, err)
@@ -98,7 +100,8 @@ func (s *Service) reach(ctx context.Context, p Principal, id int64) (participant
 	return target, nil
 }
 
-// UpdateParticipantRole changes what a participant may do.
+// UpdateParticipantRole changes a participant's role. Callers cannot grant a role above their
+// own.
 func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.UpdateParticipantRoleRequest) (*platformv1.UpdateParticipantRoleResponse, error) {
 	p := PrincipalFrom(ctx)
 	r, err := parseRole(req.GetRole().GetRole())
@@ -106,29 +109,47 @@ func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.Upd
 		return nil, err
 	}
 	if r > p.Role {
-		return nil, fault.Denied.Newf("Only an owner may make an owner")
+		return nil, fault.Denied.Newf("Only an owner may make another user an owner")
 	}
-	target, err := s.reach(ctx, p, req.GetParticipantId())
+	target, err := s.manageable(ctx, p, req.GetParticipantId())
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.store.setParticipantRole(ctx, target, r.String()); err != nil {
+	if _, err := s.store.setParticipantRole(ctx, target, r.String(), false); err != nil {
 		return nil, fmt.Errorf("writing participant %d: %w", target.id, err)
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: target.user.ID})
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: target.user.ID})
 	return &platformv1.UpdateParticipantRoleResponse{}, nil
 }
 
-// DeleteParticipant removes a participant.
+// DeleteParticipant removes a participant from a workspace.
 func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteParticipantRequest) (*platformv1.DeleteParticipantResponse, error) {
 	p := PrincipalFrom(ctx)
-	target, err := s.reach(ctx, p, req.GetParticipantId())
+	target, err := s.manageable(ctx, p, req.GetParticipantId())
 	if err != nil {
 		return nil, err
 	}
+	return &platformv1.DeleteParticipantResponse{}, s.removeParticipant(ctx, target)
+}
+
+func (s *Service) removeParticipant(ctx context.Context, target participant) error {
 	if _, err := s.store.deleteParticipant(ctx, target); err != nil {
-		return nil, fmt.Errorf("deleting participant %d: %w", target.id, err)
+		return fmt.Errorf("deleting participant %d: %w", target.id, err)
 	}
-	s.deps.Rights.Notify(ctx, caller.Change{UserID: target.user.ID})
-	return &platformv1.DeleteParticipantResponse{}, nil
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: target.user.ID})
+	return nil
+}
+
+// LeaveWorkspace removes the caller from the participants of a workspace. It returns
+// fault.NotFound if the caller has a role without being a participant, such as an owner of
+// the organisation.
+func (s *Service) LeaveWorkspace(ctx context.Context, req *platformv1.LeaveWorkspaceRequest) (*platformv1.LeaveWorkspaceResponse, error) {
+	target, err := s.store.participantOf(ctx, req.GetId(), PrincipalFrom(ctx).User.ID)
+	if errors.Is(err, fault.NotFound) {
+		return nil, fault.NotFound.New("You are not a participant of this workspace: you have access through the organisation, or because the workspace is shared", err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading a participant of %d: %w", req.GetId(), err)
+	}
+	return &platformv1.LeaveWorkspaceResponse{}, s.removeParticipant(ctx, target)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 )
 
@@ -15,7 +16,7 @@ func (m *member) scan(scan func(...any) error) error {
 	return scan(append([]any{&m.id, &m.orgID, &m.role}, m.user.Into()...)...)
 }
 
-// memberOf is a user's membership; fault.NotFound.
+// memberOf returns a user's membership; fault.NotFound if there is none.
 func (s store) memberOf(ctx context.Context, orgID, userID int64) (m member, err error) {
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
@@ -23,7 +24,7 @@ func (s store) memberOf(ctx context.Context, orgID, userID int64) (m member, err
 	return m, s.db.NotFound("member", err)
 }
 
-// member reads one by its id; fault.NotFound.
+// member returns the membership with an id; fault.NotFound if there is none.
 func (s store) member(ctx context.Context, orgID, id int64) (m member, err error) {
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
@@ -31,11 +32,26 @@ func (s store) member(ctx context.Context, orgID, id int64) (m member, err error
 	return m, s.db.NotFound("member", err)
 }
 
-// insertMember returns false when the user is one already.
+// event returns the audit event for a change of a membership. The role "" means no membership.
+func (m member) event(action, before, after string) audit.Event {
+	return audit.Event{Action: action, OrgID: m.orgID, Subject: m.user.Name, Before: roleValue(before), After: roleValue(after)}
+}
+
+// roleValue returns a role for the audit trail, or nil if the role is "".
+func roleValue(role string) any {
+	if role == "" {
+		return nil
+	}
+	return map[string]any{"role": role}
+}
+
+// insertMember returns false if the user is a member already.
 func (s store) insertMember(ctx context.Context, m member, now time.Time) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
-		INSERT INTO platform_members (id, org_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-		m.id, m.orgID, m.user.ID, m.role, sqldb.Micros(now)))
+	return s.audit.Change(ctx, m.event("member.add", "", m.role), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
+			INSERT INTO platform_members (id, org_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+			m.id, m.orgID, m.user.ID, m.role, sqldb.Micros(now), m.byGroup))
+	})
 }
 
 func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member, int, error) {
@@ -48,43 +64,42 @@ func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member
 	}.Page(ctx, s.db, p, orgID, p.Like)
 }
 
-// anotherOwner keeps an organisation from being nobody's.
-const anotherOwner = `(role <> 'owner' OR EXISTS (
+// notLastOwner is an SQL condition on a member: the organisation $1 has an owner besides the
+// member $2, or the member is not an owner.
+const notLastOwner = `(role <> 'owner' OR EXISTS (
 	SELECT 1 FROM platform_members o WHERE o.org_id = $1 AND o.role = 'owner' AND o.id <> $2))`
 
-// setMemberRole returns false when it would take the last owner.
-func (s store) setMemberRole(ctx context.Context, m member, role string) (done bool, err error) {
-	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {
-		done, err = s.db.Changed(t.ExecContext(ctx, `
-			UPDATE platform_members SET role = $3 WHERE org_id = $1 AND id = $2 AND ($3 = 'owner' OR `+anotherOwner+`)`, m.orgID, m.id, role))
-		return err
+// setMemberRole sets the role, which a group or a person gives. It returns false if the
+// organisation would have no owner left.
+func (s store) setMemberRole(ctx context.Context, m member, role string, byGroup bool) (bool, error) {
+	return s.changeOwners(ctx, m.event("member.role", m.role, role), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
+			UPDATE platform_members SET role = $3, by_group = $4 WHERE org_id = $1 AND id = $2 AND ($3 = 'owner' OR `+notLastOwner+`)`, m.orgID, m.id, role, byGroup))
 	})
-	return done, err
 }
 
-// deleteMember also takes them out of the workspaces; it returns false for the
-// last owner.
-func (s store) deleteMember(ctx context.Context, m member) (done bool, err error) {
-	err = s.lockOrg(ctx, m.orgID, func(t *sql.Tx) error {
-		done, err = s.db.Changed(t.ExecContext(ctx, `
-			DELETE FROM platform_members WHERE org_id = $1 AND id = $2 AND `+anotherOwner, m.orgID, m.id))
+// deleteMember also removes the member from the organisation's workspaces. It returns false
+// for the last owner.
+func (s store) deleteMember(ctx context.Context, m member) (bool, error) {
+	return s.changeOwners(ctx, m.event("member.remove", m.role, ""), func(t *sql.Tx) (bool, error) {
+		done, err := s.db.Changed(t.ExecContext(ctx, `
+			DELETE FROM platform_members WHERE org_id = $1 AND id = $2 AND `+notLastOwner, m.orgID, m.id))
 		if err != nil || !done {
-			return err
+			return false, err
 		}
 		_, err = t.ExecContext(ctx, `
 			DELETE FROM platform_participants WHERE user_id = $2
 			AND workspace_id IN (SELECT id FROM platform_workspaces WHERE org_id = $1)`, m.orgID, m.user.ID)
-		return err
+		return err == nil, err
 	})
-	return done, err
 }
 
-// lockOrg lets changes of one organisation's owners go one after the other: two
-// owners must not remove each other.
-func (s store) lockOrg(ctx context.Context, orgID int64, f func(*sql.Tx) error) error {
-	return s.db.Tx(ctx, func(t *sql.Tx) error {
-		if _, err := t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, orgID); err != nil {
-			return err
+// changeOwners runs f and records the event in a transaction that serializes changes of the
+// owners of the event's organisation, so that two owners cannot remove each other concurrently.
+func (s store) changeOwners(ctx context.Context, e audit.Event, f func(*sql.Tx) (bool, error)) (bool, error) {
+	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		if _, err := t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, e.OrgID); err != nil {
+			return false, err
 		}
 		return f(t)
 	})

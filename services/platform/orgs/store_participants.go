@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/audit"
 	"slipway.dev/services/platform/identity"
 )
 
-// participant is a user in a workspace.
+// A participant is a user with a role in a workspace.
 type participant struct {
 	id, workspaceID int64
 	role            string
 	user            identity.User
-	memberID        int64 // 0: no member of the organisation
+	memberID        int64 // 0: not a member of the organisation
 	orgRole         string
+	byGroup         bool // whether a group at the sign-in provider gives the role
 }
 
 const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + identity.UserColumns
@@ -28,18 +30,33 @@ func (p *participant) scan(scan func(...any) error) error {
 	return scan(append([]any{&p.id, &p.workspaceID, &p.role, &p.memberID, &p.orgRole}, p.user.Into()...)...)
 }
 
-// participant reads one by its id; fault.NotFound.
+// participant returns the participant with an id; fault.NotFound if there is none.
 func (s store) participant(ctx context.Context, workspaceID, id int64) (p participant, err error) {
 	err = p.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+participantColumns+participantTables+` WHERE p.workspace_id = $1 AND p.id = $2`, workspaceID, id).Scan)
 	return p, s.db.NotFound("participant", err)
 }
 
-// insertParticipant returns false when the user is one already.
+// participantOf returns a user's participation in a workspace, or fault.NotFound.
+func (s store) participantOf(ctx context.Context, workspaceID, userID int64) (p participant, err error) {
+	err = p.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+participantColumns+participantTables+` WHERE p.workspace_id = $1 AND p.user_id = $2`, workspaceID, userID).Scan)
+	return p, s.db.NotFound("participant", err)
+}
+
+// event returns the audit event for a change of a participant. The role "" means no
+// participation.
+func (p participant) event(action, before, after string) audit.Event {
+	return audit.Event{Action: action, WorkspaceID: p.workspaceID, Subject: p.user.Name, Before: roleValue(before), After: roleValue(after)}
+}
+
+// insertParticipant returns false if the user is a participant already.
 func (s store) insertParticipant(ctx context.Context, p participant, now time.Time) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `
-		INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
-		p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now)))
+	return s.audit.Change(ctx, p.event("participant.add", "", p.role), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `
+			INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+			p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now), p.byGroup))
+	})
 }
 
 func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page) ([]participant, int, error) {
@@ -51,10 +68,15 @@ func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page
 	}.Page(ctx, s.db, p, workspaceID, p.Like)
 }
 
-func (s store) setParticipantRole(ctx context.Context, p participant, role string) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `UPDATE platform_participants SET role = $3 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role))
+// setParticipantRole sets the role, which a group or a person gives.
+func (s store) setParticipantRole(ctx context.Context, p participant, role string, byGroup bool) (bool, error) {
+	return s.audit.Change(ctx, p.event("participant.role", p.role, role), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `UPDATE platform_participants SET role = $3, by_group = $4 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role, byGroup))
+	})
 }
 
 func (s store) deleteParticipant(ctx context.Context, p participant) (bool, error) {
-	return s.db.Changed(s.db.ExecContext(ctx, `DELETE FROM platform_participants WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id))
+	return s.audit.Change(ctx, p.event("participant.remove", p.role, ""), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_participants WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id))
+	})
 }

@@ -12,11 +12,12 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// ListUserWorkspaces lists organisations, each followed by its workspaces.
+// ListUserWorkspaces returns the caller's organisations, each followed by those of its
+// workspaces that the caller may see.
 func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUserWorkspacesRequest) (*platformv1.ListUserWorkspacesResponse, error) {
 	p := PrincipalFrom(ctx)
 	if req.GetUserId() != p.User.ID {
-		return nil, fault.Denied.Newf("No such user, or it is not you")
+		return nil, fault.Denied.Newf("No such user, or the user is not you")
 	}
 	everything := sqldb.Page{Limit: 1000, Like: sqldb.Like("")}
 	orgs, _, err := s.store.orgsOf(ctx, p.User.ID, everything)
@@ -40,16 +41,16 @@ func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUs
 		orgEntry(m.org.ID, m.org.Name, m.member.role)
 	}
 	for _, w := range workspaces {
-		orgEntry(w.workspace.OrgID, w.workspace.OrgName) // a collaborator's
+		orgEntry(w.workspace.OrgID, w.workspace.OrgName) // the user is a collaborator, not a member
 		resp.OrgsAndWorkspaces = append(resp.OrgsAndWorkspaces, userWorkspace(w))
 	}
-	resp.OrgsAndWorkspaces, err = paging.Cut(resp.OrgsAndWorkspaces, req)
+	resp.OrgsAndWorkspaces, err = paging.Slice(resp.OrgsAndWorkspaces, req)
 	return resp, err
 }
 
-func userWorkspace(w placed) *platformv1.UserWorkspace {
-	r := w.in.participant
-	if w.in.org == "owner" {
+func userWorkspace(w workspaceWithRoles) *platformv1.UserWorkspace {
+	r := w.roles.participant
+	if w.roles.org == orgRoleOwner {
 		r = RoleOwner.String()
 	}
 	if r == "" {
@@ -57,7 +58,7 @@ func userWorkspace(w placed) *platformv1.UserWorkspace {
 	}
 	return &platformv1.UserWorkspace{
 		OrgId: float64(w.workspace.OrgID), OrgName: w.workspace.OrgName, OrgType: orgType,
-		WorkspaceId: api.Number(w.workspace.ID), WorkspaceName: api.Text(w.workspace.Name),
-		WorkspaceFullName: api.Text(w.workspace.FullName), Visibility: api.Text(w.workspace.Visibility), Roles: []string{r},
+		WorkspaceId: api.IDValue(w.workspace.ID), WorkspaceName: api.StringValue(w.workspace.Name),
+		WorkspaceFullName: api.StringValue(w.workspace.FullName), Visibility: api.StringValue(w.workspace.Visibility), Roles: []string{r},
 	}
 }

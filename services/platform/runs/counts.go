@@ -8,9 +8,10 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// load is counts of tasks and what they use, in the order of the contract.
+// A load holds task counts and resource usage, in the order of the contract's fields.
 type load [24]int64
 
+// Indexes of a load.
 const (
 	atPending = iota
 	atSubmitted
@@ -38,39 +39,40 @@ const (
 	atPeakMemory
 )
 
-// add counts another load in, or with sign -1 out. Peaks are kept by peak.
+// add adds sign times other to l, except for the peaks, which peak updates.
 func (l *load) add(other load, sign int64) {
 	for i := range atPeakTasks {
 		l[i] += sign * other[i]
 	}
 }
 
-// peak raises the peaks to what is in use now.
+// peak raises the peaks to the current usage.
 func (l *load) peak() {
 	for i := range 3 {
 		l[atPeakTasks+i] = max(l[atPeakTasks+i], l[atLoadTasks+i])
 	}
 }
 
-// counted is the load of some tasks.
-type counted struct {
+// A groupLoad is the load of a group of tasks: of one process, or of all.
+type groupLoad struct {
 	Name      string   `json:"name,omitempty"`
 	Load      load     `json:"load"`
 	Executors []string `json:"executors,omitempty"`
-	// Waiting is how many tasks are still to be made, as the run says.
+	// Waiting is the number of tasks that have not been created yet, as the run reports it.
 	Waiting int64 `json:"waiting,omitempty"`
 }
 
-// counts is what was counted of a run: kept as its tasks come in, never computed
-// again.
+// counts are the loads of a run. They are updated with each report of tasks and never computed
+// again from the stored tasks.
 type counts struct {
-	Total     counted   `json:"total"`
-	Processes []counted `json:"processes,omitempty"` // in the order they were first seen
+	Total     groupLoad   `json:"total"`
+	Processes []groupLoad `json:"processes,omitempty"` // in the order of their first report
 }
 
-// most is how many processes are counted one by one.
-const most = 5000
+// maxProcesses is the number of processes that are counted separately.
+const maxProcesses = 5000
 
+// readCounts decodes stored counts; "" is decoded as no counts.
 func readCounts(s string) (counts, error) {
 	var c counts
 	if s == "" {
@@ -82,45 +84,46 @@ func readCounts(s string) (counts, error) {
 	return c, nil
 }
 
-// process finds the counts of a process, or begins them; nil beyond the most.
-func (c *counts) process(name string) *counted {
-	i := slices.IndexFunc(c.Processes, func(p counted) bool { return p.Name == name })
-	if i < 0 && len(c.Processes) >= most {
+// process returns the load of a process and adds it if needed. It returns nil when the limit is
+// reached.
+func (c *counts) process(name string) *groupLoad {
+	i := slices.IndexFunc(c.Processes, func(p groupLoad) bool { return p.Name == name })
+	if i < 0 && len(c.Processes) >= maxProcesses {
 		return nil
 	}
 	if i < 0 {
 		i = len(c.Processes)
-		c.Processes = append(c.Processes, counted{Name: name})
+		c.Processes = append(c.Processes, groupLoad{Name: name})
 	}
 	return &c.Processes[i]
 }
 
-// move takes a task's former load out and its new one in.
-func (c *counts) move(process, executor string, was, is load) {
-	for _, at := range []*counted{&c.Total, c.process(process)} {
+// replace subtracts the old load of a task and adds its new one.
+func (c *counts) replace(process, executor string, before, after load) {
+	for _, at := range []*groupLoad{&c.Total, c.process(process)} {
 		if at == nil {
 			continue
 		}
-		at.Load.add(was, -1)
-		at.Load.add(is, 1)
+		at.Load.add(before, -1)
+		at.Load.add(after, 1)
 		if executor != "" && len(at.Executors) < 100 && !slices.Contains(at.Executors, executor) {
 			at.Executors = append(at.Executors, executor)
 		}
 	}
 }
 
-// shown is the counts as the contract shows them.
-func (c counts) shown() *platformv1.Progress {
-	p := &platformv1.Progress{WorkflowProgress: c.Total.shown(), TotalProcesses: int32(len(c.Processes))}
+// toProto returns the counts in the form of the contract.
+func (c counts) toProto() *platformv1.Progress {
+	p := &platformv1.Progress{WorkflowProgress: c.Total.toProto(), TotalProcesses: int32(len(c.Processes))}
 	for _, process := range c.Processes {
-		l := process.shown()
+		l := process.toProto()
 		l.Process = &process.Name
 		p.ProcessesProgress = append(p.ProcessesProgress, l)
 	}
 	return p
 }
 
-func (c counted) shown() *platformv1.Load {
+func (c groupLoad) toProto() *platformv1.Load {
 	n := func(at int) float64 { return float64(max(c.Load[at], 0)) }
 	percent := func(part, whole int) float64 {
 		if c.Load[whole] <= 0 {

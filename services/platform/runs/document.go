@@ -19,21 +19,21 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// object is a JSON object as a run sent it. A member of another type than the one
-// asked for counts as absent.
+// An object is a JSON object that a run reported. Methods that return a member of some type
+// treat a member of another type as missing.
 type object map[string]any
 
-// Texts that are longer are cut: a run may send anything.
+// Longer strings are truncated, in bytes.
 const (
-	longText  = 1 << 20 // in a workflow
-	taskText  = 64 << 10
-	indexText = 500 // in a column
-	// searchText is what Postgres takes in an index beside another column.
-	searchText = 1900
+	maxRunString    = 1 << 20
+	maxTaskString   = 64 << 10
+	maxColumnString = 500
+	// maxSearchString is what PostgreSQL accepts in an index beside other columns.
+	maxSearchString = 1900
 )
 
-// parseObject reads a body. Invalid UTF-8 is repaired; only what is no object is
-// fault.Invalid.
+// parseObject decodes a request body. It replaces invalid UTF-8, and returns fault.Invalid only
+// if the body is not a JSON object.
 func parseObject(raw []byte) (object, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -43,7 +43,7 @@ func parseObject(raw []byte) (object, error) {
 		err = errors.New("null")
 	}
 	if _, tail := dec.Token(); err == nil && !errors.Is(tail, io.EOF) {
-		err = errors.New("something follows the object")
+		err = errors.New("the object is followed by more data")
 	}
 	if err != nil {
 		return nil, fault.Invalid.New("The request body must be a JSON object", err)
@@ -51,7 +51,7 @@ func parseObject(raw []byte) (object, error) {
 	return o, nil
 }
 
-// readObject reads what was stored.
+// readObject decodes a stored object; "" is decoded as an empty one.
 func readObject(s string) (object, error) {
 	if s == "" {
 		return object{}, nil
@@ -59,23 +59,23 @@ func readObject(s string) (object, error) {
 	return parseObject([]byte(s))
 }
 
-// String is the object as it is stored.
+// String returns the object as JSON, in the stored form.
 func (o object) String() string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(map[string]any(o)); err != nil {
-		return "{}" // what was read can be written
+		return "{}" // unreachable: decoded JSON can be encoded
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// fit leaves out the largest members of an object until its text has about so many
-// bytes at most: what sends it must not fail for it.
+// fit deletes the largest members of an object until its JSON has about limit bytes or fewer.
+// Reports are never rejected for their size, since that would fail the run.
 func (o object) fit(limit int) {
 	total, sizes := len("{}"), map[string]int{}
 	for name, v := range o {
-		sizes[name] = len(object{name: v}.String()) - 1 // a comma for two braces
+		sizes[name] = len(object{name: v}.String()) - 1 // a comma instead of two braces
 		total += sizes[name]
 	}
 	if total <= limit {
@@ -92,16 +92,16 @@ func (o object) fit(limit int) {
 	}
 }
 
-// shown is the object as responses show it.
-func (o object) shown() *platformv1.Document {
+// toProto returns the object for a response.
+func (o object) toProto() *platformv1.Document {
 	return &platformv1.Document{Json: []byte(o.String())}
 }
 
-// showStored is an object as it is stored, and members that it does not have. It
-// is not read for that: a list shows many.
-func showStored(stored string, more object) *platformv1.Document {
+// joinStored returns a stored object together with additional members, which the object must
+// not have. It does not decode the object, since a list has many.
+func joinStored(stored string, more object) *platformv1.Document {
 	if len(stored) <= len("{}") {
-		return more.shown()
+		return more.toProto()
 	}
 	return &platformv1.Document{Json: []byte(strings.TrimSuffix(stored, "}") + "," + strings.TrimPrefix(more.String(), "{"))}
 }
@@ -111,10 +111,10 @@ func (o object) text(name string) string {
 	return s
 }
 
-// column is a text that goes into a column: short, and without what Postgres does
-// not take.
+// column returns a member in the form of a database column: truncated, and without NUL, which
+// PostgreSQL rejects.
 func (o object) column(name string) string {
-	return cut(strings.ReplaceAll(o.text(name), "\x00", ""), indexText)
+	return truncate(strings.ReplaceAll(o.text(name), "\x00", ""), maxColumnString)
 }
 
 func (o object) object(name string) object {
@@ -127,7 +127,7 @@ func (o object) list(name string) []any {
 	return l
 }
 
-// number is a whole number, also one written as 1.0 or "1".
+// number returns a whole number, which may also be written as 1.0 or "1".
 func (o object) number(name string) (int64, bool) {
 	text, isText := o[name].(string)
 	if n, ok := o[name].(json.Number); ok {
@@ -143,7 +143,7 @@ func (o object) number(name string) (int64, bool) {
 	return int64(f), true
 }
 
-// fraction is a number.
+// fraction returns a number; 0 if it is missing.
 func (o object) fraction(name string) float64 {
 	n, _ := o[name].(json.Number)
 	f, err := n.Float64()
@@ -153,7 +153,8 @@ func (o object) fraction(name string) float64 {
 	return f
 }
 
-// time is an instant: RFC 3339, or milliseconds since the epoch.
+// time returns a time in RFC 3339, or in milliseconds since the epoch; the zero time if it is
+// missing.
 func (o object) time(name string) time.Time {
 	if t, err := time.Parse(time.RFC3339, o.text(name)); err == nil {
 		return t.UTC()
@@ -166,36 +167,36 @@ func (o object) time(name string) time.Time {
 	return time.Time{}
 }
 
-// merge takes over the members of another; only those that are not here yet when
-// old is true.
-func (o object) merge(from object, old bool) {
+// merge copies the members of from to o, except for null members. If keepExisting is set, it
+// does not overwrite members.
+func (o object) merge(from object, keepExisting bool) {
 	for name, v := range from {
-		if _, has := o[name]; v == nil || old && has {
+		if _, has := o[name]; v == nil || keepExisting && has {
 			continue
 		}
 		o[name] = v
 	}
 }
 
-// shorten cuts every text within v.
-func shorten(v any, limit int) any {
+// truncateStrings truncates every string in v, except for the names of members.
+func truncateStrings(v any, limit int) any {
 	switch v := v.(type) {
 	case string:
-		return cut(v, limit)
+		return truncate(v, limit)
 	case map[string]any:
 		for name := range v {
-			v[name] = shorten(v[name], limit)
+			v[name] = truncateStrings(v[name], limit)
 		}
 	case []any:
 		for i := range v {
-			v[i] = shorten(v[i], limit)
+			v[i] = truncateStrings(v[i], limit)
 		}
 	}
 	return v
 }
 
-// cut shortens a text to some bytes, at a character.
-func cut(s string, limit int) string {
+// truncate returns a prefix of s with at most limit bytes, which ends at a character boundary.
+func truncate(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
@@ -205,5 +206,5 @@ func cut(s string, limit int) string {
 	return s[:limit]
 }
 
-// stamp is an instant as documents show it.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
+// formatTime returns a time in the form of documents: RFC 3339 in UTC, in whole seconds.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }

@@ -1,6 +1,7 @@
-// Package runs owns what workflows report of themselves: runs, their tasks, what was
-// counted of them, and the search for them. It writes the tables platform_workflows,
-// platform_progress and platform_tasks.
+// Package runs owns workflow runs: it stores the reports that Nextflow sends about runs and
+// their tasks, counts the tasks, and searches runs. Reports may be repeated, delayed or
+// incomplete; a later state of a run or task is never undone by an earlier one. It writes the
+// tables platform_workflows, platform_progress and platform_tasks.
 package runs
 
 import (
@@ -14,31 +15,31 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// Table is kept in a workspace.
+// Table is the table of runs, whose rows belong to workspaces.
 const Table = "platform_workflows"
 
-// Deps is what the service works with.
+// Deps are the dependencies of a Service.
 type Deps struct {
 	DB *sqldb.DB
-	// Pages is the address of the page for people, without a slash at the end.
+	// Pages is the base address of the web pages, without a slash at the end.
 	Pages string
-	// Now is the clock.
+	// Now returns the current time.
 	Now func() time.Time
 }
 
-// Service answers the calls about runs. Make it with New.
+// Service implements the calls for runs. Create it with New.
 type Service struct {
 	store store
 	deps  Deps
 }
 
-// store is the tables of this package.
+// store accesses the tables of this package.
 type store struct{ db *sqldb.DB }
 
-// New makes the service. The tables must be there.
+// New returns a Service. The tables must exist.
 func New(d Deps) *Service { return &Service{store: store{d.DB}, deps: d} }
 
-// IsLive says whether a run of a space goes on; one that is not there does not.
+// IsLive reports whether a run of a space exists and is running.
 func (s *Service) IsLive(ctx context.Context, in orgs.Space, id string) (bool, error) {
 	w, err := s.store.workflow(ctx, in, id)
 	if errors.Is(err, fault.NotFound) {
@@ -50,5 +51,5 @@ func (s *Service) IsLive(ctx context.Context, in orgs.Space, id string) (bool, e
 	return IsLive(w.statusAt(s.deps.Now())), nil
 }
 
-// IsLive says whether a run with that status goes on.
+// IsLive reports whether a run with a status is running.
 func IsLive(status string) bool { return status == statusSubmitted || status == statusRunning }

@@ -13,20 +13,20 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// filter is the conditions of a query. Texts of users are parameters, never part
-// of the query.
+// A filter is the WHERE clause of a query. User input is passed in parameters, never in the
+// query itself.
 type filter struct {
 	conditions []string
 	args       []any
 }
 
-// and adds a condition; each ? in it is the value.
+// and adds a condition, in which each ? represents the value.
 func (f *filter) and(condition string, value any) {
 	f.args = append(f.args, value)
 	f.conditions = append(f.conditions, strings.ReplaceAll(condition, "?", "$"+strconv.Itoa(len(f.args))))
 }
 
-// query puts a query together; paged says whether limit and offset follow.
+// query returns a query with the conditions. paged adds parameters for limit and offset.
 func (f *filter) query(head, order string, paged bool) string {
 	q := head + " WHERE " + strings.Join(f.conditions, " AND ") + order
 	if paged {
@@ -35,13 +35,13 @@ func (f *filter) query(head, order string, paged bool) string {
 	return q
 }
 
-// searchWorkflows reads a search (gateway/contract/platform.md#workflow-search):
-// words over project, run name and session, and keywords, all of which must hold.
+// searchWorkflows parses a search (gateway/contract/platform.md#workflow-search): words that
+// must occur in the project, run name or session, and keywords. A run must match all of them.
 func searchWorkflows(in orgs.Space, search string, now time.Time) (filter, error) {
 	var f filter
 	f.and("workspace_id = ?", in.ID())
 	f.and("space_user = ?", in.Personal)
-	if err := api.Within("search", search, 500); err != nil {
+	if err := api.CheckLength("search", search, 500); err != nil {
 		return f, err
 	}
 	words := strings.Fields(strings.ToLower(strings.ReplaceAll(search, "\x00", "")))
@@ -85,7 +85,7 @@ func (f *filter) status(value string, now time.Time) error {
 	if !slices.Contains(all, value) {
 		return fault.Invalid.Newf("search: status must be one of %s", strings.Join(all, ", "))
 	}
-	silent := sqldb.Micros(now.Add(-silence))
+	silent := sqldb.Micros(now.Add(-heartbeatTimeout))
 	switch value {
 	case statusUnknown:
 		f.and("status = ?", statusRunning)

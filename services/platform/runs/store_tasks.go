@@ -13,15 +13,16 @@ import (
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
-// batch is how many tasks are looked up at a time, and written is how many one
-// statement writes: SQLite takes long to read many parameters.
+// batch is the number of tasks that one query reads, and rowsPerInsert the number that one
+// statement writes. SQLite is slow to parse many parameters.
 const (
-	batch   = 200
-	written = 25
+	batch         = 200
+	rowsPerInsert = 25
 )
 
-// marks are the parameters of rows: ($1, $2), ($3, $4) from first on.
-func marks(first, rows, columns int) string {
+// placeholders returns the parameters of rows, such as "($1, $2), ($3, $4)", beginning with
+// first.
+func placeholders(first, rows, columns int) string {
 	var b strings.Builder
 	for r := range rows {
 		if r > 0 {
@@ -54,13 +55,13 @@ func (t *task) scan(scan func(...any) error) error {
 	return err
 }
 
-// tasksOf reads some tasks of a run, at most a batch, by their numbers.
+// tasksOf returns the tasks of a run with the given ids, which may be a batch at most.
 func tasksOf(ctx context.Context, tx *sql.Tx, workflowID string, ids []int64) (map[int64]task, error) {
 	args := []any{workflowID}
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	q := strings.Replace(`SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id IN (…)`, "(…)", marks(2, 1, len(ids)), 1)
+	q := strings.Replace(`SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id IN (…)`, "(…)", placeholders(2, 1, len(ids)), 1)
 	rows, err := tx.QueryContext(ctx, q, args...)
 	if err != nil {
 		return nil, err
@@ -77,21 +78,21 @@ func tasksOf(ctx context.Context, tx *sql.Tx, workflowID string, ids []int64) (m
 	return out, rows.Err()
 }
 
-// putTasks writes tasks.
+// putTasks inserts or replaces tasks.
 func putTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) error {
-	for part := range slices.Chunk(tasks, written) {
-		if err := putSome(ctx, tx, workflowID, part); err != nil {
+	for part := range slices.Chunk(tasks, rowsPerInsert) {
+		if err := putTaskRows(ctx, tx, workflowID, part); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func putSome(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) error {
+func putTaskRows(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) error {
 	var args []any
 	for _, t := range tasks {
 		d := t.document
-		args = append(args, workflowID, t.id, t.status, d.column("name"), d.column("process"), t.searched(),
+		args = append(args, workflowID, t.id, t.status, d.column("name"), d.column("process"), t.searchableText(),
 			sqldb.Micros(d.time("submit")), sqldb.Micros(d.time("start")), sqldb.Micros(d.time("complete")),
 			sqldb.Micros(t.created), sqldb.Micros(t.updated), d.String())
 	}
@@ -100,12 +101,12 @@ func putSome(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task) e
 		ON CONFLICT (workflow_id, task_id) DO UPDATE SET status = excluded.status, name = excluded.name, process = excluded.process,
 			search = excluded.search, submitted_at = excluded.submitted_at, started_at = excluded.started_at,
 			completed_at = excluded.completed_at, updated_at = excluded.updated_at, document = excluded.document`,
-		"(…)", marks(1, len(tasks), 12), 1)
+		"(…)", placeholders(1, len(tasks), 12), 1)
 	_, err := tx.ExecContext(ctx, q, args...)
 	return err
 }
 
-// readCountsOf and putCounts keep the counts within a change of the run.
+// readCountsOf returns the counts of a run within a transaction that changes the run.
 func readCountsOf(ctx context.Context, tx *sql.Tx, workflowID string) (counts, error) {
 	var text string
 	rows, err := tx.QueryContext(ctx, `SELECT counts FROM platform_progress WHERE workflow_id = $1`, workflowID)
@@ -124,6 +125,7 @@ func readCountsOf(ctx context.Context, tx *sql.Tx, workflowID string) (counts, e
 	return readCounts(text)
 }
 
+// putCounts stores the counts of a run.
 func putCounts(ctx context.Context, tx *sql.Tx, workflowID, text string) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO platform_progress (workflow_id, counts) VALUES ($1, $2)
@@ -131,18 +133,19 @@ func putCounts(ctx context.Context, tx *sql.Tx, workflowID, text string) error {
 	return err
 }
 
-// task reads one; fault.NotFound.
+// task returns a task of a run; fault.NotFound if there is none.
 func (s store) task(ctx context.Context, workflowID string, id int64) (t task, err error) {
 	err = t.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id = $2`, workflowID, id).Scan)
 	return t, s.db.NotFound("task", err)
 }
 
-// tasks lists tasks in an order of taskOrders.
+// tasks returns a page of a run's tasks and their total number. order is an ORDER BY clause with
+// a column of taskOrders.
 func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page) ([]task, int, error) {
 	var f filter
 	f.and("workflow_id = ?", workflowID)
-	if p.Like != sqldb.Like("") { // without a search, the index alone counts
+	if p.Like != sqldb.Like("") { // without a search, the count reads the index only
 		f.and(`search LIKE ? ESCAPE '\'`, p.Like)
 	}
 	return sqldb.Listing[task]{
@@ -156,7 +159,7 @@ func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page
 	}.Page(ctx, s.db, p, f.args...)
 }
 
-// taskOrders are the columns that tasks can be sorted by.
+// taskOrders returns the columns that tasks can be sorted by, by the name in a request.
 func taskOrders() map[string]string {
 	return map[string]string{
 		"": "task_id", "taskId": "task_id", "name": "name", "process": "process", "status": "status",

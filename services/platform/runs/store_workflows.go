@@ -16,33 +16,33 @@ import (
 const workflowColumns = `id, user_id, status, run_name, session_id, project_name, user_name,
 	submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics`
 
-// listedColumns are those that a list shows: of a run that said very much, not what
-// it said.
+// listedColumns returns the columns for a list. Documents above the limit are replaced by an
+// empty one.
 func listedColumns() string {
 	return strings.Replace(workflowColumns, "document, launch, metrics",
 		`CASE WHEN length(document) > `+strconv.Itoa(limits.ListedRun)+` THEN '{}' ELSE document END, '', ''`, 1)
 }
 
 func (w *workflow) scan(scan func(...any) error) error {
-	var submitted, completed, beat, created, updated int64
+	var submitted, completed, heartbeat, created, updated int64
 	err := scan(&w.id, &w.userID, &w.status, &w.runName, &w.sessionID, &w.projectName, &w.userName,
-		&submitted, &completed, &beat, &created, &updated, &w.document, &w.launch, &w.metrics)
-	w.submitted, w.completed, w.heartbeat = sqldb.Time(submitted), sqldb.Time(completed), sqldb.Time(beat)
+		&submitted, &completed, &heartbeat, &created, &updated, &w.document, &w.launch, &w.metrics)
+	w.submitted, w.completed, w.heartbeat = sqldb.Time(submitted), sqldb.Time(completed), sqldb.Time(heartbeat)
 	w.created, w.updated = sqldb.Time(created), sqldb.Time(updated)
 	return err
 }
 
-// insertWorkflow returns false when there is one of that id.
+// insertWorkflow returns false if the id is taken.
 func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		INSERT INTO platform_workflows (id, user_id, workspace_id, space_user, status, run_name, session_id, project_name, user_name, search,
 			submitted_at, completed_at, heartbeat_at, created_at, updated_at, document, launch, metrics)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, $11, $11, $11, $12, '', '') ON CONFLICT DO NOTHING`,
-		w.id, w.userID, w.space.ID(), w.space.Personal, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
+		w.id, w.userID, w.space.ID(), w.space.Personal, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searchableText(),
 		sqldb.Micros(w.created), w.document))
 }
 
-// workflow reads a run of a space; fault.NotFound.
+// workflow returns a run of a space; fault.NotFound if there is none.
 func (s store) workflow(ctx context.Context, in orgs.Space, id string) (workflow, error) {
 	w := workflow{space: in}
 	err := w.scan(s.db.QueryRowContext(ctx, `
@@ -51,8 +51,9 @@ func (s store) workflow(ctx context.Context, in orgs.Space, id string) (workflow
 	return w, s.db.NotFound("run", err)
 }
 
-// changeWorkflow lets f change a run and what belongs to it. Changes of one run
-// go one after the other, on each replica. fault.NotFound.
+// changeWorkflow calls f, which may change a run and the rows that belong to it, in a
+// transaction. Changes of one run are serialized across replicas. It returns fault.NotFound if
+// there is no such run.
 func (s store) changeWorkflow(ctx context.Context, in orgs.Space, id string, now time.Time, f func(*sql.Tx, *workflow) error) error {
 	return s.db.Tx(ctx, func(t *sql.Tx) error {
 		w := workflow{space: in}
@@ -62,21 +63,22 @@ func (s store) changeWorkflow(ctx context.Context, in orgs.Space, id string, now
 		if err != nil {
 			return s.db.NotFound("run", err)
 		}
-		was := w
-		if err := f(t, &w); err != nil || w == was {
+		old := w
+		if err := f(t, &w); err != nil || w == old {
 			return err
 		}
 		_, err = t.ExecContext(ctx, `
 			UPDATE platform_workflows SET status = $2, run_name = $3, session_id = $4, project_name = $5, user_name = $6, search = $7,
 				completed_at = $8, heartbeat_at = $9, document = $10, launch = $11, metrics = $12 WHERE id = $1`,
-			w.id, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searched(),
+			w.id, w.status, w.runName, w.sessionID, w.projectName, w.userName, w.searchableText(),
 			sqldb.Micros(w.completed), sqldb.Micros(w.heartbeat), w.document, w.launch, w.metrics)
 		return err
 	})
 }
 
-// beat notes a sign of life; fault.NotFound.
-func (s store) beat(ctx context.Context, in orgs.Space, id string, userID int64, now time.Time) error {
+// recordHeartbeat stores the time of a heartbeat; fault.NotFound if the user reports no such
+// run.
+func (s store) recordHeartbeat(ctx context.Context, in orgs.Space, id string, userID int64, now time.Time) error {
 	done, err := s.db.Changed(s.db.ExecContext(ctx, `
 		UPDATE platform_workflows SET heartbeat_at = $5 WHERE id = $1 AND workspace_id = $2 AND space_user = $3 AND user_id = $4`,
 		id, in.ID(), in.Personal, userID, sqldb.Micros(now)))
@@ -86,8 +88,8 @@ func (s store) beat(ctx context.Context, in orgs.Space, id string, userID int64,
 	return err
 }
 
-// workflows lists runs, newest first; without counting, total is 0. The runs are
-// found in an index alone, and only the documents of the page are read.
+// workflows returns a page of runs, newest first, and their total number, which is 0 unless
+// count is set. The search reads an index only; documents are read for the runs of the page.
 func (s store) workflows(ctx context.Context, where filter, p sqldb.Page, count bool) ([]workflow, int, error) {
 	const newestFirst = ` ORDER BY submitted_at DESC, id DESC`
 	found := sqldb.Listing[any]{
@@ -105,13 +107,13 @@ func (s store) workflows(ctx context.Context, where filter, p sqldb.Page, count 
 		return nil, total, err
 	}
 	list, err := sqldb.Listing[workflow]{
-		Read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + marks(1, 1, len(ids)) + newestFirst,
+		Read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + placeholders(1, 1, len(ids)) + newestFirst,
 		Scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
 	}.All(ctx, s.db, ids...)
 	return list, total, err
 }
 
-// hasRunNamed says whether a session has a run of that name.
+// hasRunNamed reports whether a session has a run with a name.
 func (s store) hasRunNamed(ctx context.Context, in orgs.Space, session, name string) (bool, error) {
 	var n int
 	err := s.db.QueryRowContext(ctx, `
@@ -120,8 +122,8 @@ func (s store) hasRunNamed(ctx context.Context, in orgs.Space, session, name str
 	return n > 0, err
 }
 
-// deleteWorkflow removes a run that has ended, or whose end nobody knows, with
-// its tasks: false when there is none.
+// deleteWorkflow deletes a run with its tasks if the run has ended or has sent no heartbeat
+// since silentSince. It returns false if there is no such run.
 func (s store) deleteWorkflow(ctx context.Context, in orgs.Space, id string, silentSince time.Time) (bool, error) {
 	return s.db.Changed(s.db.ExecContext(ctx, `
 		DELETE FROM platform_workflows WHERE id = $1 AND workspace_id = $2 AND space_user = $3
@@ -129,14 +131,14 @@ func (s store) deleteWorkflow(ctx context.Context, in orgs.Space, id string, sil
 		id, in.ID(), in.Personal, sqldb.Micros(silentSince)))
 }
 
-// counts reads what was counted of runs, by run.
+// counts returns the stored counts of runs by run id.
 func (s store) counts(ctx context.Context, ids ...any) (map[string]string, error) {
 	out := map[string]string{}
 	if len(ids) == 0 {
 		return out, nil
 	}
 	_, err := sqldb.Listing[struct{}]{
-		Read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + marks(1, 1, len(ids)),
+		Read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + placeholders(1, 1, len(ids)),
 		Scan: func(r *sql.Rows) (none struct{}, err error) {
 			var id, text string
 			err = r.Scan(&id, &text)

@@ -10,7 +10,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// task is a row of platform_tasks.
+// A task is a row of platform_tasks.
 type task struct {
 	id               int64
 	status           string
@@ -18,15 +18,15 @@ type task struct {
 	created, updated time.Time
 }
 
-// rank orders the states of a task: a later one is never undone by an earlier
-// one; -1 is no state.
+// rank returns the position of a status in the life of a task; -1 for an unknown status. A
+// report never replaces one with a higher rank.
 func rank(status string) int {
 	return slices.IndexFunc([][]string{{"NEW"}, {"SUBMITTED"}, {"RUNNING"}, {"COMPLETED", "FAILED", "ABORTED", "CACHED"}},
 		func(same []string) bool { return slices.Contains(same, status) })
 }
 
-// parseTask reads a task of a report; false for what is none. One without a
-// state is new.
+// parseTask returns a task of a report; false if v is not a task. The status of a task with an
+// unknown status is NEW.
 func parseTask(v any) (task, bool) {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -41,19 +41,19 @@ func parseTask(v any) (task, bool) {
 	if rank(t.status) < 0 {
 		t.status = "NEW"
 	}
-	shorten(m, taskText)
+	truncateStrings(m, maxTaskString)
 	return t, true
 }
 
-// replaces says whether a report is news after another.
-func (t task) replaces(was task) bool {
-	if t.status == was.status {
-		return t.document.String() != was.document.String()
+// supersedes reports whether t changes the task that old describes.
+func (t task) supersedes(old task) bool {
+	if t.status == old.status {
+		return t.document.String() != old.document.String()
 	}
-	return rank(t.status) > rank(was.status)
+	return rank(t.status) > rank(old.status)
 }
 
-// load is what the task counts for.
+// load returns the task's contribution to the counts.
 func (t task) load() load {
 	var l load
 	n := func(name string) int64 { v, _ := t.document.number(name); return max(v, 0) }
@@ -91,18 +91,19 @@ func (t task) load() load {
 	return l
 }
 
-// searched is what free text is looked for in.
-func (t task) searched() string {
+// searchableText returns the text that searches for words match.
+func (t task) searchableText() string {
 	return strings.ToLower(strings.Join([]string{t.document.column("name"), t.document.column("process"), t.document.column("hash"), t.status}, "\n"))
 }
 
-// unknownExit is what a run sends when nobody knows.
+// unknownExit is the exit status that Nextflow sends if it is unknown.
 const unknownExit = 1<<31 - 1
 
-// shown is the task as the contract shows it.
-func (t task) shown() *platformv1.Document {
+// toProto returns the task in the form of the contract.
+func (t task) toProto() *platformv1.Document {
 	doc := object{}
 	doc.merge(t.document, false)
+	doc.toText(taskTextMembers())
 	var exit any
 	if n, ok := t.document.number("exit"); ok && n != unknownExit {
 		exit = json.Number(itoa(n))
@@ -110,12 +111,12 @@ func (t task) shown() *platformv1.Document {
 	doc["exit"], doc["exitStatus"] = exit, exit
 	for _, name := range []string{"submit", "start", "complete"} {
 		if at := doc.time(name); !at.IsZero() {
-			doc[name] = stamp(at)
+			doc[name] = formatTime(at)
 		}
 	}
 	doc.merge(object{
 		"id": t.id, "taskId": t.id, "status": t.status,
-		"dateCreated": stamp(t.created), "lastUpdated": stamp(t.updated),
+		"dateCreated": formatTime(t.created), "lastUpdated": formatTime(t.updated),
 	}, false)
-	return doc.shown()
+	return doc.toProto()
 }

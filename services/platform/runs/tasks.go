@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// ListTasks lists the tasks of a run.
+// ListTasks returns a page of a run's tasks.
 func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksRequest) (*platformv1.ListTasksResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	if !known || direction != "" && direction != "asc" && direction != "desc" {
 		return nil, fault.Invalid.Newf("sortBy must be taskId, name, process, status, submit, start or complete, and sortDir asc or desc")
 	}
-	p, err := api.PageOf(req)
+	p, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
@@ -32,12 +32,12 @@ func (s *Service) ListTasks(ctx context.Context, req *platformv1.ListTasksReques
 	}
 	resp := &platformv1.ListTasksResponse{Total: int32(total)}
 	for _, t := range list {
-		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.shown()})
+		resp.Tasks = append(resp.Tasks, &platformv1.TaskItem{Document: t.toProto()})
 	}
 	return resp, nil
 }
 
-// DescribeTask returns one task.
+// DescribeTask returns a task of a run.
 func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTaskRequest) (*platformv1.DescribeTaskResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -47,5 +47,5 @@ func (s *Service) DescribeTask(ctx context.Context, req *platformv1.DescribeTask
 	if err != nil {
 		return nil, fmt.Errorf("reading task %d of run %s: %w", req.GetTaskId(), w.id, err)
 	}
-	return &platformv1.DescribeTaskResponse{Document: t.shown()}, nil
+	return &platformv1.DescribeTaskResponse{Document: t.toProto()}, nil
 }

@@ -14,24 +14,24 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// RecordProgress takes tasks of a run. What was said before changes nothing, and
-// the counts are moved by the difference, in one transaction.
+// RecordProgress stores the tasks of a report and updates the counts by the difference, in one
+// transaction. Repeated or outdated tasks change nothing.
 func (s *Service) RecordProgress(ctx context.Context, req *platformv1.RecordProgressRequest) (*platformv1.RecordProgressResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	body, err := parseObject(req.GetBody())
 	if err != nil {
 		return nil, err
 	}
-	tasks := newest(body.list("tasks"))
+	tasks := latestTasks(body.list("tasks"))
 	now := s.deps.Now()
-	err = s.report(ctx, p, req.GetWorkflowId(), func(t *sql.Tx, w *workflow) error {
+	err = s.updateRun(ctx, p, req.GetWorkflowId(), func(t *sql.Tx, w *workflow) error {
 		c, err := readCountsOf(ctx, t, w.id)
 		if err != nil {
 			return err
 		}
 		before := c.String()
 		for part := range slices.Chunk(tasks, batch) {
-			if err := takeTasks(ctx, t, w.id, part, &c, now); err != nil {
+			if err := applyTasks(ctx, t, w.id, part, &c, now); err != nil {
 				return err
 			}
 		}
@@ -44,11 +44,12 @@ func (s *Service) RecordProgress(ctx context.Context, req *platformv1.RecordProg
 	if err != nil {
 		return nil, err
 	}
-	return &platformv1.RecordProgressResponse{Status: ok, WorkflowId: req.GetWorkflowId()}, nil
+	return &platformv1.RecordProgressResponse{Status: traceOK, WorkflowId: req.GetWorkflowId()}, nil
 }
 
-// newest reads the tasks of a report: of one that is there twice, what holds.
-func newest(list []any) []task {
+// latestTasks returns the tasks of a report. If a task occurs more than once, it returns the
+// latest state.
+func latestTasks(list []any) []task {
 	at := map[int64]int{}
 	var out []task
 	for _, v := range list {
@@ -57,7 +58,7 @@ func newest(list []any) []task {
 			continue
 		}
 		if i, seen := at[t.id]; seen {
-			if t.replaces(out[i]) {
+			if t.supersedes(out[i]) {
 				out[i] = t
 			}
 			continue
@@ -68,8 +69,8 @@ func newest(list []any) []task {
 	return out
 }
 
-// takeTasks writes those of a batch that are news, and counts them.
-func takeTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task, c *counts, now time.Time) error {
+// applyTasks stores those tasks of a batch that change something, and counts them.
+func applyTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task, c *counts, now time.Time) error {
 	ids := make([]int64, len(tasks))
 	for i, t := range tasks {
 		ids[i] = t.id
@@ -78,38 +79,38 @@ func takeTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task,
 	if err != nil {
 		return err
 	}
-	var news []task
+	var changed []task
 	for _, t := range tasks {
 		t.created, t.updated = now, now
-		was, old := known[t.id]
+		old, exists := known[t.id]
 		var before load
-		if old {
-			if !t.replaces(was) {
+		if exists {
+			if !t.supersedes(old) {
 				continue
 			}
-			t.created, before = was.created, was.load()
-			// What an earlier report said and this one does not, still holds; its process
-			// too, so that the counts stay whole.
+			t.created, before = old.created, old.load()
+			// Members of an earlier report that are missing from this one are retained. The
+			// process never changes, so that the counts per process stay consistent.
 			merged := object{}
-			merged.merge(was.document, false)
+			merged.merge(old.document, false)
 			merged.merge(t.document, false)
-			merged["process"] = was.document["process"]
+			merged["process"] = old.document["process"]
 			t.document = merged
 		} else if c.tasks() >= limits.TasksPerRun {
 			continue
 		}
 		t.document.fit(limits.TaskDocument)
-		c.move(t.document.column("process"), t.document.column("executor"), before, t.load())
-		news = append(news, t)
+		c.replace(t.document.column("process"), t.document.column("executor"), before, t.load())
+		changed = append(changed, t)
 	}
 	c.Total.Load.peak()
 	for i := range c.Processes {
 		c.Processes[i].Load.peak()
 	}
-	return putTasks(ctx, tx, workflowID, news)
+	return putTasks(ctx, tx, workflowID, changed)
 }
 
-// tasks is how many tasks were counted.
+// tasks returns the number of counted tasks.
 func (c *counts) tasks() (n int64) {
 	for at := atPending; at <= atAborted; at++ {
 		n += c.Total.Load[at]
@@ -117,20 +118,20 @@ func (c *counts) tasks() (n int64) {
 	return n
 }
 
-// observe takes over what only the run knows: tasks that wait to be made, and peaks
-// between two reports.
+// observe updates the counts with the values that only the run knows: the number of tasks that
+// have not been created yet, and peaks between two reports.
 func (c *counts) observe(progress object) {
 	c.Total.observe(progress)
 	for _, v := range progress.list("processes") {
 		m, _ := v.(map[string]any)
-		name := cut(strings.ReplaceAll(object(m).text("name"), "\x00", ""), indexText)
-		if i := slices.IndexFunc(c.Processes, func(p counted) bool { return p.Name == name }); i >= 0 {
+		name := truncate(strings.ReplaceAll(object(m).text("name"), "\x00", ""), maxColumnString)
+		if i := slices.IndexFunc(c.Processes, func(p groupLoad) bool { return p.Name == name }); i >= 0 {
 			c.Processes[i].observe(m)
 		}
 	}
 }
 
-func (c *counted) observe(o object) {
+func (c *groupLoad) observe(o object) {
 	for name, at := range map[string]int{"peakRunning": atPeakTasks, "peakCpus": atPeakCpus, "peakMemory": atPeakMemory} {
 		if n, isNumber := o.number(name); isNumber {
 			c.Load[at] = max(c.Load[at], n)
@@ -141,11 +142,11 @@ func (c *counted) observe(o object) {
 	}
 }
 
-// String is the counts as they are stored.
+// String returns the counts as JSON, in the stored form.
 func (c counts) String() string {
 	raw, err := json.Marshal(c)
 	if err != nil {
-		return "" // texts and numbers always can be written
+		return "" // unreachable: strings and numbers can be encoded
 	}
 	return string(raw)
 }

@@ -10,7 +10,8 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// State of a run. UNKNOWN is never stored: it is RUNNING without a sign of life.
+// Statuses of a run. UNKNOWN is never stored: it is the status of a run that is RUNNING but has
+// sent no heartbeat for heartbeatTimeout.
 const (
 	statusSubmitted = "SUBMITTED"
 	statusRunning   = "RUNNING"
@@ -20,10 +21,10 @@ const (
 	statusUnknown   = "UNKNOWN"
 )
 
-// silence is how long a run may be silent until nobody knows how it is.
-const silence = 15 * time.Minute
+// heartbeatTimeout is the time without a heartbeat after which the status of a run is unknown.
+const heartbeatTimeout = 15 * time.Minute
 
-// workflow is a row of platform_workflows.
+// A workflow is a row of platform_workflows.
 type workflow struct {
 	id                   string
 	userID               int64
@@ -32,37 +33,44 @@ type workflow struct {
 	runName, sessionID   string
 	projectName          string
 	userName             string
-	submitted, completed time.Time // completed is zero until the run said so
+	submitted, completed time.Time // completed is zero until the end is reported
 	heartbeat            time.Time
 	created, updated     time.Time
 	document             string
 	launch, metrics      string
 }
 
-// statusAt is the status at an instant.
+// statusAt returns the run's status at a time.
 func (w workflow) statusAt(now time.Time) string {
-	if w.status == statusRunning && now.Sub(w.heartbeat) > silence {
+	if w.status == statusRunning && now.Sub(w.heartbeat) > heartbeatTimeout {
 		return statusUnknown
 	}
 	return w.status
 }
 
-// hasEnded says whether nothing more can come of it.
+// hasEnded reports whether the run's status is final.
 func (w workflow) hasEnded() bool {
 	return w.status == statusSucceeded || w.status == statusFailed || w.status == statusCancelled
 }
 
-// texts are the columns that a run says itself, by the names that it gives them.
-func (w *workflow) texts() map[string]*string {
+// reportedColumns returns the columns that hold members of a report, by the name of the member.
+func (w *workflow) reportedColumns() map[string]*string {
 	return map[string]*string{"runName": &w.runName, "sessionId": &w.sessionID, "projectName": &w.projectName, "userName": &w.userName}
 }
 
-// describe brings a run in line with what it said of itself. The columns are taken
-// out of the document: said and shown put them back.
-func (w *workflow) describe(doc object) {
-	for name, column := range w.texts() {
+// setDocument updates a run from a reported document and normalizes the document. Members that
+// have a column are removed from the document; reported and toProto add them again.
+func (w *workflow) setDocument(doc object) {
+	for name, column := range w.reportedColumns() {
 		if v := doc.column(name); v != "" {
 			*column = v
+		}
+	}
+	for member, names := range runTextMembers() {
+		if member == "" {
+			doc.toText(names)
+		} else {
+			doc.object(member).toText(names)
 		}
 	}
 	for _, name := range []string{"commandLine", "workDir"} {
@@ -72,7 +80,7 @@ func (w *workflow) describe(doc object) {
 	}
 	for _, name := range []string{"start", "complete"} {
 		if t := doc.time(name); !t.IsZero() {
-			doc[name] = stamp(t)
+			doc[name] = formatTime(t)
 		}
 	}
 	if _, ok := doc["launchId"]; !ok {
@@ -85,8 +93,9 @@ func (w *workflow) describe(doc object) {
 	w.document = doc.String()
 }
 
-// said is what the run said of itself, without what describe filled in.
-func (w workflow) said() (object, error) {
+// reported returns the document as the run reported it, without the members that setDocument
+// added.
+func (w workflow) reported() (object, error) {
 	doc, err := readObject(w.document)
 	if err != nil {
 		return nil, err
@@ -96,7 +105,7 @@ func (w workflow) said() (object, error) {
 			delete(doc, name)
 		}
 	}
-	for name, column := range w.texts() {
+	for name, column := range w.reportedColumns() {
 		if *column != "" {
 			doc[name] = *column
 		}
@@ -104,24 +113,24 @@ func (w workflow) said() (object, error) {
 	return doc, nil
 }
 
-// columns are what responses show of the columns.
+// columns returns the members of a response that come from columns.
 func (w workflow) columns(now time.Time) object {
 	o := object{
-		"id": w.id, "status": w.statusAt(now), "submit": stamp(w.submitted), "ownerId": w.userID,
-		"dateCreated": stamp(w.created), "lastUpdated": stamp(w.updated), "deleted": false,
+		"id": w.id, "status": w.statusAt(now), "submit": formatTime(w.submitted), "ownerId": w.userID,
+		"dateCreated": formatTime(w.created), "lastUpdated": formatTime(w.updated), "deleted": false,
 	}
-	for name, column := range w.texts() {
+	for name, column := range w.reportedColumns() {
 		o[name] = *column
 	}
 	return o
 }
 
-// shown is the run as the contract shows it.
-func (w workflow) shown(now time.Time) *platformv1.Document {
-	return showStored(w.document, w.columns(now))
+// toProto returns the run in the form of the contract.
+func (w workflow) toProto(now time.Time) *platformv1.Document {
+	return joinStored(w.document, w.columns(now))
 }
 
-// searched is what free text is looked for in.
-func (w workflow) searched() string {
-	return cut(strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n")), searchText)
+// searchableText returns the text that searches for words match.
+func (w workflow) searchableText() string {
+	return truncate(strings.ToLower(strings.Join([]string{w.projectName, w.runName, w.sessionID}, "\n")), maxSearchString)
 }

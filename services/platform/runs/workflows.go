@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// ListWorkflows lists runs, newest first.
+// ListWorkflows returns a page of a workspace's runs, newest first.
 func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflowsRequest) (*platformv1.ListWorkflowsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	limit, offset, err := paging.Read(req, 25, 100)
@@ -27,7 +27,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 		return nil, err
 	}
 	count := req.IncludeTotalSize == nil || req.GetIncludeTotalSize()
-	// One more than asked for tells whether there are more.
+	// The additional run shows whether there are more.
 	list, total, err := s.store.workflows(ctx, where, sqldb.Page{Limit: limit + 1, Offset: offset}, count)
 	if err != nil {
 		return nil, fmt.Errorf("reading the runs of workspace %d: %w", p.Space.ID(), err)
@@ -40,8 +40,8 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	list = list[:min(limit, len(list))]
 	for _, w := range list {
 		resp.Workflows = append(resp.Workflows, &platformv1.WorkflowItem{
-			Document: w.shown(now), OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
-			WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
+			Document: w.toProto(now), OrgId: api.IDValue(p.Space.Workspace.OrgID), OrgName: api.StringValue(p.Space.Workspace.OrgName),
+			WorkspaceId: api.IDValue(p.Space.ID()), WorkspaceName: api.StringValue(p.Space.Workspace.Name),
 		})
 	}
 	if !strings.Contains(req.GetAttributes(), "progress") {
@@ -57,7 +57,7 @@ func (s *Service) ListWorkflows(ctx context.Context, req *platformv1.ListWorkflo
 	return resp, nil
 }
 
-// progress reads how far runs are, each at the place of its run.
+// progress returns the progress of each run, in the order of runs.
 func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1.Progress, error) {
 	ids := make([]any, len(runs))
 	for i, w := range runs {
@@ -73,12 +73,12 @@ func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1
 		if err != nil {
 			return nil, fmt.Errorf("reading the counts of run %s: %w", w.id, err)
 		}
-		out[i] = c.shown()
+		out[i] = c.toProto()
 	}
 	return out, nil
 }
 
-// find reads a run of the workspace that the caller was let into.
+// find returns the caller and a run of the caller's workspace; fault.NotFound if there is none.
 func (s *Service) find(ctx context.Context, id string) (orgs.Principal, workflow, error) {
 	p := orgs.PrincipalFrom(ctx)
 	w, err := s.store.workflow(ctx, p.Space, id)
@@ -88,7 +88,7 @@ func (s *Service) find(ctx context.Context, id string) (orgs.Principal, workflow
 	return p, w, nil
 }
 
-// DescribeWorkflow returns one run.
+// DescribeWorkflow returns a run.
 func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.DescribeWorkflowRequest) (*platformv1.DescribeWorkflowResponse, error) {
 	p, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -99,9 +99,9 @@ func (s *Service) DescribeWorkflow(ctx context.Context, req *platformv1.Describe
 		return nil, err
 	}
 	return &platformv1.DescribeWorkflowResponse{
-		Document: w.shown(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
-		OrgId: api.Number(p.Space.Workspace.OrgID), OrgName: api.Text(p.Space.Workspace.OrgName),
-		WorkspaceId: api.Number(p.Space.ID()), WorkspaceName: api.Text(p.Space.Workspace.Name),
+		Document: w.toProto(s.deps.Now()), Progress: progress[0], Platform: &platformv1.WorkflowPlatform{Id: "nextflow", Name: "Nextflow"},
+		OrgId: api.IDValue(p.Space.Workspace.OrgID), OrgName: api.StringValue(p.Space.Workspace.OrgName),
+		WorkspaceId: api.IDValue(p.Space.ID()), WorkspaceName: api.StringValue(p.Space.Workspace.Name),
 	}, nil
 }
 
@@ -118,7 +118,7 @@ func (s *Service) GetWorkflowProgress(ctx context.Context, req *platformv1.GetWo
 	return &platformv1.GetWorkflowProgressResponse{Progress: progress[0]}, nil
 }
 
-// GetWorkflowMetrics returns what came with the end of a run.
+// GetWorkflowMetrics returns the metrics that were reported at the end of a run.
 func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWorkflowMetricsRequest) (*platformv1.GetWorkflowMetricsResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -131,13 +131,14 @@ func (s *Service) GetWorkflowMetrics(ctx context.Context, req *platformv1.GetWor
 	resp := &platformv1.GetWorkflowMetricsResponse{}
 	for _, v := range doc.list("metrics") {
 		if metric, is := v.(map[string]any); is {
-			resp.Documents = append(resp.Documents, object(metric).shown())
+			resp.Documents = append(resp.Documents, object(metric).toProto())
 		}
 	}
 	return resp, nil
 }
 
-// GetWorkflowLaunch returns what a run was started with, where it said so.
+// GetWorkflowLaunch returns the launch configuration of a run; an empty response if the run
+// reported none.
 func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWorkflowLaunchRequest) (*platformv1.GetWorkflowLaunchResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil || w.launch == "" {
@@ -146,10 +147,10 @@ func (s *Service) GetWorkflowLaunch(ctx context.Context, req *platformv1.GetWork
 	return &platformv1.GetWorkflowLaunchResponse{Document: &platformv1.Document{Json: []byte(w.launch)}}, nil
 }
 
-// ValidateWorkflowName says whether a run name is free in a session.
+// ValidateWorkflowName returns fault.Conflict if a run name is taken in a session.
 func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.ValidateWorkflowNameRequest) (*platformv1.ValidateWorkflowNameResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
-	if err := errors.Join(api.Within("runName", req.GetRunName(), indexText), api.Within("sessionId", req.GetSessionId(), indexText)); err != nil {
+	if err := errors.Join(api.CheckLength("runName", req.GetRunName(), maxColumnString), api.CheckLength("sessionId", req.GetSessionId(), maxColumnString)); err != nil {
 		return nil, err
 	}
 	has, err := s.store.hasRunNamed(ctx, p.Space, req.GetSessionId(), req.GetRunName())
@@ -157,7 +158,7 @@ func (s *Service) ValidateWorkflowName(ctx context.Context, req *platformv1.Vali
 		return nil, fmt.Errorf("looking for the run %s: %w", req.GetRunName(), err)
 	}
 	if has {
-		return nil, api.Taken("a run", req.GetRunName())
+		return nil, api.NameTaken("a run", req.GetRunName())
 	}
 	return &platformv1.ValidateWorkflowNameResponse{}, nil
 }

@@ -11,31 +11,30 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// UpdateWorkflow takes a change and leaves the run as it is: clients send one and
-// look at the answer.
+// UpdateWorkflow returns a run and changes nothing. Clients send an update and only check the
+// response.
 func (s *Service) UpdateWorkflow(ctx context.Context, req *platformv1.UpdateWorkflowRequest) (*platformv1.UpdateWorkflowResponse, error) {
 	_, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
 		return nil, err
 	}
-	return &platformv1.UpdateWorkflowResponse{Document: w.shown(s.deps.Now())}, nil
+	return &platformv1.UpdateWorkflowResponse{Document: w.toProto(s.deps.Now())}, nil
 }
 
-// mayChange lets the one who reports a run change it, and who maintains the
+// checkChange returns fault.Denied unless the caller reports the run or maintains its
 // workspace.
-func mayChange(p orgs.Principal, w workflow) error {
+func checkChange(p orgs.Principal, w workflow) error {
 	if w.userID != p.User.ID && p.Role < orgs.RoleMaintain {
-		return fault.Denied.Newf("Another's run needs the role %s in the workspace; yours is %s", orgs.RoleMaintain, p.Role)
+		return fault.Denied.Newf("Changing the run of another user needs the role %s in the workspace; yours is %s", orgs.RoleMaintain, p.Role)
 	}
 	return nil
 }
 
-// CancelWorkflow marks a run as cancelled. Repeated, or after its end, it changes
-// nothing.
+// CancelWorkflow marks a run as cancelled. It changes nothing if the run has ended.
 func (s *Service) CancelWorkflow(ctx context.Context, req *platformv1.CancelWorkflowRequest) (*platformv1.CancelWorkflowResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	err := s.store.changeWorkflow(ctx, p.Space, req.GetWorkflowId(), s.deps.Now(), func(_ *sql.Tx, w *workflow) error {
-		if err := mayChange(p, *w); err != nil {
+		if err := checkChange(p, *w); err != nil {
 			return err
 		}
 		if !w.hasEnded() {
@@ -49,7 +48,7 @@ func (s *Service) CancelWorkflow(ctx context.Context, req *platformv1.CancelWork
 	return &platformv1.CancelWorkflowResponse{}, nil
 }
 
-// DeleteWorkflow removes a run that has ended.
+// DeleteWorkflow deletes a run. It returns fault.Conflict if the run has not ended.
 func (s *Service) DeleteWorkflow(ctx context.Context, req *platformv1.DeleteWorkflowRequest) (*platformv1.DeleteWorkflowResponse, error) {
 	p, w, err := s.find(ctx, req.GetWorkflowId())
 	if err != nil {
@@ -59,10 +58,10 @@ func (s *Service) DeleteWorkflow(ctx context.Context, req *platformv1.DeleteWork
 }
 
 func (s *Service) deleteRun(ctx context.Context, p orgs.Principal, w workflow) error {
-	if err := mayChange(p, w); err != nil {
+	if err := checkChange(p, w); err != nil {
 		return err
 	}
-	done, err := s.store.deleteWorkflow(ctx, p.Space, w.id, s.deps.Now().Add(-silence))
+	done, err := s.store.deleteWorkflow(ctx, p.Space, w.id, s.deps.Now().Add(-heartbeatTimeout))
 	if err != nil {
 		return fmt.Errorf("deleting run %s: %w", w.id, err)
 	}
@@ -72,8 +71,8 @@ func (s *Service) deleteRun(ctx context.Context, p orgs.Principal, w workflow) e
 	return nil
 }
 
-// DeleteWorkflows removes runs that have ended, and lists those that are still
-// there.
+// DeleteWorkflows deletes several runs and returns the ids of those that could not be deleted,
+// because they do not exist, have not ended, or may not be changed by the caller.
 func (s *Service) DeleteWorkflows(ctx context.Context, req *platformv1.DeleteWorkflowsRequest) (*platformv1.DeleteWorkflowsResponse, error) {
 	p := orgs.PrincipalFrom(ctx)
 	ids := req.GetBody().GetWorkflowIds()

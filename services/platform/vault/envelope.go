@@ -6,15 +6,15 @@ import (
 	"fmt"
 )
 
-// Envelope is a sealed secret: AES-256-GCM under a data key of its own, which a
-// master key wraps.
+// An Envelope is an encrypted secret: AES-256-GCM under a data key of its own, which the
+// master key with KeyID wraps.
 type Envelope struct {
 	Sealed, DataKey []byte
 	KeyID           string
 }
 
-// Seal encrypts a secret of a record. The record's id is bound to it: it cannot be
-// moved to another.
+// Seal encrypts the secret of the record with an id. The id is authenticated data, so that
+// the envelope cannot be moved to another record.
 func (k *Keys) Seal(id string, secret []byte) (Envelope, error) {
 	master, err := k.current()
 	if err != nil {
@@ -29,7 +29,7 @@ func (k *Keys) Seal(id string, secret []byte) (Envelope, error) {
 	return Envelope{Sealed: encrypt(data, id, secret), DataKey: encrypt(master.aead, id, key[:]), KeyID: master.id}, nil
 }
 
-// Open decrypts.
+// Open decrypts the envelope of the record with an id.
 func (k *Keys) Open(id string, e Envelope) ([]byte, error) {
 	key, err := k.unwrap(id, e)
 	if err != nil {
@@ -50,7 +50,7 @@ func (k *Keys) unwrap(id string, e Envelope) ([]byte, error) {
 	return decrypt(master.aead, id, e.DataKey)
 }
 
-// Rewrap returns the envelope under the current master key.
+// Rewrap returns the envelope with its data key wrapped by the current master key.
 func (k *Keys) Rewrap(id string, e Envelope) (Envelope, error) {
 	key, err := k.unwrap(id, e)
 	if err != nil {

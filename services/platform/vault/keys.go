@@ -1,7 +1,6 @@
-// Package vault seals secrets under the master keys of master_key_file, and signs with
-// keys that follow from them. It owns no table: those with sealed rows are named to it
-// by their owners, so that it finds which keys are in use and wraps their data keys
-// anew.
+// Package vault encrypts secrets under the master keys of master_key_file, and signs with
+// keys derived from them. It owns no table. Other packages store the envelopes and list their
+// tables in Tables, which checks that each envelope can be opened and rotates master keys.
 package vault
 
 import (
@@ -24,30 +23,30 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Keys are the master keys of master_key_file: a key in base64 (32 bytes) a
-// line, the newest first. The first wraps; each can still unwrap. The file is
-// read again when it changes, so that replicas follow a rotation. Safe for
-// concurrent use.
+// Keys holds the master keys of master_key_file: one key per line, 32 bytes in base64, the
+// newest first. The first key wraps data keys; every key can unwrap them. The file is read
+// again when it changes, so that replicas follow a rotation. A nil *Keys means that the
+// platform has no master keys; only Check may be called on it. Safe for concurrent use.
 type Keys struct {
 	path string
 
 	mu   sync.Mutex
-	read fs.FileInfo // the file, when it was read; nil wants it read
-	ring []masterKey
+	read fs.FileInfo // describes the file as it was last read; nil forces a read
+	ring []masterKey // never empty after Open
 }
 
 type masterKey struct {
-	id   string // gives nothing of the key away
+	id   string // derived from a hash; reveals nothing about the key
 	aead cipher.AEAD
-	jwt  []byte // the key that signs
+	jwt  []byte // the derived key that signs
 }
 
-// Open reads the file. Where there is none, make says whether to make one
-// with a new key. The error says what is wrong with the file.
-func Open(path string, make bool) (*Keys, error) {
+// Open reads the master keys at path. If the file does not exist and create is set, Open
+// creates it with a new key.
+func Open(path string, create bool) (*Keys, error) {
 	k := &Keys{path: path}
 	err := k.reload()
-	if errors.Is(err, fs.ErrNotExist) && make {
+	if errors.Is(err, fs.ErrNotExist) && create {
 		if err := writeKeys(path, newKey()); err != nil {
 			return nil, err
 		}
@@ -65,7 +64,7 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// writeKeys replaces the file in one step.
+// writeKeys replaces the file atomically.
 func writeKeys(path string, lines ...string) error {
 	next := path + ".new"
 	if err := os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
@@ -77,13 +76,14 @@ func writeKeys(path string, lines ...string) error {
 	return nil
 }
 
-// reload reads the file if it changed. The caller holds mu, or is alone.
+// reload reads the file if it has changed. The caller must hold mu, unless k is not shared
+// yet.
 func (k *Keys) reload() error {
 	info, err := os.Stat(k.path)
 	if err != nil {
 		return fmt.Errorf("master_key_file: %w", err)
 	}
-	if k.read != nil && same(k.read, info) {
+	if k.read != nil && unchanged(k.read, info) {
 		return nil
 	}
 	raw, err := os.ReadFile(k.path)
@@ -98,9 +98,9 @@ func (k *Keys) reload() error {
 	return nil
 }
 
-// same says whether a file is as it was. The clock of files is too coarse to tell alone:
-// two rotations may have the same time.
-func same(a, b fs.FileInfo) bool {
+// unchanged reports whether a and b describe the same file content. The modification time
+// alone is too coarse: two rotations may share it.
+func unchanged(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
@@ -113,7 +113,7 @@ func parseKeys(raw []byte) ([]masterKey, error) {
 		}
 		key, err := base64.StdEncoding.DecodeString(string(line))
 		if err != nil || len(key) != 32 {
-			return nil, fmt.Errorf("line %d is not base64 of 32 bytes (openssl rand -base64 32)", n+1)
+			return nil, fmt.Errorf("line %d is not 32 bytes in base64; create a key with `openssl rand -base64 32`", n+1)
 		}
 		aead, err := sealer(key)
 		if err != nil {
@@ -125,12 +125,12 @@ func parseKeys(raw []byte) ([]masterKey, error) {
 		ring = append(ring, masterKey{hex.EncodeToString(id[:8]), aead, jwt.Sum(nil)})
 	}
 	if len(ring) == 0 {
-		return nil, errors.New("it holds no key; a line is base64 of 32 bytes (openssl rand -base64 32)")
+		return nil, errors.New("it holds no key; add a line with 32 bytes in base64 (openssl rand -base64 32)")
 	}
 	return ring, nil
 }
 
-// sealer is AES-GCM with a random nonce in front of what it seals.
+// sealer returns AES-GCM that prepends a random nonce to each ciphertext.
 func sealer(key []byte) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -139,22 +139,23 @@ func sealer(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Check is fault.Unsupported for nil, which is no keys.
+// Check returns fault.Unsupported if k is nil.
 func (k *Keys) Check() error {
 	if k == nil {
-		return fault.Unsupported.Newf("Credentials and signing in are switched off: the platform has no master_key_file")
+		return fault.Unsupported.Newf("Credentials and sign-in are disabled: the platform has no master_key_file")
 	}
 	return nil
 }
 
-// CurrentID names the master key that seals and signs; it gives nothing of it away.
+// CurrentID returns the id of the master key that wraps and signs. The id reveals nothing
+// about the key.
 func (k *Keys) CurrentID() (string, error) {
 	master, err := k.current()
 	return master.id, err
 }
 
-// MAC signs a text with HMAC-SHA256, under a key that follows from a master key. An
-// error says that there is none of that id.
+// MAC returns the HMAC-SHA256 of text under a key derived from the master key with an id. It
+// returns an error if there is no such master key.
 func (k *Keys) MAC(id, text string) ([]byte, error) {
 	master, err := k.find(id)
 	if err != nil {
@@ -165,7 +166,8 @@ func (k *Keys) MAC(id, text string) ([]byte, error) {
 	return h.Sum(nil), nil
 }
 
-// current is the key that wraps.
+// current returns the key that wraps and signs: the first of the file, or the last one read
+// if the file has become unreadable.
 func (k *Keys) current() (masterKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -175,17 +177,18 @@ func (k *Keys) current() (masterKey, error) {
 	return k.ring[0], nil
 }
 
-// find returns a key by its id.
+// find returns the key with an id. It reads the file again if the key is unknown, since
+// another replica may have added it.
 func (k *Keys) find(id string) (masterKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	has := func(m masterKey) bool { return m.id == id }
-	i := slices.IndexFunc(k.ring, has)
+	matches := func(m masterKey) bool { return m.id == id }
+	i := slices.IndexFunc(k.ring, matches)
 	if i < 0 {
 		if err := k.reload(); err != nil {
 			return masterKey{}, err
 		}
-		i = slices.IndexFunc(k.ring, has)
+		i = slices.IndexFunc(k.ring, matches)
 	}
 	if i < 0 {
 		return masterKey{}, fmt.Errorf("master_key_file %s does not hold the master key %s", k.path, id)
@@ -193,7 +196,7 @@ func (k *Keys) find(id string) (masterKey, error) {
 	return k.ring[i], nil
 }
 
-// Add makes a new key the first of the file.
+// Add inserts a new key at the beginning of the file.
 func (k *Keys) Add() error {
 	raw, err := os.ReadFile(k.path)
 	if err != nil {

@@ -8,16 +8,16 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Tables are those with sealed rows: each has an id, which is a text, and sealed,
-// data_key and key_id as Seal makes them.
+// Tables lists the tables that store envelopes. Each has the columns id (text), and sealed,
+// data_key and key_id, which hold the fields of an Envelope.
 type Tables struct {
 	DB    *sqldb.DB
 	Names []string
 }
 
-// Check says whether every stored secret can be opened; a process that cannot must
-// not start. keys may be nil: then there may be none. The error names the key that is
-// missing.
+// Check returns an error if a master key that is in use is missing from keys; a process must
+// not start then. It opens one row of each master key in use. keys may be nil if no secrets
+// are stored.
 func (t Tables) Check(ctx context.Context, keys *Keys) error {
 	for _, table := range t.Names {
 		samples, err := t.samples(ctx, table)
@@ -26,7 +26,7 @@ func (t Tables) Check(ctx context.Context, keys *Keys) error {
 		}
 		for _, r := range samples {
 			if keys == nil {
-				return fmt.Errorf("there are credentials sealed with the master key %s, and no master_key_file", r.envelope.KeyID)
+				return fmt.Errorf("there are credentials sealed with the master key %s, but master_key_file is not set", r.envelope.KeyID)
 			}
 			if _, err := keys.Open(r.id, r.envelope); err != nil {
 				return fmt.Errorf("there are credentials sealed with the master key %s: %w", r.envelope.KeyID, err)
@@ -36,8 +36,8 @@ func (t Tables) Check(ctx context.Context, keys *Keys) error {
 	return nil
 }
 
-// Rotate wraps every data key with the current master key and returns how many it
-// changed. It may run while the service is used.
+// Rotate wraps every data key with the current master key and returns the number of changed
+// rows. It may run while the service handles requests.
 func (t Tables) Rotate(ctx context.Context, keys *Keys) (n int, err error) {
 	current, err := keys.CurrentID()
 	if err != nil {
@@ -54,7 +54,7 @@ func (t Tables) Rotate(ctx context.Context, keys *Keys) (n int, err error) {
 
 func (t Tables) rotate(ctx context.Context, table string, keys *Keys, current string) (n int, err error) {
 	for after := ""; ; {
-		batch, err := t.sealedOtherwise(ctx, table, current, after)
+		batch, err := t.outdated(ctx, table, current, after)
 		if err != nil || len(batch) == 0 {
 			return n, err
 		}
@@ -75,7 +75,7 @@ func (t Tables) rotate(ctx context.Context, table string, keys *Keys, current st
 	}
 }
 
-// row is what sealed rows have in common.
+// A row is a record of any of the tables.
 type row struct {
 	id       string
 	envelope Envelope
@@ -85,7 +85,7 @@ func scanRow(r *sql.Rows) (v row, err error) {
 	return v, r.Scan(&v.id, &v.envelope.Sealed, &v.envelope.DataKey, &v.envelope.KeyID)
 }
 
-// samples reads one row of each master key in use.
+// samples returns one row for each master key in use.
 func (t Tables) samples(ctx context.Context, table string) ([]row, error) {
 	return sqldb.Listing[row]{
 		Read: `SELECT id, sealed, data_key, key_id FROM ` + table + ` WHERE id IN (SELECT min(id) FROM ` + table + ` GROUP BY key_id)`,
@@ -93,16 +93,17 @@ func (t Tables) samples(ctx context.Context, table string) ([]row, error) {
 	}.All(ctx, t.DB)
 }
 
-// sealedOtherwise reads some rows that another master key wraps.
-func (t Tables) sealedOtherwise(ctx context.Context, table, keyID, after string) ([]row, error) {
+// outdated returns up to 100 rows with an id above after whose data key is not wrapped by the
+// master key keyID, ordered by id.
+func (t Tables) outdated(ctx context.Context, table, keyID, after string) ([]row, error) {
 	return sqldb.Listing[row]{
 		Read: `SELECT id, sealed, data_key, key_id FROM ` + table + ` WHERE key_id <> $1 AND id > $2 ORDER BY id LIMIT 100`,
 		Scan: scanRow,
 	}.All(ctx, t.DB, keyID, after)
 }
 
-// rewrap returns false when the row changed meanwhile; then its writer has sealed it
-// anew.
+// rewrap stores the rewrapped data key of a row. It returns false if the row has changed
+// since it was read: its writer has sealed it with the current master key.
 func (t Tables) rewrap(ctx context.Context, table string, r row, next Envelope) (bool, error) {
 	return t.DB.Changed(t.DB.ExecContext(ctx, `
 		UPDATE `+table+` SET data_key = $2, key_id = $3 WHERE id = $1 AND key_id = $4 AND data_key = $5`,

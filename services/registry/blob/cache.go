@@ -1,6 +1,6 @@
-// Package blob keeps blobs of registries for the next pull, within a size: in a folder of
-// one process, or in a bucket that replicas share. It verifies what it keeps, and never
-// asks a registry, nor who may read a blob. What is in it may be lost at any time.
+// Package blob caches blobs of registries up to a total size: in a folder of one process,
+// or in a bucket that replicas share. It verifies the blobs. It does not access registries,
+// and does not check who may read a blob. The content of a cache may be lost at any time.
 package blob
 
 import (
@@ -22,39 +22,42 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Cache keeps blobs. A blob is there in full, and verified, or not at all. What goes wrong
-// with it is counted, and concerns no client. Safe for concurrent use.
+// A Cache stores blobs. A blob is present completely and verified, or not at all. Errors of
+// the cache are counted and not returned to clients. A Cache is safe for concurrent use.
 type Cache interface {
-	// Find returns a blob that is kept, which the caller closes; not ok where it is not.
+	// Find returns a cached blob, which the caller must close. ok is false if it is not
+	// cached.
 	Find(ctx context.Context, k Key) (_ Found, ok bool)
-	// Wants says whether a blob of this size is kept.
+	// Wants reports whether blobs of this size are cached.
 	Wants(size int64) bool
-	// Fill begins to keep a blob that is read from body, by one reader at a time; nil where
-	// it is not to be kept. The caller ends it.
+	// Fill starts to cache a blob that one reader reads from body. It returns nil if the
+	// blob is not to be cached. The caller must end the Filling.
 	Fill(k Key, body io.Reader) *Filling
-	// Hits counts what Find found, and did not.
+	// Hits returns the counter of hits and misses of Find.
 	Hits() *stats.Counter
-	// Run tidies up until ctx ends.
+	// Run maintains the cache until ctx is done.
 	Run(ctx context.Context)
-	// Close gives up what is under way. Run must have ended.
+	// Close cancels unfinished work. It must be called after Run has returned.
 	Close() error
 }
 
-// Config is what a cache is made of.
+// A Config is the configuration of a cache.
 type Config struct {
-	// Bucket is where blobs are kept, and Dir where they are without one; "" keeps none.
-	// Close closes the bucket.
+	// Bucket is the bucket of the cache, which Close closes. If nil, the cache is in the
+	// folder Dir. If Dir is "" as well, nothing is cached.
 	Bucket *bucket.Bucket
 	Dir    string
-	// Size is how many bytes may be kept.
-	Size    int64
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// Size is the maximum total size in bytes.
+	Size int64
+	// DiskFull returns an error while the disk of Dir is too full to cache more; nil: it never is.
+	DiskFull func() error
+	Metrics  prometheus.Registerer
+	Log      *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Open returns a cache in what is set: a bucket, a folder, or nothing. The caller closes it.
+// Open returns a cache in the configured bucket or folder. The caller must close it.
 func Open(c Config) (Cache, error) {
 	if c.Bucket != nil {
 		return newShared(c), nil
@@ -66,38 +69,39 @@ func Open(c Config) (Cache, error) {
 	return f, nil
 }
 
-// Key is a blob of one repository. The same digest elsewhere is another blob: who
-// names it in a repository of their own, or runs a registry that claims to have it, has
-// not shown that they may read it.
+// A Key identifies a blob of one repository. The same digest in another repository is
+// another blob, because a user who names it in their own repository, or runs a registry
+// that claims to have it, has not proved that they may read it.
 type Key struct {
 	Repo   upstream.Repository
 	Digest digest.Digest
 	Size   int64 // in bytes, as the manifest states it
 }
 
-// keptName is the name of a kept blob: a hash of the rest, and the size that it has in full.
-var keptName = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18})$`)
+// cachedName matches the name of a cached blob: a hash of the repository and digest, and
+// the full size.
+var cachedName = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18})$`)
 
 func (k Key) name() string {
 	sum := sha256.Sum256([]byte(k.Repo.Host + "\n" + k.Repo.Name + "\n" + k.Digest.String()))
 	return hex.EncodeToString(sum[:]) + "-" + strconv.FormatInt(k.Size, 10)
 }
 
-// Found is a blob that is kept: a file, or else a URL at which a client can read it for a
-// while. It can be read to its end whatever leaves the cache meanwhile.
+// A Found is a cached blob: a file, or a URL at which clients can read it for a limited
+// time. It remains readable after its eviction.
 type Found struct {
 	File *os.File
 	URL  string
 }
 
-// Close ends its use.
+// Close closes the file, if any.
 func (f Found) Close() {
 	if f.File != nil {
 		_ = f.File.Close() // it was only read
 	}
 }
 
-// counts is what is counted of a store.
+// counts are the metrics of a cache.
 type counts struct {
 	hits            *stats.Counter
 	evicted, failed prometheus.Counter

@@ -6,28 +6,27 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Filling is a blob on its way to a client that is kept as it passes: an io.Reader for one
-// user.
+// A Filling is an io.Reader of a blob that is cached while it is read. It has one user.
 type Filling struct {
-	// Body is where the blob is read from; it may be set after Fill, before the first Read.
+	// Body is the source of the blob. It may be set after Fill and before the first Read.
 	Body   io.Reader
 	key    Key
 	to     sink
-	lost   bool // it will not be kept
+	lost   bool // the blob will not be cached
 	verify digest.Verifier
 	passed int64
 }
 
-// sink takes a blob that is to be kept.
+// A sink stores a blob.
 type sink interface {
-	// write takes the next piece, and says whether it could. It is told the last one only
-	// if the whole is what its digest says.
+	// write stores the next part. It returns false if that fails. It is called with the
+	// last part only if the digest of the blob is correct.
 	write(p []byte) bool
-	// commit makes visible what was written in full.
+	// commit makes a complete blob visible.
 	commit()
-	// giveUp forgets what was not committed; it may be called again.
-	giveUp()
-	// end gives up, and lets others begin.
+	// giveUp discards a blob that was not committed. It may be called repeatedly.
+	discard()
+	// end discards a blob that was not committed, and permits other Fillings of it.
 	end()
 }
 
@@ -50,20 +49,20 @@ func (f *Filling) keep(p []byte) {
 	}
 	f.passed += int64(len(p))
 	if f.passed <= f.key.Size {
-		_, _ = f.verify.Write(p) // a hash takes everything
+		_, _ = f.verify.Write(p) // a hash returns no error
 	}
 	if f.passed > f.key.Size || f.passed == f.key.Size && !f.verify.Verified() || !f.to.write(p) {
 		f.lost = true
-		f.to.giveUp()
+		f.to.discard()
 	}
 }
 
-// Commit makes the blob visible, if it is whole and what its digest says.
+// Commit makes the blob visible if it is complete and verified.
 func (f *Filling) Commit() {
 	if !f.lost && f.passed == f.key.Size {
 		f.to.commit()
 	}
 }
 
-// End gives up what was not committed.
+// End discards the blob unless it was committed.
 func (f *Filling) End() { f.to.end() }

@@ -17,31 +17,33 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// folder is a Cache in a folder of this process alone: those blobs go first that were
-// used longest ago. Safe for concurrent use.
+// A folder is a Cache in a folder of this process. The least recently used blobs are
+// evicted first. It is safe for concurrent use.
 type folder struct {
-	dir   string // "" keeps nothing
+	dir   string // "" caches nothing
 	limit int64
-	lock  *os.File
+	// diskFull is Config.DiskFull.
+	diskFull func() error
+	lock     *os.File
 	counts
 
 	mu      sync.Mutex
 	entries map[string]*list.Element // of keptFile, by name
-	order   *list.List               // by use, the latest in front
+	order   *list.List               // most recently used first
 	filling map[string]bool
-	bytes   int64 // of entries, and of what is being written
+	bytes   int64 // total of entries and unfinished files
 }
 
-type keptFile struct {
+type cachedFile struct {
 	name string
 	size int64
 	used time.Time
 }
 
-// newFolder opens the folder, with what an earlier process left there.
+// newFolder opens the folder with the blobs that an earlier process left.
 func newFolder(from Config) (*folder, error) {
 	c := &folder{
-		dir: from.Dir, limit: from.Size,
+		dir: from.Dir, limit: from.Size, diskFull: from.DiskFull,
 		entries: map[string]*list.Element{}, order: list.New(), filling: map[string]bool{},
 	}
 	c.counts = newCounts(from.Metrics, c.used)
@@ -54,7 +56,7 @@ func newFolder(from Config) (*folder, error) {
 	return c, nil
 }
 
-// claim makes the folder this process's own, and learns what is in it.
+// claim locks the folder and lists its blobs.
 func (c *folder) claim() (err error) {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return err
@@ -63,38 +65,39 @@ func (c *folder) claim() (err error) {
 		return err
 	}
 	if err := syscall.Flock(int(c.lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return errors.New("another process uses it; set another blob_cache")
+		return errors.New("it is in use by another process; set a different blob_cache")
 	}
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
 	}
-	var files []keptFile
+	var files []cachedFile
 	for _, e := range found {
 		if f, ok := c.examine(e); ok {
 			files = append(files, f)
 		}
 	}
-	slices.SortFunc(files, func(a, b keptFile) int { return a.used.Compare(b.used) })
+	slices.SortFunc(files, func(a, b cachedFile) int { return a.used.Compare(b.used) })
 	for _, f := range files {
 		c.add(f)
 	}
-	c.grow(0) // the limit may be another now
+	c.grow(0) // the limit may have changed
 	return nil
 }
 
-// examine removes what a killed process left half done, and touches nothing of others.
-func (c *folder) examine(e fs.DirEntry) (keptFile, bool) {
-	size := keptName.FindStringSubmatch(e.Name())
+// examine returns a cached file. It deletes incomplete files of a killed process and
+// ignores others.
+func (c *folder) examine(e fs.DirEntry) (cachedFile, bool) {
+	size := cachedName.FindStringSubmatch(e.Name())
 	if size == nil && !strings.HasPrefix(e.Name(), incoming) || !e.Type().IsRegular() {
-		return keptFile{}, false
+		return cachedFile{}, false
 	}
 	info, err := e.Info()
 	if err == nil && size != nil && strconv.FormatInt(info.Size(), 10) == size[1] {
-		return keptFile{e.Name(), info.Size(), info.ModTime()}, true
+		return cachedFile{e.Name(), info.Size(), info.ModTime()}, true
 	}
 	_ = os.Remove(c.path(e.Name()))
-	return keptFile{}, false
+	return cachedFile{}, false
 }
 
 func (c *folder) path(name string) string { return filepath.Join(c.dir, name) }
@@ -105,8 +108,8 @@ func (c *folder) used() int64 {
 	return c.bytes
 }
 
-// Close implements Cache. The folder is unlocked first: a child that is being started has the
-// file, too, until it runs its program.
+// Close implements Cache. It unlocks the folder explicitly, because a child process that is
+// being started shares the file until exec.
 func (c *folder) Close() error {
 	if c.lock == nil {
 		return nil
@@ -114,8 +117,8 @@ func (c *folder) Close() error {
 	return errors.Join(syscall.Flock(int(c.lock.Fd()), syscall.LOCK_UN), c.lock.Close())
 }
 
-// open returns a blob that is kept, which the caller closes; nil where it is not. It can
-// be read to its end whatever leaves the cache meanwhile.
+// open returns a cached blob, which the caller must close, or nil. It remains readable
+// after its eviction.
 func (c *folder) open(k Key) *os.File {
 	if c.dir == "" {
 		return nil
@@ -130,7 +133,7 @@ func (c *folder) open(k Key) *os.File {
 		var info fs.FileInfo
 		if info, err = f.Stat(); err == nil && info.Size() == k.Size {
 			now := time.Now()
-			_ = os.Chtimes(c.path(name), now, now) // only the order of removal hangs on it
+			_ = os.Chtimes(c.path(name), now, now) // only used for the order of eviction
 			c.hits.RecordHits(1)
 			return f
 		}
@@ -142,7 +145,7 @@ func (c *folder) open(k Key) *os.File {
 	return nil
 }
 
-// use says whether a file is kept, and that it is used now.
+// use reports whether a file is cached, and marks it as recently used.
 func (c *folder) use(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,14 +156,14 @@ func (c *folder) use(name string) bool {
 	return ok
 }
 
-func (c *folder) add(f keptFile) {
+func (c *folder) add(f cachedFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries[f.name] = c.order.PushFront(f)
 	c.bytes += f.size
 }
 
-// drop removes a file that is not what it was.
+// drop deletes a corrupt file.
 func (c *folder) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,9 +172,9 @@ func (c *folder) drop(name string) {
 	}
 }
 
-// remove is called with mu held; a file that cannot be removed still counts.
+// remove deletes a file. If that fails, it is still counted. mu must be held.
 func (c *folder) remove(e *list.Element) bool {
-	f := e.Value.(keptFile) //nolint:forcetypeassert // the list holds nothing else
+	f := e.Value.(cachedFile) //nolint:forcetypeassert // the list holds nothing else
 	if err := os.Remove(c.path(f.name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
@@ -181,7 +184,7 @@ func (c *folder) remove(e *list.Element) bool {
 	return true
 }
 
-// grow makes room for n more bytes, and says whether there is.
+// grow reserves n bytes and evicts blobs if needed. It returns false if that is not possible.
 func (c *folder) grow(n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

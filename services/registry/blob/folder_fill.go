@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// incoming begins the names of files that are being written.
+// incoming is the prefix of the names of unfinished files.
 const incoming = "incoming-"
 
 // Find implements Cache.
@@ -15,12 +15,12 @@ func (c *folder) Find(_ context.Context, k Key) (Found, bool) {
 	return Found{File: f}, f != nil
 }
 
-// Run implements Cache: what is too much goes at once.
+// Run implements Cache. Files are evicted by grow, so that there is nothing to do.
 func (c *folder) Run(context.Context) {}
 
 // Fill implements Cache.
 func (c *folder) Fill(k Key, body io.Reader) *Filling {
-	if !c.Wants(k.Size) || !c.begin(k.name()) {
+	if !c.Wants(k.Size) || c.diskFull != nil && c.diskFull() != nil || !c.begin(k.name()) {
 		return nil
 	}
 	f := &fillingFile{cache: c, name: k.name()}
@@ -33,7 +33,7 @@ func (c *folder) Fill(k Key, body io.Reader) *Filling {
 	return newFilling(k, body, f)
 }
 
-// begin says whether nobody else is writing a file.
+// begin returns false if the file is cached or being written already.
 func (c *folder) begin(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -45,16 +45,16 @@ func (c *folder) begin(name string) bool {
 	return true
 }
 
-// fillingFile is a blob that is being written to the folder.
+// A fillingFile is a blob that is being written to the folder.
 type fillingFile struct {
 	cache   *folder
 	name    string
-	file    *os.File // nil once it is given up, or committed
+	file    *os.File // nil after discard or commit
 	written int64
 }
 
-// write implements sink. It takes room only for what has come: a size that is claimed
-// drives nothing out.
+// write implements sink. It reserves space for received data only, so that a claimed size
+// evicts nothing.
 func (f *fillingFile) write(p []byte) bool {
 	n := int64(len(p))
 	if !f.cache.grow(n) {
@@ -68,8 +68,8 @@ func (f *fillingFile) write(p []byte) bool {
 	return true
 }
 
-// commit implements sink. The blob is on disk before it has its name: after a power cut
-// there is no other.
+// commit implements sink. The file is synced before it is renamed, so that a power failure
+// leaves no incomplete blob.
 func (f *fillingFile) commit() {
 	c := f.cache
 	err := f.file.Sync()
@@ -84,24 +84,24 @@ func (f *fillingFile) commit() {
 	f.file = nil
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.entries[f.name] = c.order.PushFront(keptFile{name: f.name, size: f.written})
+	c.entries[f.name] = c.order.PushFront(cachedFile{name: f.name, size: f.written})
 }
 
 // end implements sink.
 func (f *fillingFile) end() {
-	f.giveUp()
+	f.discard()
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()
 	delete(f.cache.filling, f.name)
 }
 
-// giveUp implements sink.
-func (f *fillingFile) giveUp() {
+// discard implements sink.
+func (f *fillingFile) discard() {
 	if f.file == nil {
 		return
 	}
 	_ = f.file.Close()
-	_ = os.Remove(f.file.Name()) // or else at the next start
+	_ = os.Remove(f.file.Name()) // otherwise deleted at the next start
 	f.file = nil
 	f.cache.mu.Lock()
 	defer f.cache.mu.Unlock()

@@ -31,16 +31,16 @@ func keyOf(content string) Key {
 	return Key{upstream.Repository{Host: "h", Name: "n"}, digest.FromString(content), int64(len(content))}
 }
 
-// keepAs passes content through the cache, as if it were what key says.
+// keepAs reads content through the cache under the given key.
 func keepAs(t *testing.T, c *folder, key Key, content string) {
 	t.Helper()
 	f := c.Fill(key, strings.NewReader(content))
 	if f == nil {
-		t.Fatal("it is not kept")
+		t.Fatal("the blob is not cached")
 	}
 	defer f.End()
 	if got, err := io.ReadAll(f); err != nil || string(got) != content {
-		t.Fatalf("the client has %q, %v", got, err)
+		t.Fatalf("the client received %q, %v", got, err)
 	}
 	f.Commit()
 }
@@ -70,14 +70,14 @@ func files(t *testing.T, dir string) (n int, size int64) {
 	return n, size
 }
 
-// TestBlobsAreKeptByWhereTheyAre: a digest that somebody names elsewhere opens nothing.
-func TestBlobsAreKeptByWhereTheyAre(t *testing.T) {
+// TestKeyIncludesRepository verifies that the same digest in another repository is not found.
+func TestKeyIncludesRepository(t *testing.T) {
 	t.Parallel()
 	c := openCache(t, t.TempDir(), 1000)
 	key := keyOf("secret")
 	keepAs(t, c, key, "secret")
 	if !has(c, key) {
-		t.Error("it is not kept")
+		t.Error("the blob is not cached")
 	}
 	for name, change := range map[string]func(*Key){
 		"registry":   func(k *Key) { k.Repo.Host = "evil" },
@@ -89,16 +89,17 @@ func TestBlobsAreKeptByWhereTheyAre(t *testing.T) {
 		other := key
 		change(&other)
 		if has(c, other) {
-			t.Errorf("another %s has it", name)
+			t.Errorf("the blob is found with another %s", name)
 		}
 	}
 	if !has(c, key) {
-		t.Error("it is no more")
+		t.Error("the blob was lost")
 	}
 }
 
-// TestWhatIsNotTheBlobIsNotKept, and leaves nothing behind.
-func TestWhatIsNotTheBlobIsNotKept(t *testing.T) {
+// TestInvalidContentIsNotCached verifies that content without the right digest and size
+// leaves nothing behind.
+func TestInvalidContentIsNotCached(t *testing.T) {
 	t.Parallel()
 	for name, content := range map[string]string{"poisoned": "sEcret", "short": "secre", "long": "secret!", "empty": ""} {
 		t.Run(name, func(t *testing.T) {
@@ -107,14 +108,14 @@ func TestWhatIsNotTheBlobIsNotKept(t *testing.T) {
 			c := openCache(t, dir, 1000)
 			keepAs(t, c, keyOf("secret"), content)
 			if n, _ := files(t, dir); n != 0 || has(c, keyOf("secret")) || c.used() != 0 {
-				t.Errorf("%d files are kept, %d bytes", n, c.used())
+				t.Errorf("%d files are cached, %d bytes", n, c.used())
 			}
 		})
 	}
 }
 
-// TestFolderIsBounded, by what is on disk; what was used longest ago goes, and can be
-// read to its end.
+// TestFolderIsBounded verifies that the size on disk is limited, and that the least
+// recently used blob is evicted but remains readable.
 func TestFolderIsBounded(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -124,7 +125,7 @@ func TestFolderIsBounded(t *testing.T) {
 		keepAs(t, c, keyOf(blob(s)), blob(s))
 	}
 	if !has(c, keyOf(blob("a"))) {
-		t.Fatal("a is not kept")
+		t.Fatal("a is not cached")
 	}
 	reading := c.open(keyOf(blob("b")))
 	defer reading.Close()
@@ -134,11 +135,11 @@ func TestFolderIsBounded(t *testing.T) {
 	keepAs(t, c, keyOf(blob("e")), blob("e"))
 	for s, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true, "e": true} {
 		if has(c, keyOf(blob(s))) != want {
-			t.Errorf("%s is kept: %v", s, !want)
+			t.Errorf("%s is cached: %v", s, !want)
 		}
 	}
 	if got, err := io.ReadAll(reading); err != nil || string(got) != blob("b") {
-		t.Errorf("who was reading it has %q, %v", got, err)
+		t.Errorf("the reader of an evicted blob got %q, %v", got, err)
 	}
 	if n, size := files(t, dir); n != 4 || size != 100 || c.used() != 100 {
 		t.Errorf("%d files, %d bytes, %d counted", n, size, c.used())
@@ -147,23 +148,24 @@ func TestFolderIsBounded(t *testing.T) {
 		t.Errorf("%v left", n)
 	}
 	if c.Fill(keyOf(strings.Repeat("f", 26)), nil) != nil {
-		t.Error("a blob of more than its share is kept")
+		t.Error("a blob above the maximum share is cached")
 	}
 	if f := c.Fill(Key{Size: 1 << 60}, nil); f != nil {
-		t.Error("a blob of an exabyte is kept")
+		t.Error("a blob of an exabyte is cached")
 	}
 	claims := c.Fill(keyOf(blob("g")), strings.NewReader(""))
 	if n, _ := files(t, dir); n != 5 || !has(c, keyOf(blob("c"))) {
-		t.Error("a size that is claimed drives others out")
+		t.Error("a claimed size evicts other blobs")
 	}
 	if c.Fill(keyOf(blob("g")), nil) != nil {
-		t.Error("it is written twice at a time")
+		t.Error("the blob is written twice concurrently")
 	}
 	claims.End()
 }
 
-// TestFolderAfterACrash: what is whole is kept, with its order of use; what is not is
-// removed; what is somebody else's stays; and one process at a time has the folder.
+// TestFolderAfterACrash verifies that complete files are cached in their order of use,
+// incomplete ones are deleted, foreign ones are ignored, and that only one process can open
+// the folder.
 func TestFolderAfterACrash(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -188,23 +190,23 @@ func TestFolderAfterACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := newFolder(Config{Metrics: prometheus.NewRegistry(), Dir: dir, Size: 100}); err == nil {
-		t.Error("two processes have it")
+		t.Error("two processes opened the folder")
 	}
 	_ = c.Close()
 	c = openCache(t, dir, 100)
 	if !has(c, keyOf("whole")) || has(c, keyOf("truncated")) || has(c, keyOf("half")) {
-		t.Error("not what was whole is kept")
+		t.Error("the complete file is not cached")
 	}
 	if n, _ := files(t, dir); n != 3 || c.used() != int64(len("whole")) {
 		t.Errorf("%d files, %d bytes", n, c.used())
 	}
 	_ = c.Close()
 	if c = openCache(t, dir, 4); has(c, keyOf("whole")) || c.used() != 0 {
-		t.Error("a smaller limit is not held")
+		t.Error("a smaller limit is not applied")
 	}
 }
 
-// TestDiskIsFull: the client has its blob, and the cache nothing.
+// TestDiskIsFull verifies that the client receives its blob although it cannot be cached.
 func TestDiskIsFull(t *testing.T) {
 	t.Parallel()
 	full, err := syscall.Open("/dev/full", syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
@@ -222,19 +224,19 @@ func TestDiskIsFull(t *testing.T) {
 	f.Commit()
 	f.End()
 	if !bytes.Equal(got, []byte("secret")) || err != nil {
-		t.Errorf("the client has %q, %v", got, err)
+		t.Errorf("the client received %q, %v", got, err)
 	}
 	if n, _ := files(t, dir); n != 0 {
 		t.Errorf("%d files are left", n)
 	}
 	if has(c, keyOf("secret")) || c.used() != 0 || testutil.ToFloat64(c.failed) != 1 {
-		t.Errorf("%d bytes are kept", c.used())
+		t.Errorf("%d bytes are counted", c.used())
 	}
 }
 
-// TestFolderAtOnce has many clients read and write more than fits: each has its own
-// blob, and at no time is there more on disk than is counted.
-func TestFolderAtOnce(t *testing.T) {
+// TestFolderConcurrently reads and writes more than fits with many clients. Each gets its
+// own blob, and the size on disk never exceeds the counted size.
+func TestFolderConcurrently(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := openCache(t, dir, 1000)
@@ -251,7 +253,7 @@ func TestFolderAtOnce(t *testing.T) {
 		t.Errorf("%d bytes are on disk, %d counted", size, c.used())
 	}
 	if got := c.hits.Snapshot(); got.Hits == 0 || testutil.ToFloat64(c.evicted) == 0 {
-		t.Errorf("%d were there, %v left", got.Hits, testutil.ToFloat64(c.evicted))
+		t.Errorf("%d hits, %v evictions", got.Hits, testutil.ToFloat64(c.evicted))
 	}
 }
 
@@ -267,6 +269,6 @@ func readOrKeep(t *testing.T, c *folder, content string) {
 		from = f
 	}
 	if got, err := io.ReadAll(from); err != nil || string(got) != content {
-		t.Errorf("a client has %q, %v", got, err)
+		t.Errorf("a client received %q, %v", got, err)
 	}
 }

@@ -16,18 +16,18 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// What is in the bucket beside blobs: whether one was used lately, and who is at something.
+// Suffixes of auxiliary objects: for a recently used blob, and for a claim on a task.
 const (
 	usedMark  = ".used"
 	claimMark = ".claim"
 )
 
-// bucketAnswer is how long a pull waits to hear whether a blob is in the bucket.
-const bucketAnswer = time.Second
+// bucketTimeout is the time that a pull waits for the bucket.
+const bucketTimeout = time.Second
 
-// shared is a Cache in a bucket that replicas share. Clients are sent there with a
-// URL that is signed for a while. Those blobs go first that were used longest ago. A bucket
-// that fails is left alone for a while. Safe for concurrent use.
+// A shared cache is a Cache in a bucket that replicas share. Clients are redirected there
+// with a presigned URL. The least recently used blobs are evicted first. A failing bucket
+// is not used for a while. It is safe for concurrent use.
 type shared struct {
 	bucket *bucket.Bucket
 	limit  int64
@@ -35,15 +35,15 @@ type shared struct {
 	now    func() time.Time
 	counts
 	reading, writing, tidying rest
-	work                      sync.WaitGroup // what outlives a request
-	nudge                     chan struct{}  // the bucket may have to be looked through
+	work                      sync.WaitGroup // work that continues after its request
+	nudge                     chan struct{}  // requests a sweep
 
 	mu      sync.Mutex
-	known   bool      // how much there is
-	total   int64     // bytes in the bucket when it was looked through, at seen
-	own     int64     // bytes that this process has put there since, or is putting
-	woken   time.Time // when it was nudged
-	seen    time.Time // the bucket's time
+	known   bool      // whether total is known
+	total   int64     // bytes in the bucket at the last sweep, at seen
+	own     int64     // bytes uploaded by this process since then, or being uploaded
+	woken   time.Time // time of the last value on nudge
+	seen    time.Time // time of the last sweep by the bucket's clock
 	uploads map[string]*upload
 	marks   map[string]time.Time // when this process marked a blob as used
 	closed  bool
@@ -64,8 +64,8 @@ func (b *shared) used() int64 {
 	return b.total + b.own
 }
 
-// Wants implements Cache. Small blobs are sooner passed on than looked for elsewhere,
-// and one upload takes no more than S3 does at once.
+// Wants implements Cache. Small blobs are faster to stream than to look up, and the maximum
+// is that of a single S3 upload.
 func (b *shared) Wants(size int64) bool {
 	return size >= limits.BucketBlobLeast && size <= min(b.limit/limits.BlobCacheShare, limits.BucketBlobMost)
 }
@@ -84,25 +84,25 @@ func (b *shared) Find(ctx context.Context, k Key) (Found, bool) {
 	return Found{URL: location}, true
 }
 
-// locate is where a blob can be read; "" where it is not in the bucket.
+// locate returns the URL of a blob, or "" if it is not in the bucket.
 func (b *shared) locate(ctx context.Context, k Key) (location string, err error) {
 	if !b.reading.may(b.now()) {
 		return "", nil
 	}
-	asking, cancel := context.WithTimeout(ctx, bucketAnswer)
+	asking, cancel := context.WithTimeout(ctx, bucketTimeout)
 	defer cancel()
 	o, err := b.bucket.Stat(asking, k.name())
 	if err == nil && o.Size == k.Size {
 		location, err = b.bucket.Presign(asking, k.name(), limits.BucketURL)
 	}
 	switch {
-	case ctx.Err() != nil: // the client is gone: nothing was learnt
+	case ctx.Err() != nil: // the client disconnected, so the result is unknown
 		b.reading.unknown()
 	case errors.Is(err, fs.ErrNotExist):
 		b.works(&b.reading)
 	case err != nil:
 		b.fails(&b.reading, "reading", err)
-	case o.Size != k.Size: // it is not the blob: it is put there anew
+	case o.Size != k.Size: // it is corrupt and will be uploaded again
 		b.works(&b.reading)
 		b.failed.Inc()
 	default:
@@ -112,7 +112,7 @@ func (b *shared) locate(ctx context.Context, k Key) (location string, err error)
 	return location, err
 }
 
-// mark notes that a blob is used, now and then: what is not, goes.
+// mark records occasionally that a blob is used. Unused blobs are evicted.
 func (b *shared) mark(name string, modified time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,8 +146,8 @@ func (b *shared) Fill(k Key, body io.Reader) *Filling {
 	return newFilling(k, body, u)
 }
 
-// begin says whether there is room for a blob, and nobody else in this process is putting
-// it there.
+// begin starts an upload. It returns false if there is no space or this process is already
+// uploading the blob.
 func (b *shared) begin(k Key) (*upload, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,8 +164,7 @@ func (b *shared) begin(k Key) (*upload, bool) {
 	return u, true
 }
 
-// wake has the bucket looked through, if that was not asked for just now. It is called with
-// mu held.
+// wake requests a sweep unless one was requested recently. mu must be held.
 func (b *shared) wake() {
 	now := b.now()
 	if now.Sub(b.woken) < bucketTidy {
@@ -178,17 +177,17 @@ func (b *shared) wake() {
 	}
 }
 
-// forget ends an upload, of which nothing is there unless it was put.
+// forget ends an upload. If put is false, nothing was stored.
 func (b *shared) forget(u *upload, put bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.uploads, u.key.name())
 	if !put {
-		b.own = max(0, b.own-u.key.Size) // what was looked through meanwhile may have counted it
+		b.own = max(0, b.own-u.key.Size) // a sweep in the meantime may have counted it
 	}
 }
 
-// outlive runs what may go on after its request, until the store is closed.
+// outlive runs a function that may continue after its request, until the cache is closed.
 func (b *shared) outlive(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -197,7 +196,7 @@ func (b *shared) outlive(f func()) {
 	}
 }
 
-// Close implements Cache: what a client has in full is put to its end.
+// Close implements Cache. Blobs that a client has received completely are still uploaded.
 func (b *shared) Close() error {
 	b.mu.Lock()
 	b.closed = true
@@ -212,7 +211,7 @@ func (b *shared) Close() error {
 	return nil
 }
 
-// fails notes an error of the bucket, and says so the first time.
+// fails records an error of the bucket, and logs the first one.
 func (b *shared) fails(r *rest, doing string, err error) {
 	b.failed.Inc()
 	if r.failed(b.now()) {
@@ -226,9 +225,10 @@ func (b *shared) works(r *rest) {
 	}
 }
 
-// claim says whether nobody else is at something, with what ends that. Where nobody can
-// say, nobody is: what two do at the same time is harmless. It is heard to its end, for what
-// is claimed is not free again for hours.
+// claim claims a task for this replica, and returns a function that releases it. If the
+// bucket does not support claims, it succeeds, because concurrent execution is harmless. It
+// ignores the cancellation of ctx until the response, because a lost claim would only
+// expire after hours.
 func (b *shared) claim(ctx context.Context, name string) (release func(), err error) {
 	name += claimMark
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), bucketTidy)
@@ -236,13 +236,13 @@ func (b *shared) claim(ctx context.Context, name string) (release func(), err er
 	release = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), bucketTidy)
 		defer cancel()
-		_ = b.bucket.Delete(ctx, name) // or else when it is old
+		_ = b.bucket.Delete(ctx, name) // otherwise deleted when it is old
 	}
 	err = b.bucket.Put(asking, name, strings.NewReader(""), 0, "", true)
-	var refused *bucket.Refused
+	var refused *bucket.ResponseError
 	switch {
 	case errors.As(err, &refused) && (refused.Status == http.StatusNotImplemented || refused.Status == http.StatusInternalServerError):
-		return func() {}, ctx.Err() // it has no such condition, or trouble with it
+		return func() {}, ctx.Err() // the server does not support conditional uploads
 	case err == nil && ctx.Err() == nil:
 		return release, nil
 	case errors.Is(err, fs.ErrExist):

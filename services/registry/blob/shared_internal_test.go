@@ -24,7 +24,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// troubled is an S3 server that may be in trouble.
+// A troubled server is an S3 server that can be made to fail.
 type troubled struct {
 	*testkit.S3
 	url     string
@@ -64,11 +64,11 @@ func (s *troubled) in(trouble func(w http.ResponseWriter, r *http.Request) bool)
 	s.trouble = trouble
 }
 
-// blobs are the names of whole blobs in the bucket.
+// blobs returns the names of the complete blobs in the bucket.
 func (s *troubled) blobs(t *testing.T) (out []string) {
 	t.Helper()
 	for name, size := range s.Objects(t) {
-		if keptName.MatchString(name) && size > 0 {
+		if cachedName.MatchString(name) && size > 0 {
 			out = append(out, name)
 		}
 	}
@@ -76,8 +76,8 @@ func (s *troubled) blobs(t *testing.T) (out []string) {
 	return out
 }
 
-// openBucket is a replica with a bucket, that knows what is there; its clock is ahead by
-// what is answered.
+// openBucket returns a replica with a bucket that was swept. The returned value advances
+// its clock.
 func openBucket(t *testing.T, s *troubled, limit int64) (b *shared, ahead *atomic.Int64) {
 	t.Helper()
 	at, err := bucket.Parse(s.Address(s.url))
@@ -100,19 +100,18 @@ func openBucket(t *testing.T, s *troubled, limit int64) (b *shared, ahead *atomi
 	return b, ahead
 }
 
-// block is the least that is kept in a bucket, of one letter.
+// block returns a blob of the minimum cached size, which consists of one letter.
 func block(s string) string { return strings.Repeat(s, limits.BucketBlobLeast) }
 
-// pass has a client read a blob through the bucket, as if it were what key says, and waits
-// for what becomes of it.
+// pass reads a blob through the bucket under the given key, and waits for the upload.
 func pass(t *testing.T, b *shared, key Key, content string) {
 	t.Helper()
 	f := b.Fill(key, strings.NewReader(content))
 	if f == nil {
-		t.Fatal("it is not kept")
+		t.Fatal("the blob is not cached")
 	}
 	if got, err := io.ReadAll(f); err != nil || string(got) != content {
-		t.Fatalf("the client has %d bytes, %v", len(got), err)
+		t.Fatalf("the client received %d bytes, %v", len(got), err)
 	}
 	f.Commit()
 	f.End()
@@ -136,8 +135,9 @@ func inBucket(t *testing.T, b *shared, key Key) bool {
 	return err == nil && resp.StatusCode == http.StatusOK && int64(len(content)) == key.Size
 }
 
-// TestWhatIsNotTheBlobIsNotPut, nor what a client did not read to its end.
-func TestWhatIsNotTheBlobIsNotPut(t *testing.T) {
+// TestInvalidContentIsNotUploaded verifies that neither invalid content nor a partially
+// read blob is uploaded.
+func TestInvalidContentIsNotUploaded(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
 	b, _ := openBucket(t, s, 1<<30)
@@ -153,7 +153,7 @@ func TestWhatIsNotTheBlobIsNotPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.Fill(key, nil) != nil {
-		t.Error("it is put twice at a time")
+		t.Error("the blob is uploaded twice concurrently")
 	}
 	f.End()
 	<-f.to.(*upload).done
@@ -168,13 +168,13 @@ func TestWhatIsNotTheBlobIsNotPut(t *testing.T) {
 		t.Errorf("there are %v", left)
 	}
 	if b.Fill(keyOf("small"), nil) != nil || b.Fill(Key{Size: 1 << 60}, nil) != nil || b.Fill(Key{Size: 1<<28 + 1}, nil) != nil {
-		t.Error("blobs of any size are kept")
+		t.Error("blobs of any size are cached")
 	}
 }
 
-// TestBucketInTrouble: whatever is wrong with the server, nobody waits for it twice, and it
-// is asked again after a while.
-func TestBucketInTrouble(t *testing.T) {
+// TestFailingBucket verifies that a failing server delays only one request, and is tried
+// again after a while.
+func TestFailingBucket(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -247,8 +247,8 @@ func TestBucketInTrouble(t *testing.T) {
 	}
 }
 
-// TestLyingBucket: an object of another size is not the blob, and is replaced.
-func TestLyingBucket(t *testing.T) {
+// TestWrongSize verifies that an object with another size is not used, and replaced.
+func TestWrongSize(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
 	b, _ := openBucket(t, s, 1<<30)
@@ -266,7 +266,7 @@ func TestLyingBucket(t *testing.T) {
 	}
 }
 
-// TestSlowBucket: a client waits for the bucket only for so long.
+// TestSlowBucket verifies that a slow upload delays its client for a limited time only.
 func TestSlowBucket(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
@@ -291,7 +291,7 @@ func TestSlowBucket(t *testing.T) {
 	}
 }
 
-// age makes an object older.
+// age moves the modification time of an object to the past.
 func (s *troubled) age(t *testing.T, name string, by time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-by)
@@ -300,8 +300,8 @@ func (s *troubled) age(t *testing.T, name string, by time.Duration) {
 	}
 }
 
-// TestBucketIsBounded: what was used longest ago goes, but not what clients may be on their
-// way to, and nothing of others.
+// TestBucketIsBounded verifies that the least recently used blobs are evicted, except those
+// with valid URLs, and that foreign objects are not deleted.
 func TestBucketIsBounded(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
@@ -372,11 +372,12 @@ func TestBucketIsBounded(t *testing.T) {
 		t.Errorf("less, there are %d bytes, %v", tight.used(), err)
 	}
 	if !inBucket(t, tight, keyOf(block("x"))) || !inBucket(t, tight, keyOf(block("a"))) {
-		t.Error("what is in use is gone")
+		t.Error("a blob in use was evicted")
 	}
 }
 
-// TestOneSweepsAtATime, until it is plain that it died.
+// TestOneSweepsAtATime verifies that one replica sweeps at a time, and that the claim of a
+// dead one expires.
 func TestOneSweepsAtATime(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
@@ -407,9 +408,9 @@ func TestOneSweepsAtATime(t *testing.T) {
 	release()
 }
 
-// TestBucketAtOnce has clients of two replicas read and put the same blobs: each has its
-// own, and the bucket has whole ones.
-func TestBucketAtOnce(t *testing.T) {
+// TestBucketConcurrently reads and uploads the same blobs with clients of two replicas.
+// Each client receives its blob, and all blobs in the bucket are complete.
+func TestBucketConcurrently(t *testing.T) {
 	t.Parallel()
 	s := newTroubled(t)
 	var replicas []*shared
@@ -448,7 +449,7 @@ func TestBucketAtOnce(t *testing.T) {
 	}
 	objects := s.Objects(t)
 	for name, size := range objects {
-		if keptName.MatchString(name) && size != limits.BucketBlobLeast || strings.HasSuffix(name, claimMark) {
+		if cachedName.MatchString(name) && size != limits.BucketBlobLeast || strings.HasSuffix(name, claimMark) {
 			t.Errorf("%s has %d bytes", name, size)
 		}
 	}
@@ -460,13 +461,13 @@ func TestBucketAtOnce(t *testing.T) {
 func FuzzSwept(f *testing.F) {
 	f.Add([]byte(`{"bytes":123}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if said, ok := parseSwept(content); ok && said.Bytes < 0 {
-			t.Error(said)
+		if record, ok := parseSwept(content); ok && record.Bytes < 0 {
+			t.Error(record)
 		}
 	})
 }
 
-// TestRest: after a failure one at a time tries.
+// TestRest verifies that one attempt at a time is allowed after a failure.
 func TestRest(t *testing.T) {
 	t.Parallel()
 	var r rest

@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// sweptRecord is the object that says what was in the bucket when it was last looked
-// through. It is as old as that.
+// sweptRecord is the object with the result of the last sweep. Its modification time is
+// that of the sweep.
 const sweptRecord = ".swept"
 
 // swept is its content.
@@ -27,8 +27,8 @@ type swept struct {
 	Bytes int64 `json:"bytes"`
 }
 
-// Times of the bucket's tidying: how often the record is looked at, how old it may be, and
-// how long what follows may take, a single request and the whole.
+// Intervals for checking the record and for sweeps, and timeouts of a single request and of
+// a sweep.
 const (
 	bucketLook  = time.Minute
 	bucketSwept = 5 * time.Minute
@@ -36,8 +36,8 @@ const (
 	bucketSweep = 15 * time.Minute
 )
 
-// Run implements Cache: it learns how much is in the bucket, and one replica at a time
-// removes what is too much.
+// Run implements Cache. It reads the total size in the bucket, and one replica at a time
+// sweeps the bucket.
 func (b *shared) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := b.look(ctx); err == nil {
@@ -45,7 +45,7 @@ func (b *shared) Run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			b.fails(&b.tidying, "tidying", err)
 		}
-		timer := time.NewTimer(bucketLook + rand.N(bucketLook/4)) //nolint:gosec // it only keeps replicas apart
+		timer := time.NewTimer(bucketLook + rand.N(bucketLook/4)) //nolint:gosec // jitter between replicas
 		select {
 		case <-ctx.Done():
 		case <-b.nudge:
@@ -55,7 +55,7 @@ func (b *shared) Run(ctx context.Context) {
 	}
 }
 
-// look reads the record, or makes it anew.
+// look reads the record, or sweeps the bucket if the record is missing or outdated.
 func (b *shared) look(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, bucketTidy)
 	defer cancel()
@@ -63,15 +63,15 @@ func (b *shared) look(ctx context.Context) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	said, ok := parseSwept(content)
-	if ok && err == nil && b.adopt(said, o.Modified) && b.now().Sub(o.Modified) < bucketSwept {
+	record, ok := parseSwept(content)
+	if ok && err == nil && b.adopt(record, o.Modified) && b.now().Sub(o.Modified) < bucketSwept {
 		return nil
 	}
 	sweeping, cancel := context.WithTimeout(ctx, bucketSweep)
 	defer cancel()
 	release, err := b.claim(sweeping, sweptRecord)
 	if errors.Is(err, fs.ErrExist) {
-		return b.dropOldClaim(asking, sweptRecord+claimMark) // another replica is at it
+		return b.dropOldClaim(asking, sweptRecord+claimMark) // another replica is sweeping
 	}
 	if err != nil {
 		return err
@@ -80,42 +80,42 @@ func (b *shared) look(ctx context.Context) error {
 	return b.sweep(sweeping)
 }
 
-// adopt takes what the record says for what there is, and says whether that is enough: it
-// is not where much was put since by this process alone.
-func (b *shared) adopt(said swept, at time.Time) bool {
+// adopt uses the total size in a record. It returns false if a sweep is needed, because
+// this process has uploaded much since the record was written or the limit is exceeded.
+func (b *shared) adopt(record swept, at time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.known && at.Equal(b.seen) && said.Bytes == b.total { // times are in seconds
+	if b.known && at.Equal(b.seen) && record.Bytes == b.total { // modification times may have a resolution of seconds
 		return b.own < b.limit/limits.BucketUnseen
 	}
-	b.known, b.total, b.seen = true, said.Bytes, at
-	b.own = b.underWay()
+	b.known, b.total, b.seen = true, record.Bytes, at
+	b.own = b.uploading()
 	return b.total <= b.limit
 }
 
-// underWay is what is being put now. It is called with mu held.
-func (b *shared) underWay() (sum int64) {
+// uploading returns the total size of running uploads. mu must be held.
+func (b *shared) uploading() (sum int64) {
 	for _, u := range b.uploads {
 		sum += u.key.Size
 	}
 	return sum
 }
 
-func parseSwept(content []byte) (said swept, ok bool) {
-	err := json.Unmarshal(content, &said)
-	return said, err == nil && said.Bytes >= 0
+func parseSwept(content []byte) (record swept, ok bool) {
+	err := json.Unmarshal(content, &record)
+	return record, err == nil && record.Bytes >= 0
 }
 
-// stored is a blob in the bucket.
+// A stored is a blob in the bucket.
 type stored struct {
 	name string
 	size int64
 	used time.Time
 }
 
-// sweep removes what was used longest ago, as far as it is more than the size less a
-// quarter: so there is room for the largest blob. What was used lately stays, for clients
-// may be on their way to it; while that is too much nothing new is kept.
+// sweep evicts the least recently used blobs until three quarters of the size are used, so
+// that there is space for the largest blob. Recently used blobs are not evicted, because
+// clients may have URLs of them. While they exceed the size, no new blobs are cached.
 func (b *shared) sweep(ctx context.Context) error {
 	all, sum, err := b.list(ctx)
 	if err != nil {
@@ -157,27 +157,27 @@ func (b *shared) remove(ctx context.Context, name string) error {
 	return b.bucket.Delete(ctx, name+usedMark)
 }
 
-// list is what blobs there are, and their sizes' sum. It removes what belongs to none, and
-// touches nothing of others. Of more blobs than it can remember, it removes some that were
-// used longest ago.
+// list returns all blobs and their total size. It deletes auxiliary objects without a blob,
+// and ignores foreign objects. If there are more blobs than it can hold in memory, it
+// evicts some of the least recently used.
 func (b *shared) list(ctx context.Context) (all []stored, sum int64, err error) {
 	for o, err := range b.bucket.List(ctx) {
 		if err != nil {
 			return nil, 0, err
 		}
 		name, mark := parts(o.Name)
-		size := keptName.FindStringSubmatch(name)
+		size := cachedName.FindStringSubmatch(name)
 		switch last := len(all) - 1; {
 		case size == nil:
 		case mark == "":
-			if strconv.FormatInt(o.Size, 10) != size[1] { // it is not the blob
+			if strconv.FormatInt(o.Size, 10) != size[1] { // the blob is corrupt
 				err = b.bucket.Delete(ctx, o.Name)
 				break
 			}
 			all, sum = append(all, stored{o.Name, o.Size, o.Modified}), sum+o.Size
 		case mark == claimMark:
 			err = b.dropIfOld(ctx, o)
-		case mark == usedMark && last >= 0 && all[last].name == name: // names are in order
+		case mark == usedMark && last >= 0 && all[last].name == name: // names are sorted
 			all[last].used = later(all[last].used, o.Modified)
 		case mark == usedMark:
 			err = b.dropIfOld(ctx, o)
@@ -192,7 +192,7 @@ func (b *shared) list(ctx context.Context) (all []stored, sum int64, err error) 
 	return all, sum, nil
 }
 
-// parts are the name of a blob, and what an object beside it is for, e.g. usedMark.
+// parts splits the name of an object into the name of its blob and the suffix, e.g. usedMark.
 func parts(object string) (name, mark string) {
 	if i := strings.IndexByte(object, '.'); i > 0 {
 		return object[:i], object[i:]
@@ -200,7 +200,7 @@ func parts(object string) (name, mark string) {
 	return object, ""
 }
 
-// thin removes an eighth of many blobs.
+// thin evicts an eighth of many blobs.
 func (b *shared) thin(ctx context.Context, all []stored, sum int64) ([]stored, int64, error) {
 	byUse := slices.SortedFunc(slices.Values(all), func(x, y stored) int { return cmp.Compare(x.used.UnixNano(), y.used.UnixNano()) })
 	last := byUse[len(byUse)/8].used
@@ -225,7 +225,7 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// dropOldClaim removes a claim that nobody has any more.
+// dropOldClaim deletes a claim that has expired.
 func (b *shared) dropOldClaim(ctx context.Context, name string) error {
 	o, err := b.bucket.Stat(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,36 +14,37 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// uploadPiece is what a blob is taken in, uploadPieces how many wait for the bucket.
+// uploadPiece is the size of the parts in which a blob is buffered, and uploadPieces the
+// number of parts that may wait for the bucket.
 const (
 	uploadPiece  = 64 << 10
 	uploadPieces = 16
 )
 
-// errSlow is why an upload ends that holds a client up.
+// errSlow cancels an upload that delays its client for too long.
 var errSlow = errors.New("the bucket takes blobs more slowly than clients do")
 
-// upload is a blob on its way to the bucket. It begins with the first piece. The bucket has
-// the last one only of a whole blob with the right digest, and an upload that ends too
-// early leaves nothing there.
+// An upload is a blob that is being uploaded to the bucket. It starts with the first part.
+// The last part is only sent if the blob is complete and verified. A cancelled upload
+// leaves nothing in the bucket.
 type upload struct {
-	of        *shared
-	key       Key
-	start     func() // once
-	cancel    func()
-	done      chan struct{} // closed when the upload has ended
-	pieces    chan []byte
-	free      chan []byte
-	left      int64         // bytes that have not come
-	patience  time.Duration // for which the client may yet be held up
-	begun     bool
-	committed atomic.Bool
-	slow      atomic.Bool
+	of          *shared
+	key         Key
+	start       func() // once
+	cancel      func()
+	done        chan struct{} // closed when the upload has ended
+	pieces      chan []byte
+	free        chan []byte
+	left        int64         // bytes that have not been received
+	delayBudget time.Duration // remaining time for which the client may be delayed
+	begun       bool
+	committed   atomic.Bool
+	slow        atomic.Bool
 }
 
 func newUpload(b *shared, k Key) *upload {
 	u := &upload{
-		of: b, key: k, done: make(chan struct{}), left: k.Size, patience: limits.BucketHold,
+		of: b, key: k, done: make(chan struct{}), left: k.Size, delayBudget: limits.BucketHold,
 		pieces: make(chan []byte, uploadPieces), free: make(chan []byte, uploadPieces+2),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limits.BucketUpload)
@@ -64,7 +65,7 @@ func (u *upload) write(p []byte) bool {
 		}
 		p = p[n:]
 		u.left -= int64(n)
-		u.patience += time.Duration(n) * time.Second / limits.BucketRate
+		u.delayBudget += time.Duration(n) * time.Second / limits.BucketRate
 	}
 	if u.left == 0 {
 		close(u.pieces)
@@ -72,7 +73,7 @@ func (u *upload) write(p []byte) bool {
 	return true
 }
 
-// buffer is an empty piece, of those that were read if there is one.
+// buffer returns an empty part, reusing one that was sent if possible.
 func (u *upload) buffer() []byte {
 	select {
 	case piece := <-u.free:
@@ -82,7 +83,7 @@ func (u *upload) buffer() []byte {
 	}
 }
 
-// send waits for the bucket for as long as a client may be held up.
+// send passes a part to the bucket. It waits for as long as the client may be delayed.
 func (u *upload) send(piece []byte) bool {
 	select {
 	case <-u.done:
@@ -92,13 +93,13 @@ func (u *upload) send(piece []byte) bool {
 	default:
 	}
 	start := time.Now()
-	timer := time.NewTimer(u.patience)
+	timer := time.NewTimer(u.delayBudget)
 	defer timer.Stop()
 	select {
 	case <-u.done:
 		return false
 	case u.pieces <- piece:
-		u.patience -= time.Since(start)
+		u.delayBudget -= time.Since(start)
 		return true
 	case <-timer.C:
 		u.slow.Store(true)
@@ -116,7 +117,7 @@ func (u *upload) run(ctx context.Context) {
 		u.of.works(&u.of.writing)
 	case u.slow.Load():
 		u.of.fails(&u.of.writing, "writing", errSlow)
-	case errors.Is(err, context.Canceled) && !u.committed.Load() || errors.Is(err, fs.ErrExist): // it was given up, or another has it
+	case errors.Is(err, context.Canceled) && !u.committed.Load() || errors.Is(err, fs.ErrExist): // it was cancelled, or another replica has uploaded it
 		u.of.writing.unknown()
 	default:
 		u.of.fails(&u.of.writing, "writing", err)
@@ -130,7 +131,7 @@ func (u *upload) put(ctx context.Context) error {
 		return err
 	}
 	defer release()
-	sum := "" // the bucket verifies it, too
+	sum := "" // the bucket verifies it as well
 	if u.key.Digest.Algorithm() == digest.SHA256 {
 		sum = u.key.Digest.Encoded()
 	}
@@ -143,8 +144,8 @@ func (u *upload) commit() {
 	time.AfterFunc(limits.BucketCommit, u.cancel)
 }
 
-// giveUp implements sink.
-func (u *upload) giveUp() {
+// discard implements sink.
+func (u *upload) discard() {
 	if !u.committed.Load() {
 		u.cancel()
 	}
@@ -152,7 +153,7 @@ func (u *upload) giveUp() {
 
 // end implements sink.
 func (u *upload) end() {
-	u.giveUp()
+	u.discard()
 	if !u.begun {
 		u.cancel()
 		u.of.forget(u, false)
@@ -160,7 +161,7 @@ func (u *upload) end() {
 	}
 }
 
-// reading is an upload as the bucket reads it.
+// A reading is the request body of an upload.
 type reading struct {
 	from  *upload
 	over  <-chan struct{}

@@ -22,17 +22,17 @@ import (
 	"slipway.dev/services/registry/store"
 )
 
-// storehouse is an image store with a victim's image in it.
-type storehouse struct {
+// A testStore is an image store with the image of a victim.
+type testStore struct {
 	*store.Store
 	url  string
 	all  upstream.Login
 	blob string // digest of a layer of the victim's
 }
 
-func newStorehouse(t *testing.T) storehouse {
+func newTestStore(t *testing.T) testStore {
 	t.Helper()
-	s := storehouse{all: upstream.Login{Username: "slipway", Password: "secret"}}
+	s := testStore{all: upstream.Login{Username: "slipway", Password: "secret"}}
 	s.Store = store.New(t.TempDir(), s.all, testkit.Log(t))
 	server := httptest.NewServer(s)
 	s.url = server.URL
@@ -55,8 +55,8 @@ func newStorehouse(t *testing.T) storehouse {
 	return s
 }
 
-// made is an image that a build has made.
-func (s storehouse) made(t *testing.T, build string) v1.Image {
+// made returns an image with the annotation of a build.
+func (s testStore) made(t *testing.T, build string) v1.Image {
 	t.Helper()
 	img, ok := mutate.Annotations(testkit.Image(t, "amd64", true), map[string]string{"dev.slipway.build-id": build}).(v1.Image)
 	if !ok {
@@ -65,7 +65,7 @@ func (s storehouse) made(t *testing.T, build string) v1.Image {
 	return img
 }
 
-func (s storehouse) push(t *testing.T, ref string, img v1.Image, l upstream.Login) error {
+func (s testStore) push(t *testing.T, ref string, img v1.Image, l upstream.Login) error {
 	t.Helper()
 	to, err := name.ParseReference(strings.TrimPrefix(s.url, "http://")+"/"+ref, name.Insecure)
 	if err != nil {
@@ -74,7 +74,7 @@ func (s storehouse) push(t *testing.T, ref string, img v1.Image, l upstream.Logi
 	return remote.Write(to, img, remote.WithAuth(&authn.Basic{Username: l.Username, Password: l.Password}))
 }
 
-func (s storehouse) ask(t *testing.T, method, path string, l upstream.Login) *http.Response {
+func (s testStore) ask(t *testing.T, method, path string, l upstream.Login) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader("{}"))
 	if err != nil {
@@ -93,10 +93,10 @@ func grant(repository, tag, build string) caller.Grant {
 	return caller.Grant{Repository: repository, Tag: tag, Build: build, Until: time.Now().Add(time.Hour)}
 }
 
-// TestAStolenStoreLogin tries everything that the login of one build is not for.
+// TestAStolenStoreLogin verifies that the login of one build permits nothing else.
 func TestAStolenStoreLogin(t *testing.T) {
 	t.Parallel()
-	s := newStorehouse(t)
+	s := newTestStore(t)
 	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
 	reads, readsOnly := grant("builds", "eeee", "eeee_1"), grant("", "", "eeee_1")
 	reads.Reads, readsOnly.Reads = []string{"builds/eve"}, []string{"builds/eve"}
@@ -129,11 +129,11 @@ func TestAStolenStoreLogin(t *testing.T) {
 			{"GET", "/v2/builds/eve/../victim/manifests/aaaa"},
 		} {
 			if r := s.ask(t, tc.method, tc.path, l); r.StatusCode != http.StatusForbidden {
-				t.Errorf("%s: %s %s is answered %d", name, tc.method, tc.path, r.StatusCode)
+				t.Errorf("%s: %s %s returned %d", name, tc.method, tc.path, r.StatusCode)
 			}
 		}
 	}
-	// What a build was given is read by its digest, and by nothing else.
+	// Repositories in Reads are read by digest only.
 	given := grant("", "", "eeee_1")
 	given.Reads = []string{"builds/victim"}
 	for ask, want := range map[string]int{
@@ -145,34 +145,33 @@ func TestAStolenStoreLogin(t *testing.T) {
 	} {
 		method, path, _ := strings.Cut(ask, " ")
 		if r := s.ask(t, method, path, s.Grant(given)); r.StatusCode != want {
-			t.Errorf("%s is answered %d, want %d", ask, r.StatusCode, want)
+			t.Errorf("%s returned %d, want %d", ask, r.StatusCode, want)
 		}
 	}
-	// A mount from elsewhere is an upload like any other.
+	// A mount from another repository starts an upload.
 	q := url.Values{"mount": {s.blob}, "from": {"builds/victim"}}
 	private := s.Grant(grant("builds/eve", "eeee", "eeee_1"))
 	if r := s.ask(t, "POST", "/v2/builds/eve/blobs/uploads/?"+q.Encode(), private); r.StatusCode != http.StatusAccepted {
-		t.Errorf("a mount is answered %d", r.StatusCode)
+		t.Errorf("a mount returned %d", r.StatusCode)
 	}
 	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusNotFound {
-		t.Errorf("what was not mounted is answered %d", r.StatusCode)
+		t.Errorf("reading a blob that was not mounted returned %d", r.StatusCode)
 	}
-	// One of what it may read anyway saves it the copy.
+	// A mount from a repository in Reads succeeds.
 	reads = grant("builds/eve", "eeee", "eeee_1")
 	reads.Reads = []string{"builds/victim"}
 	if r := s.ask(t, "POST", "/v2/builds/eve/blobs/uploads/?"+q.Encode(), s.Grant(reads)); r.StatusCode != http.StatusCreated {
-		t.Errorf("a mount of what it may read is answered %d", r.StatusCode)
+		t.Errorf("a mount from a readable repository returned %d", r.StatusCode)
 	}
 	if r := s.ask(t, "HEAD", "/v2/builds/eve/blobs/"+s.blob, private); r.StatusCode != http.StatusOK {
-		t.Errorf("what was mounted is answered %d", r.StatusCode)
+		t.Errorf("reading the mounted blob returned %d", r.StatusCode)
 	}
 }
 
-// TestAStolenStoreLoginNamesNothingElse: a manifest that is pushed by its digest may
-// bring tags with it.
+// TestAStolenStoreLoginNamesNothingElse pushes manifests by digest with tags in the query.
 func TestAStolenStoreLoginNamesNothingElse(t *testing.T) {
 	t.Parallel()
-	s := newStorehouse(t)
+	s := newTestStore(t)
 	img := s.made(t, "eeee_1")
 	l := s.Grant(grant("builds", "eeee", "eeee_1"))
 	if err := s.push(t, "builds:eeee", img, l); err != nil {
@@ -198,18 +197,19 @@ func TestAStolenStoreLoginNamesNothingElse(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("%q is answered %d, want %d", query, resp.StatusCode, want)
+			t.Errorf("%q returned %d, want %d", query, resp.StatusCode, want)
 		}
 	}
 	if got := s.ask(t, "HEAD", "/v2/builds/manifests/aaaa", s.all).Header.Get("Docker-Content-Digest"); got == d || got == "" {
-		t.Errorf("the victim's name is that of %q", got)
+		t.Errorf("the victim's tag refers to the image of %q", got)
 	}
 }
 
-// TestForgedStoreLogins are logins that the store has not made, or not any more.
+// TestForgedStoreLogins verifies that logins which the store did not issue, or which have
+// expired, are rejected.
 func TestForgedStoreLogins(t *testing.T) {
 	t.Parallel()
-	s := newStorehouse(t)
+	s := newTestStore(t)
 	good := s.Grant(grant("builds", "eeee", "eeee_1"))
 	other := store.New(t.TempDir(), s.all, testkit.Log(t))
 	late := grant("builds", "aaaa", "aaaa_1")
@@ -228,15 +228,16 @@ func TestForgedStoreLogins(t *testing.T) {
 		"the service's, wrong": {Username: s.all.Username, Password: "Secret"},
 	} {
 		if r := s.ask(t, "GET", "/v2/builds/manifests/aaaa", l); r.StatusCode != http.StatusUnauthorized {
-			t.Errorf("%s: answered %d", name, r.StatusCode)
+			t.Errorf("%s: returned %d", name, r.StatusCode)
 		}
 	}
 }
 
-// TestABuildPushesItsImage is what a login is for, and what it cannot undo.
+// TestABuildPushesItsImage verifies that a login permits to push the build's image, and not
+// to replace it.
 func TestABuildPushesItsImage(t *testing.T) {
 	t.Parallel()
-	s := newStorehouse(t)
+	s := newTestStore(t)
 	for _, tc := range []struct {
 		name, ref, build string
 		grant            caller.Grant
@@ -258,11 +259,11 @@ func TestABuildPushesItsImage(t *testing.T) {
 	}
 }
 
-// TestTheSameImageIsPushedAgain: what says nothing of its build is the same whichever
-// makes it, as after a worker was killed; another image does not get its name.
+// TestTheSameImageIsPushedAgain verifies that an image without a build ID may be pushed
+// again, as after a worker was killed, but not replaced by another image.
 func TestTheSameImageIsPushedAgain(t *testing.T) {
 	t.Parallel()
-	s := newStorehouse(t)
+	s := newTestStore(t)
 	img := s.made(t, "")
 	if err := s.push(t, "builds:ffff", img, s.Grant(grant("builds", "ffff", "ffff_1"))); err != nil {
 		t.Fatal(err)
@@ -285,7 +286,7 @@ func TestTheSameImageIsPushedAgain(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 		if resp.StatusCode != want {
-			t.Errorf("%d bytes are answered %d, want %d", len(text), resp.StatusCode, want)
+			t.Errorf("pushing %d bytes returned %d, want %d", len(text), resp.StatusCode, want)
 		}
 	}
 }
@@ -300,7 +301,7 @@ func FuzzGrant(f *testing.F) {
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, req)
 		if w.Code != http.StatusUnauthorized {
-			t.Errorf("%q %q is answered %d", user, password, w.Code)
+			t.Errorf("login %q %q returned %d", user, password, w.Code)
 		}
 	})
 }

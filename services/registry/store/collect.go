@@ -15,45 +15,46 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// Keep says what the image store keeps. Whoever makes a name for an image, renews
-// one, or pulls looks at the image, and so uses it: what was not used for as long as
-// a name can live has no living name.
-type Keep struct {
-	// Idle is how long an image is kept after it was last used; 0 is for ever.
+// A Retention is the retention policy of the image store. Creating, renewing or pulling a name
+// uses the image, so that an image which was not used during the lifetime of a name has no
+// valid name.
+type Retention struct {
+	// Idle is how long an image is retained after its last use. 0 means unlimited.
 	Idle time.Duration
-	// Lease is how long it is kept in any case: the life of a name, and some more.
+	// Lease is the minimum time for which an image is retained after its last use: slightly
+	// more than the lifetime of a name.
 	Lease time.Duration
-	// Unnamed is how long blobs are kept that no image has (yet): longer than a push
-	// takes. Whoever finds one instead of pushing it again renews its time.
+	// Unnamed is how long blobs without an image are retained. It must be longer than a
+	// push takes. A client that finds a blob instead of pushing it again renews its time.
 	Unnamed time.Duration
-	// Size is how many bytes all may take up; what was used longest ago goes first. 0
-	// is no bound.
+	// Size is the maximum size of all images in bytes, beyond which the least recently used
+	// ones are deleted. 0 means unlimited.
 	Size int64
 }
 
-// Collected is what was removed from the store, or would be.
+// A Collected is the result of Collect.
 type Collected struct {
 	Images []Image `json:"images"`
 	Freed  int64   `json:"freed"` // bytes
 	Left   int64   `json:"left"`  // bytes
 }
 
-// Collect removes what k does not keep: names first, then what belongs to none. It
-// may be ended at any time, also by kill -9; the next one goes on.
-func (s *Store) Collect(ctx context.Context, k Keep, now time.Time) (Collected, error) {
+// Collect deletes the images that the policy does not retain, and then the blobs without an
+// image. It may be interrupted at any time, also by a kill. The next call continues.
+func (s *Store) Collect(ctx context.Context, k Retention, now time.Time) (Collected, error) {
 	s.collecting.Lock()
 	defer s.collecting.Unlock()
 	before, err := s.Bytes()
 	if err != nil {
 		return Collected{}, err
 	}
-	doomed, err := s.expired(k, now)
+	expired, err := s.expired(k, now)
 	if err != nil {
 		return Collected{}, err
 	}
 	out := Collected{Left: before}
-	for first := true; first || len(doomed) > 0; first = false {
-		gone, err := s.remove(ctx, doomed, k, now)
+	for first := true; first || len(expired) > 0; first = false {
+		gone, err := s.remove(ctx, expired, k, now)
 		out.Images = append(out.Images, gone...)
 		if err != nil {
 			return out, err
@@ -65,15 +66,15 @@ func (s *Store) Collect(ctx context.Context, k Keep, now time.Time) (Collected, 
 		if k.Size == 0 || out.Left <= k.Size || !first && len(gone) == 0 {
 			break
 		}
-		if doomed, err = s.surplus(out.Left-k.Size, k, now); err != nil {
+		if expired, err = s.surplus(out.Left-k.Size, k, now); err != nil {
 			return out, err
 		}
 	}
 	return out, ctx.Err()
 }
 
-// Expired lists the images that Collect would remove.
-func (s *Store) Expired(k Keep, now time.Time) ([]Image, error) {
+// Expired returns the images that Collect would delete.
+func (s *Store) Expired(k Retention, now time.Time) ([]Image, error) {
 	out, err := s.expired(k, now)
 	if err != nil || k.Size == 0 {
 		return out, err
@@ -94,7 +95,7 @@ func (s *Store) Expired(k Keep, now time.Time) ([]Image, error) {
 	return out, err
 }
 
-func (s *Store) expired(k Keep, now time.Time) ([]Image, error) {
+func (s *Store) expired(k Retention, now time.Time) ([]Image, error) {
 	if k.Idle == 0 {
 		return nil, nil
 	}
@@ -103,8 +104,8 @@ func (s *Store) expired(k Keep, now time.Time) ([]Image, error) {
 	return slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(last) }), err
 }
 
-// surplus are the images that were used longest ago, as many as take up so much.
-func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]Image, error) {
+// surplus returns the least recently used images with at least the given size in total.
+func (s *Store) surplus(bytes int64, k Retention, now time.Time) ([]Image, error) {
 	all, err := s.Images()
 	all = slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(now.Add(-k.Lease)) })
 	slices.SortFunc(all, func(a, b Image) int { return a.Used.Compare(b.Used) })
@@ -116,21 +117,21 @@ func (s *Store) surplus(bytes int64, k Keep, now time.Time) ([]Image, error) {
 	return all, err
 }
 
-// Bytes is what all repositories take up on disk.
+// Bytes returns the disk space that all repositories use.
 func (s *Store) Bytes() (sum int64, err error) {
-	linked := map[uint64]bool{} // files that several repositories have, by inode
+	linked := map[uint64]bool{} // files shared by several repositories, by inode
 	err = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			if info, err := e.Info(); err == nil && !seen(linked, info) {
 				sum += info.Size()
 			}
 		}
-		return nil // files come and go under us
+		return nil // files may be created and deleted concurrently
 	})
 	return sum, err
 }
 
-// seen says whether a file was told of before under another name, and notes it.
+// seen reports whether a file was already seen under another name, and records it.
 func seen(linked map[uint64]bool, info fs.FileInfo) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok || stat.Nlink < 2 {
@@ -141,15 +142,15 @@ func seen(linked map[uint64]bool, info fs.FileInfo) bool {
 	return before
 }
 
-// remove takes the names of images away, but for those that were used meanwhile, and
-// then what belongs to none, repository by repository.
-func (s *Store) remove(ctx context.Context, doomed []Image, k Keep, now time.Time) (gone []Image, err error) {
+// remove deletes the given images unless they were used in the meantime, and then the blobs
+// without an image, repository by repository.
+func (s *Store) remove(ctx context.Context, expired []Image, k Retention, now time.Time) (gone []Image, err error) {
 	names, err := s.repositories()
 	for _, name := range names {
 		if err != nil || ctx.Err() != nil {
 			return gone, err
 		}
-		of := slices.DeleteFunc(slices.Clone(doomed), func(i Image) bool { return i.Repository != name })
+		of := slices.DeleteFunc(slices.Clone(expired), func(i Image) bool { return i.Repository != name })
 		var some []Image
 		some, err = s.clear(name, of, now.Add(-k.Unnamed))
 		gone = append(gone, some...)
@@ -157,15 +158,15 @@ func (s *Store) remove(ctx context.Context, doomed []Image, k Keep, now time.Tim
 	return gone, err
 }
 
-// clear does it for one repository, while nobody asks there for a manifest or whether
-// a blob is there, and no push ends. Blobs that are being read can be read to their
-// end; what is being uploaded is not in sight.
-func (s *Store) clear(repository string, doomed []Image, unnamed time.Time) (gone []Image, err error) {
-	door := s.door(repository)
-	door.Lock()
-	defer door.Unlock()
+// clear is remove for one repository. It holds the repository's lock, so that no manifest
+// is requested, no blob is checked and no push completes in the meantime. Blobs that are
+// being read remain readable, and uploads are not affected.
+func (s *Store) clear(repository string, expired []Image, unnamed time.Time) (gone []Image, err error) {
+	lock := s.lock(repository)
+	lock.Lock()
+	defer lock.Unlock()
 	l := s.layout(repository)
-	for _, i := range doomed {
+	for _, i := range expired {
 		if l.used(digest.Digest(i.Digest)).After(i.Used) {
 			continue
 		}
@@ -180,7 +181,7 @@ func (s *Store) clear(repository string, doomed []Image, unnamed time.Time) (gon
 	return gone, l.dropUploads(unnamed)
 }
 
-// sweep removes the blobs of a repository that no name leads to, and that are old enough.
+// sweep deletes the blobs of a repository that belong to no image and are older than unnamed.
 func (s *Store) sweep(l layout, repository string, unnamed time.Time) error {
 	marked, listed, err := l.reached(unnamed)
 	if err != nil {
@@ -204,8 +205,8 @@ func (s *Store) sweep(l layout, repository string, unnamed time.Time) error {
 	return trouble
 }
 
-// reached are the digests that a name leads to, or that are too young to be without
-// one, with what refers to them; listed are those that index.json has.
+// reached returns the digests that belong to a tag or are younger than young, with their
+// referrers, and the digests that are listed in index.json.
 func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool, err error) {
 	entries, err := l.entries()
 	marked, listed = map[digest.Digest]bool{}, map[digest.Digest]bool{}
@@ -226,7 +227,7 @@ func (l layout) reached(young time.Time) (marked, listed map[digest.Digest]bool,
 	return marked, listed, err
 }
 
-// DropUploads removes what was begun to be pushed, and not gone on with since a time.
+// DropUploads deletes uploads without progress since the given time.
 func (s *Store) DropUploads(before time.Time) error {
 	names, err := s.repositories()
 	for _, name := range names {
@@ -235,7 +236,7 @@ func (s *Store) DropUploads(before time.Time) error {
 	return err
 }
 
-// dropUploads removes what was begun to be pushed, and not gone on with.
+// dropUploads is DropUploads for one repository.
 func (l layout) dropUploads(before time.Time) error {
 	files, err := filepath.Glob(filepath.Join(string(l), uploads, "*"))
 	for _, f := range files {
@@ -248,14 +249,14 @@ func (l layout) dropUploads(before time.Time) error {
 	return err
 }
 
-// delete has the library forget a tag or a manifest: it keeps index.json in memory.
+// delete deletes a tag or manifest through olareg, which caches index.json in memory.
 func (s *Store) delete(repository, reference string) error {
 	w, err := s.ask(http.MethodDelete, "/v2/"+repository+"/manifests/"+reference)
 	if err != nil {
 		return err
 	}
 	if w.status != http.StatusAccepted && w.status != http.StatusNotFound {
-		return fmt.Errorf("the image store answers %d to the removal of %s:%s", w.status, repository, reference)
+		return fmt.Errorf("deleting %[2]s:%[3]s from the image store returned status %[1]d", w.status, repository, reference)
 	}
 	return nil
 }

@@ -26,15 +26,15 @@ import (
 	"slipway.dev/services/registry/store"
 )
 
-// shelf is an image store and the way to it.
-type shelf struct {
+// A served store is an image store with its address.
+type served struct {
 	*store.Store
 	dir, host string
 }
 
-func newShelf(t *testing.T) *shelf {
+func newShelf(t *testing.T) *served {
 	t.Helper()
-	s := &shelf{dir: t.TempDir()}
+	s := &served{dir: t.TempDir()}
 	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
 	server := httptest.NewServer(s.Store)
 	t.Cleanup(server.Close)
@@ -46,7 +46,7 @@ func secret() remote.Option {
 	return remote.WithAuth(&authn.Basic{Username: "slipway", Password: "secret"})
 }
 
-func (s *shelf) ref(t testing.TB, image string) name.Reference {
+func (s *served) ref(t testing.TB, image string) name.Reference {
 	t.Helper()
 	ref, err := name.ParseReference(s.host+"/"+image, name.Insecure)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *shelf) ref(t testing.TB, image string) name.Reference {
 	return ref
 }
 
-// onTopOf is an image with a layer of its own on a shared one.
+// onTopOf returns an image with a layer of its own on top of a shared one.
 func onTopOf(t testing.TB, base v1.Layer) v1.Image {
 	t.Helper()
 	img, err := random.Image(20_000, 1)
@@ -77,15 +77,15 @@ func layer(t testing.TB, size int64) v1.Layer {
 	return l
 }
 
-func (s *shelf) push(t testing.TB, image string, img v1.Image) {
+func (s *served) push(t testing.TB, image string, img v1.Image) {
 	t.Helper()
 	if err := remote.Write(s.ref(t, image), img, secret()); err != nil {
 		t.Errorf("pushing %s: %v", image, err)
 	}
 }
 
-// isWhole reads an image to its last byte.
-func (s *shelf) isWhole(t testing.TB, image string) error {
+// isWhole reads an image completely.
+func (s *served) isWhole(t testing.TB, image string) error {
 	t.Helper()
 	img, err := remote.Image(s.ref(t, image), secret())
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *shelf) isWhole(t testing.TB, image string) error {
 	return err
 }
 
-// age makes everything that is there look unused for a time.
-func (s *shelf) age(t testing.TB, d time.Duration) {
+// age makes all content look unused for a duration.
+func (s *served) age(t testing.TB, d time.Duration) {
 	t.Helper()
 	then := time.Now().Add(-d)
 	err := filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
@@ -123,7 +123,7 @@ func (s *shelf) age(t testing.TB, d time.Duration) {
 	}
 }
 
-func (s *shelf) size(t testing.TB) (sum int64) {
+func (s *served) size(t testing.TB) (sum int64) {
 	t.Helper()
 	_ = filepath.WalkDir(s.dir, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
@@ -136,7 +136,7 @@ func (s *shelf) size(t testing.TB) (sum int64) {
 	return sum
 }
 
-func (s *shelf) collect(t testing.TB, k store.Keep) store.Collected {
+func (s *served) collect(t testing.TB, k store.Retention) store.Collected {
 	t.Helper()
 	out, err := s.Collect(t.Context(), k, time.Now())
 	if err != nil {
@@ -145,14 +145,14 @@ func (s *shelf) collect(t testing.TB, k store.Keep) store.Collected {
 	return out
 }
 
-// keep is what the tests hold the store to.
-func keep() store.Keep {
-	return store.Keep{Idle: 24 * time.Hour, Lease: time.Hour, Unnamed: time.Hour}
+// keep is the policy of most tests.
+func keep() store.Retention {
+	return store.Retention{Idle: 24 * time.Hour, Lease: time.Hour, Unnamed: time.Hour}
 }
 
-// TestAttackStoreGrows: images that nobody uses go, with their blobs, with what was
-// pushed without a name, and with uploads that were never ended; what is in use stays
-// whole, and what refers to it.
+// TestAttackStoreGrows verifies that unused images are deleted with their blobs, as are
+// blobs without an image and abandoned uploads. Images in use remain complete, with their
+// referrers.
 func TestAttackStoreGrows(t *testing.T) {
 	t.Parallel()
 	s, base := newShelf(t), layer(t, 50_000)
@@ -175,7 +175,7 @@ func TestAttackStoreGrows(t *testing.T) {
 		}
 	}
 	if got := s.collect(t, keep()); len(got.Images) != 0 || got.Freed != 0 {
-		t.Errorf("of what is new, %v is removed", got)
+		t.Errorf("new images were deleted: %v", got)
 	}
 	s.age(t, 25*time.Hour)
 	for _, used := range []string{"builds:used", "builds:moved"} {
@@ -183,23 +183,23 @@ func TestAttackStoreGrows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if doomed, err := s.Expired(keep(), time.Now()); err != nil || len(doomed) != 6 {
-		t.Errorf("to be removed are %v (%v)", doomed, err)
+	if expired, err := s.Expired(keep(), time.Now()); err != nil || len(expired) != 6 {
+		t.Errorf("Expired returned %v (%v)", expired, err)
 	}
 	got := s.collect(t, keep())
 	if len(got.Images) != 6 || got.Freed < 600_000 || got.Left != s.size(t) {
-		t.Errorf("removed is %+v; %d bytes are left", got, s.size(t))
+		t.Errorf("Collect returned %+v; %d bytes are left", got, s.size(t))
 	}
 	if left := s.size(t); left > 120_000 {
 		t.Errorf("%d bytes are left", left)
 	}
 	for _, used := range []string{"builds:used", "builds:moved"} {
 		if err := s.isWhole(t, used); err != nil {
-			t.Errorf("%s is in use: %v", used, err)
+			t.Errorf("reading %s, which is in use: %v", used, err)
 		}
 	}
 	if err := s.isWhole(t, "builds:old1"); err == nil {
-		t.Error("an image that was removed can be pulled")
+		t.Error("a deleted image can be pulled")
 	}
 	again := onTopOf(t, base)
 	s.push(t, "builds:old1", again)
@@ -212,8 +212,8 @@ func TestAttackStoreGrows(t *testing.T) {
 	}
 }
 
-// TestAttackStoreFillsTheDisk: beyond its size the store lets go of what was used
-// longest ago, but of nothing that a living name may need.
+// TestAttackStoreFillsTheDisk verifies that the least recently used images are deleted if
+// the size is exceeded, except those that a valid name may need.
 func TestAttackStoreFillsTheDisk(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -239,13 +239,13 @@ func TestAttackStoreFillsTheDisk(t *testing.T) {
 	}
 	k.Size, k.Lease = 1, 100*time.Hour
 	if got := s.collect(t, k); len(got.Images) != 0 {
-		t.Errorf("what has a lease is removed: %+v", got)
+		t.Errorf("images within their lease were deleted: %+v", got)
 	}
 }
 
-// TestCollectRacesNobody pushes images on a layer that only old images have, which
-// are being removed meanwhile.
-func TestCollectRacesNobody(t *testing.T) {
+// TestCollectDuringPushes pushes images with a layer of old images, which are deleted at
+// the same time.
+func TestCollectDuringPushes(t *testing.T) {
 	t.Parallel()
 	s, base := newShelf(t), layer(t, 50_000)
 	for i := range 10 {
@@ -289,8 +289,8 @@ func TestCollectRacesNobody(t *testing.T) {
 	}
 }
 
-// TestStoreRemovesImagesItself: no login is good for removing one.
-func TestStoreRemovesImagesItself(t *testing.T) {
+// TestDeleteIsRejected verifies that no login permits to delete an image.
+func TestDeleteIsRejected(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.push(t, "builds:1", onTopOf(t, layer(t, 10)))
@@ -299,7 +299,7 @@ func TestStoreRemovesImagesItself(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") == "" {
-		t.Errorf("it is answered %d", w.Code)
+		t.Errorf("DELETE returned %d", w.Code)
 	}
 	if err := s.isWhole(t, "builds:1"); err != nil {
 		t.Error(err)

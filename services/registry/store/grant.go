@@ -20,12 +20,12 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Grant makes the login of one build. Nothing is kept of it: the password says what
-// it is good for, sealed with a key that this process has made.
+// Grant returns the login of one build. It is not stored: the password contains the grant
+// and its MAC, with a key that this process created.
 func (s *Store) Grant(g caller.Grant) upstream.Login {
 	raw, err := json.Marshal(g)
 	if err != nil {
-		return upstream.Login{} // it is plain text and a time
+		return upstream.Login{} // a Grant can always be encoded
 	}
 	return upstream.Login{
 		Username: g.Build,
@@ -39,8 +39,8 @@ func (s *Store) seal(raw []byte) []byte {
 	return h.Sum(nil)
 }
 
-// granted reads what a login is good for; not ok for one that this process has not
-// made, or that has ended.
+// granted returns the grant of a login. ok is false if it was not issued by this process or
+// has expired.
 func (s *Store) granted(user, password string) (g caller.Grant, ok bool) {
 	text, seal, _ := strings.Cut(password, ".")
 	raw, err1 := base64.RawURLEncoding.DecodeString(text)
@@ -51,9 +51,9 @@ func (s *Store) granted(user, password string) (g caller.Grant, ok bool) {
 	return g, user == g.Build && time.Now().Before(g.Until)
 }
 
-// allows says whether a request is one that a build needs. Paths are matched from
-// end to end: a repository below another has a path that begins alike. A manifest may come
-// with tags in its query, which are for nobody here.
+// allows reports whether a grant permits a request. Paths must match completely, because
+// the path of a nested repository has the same prefix. Tags in the query of a manifest
+// upload are not permitted.
 func allows(g caller.Grant, r *http.Request) bool {
 	if r.URL.Query().Has("tag") {
 		return false
@@ -83,8 +83,8 @@ func allows(g caller.Grant, r *http.Request) bool {
 	return false
 }
 
-// asksByDigest says whether a path is that of a manifest or a blob of a repository: who
-// does not know its digest does not get it.
+// asksByDigest reports whether a path is that of a manifest or a blob of a repository by
+// digest. Only clients that know the digest may read it.
 func asksByDigest(path, repository string) bool {
 	rest, ok := strings.CutPrefix(path, "/v2/"+repository+"/")
 	kind, name, _ := strings.Cut(rest, "/")
@@ -93,7 +93,7 @@ func asksByDigest(path, repository string) bool {
 
 func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 
-// taken says whether a push would take a name away from another build's image.
+// taken reports whether a push would replace the image of another build under its tag.
 func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
 	if r.Method != http.MethodPut || digestOf(r.URL.Path) != "" {
 		return false
@@ -102,14 +102,14 @@ func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
 	return owner != "" && owner != build
 }
 
-// buildOf is the build that has made the image whose name a request sets: "" where
-// there is no such image, and "unknown" where it does not say, unless it is the very one
-// that the request brings: whichever build makes that, it is the same.
+// buildOf returns the build that created the image with the tag of a request. It returns ""
+// if there is no such image or its content is equal to brings, and "unknown" if the image
+// does not name its build.
 func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	ask := r.Clone(r.Context())
 	ask.Method, ask.Body, ask.ContentLength = http.MethodGet, http.NoBody, 0
-	ask.Header = http.Header{} // whatever type it has
-	got := newAnswer()
+	ask.Header = http.Header{} // accept all media types
+	got := newResponse()
 	s.registry.ServeHTTP(got, ask)
 	if got.status == http.StatusNotFound {
 		return ""
@@ -123,11 +123,12 @@ func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	return "unknown"
 }
 
-// refuse answers with an error of the distribution specification; why is plain text.
+// refuse responds with an error of the distribution specification. why must not need
+// escaping in JSON.
 func refuse(w http.ResponseWriter, status int, code, why string) {
 	body := `{"errors":[{"code":"` + code + `","message":"` + why + `"}]}`
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body) // the client may be gone; nobody is left to tell
+	_, _ = io.WriteString(w, body) // an error means that the client has disconnected
 }

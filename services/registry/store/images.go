@@ -17,16 +17,16 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Image is a name in the store.
+// An Image is a tag in the store.
 type Image struct {
 	Repository string    `json:"repository"`
 	Tag        string    `json:"tag"`
 	Digest     string    `json:"digest"`
-	Size       int64     `json:"size"` // bytes, with what it shares with others
-	Used       time.Time `json:"used"` // when it was last pushed, asked for or pulled
+	Size       int64     `json:"size"` // bytes, including blobs that are shared with other images
+	Used       time.Time `json:"used"` // time of the last push, lookup or pull
 }
 
-// Images lists what the store holds, by name.
+// Images returns all images in the store, sorted by name.
 func (s *Store) Images() ([]Image, error) {
 	var out []Image
 	names, err := s.repositories()
@@ -45,7 +45,44 @@ func (s *Store) Images() ([]Image, error) {
 	return out, err
 }
 
-// repositories are the folders below the store's that hold an OCI layout.
+// A Stored is a manifest in a store that is not open.
+type Stored struct {
+	// Repository is the name of the repository, and Layout the path of its OCI layout.
+	Repository, Layout string
+	// Tag is "" for a manifest without a tag.
+	Tag, Digest string
+	// Size is the total size of its blobs in bytes, including those shared with other images.
+	Size int64
+}
+
+// Contents returns all manifests of the store below dir (see New) without opening it.
+func Contents(dir string) ([]Stored, error) {
+	s := &Store{dir: filepath.Join(dir, "images")}
+	names, err := s.repositories()
+	if err != nil {
+		return nil, err
+	}
+	var out []Stored
+	for _, name := range names {
+		l := s.layout(name)
+		entries, err := l.entries()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			out = append(out, Stored{name, string(l), tagOf(e), e.Digest.String(), l.size(e.Digest)})
+		}
+	}
+	return out, nil
+}
+
+// Repositories returns the names of all repositories of the store below dir (see New) without
+// opening it. The repository NAME is the OCI layout in the folder images/NAME.
+func Repositories(dir string) ([]string, error) {
+	return (&Store{dir: filepath.Join(dir, "images")}).repositories()
+}
+
+// repositories returns the names of the folders with an OCI layout.
 func (s *Store) repositories() (names []string, err error) {
 	err = filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
 		switch {
@@ -65,18 +102,19 @@ func (s *Store) repositories() (names []string, err error) {
 	return names, err
 }
 
-// layout is the folder of one repository. Truth: the OCI image layout
-// specification. The time of a file is when it was last used (see Store.touch).
+// A layout is the folder of one repository, as specified by the OCI image layout
+// specification. The modification time of a file is the time of its last use (see
+// Store.touch).
 type layout string
 
 func (s *Store) layout(repository string) layout {
 	return layout(filepath.Join(s.dir, filepath.FromSlash(repository)))
 }
 
-// tagOf is the tag of an entry of index.json; "" for none.
+// tagOf returns the tag of an entry in index.json, or "".
 func tagOf(e ocispec.Descriptor) string { return e.Annotations[ocispec.AnnotationRefName] }
 
-// subjectOf is what a list of referrers is about; "" for all else.
+// subjectOf returns the subject of a list of referrers, or "" for other entries.
 func subjectOf(e ocispec.Descriptor) digest.Digest {
 	return digest.Digest(e.Annotations["org.olareg.referrer.subject"])
 }
@@ -97,7 +135,7 @@ func (l layout) path(d digest.Digest) string {
 	return filepath.Join(string(l), "blobs", d.Algorithm().String(), d.Encoded())
 }
 
-// used is when a blob was last used; zero when it is not there.
+// used returns the time of the last use of a blob, or the zero time if it does not exist.
 func (l layout) used(d digest.Digest) time.Time {
 	info, err := os.Stat(l.path(d))
 	if err != nil {
@@ -106,17 +144,18 @@ func (l layout) used(d digest.Digest) time.Time {
 	return info.ModTime()
 }
 
-// judge finds the type of a manifest or an index, or says why it is not taken. The library serves
-// a manifest under the type that it was pushed with, or that the last index gave it:
-// so neither may be another than what it is, be it somebody else's.
-func (l layout) judge(raw []byte, said string) (is, why string) {
+// validate returns the media type of a manifest or an index, or the reason why it is
+// rejected. olareg serves manifests with the type of their upload or of the last index that
+// lists them, so that both must be correct. Otherwise an upload could change the type of
+// another build's manifest.
+func (l layout) validate(raw []byte, contentType string) (is, why string) {
 	is, err := oci.Classify("", raw)
 	if err != nil {
-		return "", "This is neither a manifest nor an index of images"
+		return "", "The content is neither an image manifest nor an index"
 	}
-	said, _, _ = strings.Cut(said, ";")
-	if said = strings.TrimSpace(said); said != "" && said != is {
-		return "", "The manifest is not of the type that its Content-Type says"
+	contentType, _, _ = strings.Cut(contentType, ";")
+	if contentType = strings.TrimSpace(contentType); contentType != "" && contentType != is {
+		return "", "The manifest does not have the type in its Content-Type"
 	}
 	if !oci.IsIndex(is) {
 		return is, ""
@@ -135,18 +174,18 @@ func (l layout) judge(raw []byte, said string) (is, why string) {
 			seen[e.Digest] = kind
 		}
 		if kind != e.MediaType && (kind != "" || oci.IsIndex(e.MediaType) || oci.IsManifest(e.MediaType)) {
-			return "", "The index says of an entry that it is of another type than it is"
+			return "", "The index has an entry with a wrong media type"
 		}
 	}
 	return is, ""
 }
 
-// kind is the type of a manifest or an index; "" for any other blob. It reads no more bytes
-// than are left.
+// kind returns the media type of a manifest or an index, or "" for other blobs. It reads at
+// most left bytes.
 func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error) {
 	info, err := os.Stat(l.path(d))
 	if err != nil || info.Size() > limits.StoredManifest {
-		return "", err // what is that large is a layer
+		return "", err // a blob of this size is a layer
 	}
 	if *left -= info.Size(); *left < 0 {
 		return "", fs.ErrInvalid
@@ -157,16 +196,16 @@ func (l layout) kind(d digest.Digest, left *int64) (mediaType string, err error)
 	}
 	mediaType, err = oci.Classify("", raw)
 	if err != nil {
-		return "", nil //nolint:nilerr // it is a blob of its own kind
+		return "", nil //nolint:nilerr // not a manifest
 	}
 	return mediaType, nil
 }
 
-// behind are the digests that a manifest or an index names itself.
-func (l layout) behind(d digest.Digest) []digest.Digest {
+// children returns the digests that a manifest or an index refers to directly.
+func (l layout) children(d digest.Digest) []digest.Digest {
 	info, err := os.Stat(l.path(d))
 	if err != nil || info.Size() > limits.StoredManifest {
-		return nil // a layer, or gone
+		return nil // a layer, or deleted
 	}
 	raw, err := os.ReadFile(l.path(d))
 	var doc struct {
@@ -186,18 +225,18 @@ func (l layout) behind(d digest.Digest) []digest.Digest {
 	return out
 }
 
-// mark adds a manifest and everything behind it.
+// mark adds a manifest and all digests that it refers to.
 func (l layout) mark(marked map[digest.Digest]bool, d digest.Digest) {
 	if marked[d] {
 		return
 	}
 	marked[d] = true
-	for _, next := range l.behind(d) {
+	for _, next := range l.children(d) {
 		l.mark(marked, next)
 	}
 }
 
-// size is what an image takes up.
+// size returns the total size of an image.
 func (l layout) size(d digest.Digest) (sum int64) {
 	all := map[digest.Digest]bool{}
 	l.mark(all, d)
@@ -209,7 +248,7 @@ func (l layout) size(d digest.Digest) (sum int64) {
 	return sum
 }
 
-// blobs calls each for every blob.
+// blobs calls each for all blobs.
 func (l layout) blobs(each func(d digest.Digest, info fs.FileInfo)) error {
 	files, err := filepath.Glob(filepath.Join(string(l), "blobs", "*", "*"))
 	for _, f := range files {
@@ -222,7 +261,7 @@ func (l layout) blobs(each func(d digest.Digest, info fs.FileInfo)) error {
 	return err
 }
 
-// digestOf is what a path of the distribution API names by digest; "" for a tag.
+// digestOf returns the digest at the end of a path of the distribution API, or "".
 func digestOf(path string) digest.Digest {
 	d := digest.Digest(path[strings.LastIndexByte(path, '/')+1:])
 	if d.Validate() != nil {

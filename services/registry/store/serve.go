@@ -19,13 +19,13 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// serve answers a request that its login allows; g is what a build has, and nil for the
-// service itself.
+// serve handles an authorized request. g is the grant of a build, or nil for the service
+// itself.
 //
-// The library keeps index.json, and looks without a lock whether a repository is there, which
-// it sets whenever it reads that file again. So whatever it is asked, it is asked alone for that
-// repository. Nobody waits there for a client: what it sends is read before, and what it is sent is
-// written after. Blobs are files, which it has no part in.
+// olareg caches index.json. It accesses the state of a repository without a lock, and
+// changes it when it reads that file again. Calls of olareg are therefore serialized per
+// repository. Request bodies are read before and responses are written after the call, so
+// that slow clients do not block others. Blobs are served from files without olareg.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request, g *caller.Grant) {
 	repository, d := repositoryOf(r.URL.Path), digestOf(r.URL.Path)
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
@@ -37,12 +37,12 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request, g *caller.Grant) {
 	case reads && d != "" && strings.Contains(r.URL.Path, "/blobs/"):
 		s.serveBlob(w, r, repository, d)
 	default:
-		s.alone(w, r, repository, g)
+		s.serveManifest(w, r, repository, g)
 	}
 }
 
-// alone has the library answer.
-func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
+// serveManifest handles a request with olareg.
+func (s *Store) serveManifest(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limits.Document))
 	if err != nil {
 		refuse(w, http.StatusRequestEntityTooLarge, "SIZE_INVALID", "The manifest is too large")
@@ -50,23 +50,23 @@ func (s *Store) alone(w http.ResponseWriter, r *http.Request, repository string,
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	if r.Method == http.MethodPut {
-		is, why := s.layout(repository).judge(body, r.Header.Get("Content-Type"))
+		is, why := s.layout(repository).validate(body, r.Header.Get("Content-Type"))
 		if why != "" {
 			refuse(w, http.StatusBadRequest, "MANIFEST_INVALID", why)
 			return
 		}
 		r.Header.Set("Content-Type", is)
 	}
-	s.inTurn(r, repository, body, g).send(w)
+	s.serialized(r, repository, body, g).send(w)
 }
 
-func (s *Store) inTurn(r *http.Request, repository string, body []byte, g *caller.Grant) *answer {
-	door := s.door(repository)
-	door.Lock()
-	defer door.Unlock()
-	out := newAnswer()
+func (s *Store) serialized(r *http.Request, repository string, body []byte, g *caller.Grant) *bufferedResponse {
+	lock := s.lock(repository)
+	lock.Lock()
+	defer lock.Unlock()
+	out := newResponse()
 	if g != nil && s.taken(r, body, g.Build) {
-		refuse(out, http.StatusForbidden, "DENIED", "The name is that of a finished image, which another build has made")
+		refuse(out, http.StatusForbidden, "DENIED", "The tag belongs to an image of another build")
 		return out
 	}
 	s.touch(repository, digestOf(r.URL.Path))
@@ -75,20 +75,20 @@ func (s *Store) inTurn(r *http.Request, repository string, body []byte, g *calle
 	return out
 }
 
-// serveBlob answers with a blob, or says that it is there: then an image of it can
-// be pushed (see touch), and so nothing may be removed meanwhile. A blob that is open can
-// be read to its end though it is removed.
+// serveBlob serves a blob. A HEAD request holds the repository's lock, because the client
+// may then push an image with the blob (see touch), which must not be deleted in the
+// meantime. An open blob remains readable after its deletion.
 func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, repository string, d digest.Digest) {
 	if r.Method == http.MethodHead {
-		door := s.door(repository)
-		door.RLock()
-		defer door.RUnlock()
+		lock := s.lock(repository)
+		lock.RLock()
+		defer lock.RUnlock()
 	}
 	s.touch(repository, d)
 	f, err := os.Open(s.layout(repository).path(d))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "The blob is not there")
+		refuse(w, http.StatusNotFound, "BLOB_UNKNOWN", "The blob does not exist")
 		return
 	case err != nil:
 		refuse(w, http.StatusInternalServerError, "UNKNOWN", "The blob cannot be read")
@@ -100,14 +100,15 @@ func (s *Store) serveBlob(w http.ResponseWriter, r *http.Request, repository str
 	http.ServeContent(w, r, "", time.Time{}, f)
 }
 
-func (s *Store) door(repository string) *sync.RWMutex {
-	made, _ := s.doors.LoadOrStore(repository, &sync.RWMutex{})
+func (s *Store) lock(repository string) *sync.RWMutex {
+	made, _ := s.locks.LoadOrStore(repository, &sync.RWMutex{})
 	return made.(*sync.RWMutex) //nolint:forcetypeassert // the map holds nothing else
 }
 
-// touch notes the use of a manifest or a blob: the time of its file is when it was
-// last asked for. So whoever was told that a blob is there can push an image of it.
-func (s *Store) touch(repository string, d digest.Digest) (there bool) {
+// touch records the use of a manifest or a blob in the modification time of its file, so
+// that a client which was told that a blob exists can push an image with it. It returns
+// false if the file does not exist.
+func (s *Store) touch(repository string, d digest.Digest) (exists bool) {
 	if d.Validate() != nil {
 		return false
 	}
@@ -115,8 +116,8 @@ func (s *Store) touch(repository string, d digest.Digest) (there bool) {
 	return os.Chtimes(s.layout(repository).path(d), now, now) == nil
 }
 
-// repositoryOf is the repository that a path of the distribution API names; "" for none.
-// Kinds are looked for from its end: a repository may be called like one.
+// repositoryOf returns the repository in a path of the distribution API, or "". It searches
+// from the end, because repositories may have names such as "blobs".
 func repositoryOf(path string) string {
 	name, end := strings.TrimPrefix(path, "/v2/"), -1
 	for _, kind := range []string{"/blobs/", "/manifests/", "/referrers/", "/tags/"} {
@@ -128,9 +129,9 @@ func repositoryOf(path string) string {
 	return name[:end]
 }
 
-// ask has the library answer the service itself.
-func (s *Store) ask(method, path string) (*answer, error) {
-	a := newAnswer()
+// ask sends a request of the service itself to olareg.
+func (s *Store) ask(method, path string) (*bufferedResponse, error) {
+	a := newResponse()
 	r, err := http.NewRequestWithContext(context.Background(), method, path, http.NoBody)
 	if err == nil {
 		s.registry.ServeHTTP(a, r)
@@ -138,23 +139,25 @@ func (s *Store) ask(method, path string) (*answer, error) {
 	return a, err
 }
 
-// answer is one that is sent later, or only read.
-type answer struct {
+// A bufferedResponse is a response that is sent later or only read.
+type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
 }
 
-func newAnswer() *answer { return &answer{header: http.Header{}, status: http.StatusOK} }
+func newResponse() *bufferedResponse {
+	return &bufferedResponse{header: http.Header{}, status: http.StatusOK}
+}
 
-func (a *answer) Header() http.Header         { return a.header }
-func (a *answer) WriteHeader(status int)      { a.status = status }
-func (a *answer) Write(p []byte) (int, error) { return a.body.Write(p) }
+func (a *bufferedResponse) Header() http.Header         { return a.header }
+func (a *bufferedResponse) WriteHeader(status int)      { a.status = status }
+func (a *bufferedResponse) Write(p []byte) (int, error) { return a.body.Write(p) }
 
-func (a *answer) send(w http.ResponseWriter) {
+func (a *bufferedResponse) send(w http.ResponseWriter) {
 	for name, values := range a.header {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(a.status)
-	_, _ = a.body.WriteTo(w) // the client may be gone; nobody is left to tell
+	_, _ = a.body.WriteTo(w) // an error means that the client has disconnected
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// ask sends a request as the service does.
-func (s *shelf) ask(t testing.TB, method, path string, body io.Reader) *http.Response {
+// ask sends a request with the service's login.
+func (s *served) ask(t testing.TB, method, path string, body io.Reader) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.host+path, body)
 	if err != nil {
@@ -31,9 +31,9 @@ func (s *shelf) ask(t testing.TB, method, path string, body io.Reader) *http.Res
 	return resp
 }
 
-// TestAskedForAllAtOnce pushes, looks and pulls in one repository, for longer than the library
-// goes without a look at index.json; the race detector says whether it is let.
-func TestAskedForAllAtOnce(t *testing.T) {
+// TestConcurrentRequests pushes, checks and pulls in one repository, for longer than the
+// interval at which olareg checks index.json. It is meant for the race detector.
+func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	s, base := newShelf(t), layer(t, 1000)
 	s.push(t, "builds:0", onTopOf(t, base))
@@ -51,7 +51,7 @@ func TestAskedForAllAtOnce(t *testing.T) {
 					t.Error(err)
 				}
 				if r := s.ask(t, http.MethodHead, "/v2/builds/blobs/"+d.String(), nil); r.StatusCode != http.StatusOK {
-					t.Errorf("a blob that is there is answered %d", r.StatusCode)
+					t.Errorf("checking an existing blob returned %d", r.StatusCode)
 				}
 			}
 		})
@@ -59,8 +59,8 @@ func TestAskedForAllAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestMount: a blob of another repository is there at once, takes up no room, and stays when the
-// other lets go of it.
+// TestMount verifies that a mounted blob of another repository exists immediately, uses no
+// space, and remains when the other repository deletes it.
 func TestMount(t *testing.T) {
 	t.Parallel()
 	s, base := newShelf(t), layer(t, 100_000)
@@ -87,11 +87,11 @@ func TestMount(t *testing.T) {
 		{"what is no digest", "builds/two", "mount=sha256:../../x&from=builds/one", http.StatusBadRequest},
 	} {
 		if r := s.ask(t, http.MethodPost, "/v2/"+tc.to+"/blobs/uploads/?"+tc.query, nil); r.StatusCode != tc.want {
-			t.Errorf("%s: answered %d, want %d", tc.name, r.StatusCode, tc.want)
+			t.Errorf("%s: returned %d, want %d", tc.name, r.StatusCode, tc.want)
 		}
 	}
 	if after, err := s.Bytes(); err != nil || after-before > 2000 {
-		t.Errorf("what was mounted takes up %d bytes (%v)", after-before, err)
+		t.Errorf("mounted blobs use %d bytes (%v)", after-before, err)
 	}
 	s.push(t, "builds/two:1", onTopOf(t, base))
 	s.age(t, 25*time.Hour)
@@ -102,16 +102,16 @@ func TestMount(t *testing.T) {
 		t.Errorf("removed is %+v", got)
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "images/builds/one/blobs/sha256", d.Hex)); !os.IsNotExist(err) {
-		t.Errorf("the first repository has it yet: %v", err)
+		t.Errorf("the first repository still has the blob: %v", err)
 	}
 	if err := s.isWhole(t, "builds/two:1"); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestASlowPushKeepsNobodyWaiting: whoever sends the body of a manifest, or of a blob that comes
-// with the first request, at leisure.
-func TestASlowPushKeepsNobodyWaiting(t *testing.T) {
+// TestASlowPushDoesNotBlockOthers sends the bodies of a manifest, and of a blob in a single
+// request, slowly.
+func TestASlowPushDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	s.push(t, "builds:1", onTopOf(t, layer(t, 10)))
@@ -127,7 +127,7 @@ func TestASlowPushKeepsNobodyWaiting(t *testing.T) {
 		_, _ = end.Write([]byte("x")) // it may be answered already
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if _, err := remote.Head(s.ref(t, "builds:1"), secret(), remote.WithContext(ctx)); err != nil {
-			t.Errorf("while %s %s goes on: %v", tc.method, tc.path, err)
+			t.Errorf("during %s %s: %v", tc.method, tc.path, err)
 		}
 		cancel()
 		_ = end.Close()

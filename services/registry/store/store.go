@@ -1,6 +1,6 @@
-// Package store is the embedded image store: an OCI registry on local disk, for images
-// with nowhere else to go. It says itself who may push and pull there, and removes what
-// no name needs any more. Truth: the OCI image layouts below its folder.
+// Package store is the embedded image store: an OCI registry on the local disk, for builds
+// without another registry. It authorizes pushes and pulls, and deletes images that are no
+// longer needed. Images are stored as OCI image layouts.
 package store
 
 import (
@@ -19,29 +19,29 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Store is the handler of /v2/ of the image store. It has a port of its own, on the loopback
-// interface; push and pull both want a login: the service's own, or one that a build has (see
-// Grant). Clients reach its content through token names only.
+// A Store is the handler of /v2/ of the image store. It is served on a port of its own on
+// the loopback interface. All requests need a login: that of the service, or that of a
+// build (see Grant). Clients reach the content through token names only.
 type Store struct {
 	registry *olareg.Server
 	login    upstream.Login
 	dir      string
-	// key seals the logins of builds.
+	// key is the MAC key of the logins of builds.
 	key []byte
 	log *slog.Logger
-	// doors are by repository: see serve and clear.
-	doors sync.Map // of *sync.RWMutex
-	// writing has the ids of uploads that a request is about.
+	// locks are the locks of repositories; see serve and clear.
+	locks sync.Map // of *sync.RWMutex
+	// writing contains the IDs of uploads with a running request.
 	writing sync.Map
-	// collecting is held by whoever removes what is not needed.
+	// collecting is held by Collect.
 	collecting sync.Mutex
 }
 
-// New opens the store below dir, in its folder `images`.
+// New returns the store in the folder `images` of dir.
 func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	dir = filepath.Join(dir, "images")
 	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it never fails
+	_, _ = rand.Read(key) // it never returns an error
 	yes, no := true, false
 	return &Store{
 		dir: dir, key: key, log: log,
@@ -49,8 +49,9 @@ func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 			API: config.ConfigAPI{DeleteEnabled: &yes},
 			Storage: config.ConfigStorage{
 				StoreType: config.StoreDir, RootDir: dir,
-				// It knows nothing of names, believes what indexes say of others' manifests,
-				// and collects when it is closed, too: Collect does it, and it is never closed.
+				// olareg does not know which images are needed, trusts the types in
+				// indexes, and would also collect in Close. Collect replaces its garbage
+				// collection, and Close is never called.
 				GC: config.ConfigGC{Frequency: -1, GracePeriod: 100 * 365 * 24 * time.Hour, RepoUploadMax: -1, EmptyRepo: &no},
 			},
 		}),
@@ -58,28 +59,28 @@ func New(dir string, login upstream.Login, log *slog.Logger) *Store {
 	}
 }
 
-// ServeHTTP answers the distribution API.
+// ServeHTTP implements http.Handler for the distribution API.
 func (s *Store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user, password, _ := r.BasicAuth()
 	right := subtle.ConstantTimeCompare([]byte(user), []byte(s.login.Username)) &
 		subtle.ConstantTimeCompare([]byte(password), []byte(s.login.Password))
-	whole := right == 1 && s.login.Password != ""
+	isService := right == 1 && s.login.Password != ""
 	grant, granted := s.granted(user, password)
-	if !whole && !granted {
+	if !isService && !granted {
 		w.Header().Set("WWW-Authenticate", `Basic realm="image store"`)
-		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "The image store is the service's own; pull the name that a container request answers")
+		refuse(w, http.StatusUnauthorized, "UNAUTHORIZED", "The image store is internal; pull the image name in the response to a container request")
 		return
 	}
-	if !whole && !allows(grant, r) {
-		refuse(w, http.StatusForbidden, "DENIED", "A build's login is good for its own image alone")
+	if !isService && !allows(grant, r) {
+		refuse(w, http.StatusForbidden, "DENIED", "A build's login is only valid for its own image")
 		return
 	}
 	if r.Method == http.MethodDelete && !strings.Contains(r.URL.Path, "/blobs/uploads/") {
 		w.Header().Set("Allow", "GET, HEAD, PUT")
-		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store removes images itself, when no name needs them")
+		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "The image store deletes images itself when they are no longer needed")
 		return
 	}
-	if whole {
+	if isService {
 		s.serve(w, r, nil)
 	} else {
 		s.serve(w, r, &grant)

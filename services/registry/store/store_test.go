@@ -31,17 +31,17 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 		}
 		if !restarted {
 			if err := remote.Write(ref, img); err == nil {
-				t.Error("anybody can push")
+				t.Error("a push without a login succeeded")
 			}
 			if err := remote.Write(ref, img, login); err != nil {
 				t.Fatalf("pushing: %v", err)
 			}
 		}
 		if _, err := remote.Head(ref); err == nil {
-			t.Error("anybody can pull")
+			t.Error("a pull without a login succeeded")
 		}
 		if _, err := remote.Head(ref.Context().Registry.Repo("builds", "never-pushed").Tag("1"), login); err == nil {
-			t.Error("an image is there that nobody pushed")
+			t.Error("an image exists that was not pushed")
 		}
 		if got, err := remote.Head(ref, login); err != nil || got.Digest != want {
 			t.Errorf("restarted=%v: %v, %v", restarted, got, err)

@@ -24,18 +24,19 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// An upload is a blob on its way: a file in its repository, whose name is the upload's
-// id. Nothing else is kept of it, so that it outlives the process, and what nobody goes on with is
-// removed like a blob without an image (see Keep.Unnamed). The library would hold each open in
-// memory, and lets one login stop all others.
+// An upload is a file in its repository, with the upload's ID as its name. There is no
+// other state, so that uploads survive a restart. Abandoned uploads are deleted like blobs
+// without an image (see Retention.Unnamed). olareg is not used for uploads, because it
+// would hold all of them in memory, and one login could block all others.
 
-// uploads is the folder of what is being pushed.
+// uploads is the name of the folder with unfinished uploads.
 const uploads = "_uploads"
 
-// uploadID is a random text, and whose login it is for.
+// uploadID matches upload IDs: a random string and the owner (see ownerOf).
 var uploadID = regexp.MustCompile(`^[A-Z2-7]{26}-[0-9a-f]{16}$`)
 
-// ownerOf is how an upload's id says whose it is; nil is the service.
+// ownerOf returns the suffix of upload IDs that belong to a build, or to the service if g
+// is nil.
 func ownerOf(g *caller.Grant) string {
 	build := ""
 	if g != nil {
@@ -45,22 +46,23 @@ func ownerOf(g *caller.Grant) string {
 	return "-" + hex.EncodeToString(sum[:8])
 }
 
-// begin answers the start of an upload. A blob of another repository that the login may
-// read (?mount=…&from=…) is linked, not copied. A body that comes at once (?digest=…) is
-// for the next request, as the distribution specification has it.
+// begin starts an upload. A blob of another repository that the login may read
+// (?mount=…&from=…) is linked instead of copied. A body in the same request (?digest=…) is
+// ignored, which the distribution specification permits: the client sends it with the next
+// request.
 func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	if refused := s.prepare(repository); refused != nil {
 		refused.send(w)
 		return
 	}
-	door := s.door(repository)
-	door.RLock()
-	defer door.RUnlock()
+	lock := s.lock(repository)
+	lock.RLock()
+	defer lock.RUnlock()
 	q := r.URL.Query()
 	if mount, from := q.Get("mount"), q.Get("from"); mount != "" {
 		d := digest.Digest(mount)
 		if d.Validate() != nil {
-			refuse(w, http.StatusBadRequest, "DIGEST_INVALID", "What is to be mounted is no digest")
+			refuse(w, http.StatusBadRequest, "DIGEST_INVALID", "The digest to mount is malformed")
 			return
 		}
 		if g == nil || slices.Contains(g.Reads, from) {
@@ -75,7 +77,7 @@ func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string,
 	switch {
 	case errors.Is(err, errUploads):
 		w.Header().Set("Retry-After", "10")
-		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "The build has begun too many uploads; end some first")
+		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "The build has too many unfinished uploads; complete some first")
 	case err != nil:
 		s.broken(w, r, err)
 	default:
@@ -83,26 +85,27 @@ func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string,
 	}
 }
 
-// prepare has the library make a repository that is not there; not nil is why it does not.
-func (s *Store) prepare(repository string) *answer {
+// prepare creates the repository through olareg if it does not exist. It returns nil, or
+// the response with an error.
+func (s *Store) prepare(repository string) *bufferedResponse {
 	index := filepath.Join(string(s.layout(repository)), "index.json")
 	if _, err := os.Stat(index); err == nil {
 		return nil
 	}
-	door := s.door(repository)
-	door.Lock()
-	defer door.Unlock()
+	lock := s.lock(repository)
+	lock.Lock()
+	defer lock.Unlock()
 	if _, err := os.Stat(index); err == nil {
 		return nil
 	}
-	// It makes one for an upload, which ends at once.
+	// olareg creates a repository for an upload, which is cancelled immediately.
 	first, err := s.ask(http.MethodPost, "/v2/"+repository+"/blobs/uploads/")
 	if err == nil && first.status == http.StatusAccepted {
 		_, err = s.ask(http.MethodDelete, first.header.Get("Location"))
 	}
 	switch {
 	case err != nil:
-		refuse(first, http.StatusBadRequest, "NAME_INVALID", "This is no name of a repository")
+		refuse(first, http.StatusBadRequest, "NAME_INVALID", "The repository name is invalid")
 		return first
 	case first.status != http.StatusAccepted:
 		return first
@@ -110,7 +113,8 @@ func (s *Store) prepare(repository string) *answer {
 	return nil
 }
 
-// link gives a repository a blob of another. Where that fails it is uploaded.
+// link links a blob of one repository into another. If that fails, the client uploads the
+// blob.
 func (s *Store) link(d digest.Digest, from, to string) {
 	if !filepath.IsLocal(from) {
 		return
@@ -143,11 +147,11 @@ func (s *Store) newUpload(repository string, g *caller.Grant) (id string, err er
 	return id, os.WriteFile(filepath.Join(folder, id), nil, 0o600)
 }
 
-// serveUpload answers what is asked of an upload: nobody waits for its body but who sends it.
+// serveUpload handles a request for an upload. A slow body delays only its own client.
 func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository string, g *caller.Grant) {
 	_, id, _ := strings.Cut(r.URL.Path, "/blobs/uploads/")
 	if !uploadID.MatchString(id) || g != nil && !strings.HasSuffix(id, ownerOf(g)) {
-		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; begin another")
+		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
 		return
 	}
 	if _, busy := s.writing.LoadOrStore(id, true); busy {
@@ -157,7 +161,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 	defer s.writing.Delete(id)
 	f, err := os.OpenFile(filepath.Join(string(s.layout(repository)), uploads, id), os.O_RDWR|os.O_APPEND, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; begin another")
+		refuse(w, http.StatusNotFound, "BLOB_UPLOAD_UNKNOWN", "There is no such upload; start another")
 		return
 	}
 	if err != nil {
@@ -165,7 +169,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		return
 	}
 	defer func() { _ = f.Close() }()
-	u := &upload{Store: s, File: f, repository: repository, id: id, body: steady{in: r.Body, connection: http.NewResponseController(w)}}
+	u := &upload{Store: s, File: f, repository: repository, id: id, body: steadyBody{in: r.Body, connection: http.NewResponseController(w)}}
 	if info, err := f.Stat(); err == nil {
 		u.size = info.Size()
 	}
@@ -184,24 +188,24 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		w.WriteHeader(http.StatusNoContent)
 	default:
 		w.Header().Set("Allow", "GET, PATCH, PUT, DELETE")
-		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "An upload is gone on with, ended or given up")
+		refuse(w, http.StatusMethodNotAllowed, "UNSUPPORTED", "An upload supports GET, PATCH, PUT and DELETE")
 	}
 }
 
-// upload is one while a request is about it.
+// An upload is an unfinished blob during a request.
 type upload struct {
 	*Store
 	*os.File
 	repository, id string
 	size           int64
-	body           steady
+	body           steadyBody
 }
 
-// patch adds what a request brings.
+// patch appends the body of a request.
 func (u *upload) patch(w http.ResponseWriter, r *http.Request) {
 	if !u.follows(r) {
 		w.Header().Set("Range", rangeOf(u.size))
-		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "What is sent does not follow what is there")
+		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "The Content-Range does not continue the upload")
 		return
 	}
 	n, err := io.Copy(u.File, &u.body)
@@ -212,7 +216,7 @@ func (u *upload) patch(w http.ResponseWriter, r *http.Request) {
 	accepted(w, http.StatusAccepted, u.repository, u.id, u.size+n)
 }
 
-// put adds what a request brings, and ends the upload.
+// put appends the body of a request and completes the upload.
 func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 	d := digest.Digest(r.URL.Query().Get("digest"))
 	if d.Validate() != nil {
@@ -221,7 +225,7 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 	}
 	if !u.follows(r) {
 		w.Header().Set("Range", rangeOf(u.size))
-		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "What is sent does not follow what is there")
+		refuse(w, http.StatusRequestedRangeNotSatisfiable, "BLOB_UPLOAD_INVALID", "The Content-Range does not continue the upload")
 		return
 	}
 	sum := d.Algorithm().Hash()
@@ -241,7 +245,7 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 	created(w, u.repository, d)
 }
 
-// fill hashes what is there, and then what comes, as it is written.
+// fill hashes the existing content, and then appends and hashes the body.
 func (u *upload) fill(sum hash.Hash) error {
 	if _, err := io.Copy(sum, io.NewSectionReader(u.File, 0, u.size)); err != nil {
 		return err
@@ -250,21 +254,22 @@ func (u *upload) fill(sum hash.Hash) error {
 	return err
 }
 
-// failed answers an upload that did not come to its end. What came is there, to be gone on
-// from.
+// failed responds to an interrupted upload. The content received so far is retained, and
+// the client may continue from there.
 func (u *upload) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if u.body.err == nil {
 		u.broken(w, r, err)
 		return
 	}
-	refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "The body broke off, or nothing came of it for too long; ask how far the upload is, and go on from there")
+	refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "The body was interrupted or stalled; query the status of the upload and continue from there")
 }
 
-// keep makes it a blob, while nothing is removed that has the same digest and is old.
+// keep converts the upload to a blob. It holds the lock, so that an older blob with the
+// same digest is not deleted in the meantime.
 func (u *upload) keep(d digest.Digest) error {
-	door := u.door(u.repository)
-	door.RLock()
-	defer door.RUnlock()
+	lock := u.lock(u.repository)
+	lock.RLock()
+	defer lock.RUnlock()
 	to := u.layout(u.repository).path(d)
 	err := os.MkdirAll(filepath.Dir(to), 0o750)
 	if err == nil {
@@ -274,30 +279,31 @@ func (u *upload) keep(d digest.Digest) error {
 	return err
 }
 
-// follows says whether a request brings what comes next, as far as it says.
+// follows reports whether the Content-Range of a request, if any, starts at the end of the
+// upload.
 func (u *upload) follows(r *http.Request) bool {
-	said := r.Header.Get("Content-Range")
-	if said == "" {
+	contentRange := r.Header.Get("Content-Range")
+	if contentRange == "" {
 		return true
 	}
-	first, _, ok := strings.Cut(strings.TrimPrefix(said, "bytes "), "-")
+	first, _, ok := strings.Cut(strings.TrimPrefix(contentRange, "bytes "), "-")
 	n, err := strconv.ParseInt(first, 10, 64)
 	return ok && err == nil && n == u.size
 }
 
-// rangeOf is what of an upload is there, as the distribution specification writes it.
+// rangeOf returns the Range header of an upload with the given size.
 func rangeOf(size int64) string { return fmt.Sprintf("0-%d", max(size-1, 0)) }
 
-// steady is a body that may take as long as it takes, while some of it comes.
-type steady struct {
+// A steadyBody is a request body without a time limit, as long as data arrives.
+type steadyBody struct {
 	in         io.Reader
 	connection *http.ResponseController
-	err        error // why it ended early; nil where it did not
+	err        error // error that interrupted the body, or nil
 }
 
 // Read implements io.Reader.
-func (b *steady) Read(p []byte) (int, error) {
-	_ = b.connection.SetReadDeadline(time.Now().Add(limits.UploadStall)) // what is not a connection does not stall
+func (b *steadyBody) Read(p []byte) (int, error) {
+	_ = b.connection.SetReadDeadline(time.Now().Add(limits.UploadStall)) // not supported in tests without a connection
 	n, err := b.in.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		b.err = err
@@ -305,7 +311,7 @@ func (b *steady) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// accepted says where an upload goes on.
+// accepted responds with the location and size of an unfinished upload.
 func accepted(w http.ResponseWriter, status int, repository, id string, size int64) {
 	w.Header().Set("Location", "/v2/"+repository+"/blobs/uploads/"+id)
 	w.Header().Set("Range", rangeOf(size))
@@ -313,14 +319,14 @@ func accepted(w http.ResponseWriter, status int, repository, id string, size int
 	w.WriteHeader(status)
 }
 
-// created says that a blob is there.
+// created responds that a blob exists.
 func created(w http.ResponseWriter, repository string, d digest.Digest) {
 	w.Header().Set("Location", "/v2/"+repository+"/blobs/"+d.String())
 	w.Header().Set("Docker-Content-Digest", d.String())
 	w.WriteHeader(http.StatusCreated)
 }
 
-// broken answers what is nobody's fault but the disk's.
+// broken responds to and logs an error of the disk.
 func (s *Store) broken(w http.ResponseWriter, r *http.Request, err error) {
 	s.log.ErrorContext(r.Context(), "The image store cannot write", "err", err)
 	refuse(w, http.StatusInternalServerError, "UNKNOWN", "The image store cannot write this now")

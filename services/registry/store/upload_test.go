@@ -27,7 +27,7 @@ import (
 )
 
 // send sends a request with a login and headers (name, value, …).
-func (s *shelf) send(t testing.TB, l upstream.Login, method, path, body string, headers ...string) *http.Response {
+func (s *served) send(t testing.TB, l upstream.Login, method, path, body string, headers ...string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.host+path, strings.NewReader(body))
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *shelf) send(t testing.TB, l upstream.Login, method, path, body string, 
 
 var service = upstream.Login{Username: "slipway", Password: "secret"}
 
-// TestUpload goes through all that the distribution specification has of uploads.
+// TestUpload covers the uploads of the distribution specification.
 func TestUpload(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -56,12 +56,12 @@ func TestUpload(t *testing.T) {
 	begun := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "")
 	at := begun.Header.Get("Location")
 	if begun.StatusCode != http.StatusAccepted || !strings.HasPrefix(at, "/v2/builds/tool/blobs/uploads/") {
-		t.Fatalf("beginning: %d, %q", begun.StatusCode, at)
+		t.Fatalf("starting an upload: %d, %q", begun.StatusCode, at)
 	}
 	for _, tc := range []struct {
-		name, method, path, body, said string
-		want                           int
-		rangeIs                        string
+		name, method, path, body, contentRange string
+		want                                   int
+		rangeIs                                string
 	}{
 		{"nothing yet", "GET", at, "", "", http.StatusNoContent, "0-0"},
 		{"a first part", "PATCH", at, content[:5], "0-4", http.StatusAccepted, "0-4"},
@@ -79,8 +79,8 @@ func TestUpload(t *testing.T) {
 		{"a path", "PATCH", "/v2/builds/tool/blobs/uploads/..%2findex.json", "x", "", http.StatusNotFound, ""},
 	} {
 		headers := []string{}
-		if tc.said != "" {
-			headers = []string{"Content-Range", tc.said}
+		if tc.contentRange != "" {
+			headers = []string{"Content-Range", tc.contentRange}
 		}
 		r := s.send(t, service, tc.method, tc.path, tc.body, headers...)
 		if r.StatusCode != tc.want || tc.rangeIs != "" && r.Header.Get("Range") != tc.rangeIs {
@@ -88,7 +88,7 @@ func TestUpload(t *testing.T) {
 			t.Errorf("%s: answered %d, Range %q, want %d, %q: %s", tc.name, r.StatusCode, r.Header.Get("Range"), tc.want, tc.rangeIs, raw)
 		}
 	}
-	// A body that breaks off is gone on from.
+	// An interrupted upload can be continued.
 	half := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "").Header.Get("Location")
 	c, err := net.Dial("tcp", s.host)
 	if err != nil {
@@ -97,34 +97,34 @@ func TestUpload(t *testing.T) {
 	_, _ = fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\nAuthorization: Basic c2xpcHdheTpzZWNyZXQ=\r\n\r\n%s", half, content[:7])
 	_ = c.(*net.TCPConn).CloseWrite()
 	if r, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || r.StatusCode != http.StatusBadRequest {
-		t.Errorf("a body that breaks off is answered %v, %v", r, err)
+		t.Errorf("an interrupted body returned %v, %v", r, err)
 	}
 	_ = c.Close()
 	if r := s.send(t, service, "GET", half, ""); r.Header.Get("Range") != "0-6" {
-		t.Errorf("it is as far as %q", r.Header.Get("Range"))
+		t.Errorf("the Range is %q", r.Header.Get("Range"))
 	}
 	if r := s.send(t, service, "PUT", half+"?digest="+d, content[7:]); r.StatusCode != http.StatusCreated {
 		t.Errorf("its end is answered %d", r.StatusCode)
 	}
 	wrong := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "").Header.Get("Location")
 	if r := s.send(t, service, "PUT", wrong+"?digest="+d, "something else"); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("another content is answered %d", r.StatusCode)
+		t.Errorf("content with another digest returned %d", r.StatusCode)
 	}
 	given := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "").Header.Get("Location")
 	if r := s.send(t, service, "DELETE", given, ""); r.StatusCode != http.StatusNoContent {
-		t.Errorf("giving up is answered %d", r.StatusCode)
+		t.Errorf("DELETE returned %d", r.StatusCode)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.dir, "images/builds/tool/_uploads")); err != nil || len(left) != 0 {
-		t.Errorf("%v is left (%v)", left, err)
+		t.Errorf("%v remains (%v)", left, err)
 	}
 	if r := s.send(t, service, "POST", "/v2/Builds/blobs/uploads/", ""); r.StatusCode < 400 || r.StatusCode >= 500 {
-		t.Errorf("a repository with a name that may not be is answered %d", r.StatusCode)
+		t.Errorf("an invalid repository name returned %d", r.StatusCode)
 	}
 }
 
-// TestUploadOutlivesTheProcess: what was begun is gone on with after a restart, and removed when
-// nobody does.
-func TestUploadOutlivesTheProcess(t *testing.T) {
+// TestUploadSurvivesRestart verifies that an upload can be continued after a restart, and
+// is deleted when it is abandoned.
+func TestUploadSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	const content = "the content of a blob"
@@ -142,7 +142,7 @@ func TestUploadOutlivesTheProcess(t *testing.T) {
 	other := begin()
 	s.age(t, 2*time.Hour)
 	if r := s.send(t, service, "PATCH", other, "x"); r.StatusCode != http.StatusAccepted {
-		t.Errorf("one that somebody goes on with late is answered %d", r.StatusCode)
+		t.Errorf("a late PATCH returned %d", r.StatusCode)
 	}
 	if err := s.DropUploads(time.Now().Add(-time.Hour)); err != nil {
 		t.Error(err)
@@ -155,11 +155,12 @@ func TestUploadOutlivesTheProcess(t *testing.T) {
 	s.age(t, 2*time.Hour)
 	s.collect(t, keep())
 	if r := s.send(t, service, "GET", other, ""); r.StatusCode != http.StatusNotFound {
-		t.Errorf("after that it is answered %d", r.StatusCode)
+		t.Errorf("after its deletion: %d", r.StatusCode)
 	}
 }
 
-// TestUploadOfAnother: an upload is good for the login that began it, and for one request at a time.
+// TestUploadOfAnother verifies that an upload is only accessible with the login that
+// started it, and by one request at a time.
 func TestUploadOfAnother(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -167,7 +168,7 @@ func TestUploadOfAnother(t *testing.T) {
 	at := s.send(t, mine, "POST", "/v2/builds/blobs/uploads/", "").Header.Get("Location")
 	for _, method := range []string{"GET", "PATCH", "PUT", "DELETE"} {
 		if r := s.send(t, other, method, at+"?digest="+digest.FromString("x").String(), "x"); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s of another's is answered %d", method, r.StatusCode)
+			t.Errorf("%s of another login's upload returned %d", method, r.StatusCode)
 		}
 	}
 	body, end := io.Pipe()
@@ -202,7 +203,7 @@ func TestUploadOfAnother(t *testing.T) {
 	}
 }
 
-// TestAttackUploads: a build's login begins uploads, and ends none.
+// TestAttackUploads starts many uploads with a build's login without completing any.
 func TestAttackUploads(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -210,23 +211,22 @@ func TestAttackUploads(t *testing.T) {
 	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
 	for i := range limits.Uploads {
 		if r := s.send(t, mine, "POST", "/v2/builds/blobs/uploads/", ""); r.StatusCode != http.StatusAccepted {
-			t.Fatalf("the %dth is answered %d", i+1, r.StatusCode)
+			t.Fatalf("upload %d returned %d", i+1, r.StatusCode)
 		}
 	}
 	if r := s.send(t, mine, "POST", "/v2/builds/blobs/uploads/", ""); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") == "" {
-		t.Errorf("one more is answered %d", r.StatusCode)
+		t.Errorf("the upload above the limit returned %d", r.StatusCode)
 	}
 	other := s.Grant(grant("builds", "ffff", "ffff_1"))
 	if r := s.send(t, other, "POST", "/v2/builds/blobs/uploads/", ""); r.StatusCode != http.StatusAccepted {
-		t.Errorf("another build is answered %d", r.StatusCode)
+		t.Errorf("an upload of another build returned %d", r.StatusCode)
 	}
 	if _, err := remote.Head(s.ref(t, "builds:1"), secret()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAttackTypes: nothing has a manifest of another's served under another type, or taken for
-// something else by whatever reads index.json.
+// TestAttackTypes verifies that the type of another build's manifest cannot be changed.
 func TestAttackTypes(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -269,7 +269,7 @@ func TestAttackTypes(t *testing.T) {
 	}
 	for _, ref := range []string{"aaaa", d.String()} {
 		if r := s.send(t, service, "GET", "/v2/builds/manifests/"+ref, ""); r.Header.Get("Content-Type") != string(truth) {
-			t.Errorf("%s is now a %s", ref, r.Header.Get("Content-Type"))
+			t.Errorf("%s has the type %s", ref, r.Header.Get("Content-Type"))
 		}
 	}
 }
@@ -305,8 +305,8 @@ func TestAttackAnotherType(t *testing.T) {
 	}
 }
 
-// TestNothingIsCollectedByTheWay: what Keep keeps outlives restarts.
-func TestNothingIsCollectedByTheWay(t *testing.T) {
+// TestOlaregDoesNotCollect verifies that only Collect deletes images, also across restarts.
+func TestOlaregDoesNotCollect(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
 	blob := layer(t, 1000)
@@ -333,10 +333,10 @@ func FuzzUpload(f *testing.F) {
 	s := store.New(f.TempDir(), service, testkit.Log(f))
 	f.Add("PATCH", "ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789abcdef", "0-4", []byte("x"))
 	f.Add("PUT", "../x", "bytes 0-1/2", []byte{})
-	f.Fuzz(func(t *testing.T, method, id, said string, body []byte) {
+	f.Fuzz(func(t *testing.T, method, id, contentRange string, body []byte) {
 		req := httptest.NewRequest(http.MethodPost, "/v2/builds/blobs/uploads/", bytes.NewReader(body))
 		req.Method, req.URL.Path = method, fmt.Sprintf("/v2/builds/blobs/uploads/%s", id)
-		req.Header.Set("Content-Range", said)
+		req.Header.Set("Content-Range", contentRange)
 		req.SetBasicAuth(service.Username, service.Password)
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, req)
@@ -353,7 +353,7 @@ func TestUploadTakesItsTime(t *testing.T) {
 	server.Config.ReadTimeout = 200 * time.Millisecond
 	server.Start()
 	defer server.Close()
-	s := &shelf{host: strings.TrimPrefix(server.URL, "http://")}
+	s := &served{host: strings.TrimPrefix(server.URL, "http://")}
 	at := s.send(t, service, "POST", "/v2/builds/blobs/uploads/", "").Header.Get("Location")
 	body, end := io.Pipe()
 	go func() {

@@ -1,10 +1,10 @@
-{{/* Which chart made an object. */}}
+{{/* Labels that identify the chart. */}}
 {{- define "slipway.labels" -}}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* An image: (list "slipwayd" .) */}}
+{{/* The reference of an image: (list "slipwayd" .) */}}
 {{- define "slipway.image" -}}
 {{- $name := index . 0 }}{{ $image := (index . 1).Values.image -}}
 {{- with index $image.digest $name -}}
@@ -14,16 +14,16 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end }}
 
-{{/* What a container may not do. */}}
+{{/* The security context of a container. */}}
 {{- define "slipway.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
-{{/* Brings the tables to this release, before the role starts. */}}
+{{/* Migrates the tables to this release before the role starts. */}}
 {{- define "slipway.migrate" -}}
-# Replicas may migrate at the same time, and the previous release runs on the new tables.
+# Replicas may migrate concurrently; the previous release can run on the new tables.
 - name: migrate
   image: {{ include "slipway.image" (list "slipwayd" .) }}
   args: [migrate]
@@ -40,7 +40,7 @@ capabilities: {drop: [ALL]}
     - {name: data, mountPath: /data}
 {{- end }}
 
-{{/* The variables of a role: (dict "name" … "role" … "own" … "root" $) */}}
+{{/* The environment variables of a role: (dict "name" … "role" … "own" … "root" $) */}}
 {{- define "slipway.env" -}}
 {{- range $key, $store := dict "sql" "database" "redis" "redis" "nats" "nats" }}
 {{- if index $.role $key }}
@@ -76,7 +76,7 @@ capabilities: {drop: [ALL]}
 {{- end }}
 {{- end }}
 
-{{/* Every daemon by its name: builds that share a cache go to the same one. */}}
+{{/* All daemons by name, so that builds that share a cache use the same daemon. */}}
 {{- define "slipway.buildkits" -}}
 {{- $out := list -}}
 {{- range $i := until (int .Values.buildkit.replicas) -}}
@@ -85,7 +85,7 @@ capabilities: {drop: [ALL]}
 {{- join "," $out -}}
 {{- end }}
 
-{{/* Which roles an autoscaler counts. */}}
+{{/* Reports whether an autoscaler sets the number of pods. */}}
 {{- define "slipway.isScaled" -}}
 {{- $a := .root.Values.autoscaling -}}
 {{- if or (and $a.cpu.enabled (hasKey $a.cpu.maxReplicas .name)) (and $a.builders (eq .name "builder")) }}yes{{ end -}}

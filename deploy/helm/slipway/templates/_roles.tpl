@@ -1,6 +1,6 @@
 {{/*
-What each role stands on: the stores, the roles that it calls, whether it speaks to registries, a Secret of its own, and
-the port that it offers. services/app/roles.go is where this is from.
+The needs of each role: stores, roles that it calls, access to registries, a Secret of its own, and the port that it
+offers. The source is services/app/roles.go.
 */}}
 {{- define "slipway.roles" -}}
 platform: {sql: true, redis: true, nats: true, port: grpc, calls: []}
@@ -14,7 +14,7 @@ registry: {redis: true, nats: true, port: http, registries: true, calls: [platfo
 gateway: {port: http, calls: [platform, container, build, conda, inspect, metrics]}
 {{- end }}
 
-{{/* The roles for which a key of the table is set, as a list: (list "sql") */}}
+{{/* The roles that have a key of the table, as a list: (list "sql") */}}
 {{- define "slipway.rolesWith" -}}
 {{- $key := index . 0 -}}
 {{- $out := list -}}
@@ -24,7 +24,7 @@ gateway: {port: http, calls: [platform, container, build, conda, inspect, metric
 [{{ join ", " $out }}]
 {{- end }}
 
-{{/* The roles that call one: (list "platform") */}}
+{{/* The roles that call a role: (list "platform") */}}
 {{- define "slipway.callers" -}}
 {{- $called := index . 0 -}}
 {{- $out := list -}}

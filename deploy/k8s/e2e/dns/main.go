@@ -1,4 +1,4 @@
-// Command dns is CoreDNS with the few plugins that a cluster needs.
+// Command dns is CoreDNS with only the plugins that a cluster needs.
 package main
 
 import (

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the entry point of the official PostgreSQL image does, as far as the manifests use it.
+# The parts of the official PostgreSQL image's entry point that the manifests use.
 set -eu
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
 	mkdir -p "$PGDATA"

@@ -1,8 +1,9 @@
 #!/bin/sh
-# servers.sh OUT REGISTRY: a tar of Debian with the stores that the overlay needs, and Prometheus; REGISTRY is a registry program.
+# servers.sh OUT REGISTRY: writes a tar of Debian with the stores of the overlay, Prometheus, and busybox as a web
+# server; REGISTRY is the path of a registry program.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mmdebstrap --quiet --variant=minbase --mode=root --include=nats-server,redis-server,postgresql-15,prometheus \
+mmdebstrap --quiet --variant=minbase --mode=root --include=nats-server,redis-server,postgresql-15,prometheus,busybox-static \
 	--customize-hook="copy-in '$2' /usr/local/bin" \
 	--customize-hook="copy-in '$here/docker-entrypoint.sh' /usr/local/bin" \
 	--customize-hook='chmod 755 "$1/usr/local/bin/docker-entrypoint.sh"' \

@@ -1,4 +1,4 @@
-// hyperkube: every control-plane and node binary of Kubernetes in one Go binary.
+// Command hyperkube contains all control-plane and node programs of Kubernetes.
 package main
 
 import (

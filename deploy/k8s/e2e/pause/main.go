@@ -1,4 +1,4 @@
-// Command pause is the first process of every pod: it waits, and reaps.
+// Command pause is the first process of every pod: it waits, and reaps zombie processes.
 package main
 
 import (

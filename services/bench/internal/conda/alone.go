@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// recompress decodes what the artifacts of a folder hold, and encodes it as layers are,
-// two at a time as a worker does: what making layers of them takes at the least.
+// recompress decompresses the artifacts of a folder and compresses them as layers, two
+// concurrently like a worker. It measures the minimum time for building layers from them.
 func recompress(dir string) {
 	var g errgroup.Group
 	g.SetLimit(2)

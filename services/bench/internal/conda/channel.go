@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// What an ordinary environment comes to, and a large one.
+// The sizes of an ordinary and of a large environment.
 const (
 	treePackages   = 74
 	treeBytes      = 135_000_000
@@ -27,16 +27,16 @@ const (
 	largePackBytes = 250_000_000
 )
 
-// channel is a Conda channel on loopback.
+// A channel is a Conda channel on loopback.
 type channel struct {
 	*httptest.Server
 	dir   string
 	names []string
-	// installed is how long all files are, packed all artifacts, in bytes.
+	// installed is the total size of all files, packed that of all artifacts, in bytes.
 	installed, packed int64
 }
 
-// serve serves the packages that are in a folder.
+// serve serves the packages in a folder.
 func serve(w *world.World, dir string, packages map[string]packageRecord) *channel {
 	all := must.Get(json.Marshal(map[string]any{"packages": map[string]any{}, "packages.conda": packages}))
 	must.Do(os.WriteFile(filepath.Join(dir, "repodata.json"), all, 0o600))
@@ -56,8 +56,8 @@ func serve(w *world.World, dir string, packages map[string]packageRecord) *chann
 	return c
 }
 
-// treeChannel is a channel of packages of a real tree, the Go installation: a few are
-// large, and most are small.
+// treeChannel returns a channel with the Go installation as packages: a few are large, and
+// most are small.
 func treeChannel(w *world.World) *channel {
 	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]packageRecord{}
 	files, harmonic := tree(w), 0.0
@@ -85,7 +85,7 @@ func treeChannel(w *world.World) *channel {
 	return serve(w, dir, packages)
 }
 
-// tree are the files of the Go installation, programs first.
+// tree returns the files of the Go installation, programs first.
 func tree(w *world.World) (files []packed) {
 	root := strings.TrimSpace(string(must.Get(exec.CommandContext(w.Ctx, "go", "env", "GOROOT").Output())))
 	for _, dir := range []string{"pkg/tool", "bin", "src"} {
@@ -104,7 +104,7 @@ func tree(w *world.World) (files []packed) {
 	return files
 }
 
-// largeChannel is a channel of 3 GB in packages that do not compress.
+// largeChannel returns a channel with 3 GB of incompressible packages.
 func largeChannel(w *world.World) *channel {
 	dir, packages := must.Get(os.MkdirTemp(w.Dir, "channel-")), map[string]packageRecord{}
 	for i := range largePackages {
@@ -118,15 +118,15 @@ func largeChannel(w *world.World) *channel {
 	return serve(w, dir, packages)
 }
 
-// noise is a file of random bytes in which the installer has to look for the prefix.
+// noise returns a file of random bytes that the installer must search for the prefix.
 func noise(path string, seed byte, size int64) packed {
 	return packed{path: path, size: size, prefix: "binary", open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.LimitReader(io.MultiReader(strings.NewReader(placeholder+"/lib\x00"), rand.NewChaCha8([32]byte{seed})), size)), nil
 	}}
 }
 
-// requestOf is a container request for packages of the channel on a base image. It is
-// built once for each that asks with other packages.
+// requestOf returns a container request for packages of the channel on a base image.
+// Different packages result in different builds.
 func (c *channel) requestOf(base string, packages ...string) string {
 	body := must.Get(json.Marshal(map[string]any{"packages": map[string]any{
 		"type": "CONDA", "entries": packages, "channels": []string{"bench"},

@@ -20,18 +20,18 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// goldenDir has real packages, and what conda and mamba installed of them.
+// goldenDir holds real packages with the files that conda and mamba installed from them.
 const goldenDir = "services/builder/artifact/testdata"
 
-// installed is what is known of a file that conda or mamba has installed.
+// installed describes a file that conda or mamba installed.
 type installed struct {
 	SHA256 string `json:"sha256"`
 	X      bool   `json:"x"`
 	Link   string `json:"link"`
 }
 
-// measureInstalled counts the files of real packages that become something else than
-// what conda and mamba made of them: content, executable bit, link target.
+// measureInstalled counts the files of real packages whose content, executable bit or link
+// target differs from those that conda and mamba installed.
 func measureInstalled(w *world.World, s *figure.Sheet) {
 	var golden struct {
 		Prefix, Python string
@@ -47,20 +47,20 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 		for path, file := range want {
 			ours, ok := got[path]
 			if got == nil || !ok && strings.HasSuffix(path, ".pyc") {
-				continue // it is not here; or was compiled when it was installed
+				continue // missing here, or compiled during installation
 			}
 			if compared++; ours != file {
 				different++
 			}
 		}
 	}
-	s.Remark = "of real packages, against what conda and mamba installed"
+	s.Remark = "of real packages, compared with conda and mamba"
 	s.Tell("files compared", float64(compared), "")
 	s.Hold("files that differ", float64(different), "", figure.AtMost(0))
 	s.Remark = ""
 }
 
-// becomes is what a package is installed as; nil where it is not here.
+// becomes returns the files of an installed package; nil if the package is missing here.
 func becomes(ctx context.Context, name string, place artifact.Place) sink {
 	file, err := os.Open(filepath.Join(goldenDir, "packages", name))
 	if err != nil {
@@ -73,7 +73,7 @@ func becomes(ctx context.Context, name string, place artifact.Place) sink {
 	return out
 }
 
-// sink remembers what files are.
+// A sink records files by path.
 type sink map[string]installed
 
 // Put implements artifact.Sink.

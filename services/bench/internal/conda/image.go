@@ -1,6 +1,5 @@
-// Package conda is the sections about Conda packages: the solver, the index of a large
-// channel, and the images that packages become; with the channel and the packages that
-// are made for them.
+// Package conda measures Conda packages: the solver, the index of a large channel, and the
+// images built from packages. It also creates the channel and the packages for them.
 package conda
 
 import (
@@ -20,19 +19,20 @@ import (
 
 const (
 	nameRecompress = "decoding and encoding alone"
-	// warmRequests are for environments of which every layer is known, each of so many
-	// packages of the channel.
+	// warmRequests is the number of environments whose layers all exist, and warmPackages
+	// the number of packages of each.
 	warmRequests, warmPackages = 100, 20
-	// fifths is in how many parts the channel is cut for environments that share the rest.
+	// fifths is the number of parts of the channel for environments that share the other
+	// parts.
 	fifths = 5
 )
 
-// cpuSeconds is for turns that are not made of calls.
+// cpuSeconds is the processor time of turns without calls.
 var cpuSeconds = figure.Metric{Name: "cpu", Unit: "s", Of: func(s figure.Sample) float64 { return s.CPU }}
 
-// Image measures the way from a request for Conda packages to its image, which no
-// container has a part in: from an empty slipwayd, from one that knows all layers, what
-// is sent for an environment that is much like another, and what memory much takes.
+// Image measures the time from a request for Conda packages to its image without build
+// containers: with an empty slipwayd, with all layers known, the bytes sent for an
+// environment similar to an existing one, and the memory for large packages.
 func Image(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
 	tree := treeChannel(w)
@@ -47,28 +47,28 @@ func Image(w *world.World, s *figure.Sheet) {
 	measureInstalled(w, s)
 }
 
-// packagesAt starts a slipwayd that knows of the channel, and keeps its images in a
-// repository of the upstream registry, which is reached at addr.
+// packagesAt starts a slipwayd with the channel, which stores its images in a repository of
+// the upstream registry at addr.
 func packagesAt(w *world.World, addr string, c *channel) *slipwayd.Server {
 	return startPackages(w, c,
 		fmt.Sprintf("SLIPWAY_BUILD_REPOSITORY=%s/packages/r%016x", addr, rand.Uint64()), "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr+","+addr,
 	)
 }
 
-// startPackages starts a slipwayd that knows of the channel.
+// startPackages starts a slipwayd with the channel.
 func startPackages(w *world.World, c *channel, env ...string) *slipwayd.Server {
 	server := w.StartSlipway(append(env, "SLIPWAY_CONDA_CHANNEL_ALIAS="+c.URL, "SLIPWAY_CONDA_SOLVE_WAIT=20s")...)
-	w.Pause(world.Settled) // its start is no part of what follows
+	w.Pause(world.Settled) // the start is not measured
 	return server
 }
 
-// environment is a request for packages on the base image.
+// environment returns a request for packages on the base image.
 func environment(w *world.World, c *channel, packages ...string) string {
 	return c.requestOf(w.Up.Addr+"/"+world.BaseImage, packages...)
 }
 
-// measureCold makes every layer, against a process that decodes and encodes the same
-// packages, and does nothing else: no digest, no file, no network.
+// measureCold builds every layer, compared with a process that only decompresses and
+// compresses the same packages, without digests, files and network.
 func measureCold(w *world.World, s *figure.Sheet, c *channel) {
 	turns := []figure.Contender{
 		{Name: nameRecompress, Turn: func() figure.Sample {
@@ -95,7 +95,7 @@ func measureCold(w *world.World, s *figure.Sheet, c *channel) {
 	profileCold(w, c)
 }
 
-// profileCold profiles a slipwayd that makes every layer once.
+// profileCold profiles a slipwayd that builds every layer once.
 func profileCold(w *world.World, c *channel) {
 	if w.Profiles == "" {
 		return
@@ -113,8 +113,8 @@ func profileCold(w *world.World, c *channel) {
 	}})
 }
 
-// measureWarm asks for environments of known layers that nobody has asked for, at a
-// slipwayd with its own image store.
+// measureWarm requests new environments of existing layers from a slipwayd with its own
+// image store.
 func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
 	server := startPackages(w, c)
 	defer server.Stop()
@@ -138,9 +138,9 @@ func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
 	s.Tell("warm cpu", cpu*1e3, "ms")
 }
 
-// measureShared looks at what is sent for an environment when one is there that has four
-// fifths of its packages: each fifth is once what it lacks. Every time it is another
-// slipwayd that makes the whole, which has one digest.
+// measureShared measures the bytes sent for an environment when one with four fifths of its
+// packages exists. Each fifth is missing once. A different slipwayd builds the whole each
+// time, and all results must have the same digest.
 func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 	var parts, beyond []float64
 	digests := map[string]bool{}
@@ -171,8 +171,7 @@ func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 	s.Remark = ""
 }
 
-// measureLargePackages looks at the memory that a fresh slipwayd, with all it is, takes
-// for 3 GB of packages.
+// measureLargePackages measures the total memory of a fresh slipwayd for 3 GB of packages.
 func measureLargePackages(w *world.World, s *figure.Sheet) {
 	c := largeChannel(w)
 	defer c.Close()
@@ -191,14 +190,14 @@ func measureLargePackages(w *world.World, s *figure.Sheet) {
 	server.Stop()
 }
 
-// measured is an image as it can be pulled.
+// measured is a pullable image.
 type measured struct {
 	digest   string
 	manifest []byte
 	engine.Document
 }
 
-// size is what all of it takes to send, in bytes.
+// size returns the total size of its parts in bytes.
 func (m measured) size() float64 {
 	sum := float64(len(m.manifest)) + float64(m.Config.Size)
 	for _, l := range m.Layers {

@@ -12,15 +12,14 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// forgeRecords is how many records the largest folder of conda-forge has.
+// forgeRecords is the number of records in the largest folder of conda-forge.
 const forgeRecords = 880_000
 
-// indexFolders are the folders of the channel that is indexed, the large one first.
+// indexFolders returns the folders of the indexed channel, the large one first.
 func indexFolders() []string { return []string{"linux-64", "noarch"} }
 
-// Index measures the index of a large channel: made of its JSON, opened, and
-// solved against. The JSON and the index are in the page cache, as what was just
-// fetched is.
+// Index measures the index of a large channel: building it from JSON, opening it, and
+// solving with it. The JSON and the index are in the page cache, as after a fetch.
 func Index(w *world.World, s *figure.Sheet) {
 	writeChannel(w.Dir)
 	var made, opened []step
@@ -43,16 +42,16 @@ func Index(w *world.World, s *figure.Sheet) {
 	times(s, "solve p50", solves, 0.5)
 	s.Tell("solve longest", slices.Max(each(solves, spent.wall)), "s")
 	s.Hold("as rattler", 100*float64(same)/float64(len(solves)), "%", figure.AtLeast(97))
-	s.Remark = "the most that was resident in a process of its own, mapped pages of the file included"
+	s.Remark = "peak resident set of a separate process, including mapped pages of the file"
 	s.Hold("RSS making it", slices.Max(each(made, step.peak)), "MB", figure.AtMost(400))
 	s.Hold("RSS solving", slices.Max(each(opened, step.peak)), "MB", figure.AtMost(400))
 	s.Remark = ""
 }
 
-// times holds the median to a bar in seconds by the wall clock, and tells that of the
-// processor time.
+// times records the median of the wall-clock time with a limit in seconds, and that of the
+// processor time without a limit.
 func times(s *figure.Sheet, metric string, of []spent, limit float64) {
-	s.Remark = "wall clock, which counts on a quiet machine"
+	s.Remark = "wall clock, meaningful on an idle machine only"
 	s.Hold(metric, figure.Median(each(of, spent.wall)), "s", figure.AtMost(limit))
 	s.Remark = "processor time of all threads"
 	s.Tell(metric+" cpu", figure.Median(each(of, spent.cpu)), "s")
@@ -72,7 +71,7 @@ func writeChannel(dir string) {
 	folders := indexFolders()
 	large := must.Get(os.Create(filepath.Join(dir, folders[0]+".json")))
 	condadata.Large(reader{}, large, forgeName, folders[0], forgeRecords)
-	// What is still to be written would be written while something is measured.
+	// Unwritten pages would be written during the measurement.
 	must.Do(errors.Join(large.Sync(), large.Close()))
 	must.Do(os.WriteFile(filepath.Join(dir, folders[1]+".json"), condadata.Repodata(reader{}, forgeName, folders[1]), 0o600))
 }

@@ -19,20 +19,21 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// placeholder is what packages of the bench have for a prefix, as long as real ones.
+// placeholder is the prefix in the bench's packages, as long as in real packages.
 var placeholder = "/home/bench/feedstock_root/build_artifacts/" + strings.Repeat("placehold_", 21)
 
-// packed is a file of a package.
+// A packed is a file of a package.
 type packed struct {
 	path string
 	size int64
-	// open begins its content, always the same.
+	// open returns its content, always the same.
 	open func() (io.ReadCloser, error)
-	// prefix is how it has the placeholder: "text", "binary", or "" for not at all.
+	// prefix is how the file contains the placeholder: "text", "binary", or "" for not at
+	// all.
 	prefix string
 }
 
-// listed is a file in info/paths.json.
+// A listed is a file in info/paths.json.
 type listed struct {
 	Path        string `json:"_path"`
 	Type        string `json:"path_type"`
@@ -42,7 +43,7 @@ type listed struct {
 	Size        int64  `json:"size_in_bytes"`
 }
 
-// packageRecord is what a channel says of a package.
+// A packageRecord is a package in the channel's repodata.
 type packageRecord struct {
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
@@ -53,12 +54,12 @@ type packageRecord struct {
 	Size        int64    `json:"size"`
 	Subdir      string   `json:"subdir"`
 	Timestamp   int64    `json:"timestamp"`
-	// installed is the length of its files, in bytes.
+	// installed is the total size of its files, in bytes.
 	installed int64
 }
 
-// writePackage writes an artifact, compressed as much as suits the content, to a
-// folder, and returns its file name and record.
+// writePackage writes an artifact to a folder with a compression level for its content, and
+// returns its file name and record.
 func writePackage(dir, name string, level zstd.EncoderLevel, files []packed) (string, packageRecord) {
 	rec := packageRecord{Name: name, Version: "1.0", Build: "h0_0", Depends: []string{}, Subdir: "linux-64", Timestamp: 1_700_000_000_000}
 	base := fmt.Sprintf("%s-%s-%s", rec.Name, rec.Version, rec.Build)
@@ -83,7 +84,7 @@ func writePackage(dir, name string, level zstd.EncoderLevel, files []packed) (st
 // member writes one of the two archives of an artifact.
 func member(z *zip.Writer, name string, level zstd.EncoderLevel, files []packed) {
 	m := must.Get(z.CreateHeader(&zip.FileHeader{Name: name + ".tar.zst", Method: zip.Store}))
-	// Conda's own packages are made with such a window.
+	// Conda packages are compressed with this window size.
 	packer := must.Get(zstd.NewWriter(m, zstd.WithEncoderLevel(level), zstd.WithWindowSize(8<<20), zstd.WithEncoderConcurrency(2)))
 	out := tar.NewWriter(packer)
 	for _, f := range files {
@@ -120,7 +121,7 @@ func textFile(path, content, prefix string) packed {
 	}}
 }
 
-// counted counts what is written.
+// counted counts the bytes written.
 type counted struct{ n int64 }
 
 func (c *counted) Write(p []byte) (int, error) {

@@ -12,14 +12,14 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// forgeName is the channel that the requests are about.
+// forgeName is the channel of the requests.
 const forgeName = "conda-forge"
 
-// Solve measures the Conda solver on 18,000 real records in memory: the requests
-// that reference solvers were asked, and how often it answers as rattler does.
+// Solve measures the Conda solver on 18,000 real records in memory: the requests of the
+// reference solvers, and how often the solution equals rattler's.
 func Solve(w *world.World, s *figure.Sheet) {
 	problems, wanted := solves(inMemory())
-	// Whoever comes first reads the records into the caches of the processor.
+	// The first run reads the records into the processor's caches.
 	for range 2 {
 		must.Get(solver.Solve(w.Ctx, problems[0]))
 	}
@@ -40,7 +40,7 @@ func Solve(w *world.World, s *figure.Sheet) {
 	}
 	slices.Sort(times)
 	s.Tell("requests", float64(len(problems)), "")
-	s.Remark = "processor time, the collector's included: a solve is one goroutine, and others' load is nothing to it"
+	s.Remark = "processor time including garbage collection: a solve is one goroutine, so the load of the machine does not matter"
 	s.Hold("p50", times[len(times)/2], "ms", figure.AtMost(5))
 	s.Hold("p99", times[len(times)*99/100], "ms", figure.AtMost(300))
 	s.Hold("longest", times[len(times)-1], "ms", figure.AtMost(1000))
@@ -48,7 +48,7 @@ func Solve(w *world.World, s *figure.Sheet) {
 	s.Hold("as rattler", 100*float64(same)/float64(solved), "%", figure.AtLeast(97))
 }
 
-// inMemory is the channel with its records decoded.
+// inMemory returns the channel with decoded records.
 func inMemory() solver.Channel {
 	forge := solver.Channel{Name: forgeName}
 	for _, subdir := range []string{"linux-64", "noarch"} {
@@ -57,8 +57,8 @@ func inMemory() solver.Channel {
 	return forge
 }
 
-// solves are the requests that have an answer, asked of a channel, and the files that
-// rattler answers.
+// solves returns the satisfiable requests as problems of a channel, and the files of
+// rattler's solutions.
 func solves(of solver.Channel) (problems []solver.Problem, wanted [][]string) {
 	machine := []conda.VirtualPackage{
 		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"},
@@ -82,7 +82,7 @@ type recordsOf map[string][]conda.Record
 
 func (r recordsOf) Records(name string) ([]conda.Record, error) { return r[name], nil }
 
-// reader ends the section where the data cannot be read.
+// reader ends the section if the data cannot be read.
 type reader struct{}
 
 func (reader) Helper()                           {}

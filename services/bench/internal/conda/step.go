@@ -18,29 +18,29 @@ import (
 	"slipway.dev/services/conda/solver"
 )
 
-// StepCommand is the first argument of this program where it runs itself, for a step
-// whose memory is to be that of a process which does nothing else.
+// StepCommand is the first argument when this program runs itself, for a step whose memory
+// must be measured in a separate process.
 const StepCommand = "step"
 
-// The steps: an index is made, or opened and solved against; packages are decoded and
-// encoded.
+// The steps: build an index; open it and solve with it; decompress and compress packages.
 const (
 	buildStep      = "build"
 	solveStep      = "solve"
 	recompressStep = "recompress"
 )
 
-// tenth is the part of the requests that one round asks: each round another one.
+// tenth is the fraction of the requests that one round solves; each round solves different
+// ones.
 const tenth = 10
 
-// step is what such a process did, as it tells its parent.
+// A step is the result that such a process reports to its parent.
 type step struct {
-	// Took is the time of making or of opening; Solves those of the solves.
+	// Took is the time of building or opening, Solves that of the solves.
 	Took   spent
 	Solves []spent
-	// Same is how many of the solves gave rattler's answer.
+	// Same is the number of solves with rattler's solution.
 	Same int
-	// Records and Size, in bytes, are the large index's.
+	// Records and Size, in bytes, are those of the large index.
 	Records, Size int64
 	// Peak is the largest resident set, in MB.
 	Peak float64
@@ -48,23 +48,23 @@ type step struct {
 
 func (p step) peak() float64 { return p.Peak }
 
-// spent is time in seconds: by the wall clock, and of all processors.
+// spent is wall-clock time and processor time in seconds.
 type spent struct{ Wall, CPU float64 }
 
 func (t spent) wall() float64 { return t.Wall }
 func (t spent) cpu() float64  { return t.CPU }
 
-// timed is what do takes.
+// timed measures do.
 func timed(do func()) spent {
 	began, used := time.Now(), process.OwnCPU()
 	do()
 	return spent{Wall: time.Since(began).Seconds(), CPU: (process.OwnCPU() - used).Seconds()}
 }
 
-// runStep runs one in a process of its own.
+// runStep runs a step in a separate process.
 func runStep(w *world.World, what string, round int) step { return runStepIn(w, what, w.Dir, round) }
 
-// runStepIn is runStep for what is in another folder.
+// runStepIn is runStep with another folder.
 func runStepIn(w *world.World, what, dir string, round int) (p step) {
 	cmd := exec.CommandContext(w.Ctx, must.Get(os.Executable()), StepCommand, what, dir, strconv.Itoa(round))
 	cmd.Stderr = os.Stderr
@@ -72,7 +72,7 @@ func runStepIn(w *world.World, what, dir string, round int) (p step) {
 	return p
 }
 
-// TakeStep is what that process does.
+// TakeStep is the main function of that process.
 func TakeStep(ctx context.Context) error {
 	args := os.Args[2:]
 	return must.Caught(func() {
@@ -90,8 +90,8 @@ func TakeStep(ctx context.Context) error {
 		default:
 			must.Fail("there is no step %q", args[0])
 		}
-		// The maximum of getrusage(2) would be the parent's, whose memory this process
-		// had until its exec.
+		// The maximum of getrusage(2) would be that of the parent, whose memory this
+		// process shared until its exec.
 		p.Peak = must.Get(process.Resident(os.Getpid(), "VmHWM:"))
 		must.Do(json.NewEncoder(os.Stdout).Encode(p))
 	})
@@ -107,7 +107,7 @@ func buildIndex(dir string) {
 
 func indexFile(dir, subdir string) string { return filepath.Join(dir, subdir+".idx") }
 
-// solve opens the indexes and asks its tenth of the requests.
+// solve opens the indexes and solves its tenth of the requests.
 func (p *step) solve(ctx context.Context, dir string, round int) {
 	forge := solver.Channel{Name: forgeName}
 	p.Took = timed(func() {

@@ -8,14 +8,14 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// toll counts the bytes that are sent to a server through it.
+// A toll is a proxy that counts the bytes sent to a server.
 type toll struct {
 	addr string
 	sent atomic.Int64
 	at   net.Listener
 }
 
-// newToll listens before a server until it is closed.
+// newToll listens and forwards to a server until it is closed.
 func newToll(before string) *toll {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))
 	t := &toll{addr: l.Addr().String(), at: l}
@@ -31,7 +31,7 @@ func newToll(before string) *toll {
 	return t
 }
 
-// pass carries one connection.
+// pass forwards one connection.
 func (t *toll) pass(from net.Conn, before string) {
 	defer from.Close()
 	to, err := net.Dial("tcp", before)
@@ -40,13 +40,13 @@ func (t *toll) pass(from net.Conn, before string) {
 	}
 	defer to.Close()
 	go func() {
-		_, _ = io.Copy(to, io.TeeReader(from, t)) // either end of it ends both
+		_, _ = io.Copy(to, io.TeeReader(from, t)) // the end of one direction ends both
 		_ = to.Close()
 	}()
 	_, _ = io.Copy(from, to)
 }
 
-// Write counts.
+// Write counts bytes.
 func (t *toll) Write(p []byte) (int, error) {
 	t.sent.Add(int64(len(p)))
 	return len(p), nil

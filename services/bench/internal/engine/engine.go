@@ -1,4 +1,4 @@
-// Package engine pulls images as container engines do.
+// Package engine pulls images like a container engine.
 package engine
 
 import (
@@ -14,14 +14,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Repository is where an image's parts are.
+// A Repository is the location of an image's parts.
 type Repository struct {
 	Host, path string
-	// Ref is the tag or digest that it was named by.
+	// Ref is the tag or digest in the image's name.
 	Ref string
 }
 
-// Manifest is the URL of a manifest, Blob that of a blob.
+// Manifest returns the URL of a manifest, Blob that of a blob.
 func (r Repository) Manifest(ref string) string {
 	return "http://" + r.Host + "/v2/" + r.path + "/manifests/" + ref
 }
@@ -30,7 +30,7 @@ func (r Repository) Blob(digest string) string {
 	return "http://" + r.Host + "/v2/" + r.path + "/blobs/" + digest
 }
 
-// At takes a pull name apart.
+// At parses an image name.
 func At(name string) Repository {
 	host, rest, _ := strings.Cut(name, "/")
 	if path, digest, ok := strings.Cut(rest, "@"); ok {
@@ -40,7 +40,7 @@ func At(name string) Repository {
 	return Repository{host, rest[:max(i, 0)], rest[i+1:]}
 }
 
-// Document is what the bench reads of an index or a manifest.
+// A Document holds the parts of an index or a manifest that the bench reads.
 type Document struct {
 	Manifests []descriptor `json:"manifests"`
 	Config    descriptor   `json:"config"`
@@ -55,11 +55,11 @@ type descriptor struct {
 	} `json:"platform"`
 }
 
-// New is a client with connections of its own, as a container engine has. Close
-// them.
+// New returns a client with its own connections, like a container engine. The caller must
+// close its idle connections.
 func New() *http.Client { return &http.Client{Transport: &http.Transport{ReadBufferSize: 64 << 10}} }
 
-// open asks for a URL; close its body.
+// open requests a URL. The caller must close the body.
 func open(ctx context.Context, c *http.Client, url string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -68,14 +68,14 @@ func open(ctx context.Context, c *http.Client, url string) (*http.Response, erro
 	req.Header.Set("Accept", Accepted)
 	resp, err := c.Do(req)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // the status says enough
+		said, _ := io.ReadAll(io.LimitReader(resp.Body, 500)) // only to explain the status
 		err = fmt.Errorf("GET %s: %s %s", url, resp.Status, said)
 		_ = resp.Body.Close()
 	}
 	return resp, err
 }
 
-// Read is all of an answer, and its header.
+// Read returns the body and the header of a response.
 func Read(ctx context.Context, c *http.Client, url string) ([]byte, http.Header, error) {
 	resp, err := open(ctx, c, url)
 	if err != nil {
@@ -86,8 +86,8 @@ func Read(ctx context.Context, c *http.Client, url string) ([]byte, http.Header,
 	return raw, resp.Header, err
 }
 
-// Fetch reads a blob into nothing, or hashes and checks it, as engines do; it returns
-// its size in bytes.
+// Fetch reads a blob and discards it, or hashes and verifies it as engines do. It returns
+// the size in bytes.
 func Fetch(ctx context.Context, c *http.Client, url string, hashing bool) (int64, error) {
 	resp, err := open(ctx, c, url)
 	if err != nil {
@@ -106,7 +106,7 @@ func Fetch(ctx context.Context, c *http.Client, url string, hashing bool) (int64
 	return n, err
 }
 
-// Child is the manifest for linux/amd64 of the image that is at r, and its digest.
+// Child returns the manifest for linux/amd64 of the image at r, and its digest.
 func (r Repository) Child(ctx context.Context, c *http.Client) (digest string, d Document, err error) {
 	digest = r.Ref
 	for range 2 { // the index, then the manifest
@@ -130,8 +130,8 @@ func (r Repository) Child(ctx context.Context, c *http.Client) (digest string, d
 	return digest, d, err
 }
 
-// Pull reads the index, the manifest, the config and the layers of an image, so many
-// of these at a time, and returns how many bytes config and layers were.
+// Pull reads the index, the manifest, the config and the layers of an image, with up to
+// layersAtOnce concurrent layers. It returns the total size of config and layers in bytes.
 func (r Repository) Pull(ctx context.Context, layersAtOnce int) (total int64, err error) {
 	c := New()
 	defer c.CloseIdleConnections()
@@ -159,6 +159,6 @@ func (r Repository) Pull(ctx context.Context, layersAtOnce int) (total int64, er
 	return total, all.Wait()
 }
 
-// Accepted is what engines accept.
+// Accepted lists the media types that engines accept.
 const Accepted = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, " +
 	"application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json"

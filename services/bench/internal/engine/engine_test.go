@@ -28,6 +28,6 @@ func TestBlobsAreChecked(t *testing.T) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 	if _, err := Fetch(t.Context(), server.Client(), server.URL+"/sha256:00", true); err == nil {
-		t.Error("other content counts as good")
+		t.Error("other content was accepted")
 	}
 }

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// machine is where a run took place.
+// machine describes the machine of a run.
 type machine struct {
 	CPU    string `json:"cpu"`
 	Cores  int    `json:"cores"`
 	Kernel string `json:"kernel"`
 	Go     string `json:"go"`
-	// BusyBefore and BusyAfter are the share of the processors, 0 to 1, that
-	// others used right before and after the run: figures of a busy machine are
-	// upper bounds, and only ratios count.
+	// BusyBefore and BusyAfter are the share of the processors, 0 to 1, that other
+	// processes used right before and after the run. Figures of a busy machine are upper
+	// bounds; only ratios are meaningful.
 	BusyBefore float64 `json:"busyBefore"`
 	BusyAfter  float64 `json:"busyAfter"`
 }
 
 func thisMachine() machine {
 	read := func(path string) string {
-		raw, _ := os.ReadFile(path) // not there is not known
+		raw, _ := os.ReadFile(path) // unknown if it cannot be read
 		return strings.TrimSpace(string(raw))
 	}
 	m := machine{Cores: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Go: runtime.Version()}
@@ -34,7 +34,7 @@ func thisMachine() machine {
 	return m
 }
 
-// Busy watches the processors for two seconds; 0 where the kernel does not say.
+// Busy measures the load of the processors for two seconds. It returns 0 if it is unknown.
 func Busy() float64 {
 	idle, all := ticks()
 	time.Sleep(2 * time.Second)
@@ -45,8 +45,7 @@ func Busy() float64 {
 	return round(1 - (idleAfter-idle)/(allAfter-all))
 }
 
-// ticks reads the time that all processors were idle, and all time, from
-// /proc/stat.
+// ticks reads the idle time and the total time of all processors from /proc/stat.
 func ticks() (idle, all float64) {
 	raw, _ := os.ReadFile("/proc/stat")
 	var t [8]float64 // user nice system idle iowait irq softirq steal

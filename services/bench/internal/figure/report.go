@@ -1,6 +1,5 @@
-// Package figure is what measurements come to: turns of contenders, samples of each,
-// what follows from them, and the report of figures with the bars they are held to. It
-// measures nothing itself.
+// Package figure holds the results of measurements: turns of contenders, their samples,
+// statistics, and the report of figures with their limits. It measures nothing itself.
 package figure
 
 import (
@@ -14,53 +13,53 @@ import (
 	"time"
 )
 
-// Report is everything that a run found.
+// A Report holds all figures of a run.
 type Report struct {
 	Started time.Time `json:"started"`
 	Machine machine   `json:"machine"`
-	// Binary is what was measured.
+	// Binary is the measured binary.
 	Binary  string   `json:"binary"`
 	Rounds  int      `json:"rounds"`
 	Figures []figure `json:"figures"`
 }
 
-// figure is one measured value, with the bar it is held to if there is one.
+// A figure is one measured value with an optional limit.
 type figure struct {
 	Section string  `json:"section"`
 	Metric  string  `json:"metric"`
 	Value   float64 `json:"value"`
 	Unit    string  `json:"unit"`
-	// Bar reads like "<= 60".
+	// Bar has the form "<= 60".
 	Bar string `json:"bar,omitempty"`
 	Met *bool  `json:"met,omitempty"`
-	// Note says what else one has to know.
+	// Note adds information to the value.
 	Note string `json:"note,omitempty"`
 }
 
-// New is one of a run of a binary.
+// New returns the report of a run of a binary.
 func New(binary string, rounds int) *Report {
 	return &Report{Started: time.Now().UTC().Truncate(time.Second), Machine: thisMachine(), Binary: binary, Rounds: rounds}
 }
 
-// Sheet is what a section writes its figures on.
+// Sheet returns the part of the report for a section.
 func (r *Report) Sheet(section string) *Sheet { return &Sheet{report: r, section: section} }
 
-// Sheet is one section's part of the report.
+// A Sheet is the part of the report for one section.
 type Sheet struct {
 	report  *Report
 	section string
-	// Remark goes with every figure that follows.
+	// Remark is added to every figure that follows.
 	Remark string
 }
 
-// Tell notes a value that has no bar.
+// Tell records a value without a limit.
 func (s *Sheet) Tell(metric string, value float64, unit string) {
 	s.report.Figures = append(s.report.Figures, figure{
 		Section: s.section, Metric: metric, Value: round(value), Unit: unit, Note: s.Remark,
 	})
 }
 
-// Hold notes a value and whether it keeps to the bar, if it is one.
+// Hold records a value and whether it is within its limit, if it has one.
 func (s *Sheet) Hold(metric string, value float64, unit string, b Bar) {
 	s.Tell(metric, value, unit)
 	if b == (Bar{}) {
@@ -71,31 +70,30 @@ func (s *Sheet) Hold(metric string, value float64, unit string, b Bar) {
 	f.Bar, f.Met = b.String(), &met
 }
 
-// Medians notes metrics of a contender, without bars.
+// Medians records the medians of a contender's metrics, without limits.
 func (s *Sheet) Medians(r Results, name string, metrics ...Metric) {
 	for _, m := range metrics {
 		s.Tell(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit)
 	}
 }
 
-// Median holds a metric of a contender to a bar.
+// Median records the median of a contender's metric with a limit.
 func (s *Sheet) Median(r Results, name string, m Metric, b Bar) {
 	s.Hold(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit, b)
 }
 
-// Ratio holds a metric of one contender, over that of another, to a bar.
+// Ratio records the ratio of a metric of two contenders with a limit.
 func (s *Sheet) Ratio(r Results, a, b string, m Metric, to Bar) {
 	s.Hold(strings.TrimSpace(a+" "+m.Name)+" / "+b, r.Ratio(a, b, m), "x", to)
 }
 
-// Bar is what a value should be: at most or at least something. The zero value is
-// no bar.
+// A Bar is an upper or lower limit of a value. The zero value is no limit.
 type Bar struct {
 	op    string
 	limit float64
 }
 
-// AtMost and AtLeast are bars.
+// AtMost and AtLeast return an upper and a lower limit.
 func AtMost(limit float64) Bar  { return Bar{"<=", limit} }
 func AtLeast(limit float64) Bar { return Bar{">=", limit} }
 
@@ -108,8 +106,8 @@ func (b Bar) met(v float64) bool {
 
 func (b Bar) String() string { return b.op + " " + strconv.FormatFloat(b.limit, 'g', -1, 64) }
 
-// round keeps four significant digits: the rest is noise. What is no number is 0,
-// since JSON has no way to say it; its bar is judged before.
+// round rounds to four significant digits. NaN and infinities, which JSON cannot represent,
+// become 0; the limit is checked before.
 func round(v float64) float64 {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 0
@@ -118,8 +116,7 @@ func round(v float64) float64 {
 	return math.Round(v*scale) / scale
 }
 
-// Print writes the table to standard error, and the JSON to a file or to standard
-// output.
+// Print writes the table to standard error, and the JSON to a file or to standard output.
 func (r *Report) Print(file string) error {
 	fmt.Fprintf(os.Stderr, "\n%s\nOthers kept the processors busy: %.0f%% before, %.0f%% after.\n",
 		r.table(), 100*r.Machine.BusyBefore, 100*r.Machine.BusyAfter)
@@ -146,6 +143,6 @@ func (r *Report) table() string {
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Section, f.Metric, strconv.FormatFloat(f.Value, 'f', -1, 64), f.Unit, f.Bar, met, f.Note)
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // writing to a strings.Builder does not fail
 	return b.String()
 }

@@ -8,32 +8,34 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// Contender is one of those that take turns. A turn may use check and must.
+// A Contender is one of several alternatives that take turns. A turn may use check and
+// must.
 type Contender struct {
 	Name string
 	Turn func() Sample
 }
 
-// Sample is what one turn measured. Fields that a section does not measure are 0.
+// A Sample is the result of one turn. Fields that a section does not measure are 0.
 type Sample struct {
-	// Rate is calls per second; p50 and p99 are latencies in seconds.
+	// Rate is in calls per second. P50 and P99 are latencies in seconds.
 	Rate, P50, P99 float64
-	// CPU is seconds of the server under test, behind those of the server it asks,
-	// store those of Redis: each per call, or per byte of a blob.
+	// CPU is the processor time in seconds of the server under test, Behind that of its
+	// upstream, and Store that of Redis: each per call, or per byte of a blob.
 	CPU, Behind, Store float64
-	// Speed is bytes per second.
+	// Speed is in bytes per second.
 	Speed float64
-	// Took is the seconds of the whole, answered those until a request was.
+	// Took is the total time in seconds, and Answered the time until the request was
+	// answered.
 	Took, Answered float64
 }
 
-// Metric is what figures read from samples, in the unit that they are given in.
+// A Metric extracts a value from a sample and converts it to its unit.
 type Metric struct {
 	Name, Unit string
 	Of         func(Sample) float64
 }
 
-// The metrics of more than one section.
+// The metrics that several sections use.
 var (
 	Rate = Metric{"rate", "1/s", func(s Sample) float64 { return s.Rate }}
 	P50  = Metric{"p50", "ms", func(s Sample) float64 { return s.P50 * 1e3 }}
@@ -42,11 +44,11 @@ var (
 	Took = Metric{"", "ms", func(s Sample) float64 { return s.Took * 1e3 }}
 )
 
-// Results are the samples of each contender by its name, in order of rounds.
+// Results holds the samples of each contender by name, in order of rounds.
 type Results map[string][]Sample
 
-// Alternate gives every contender a turn in every round, so that whatever else
-// the machine does hits all of them.
+// Alternate gives every contender a turn in every round, so that disturbances affect all
+// contenders.
 func Alternate(ctx context.Context, rounds int, contenders ...Contender) Results {
 	out := Results{}
 	for range rounds {
@@ -58,10 +60,10 @@ func Alternate(ctx context.Context, rounds int, contenders ...Contender) Results
 	return out
 }
 
-// Median is the middle of a contender's samples.
+// Median returns the median of a contender's samples.
 func (r Results) Median(name string, m Metric) float64 { return Median(r.values(name, m)) }
 
-// Least is the smallest of a contender's samples.
+// Least returns the minimum of a contender's samples.
 func (r Results) Least(name string, m Metric) float64 { return slices.Min(r.values(name, m)) }
 
 func (r Results) values(name string, m Metric) (list []float64) {
@@ -71,7 +73,7 @@ func (r Results) values(name string, m Metric) (list []float64) {
 	return list
 }
 
-// Ratio is the median of a/b within each round, difference that of a-b.
+// Ratio returns the median of a/b within each round, and difference that of a-b.
 func (r Results) Ratio(a, b string, m Metric) float64 {
 	return r.within(a, b, m, func(a, b float64) float64 { return a / b })
 }
@@ -100,7 +102,7 @@ func Median(list []float64) float64 {
 	return sorted[mid]
 }
 
-// Percentile reads a sorted list, in seconds; p is 0 to 100.
+// Percentile returns a percentile of a sorted list, in seconds; p is 0 to 100.
 func Percentile(sorted []time.Duration, p int) float64 {
 	if len(sorted) == 0 {
 		return 0

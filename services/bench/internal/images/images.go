@@ -1,4 +1,4 @@
-// Package images makes the images that are measured with. Each is the same in every run.
+// Package images creates the images for measurements. Each is the same in every run.
 package images
 
 import (
@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// Platforms are those of an image that is widely used; the first is linux/amd64.
+// Platforms returns the platforms of a widely used image; the first is linux/amd64.
 func Platforms() []v1.Platform {
 	return []v1.Platform{
 		{OS: "linux", Architecture: "amd64"},
@@ -33,8 +33,8 @@ func Platforms() []v1.Platform {
 	}
 }
 
-// App is an image with layers of noise, and the history and annotations that build
-// tools write.
+// App returns an image with layers of random data, and the history and annotations that
+// build tools write.
 func App(p v1.Platform, seed byte, sizes ...int64) v1.Image {
 	var layers []v1.Layer
 	for i, size := range sizes {
@@ -52,7 +52,7 @@ func App(p v1.Platform, seed byte, sizes ...int64) v1.Image {
 	return img
 }
 
-// New is an image with a history and a configuration.
+// New returns an image with a history and a configuration.
 func New(p v1.Platform, layers ...v1.Layer) v1.Image {
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for i, l := range layers {
@@ -67,7 +67,8 @@ func New(p v1.Platform, layers ...v1.Layer) v1.Image {
 	return must.Get(mutate.ConfigFile(img, config))
 }
 
-// Layer is a layer as it lies in a registry: read anew each time, never held in memory.
+// A Layer is a compressed layer that is read from its source each time and never held in
+// memory.
 type Layer struct {
 	open func() (io.ReadCloser, error)
 	sum  v1.Hash
@@ -75,7 +76,8 @@ type Layer struct {
 	kind types.MediaType
 }
 
-// NewLayer is a layer of what open returns, always the same.
+// NewLayer returns a layer with the content that open returns, which must always be the
+// same.
 func NewLayer(kind types.MediaType, open func() (io.ReadCloser, error)) Layer {
 	in := must.Get(open())
 	defer in.Close()
@@ -84,8 +86,8 @@ func NewLayer(kind types.MediaType, open func() (io.ReadCloser, error)) Layer {
 	return Layer{open: open, sum: v1.Hash{Algorithm: "sha256", Hex: hex.EncodeToString(h.Sum(nil))}, size: n, kind: kind}
 }
 
-// Digest and the other methods are those of v1.Layer. Nobody looks at the diff ids
-// of an image that is compressed, since none of them is run.
+// Digest and the other methods implement v1.Layer. The diff IDs are not correct, because
+// the images never run.
 func (l Layer) Digest() (v1.Hash, error)             { return l.sum, nil }
 func (l Layer) DiffID() (v1.Hash, error)             { return l.sum, nil }
 func (l Layer) Compressed() (io.ReadCloser, error)   { return l.open() }
@@ -93,7 +95,7 @@ func (l Layer) Uncompressed() (io.ReadCloser, error) { return l.open() }
 func (l Layer) Size() (int64, error)                 { return l.size, nil }
 func (l Layer) MediaType() (types.MediaType, error)  { return l.kind, nil }
 
-// Shell is a layer with a busybox at /bin/sh.
+// Shell returns a layer with a busybox at /bin/sh.
 func Shell() Layer {
 	program, err := os.ReadFile("/bin/busybox")
 	if err != nil {
@@ -108,8 +110,8 @@ func Shell() Layer {
 	return NewLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
 }
 
-// LargeTar is 2 GB in files that differ, and compress by a half or so. The same
-// call gives the same bytes.
+// LargeTar returns 2 GB in different files that compress to about a half. Each call returns
+// the same bytes.
 func LargeTar() io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {

@@ -1,5 +1,5 @@
-// Package load makes HTTP calls at a server, many at once or at a given pace, and
-// measures how they are answered.
+// Package load sends HTTP requests to a server, concurrently or at a given rate, and
+// measures the responses.
 package load
 
 import (
@@ -18,18 +18,18 @@ import (
 	"slipway.dev/services/bench/internal/process"
 )
 
-// Call is a request that is sent many times. Only a 200 is an answer.
+// A Call is a request that is sent many times. Any response other than 200 is an error.
 type Call struct {
 	Method, URL string
-	// Body is JSON; "" is none. token is a bearer's, if any.
+	// Body is JSON; "" is none. Token is an optional bearer token.
 	Body, Token string
 }
 
-// Get and Post are calls without a login.
+// Get and Post return calls without a login.
 func Get(url string) Call        { return Call{Method: fasthttp.MethodGet, URL: url} }
 func Post(url, body string) Call { return Call{Method: fasthttp.MethodPost, URL: url, Body: body} }
 
-// request is the call as it is sent; release it.
+// request returns the HTTP request. The caller must release it.
 func (k Call) request() *fasthttp.Request {
 	req := fasthttp.AcquireRequest()
 	req.SetRequestURI(k.URL)
@@ -46,10 +46,10 @@ func (k Call) request() *fasthttp.Request {
 	return req
 }
 
-// Client keeps a connection for each of those that use it at once, to one host. It is
-// fasthttp's, not net/http's: the load shares its processors with the server, and
-// what the load takes for itself draws the ratios of servers towards 1. A request of
-// fasthttp takes a third of one of the libraries that make loads on net/http.
+// Client returns a client that keeps the given number of connections to one host. It uses
+// fasthttp instead of net/http: the load shares the processors with the server, and its own
+// processor time moves the ratios of servers towards 1. A request of fasthttp takes a third
+// of the time of load generators that use net/http.
 func Client(url string, connections int) *fasthttp.HostClient {
 	req := Get(url).request()
 	defer fasthttp.ReleaseRequest(req)
@@ -59,7 +59,7 @@ func Client(url string, connections int) *fasthttp.HostClient {
 	}
 }
 
-// Once makes a single call, or one of several on the client's connection.
+// Once makes a single call on one of the client's connections.
 func Once(c *fasthttp.HostClient, k Call) ([]byte, error) {
 	req, resp := k.request(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
@@ -78,19 +78,18 @@ func wanted(k Call, resp *fasthttp.Response) error {
 	return fmt.Errorf("%s %s: %d %s", k.Method, k.URL, resp.StatusCode(), body[:min(len(body), 500)])
 }
 
-// Load is the same call from a fixed number of clients, each of which waits for an
-// answer before it asks again.
+// A Load is the same call from a fixed number of clients, each of which waits for a
+// response before its next call.
 type Load struct {
 	Call
 	Workers int
-	// Count is how many calls there are in all.
+	// Count is the total number of calls.
 	Count int
-	// Every is the time from one call to the next, over all clients; 0 is as fast as
-	// they are answered.
+	// Every is the time between calls of all clients together; 0 is as fast as possible.
 	Every time.Duration
 }
 
-// Run makes the calls. Any answer but the wanted one is an error.
+// Run makes the calls. It returns an error for any unexpected response.
 func (l Load) Run(ctx context.Context) (figure.Sample, error) {
 	c := Client(l.URL, l.Workers)
 	defer c.CloseIdleConnections()
@@ -114,7 +113,7 @@ func (l Load) Run(ctx context.Context) (figure.Sample, error) {
 	return figure.Sample{Rate: float64(len(all)) / elapsed.Seconds(), P50: figure.Percentile(all, 50), P99: figure.Percentile(all, 99)}, context.Cause(ctx)
 }
 
-// work makes calls until there are enough, or the context ends.
+// work makes calls until the count is reached or the context ends.
 func (l Load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int64, begin time.Time) ([]time.Duration, error) {
 	req, resp := l.request(), fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseRequest(req)
@@ -137,8 +136,8 @@ func (l Load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int
 	return list, nil
 }
 
-// Turn is the load as a contender that is measured: with what the servers use per
-// call, the one under test, then the one behind it and Redis (nil where there is none).
+// Turn returns the load as a contender. It measures the processor time per call of the
+// server under test, its upstream and Redis, each of which may be nil.
 func (l Load) Turn(ctx context.Context, name string, under, behind, store *process.Server) figure.Contender {
 	return figure.Contender{Name: name, Turn: func() figure.Sample {
 		used := process.Watch(under, behind, store)
@@ -150,7 +149,7 @@ func (l Load) Turn(ctx context.Context, name string, under, behind, store *proce
 	}}
 }
 
-// Warm lets a server see the call before it counts.
+// Warm makes the call a few times before it is measured.
 func (l Load) Warm(ctx context.Context) {
 	l.Count, l.Every = min(l.Count, 1000), 0
 	must.Get(l.Run(ctx))

@@ -35,11 +35,11 @@ func TestLoadCountsEveryCall(t *testing.T) {
 	}
 	bad := Load{Call: Get(server.URL + "/bad"), Workers: 3, Count: 100}
 	if _, err := bad.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "418") {
-		t.Errorf("a wrong status gave %v", err)
+		t.Errorf("with an unexpected status: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := good.Run(ended); !errors.Is(err, context.Canceled) {
-		t.Errorf("after its end it gave %v", err)
+		t.Errorf("after its context ended: %v", err)
 	}
 }

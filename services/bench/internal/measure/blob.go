@@ -16,8 +16,8 @@ var (
 	behindCost = figure.Metric{Name: "cpu", Unit: "s/GB", Of: func(s figure.Sample) float64 { return s.Behind * 1e9 }}
 )
 
-// Blob measures GET of one large blob, by a client that throws it away and
-// by one that hashes it, as engines do.
+// Blob measures GET of one large blob, by a client that discards it and by one that hashes
+// it as engines do.
 func Blob(w *world.World, s *figure.Sheet) {
 	l := w.Lineup(world.BigImage)
 	c := engine.New()
@@ -29,9 +29,9 @@ func Blob(w *world.World, s *figure.Sheet) {
 		turn := func(p world.Participant, behind *process.Server) figure.Contender {
 			return figure.Contender{Name: p.Name, Turn: func() figure.Sample { return fetchBlob(w, p, behind, digest, hashing) }}
 		}
-		l.Unchanged.Name = world.NameSlipway // there is no other here
+		l.Unchanged.Name = world.NameSlipway // there is only one slipwayd here
 		turns := []figure.Contender{turn(l.Direct, nil), turn(l.Unchanged, w.Up), turn(l.Theirs, nil)}
-		// The peer fills its cache with the first answer.
+		// The first response fills the peer's cache.
 		figure.Alternate(w.Ctx, 2, turns...)
 		r := figure.Alternate(w.Ctx, w.Rounds, turns...)
 		client := map[bool]string{true: ", client hashes"}[hashing]
@@ -47,7 +47,7 @@ func Blob(w *world.World, s *figure.Sheet) {
 	}
 }
 
-// fetchBlob fetches the blob once, with a connection of its own.
+// fetchBlob fetches the blob once on a new connection.
 func fetchBlob(w *world.World, p world.Participant, behind *process.Server, digest string, hashing bool) figure.Sample {
 	c := engine.New()
 	defer c.CloseIdleConnections()

@@ -14,28 +14,27 @@ import (
 
 const (
 	nameBuildctl = "buildctl"
-	// nameInside is buildctl at slipwayd's own daemon: what slipwayd adds beside it.
+	// nameInside is buildctl with slipwayd's own daemon, which shows the overhead of
+	// slipwayd.
 	nameInside = "buildctl inside"
 )
 
-// Build measures the way from a request with a Dockerfile to its image:
-// slipwayd with everything embedded, and buildctl with a buildkitd of its own,
-// both warm. Each round has content that nobody has seen. Then it asks for an
-// image that is built already.
+// Build measures the time from a request with a Dockerfile to its image: slipwayd with
+// everything embedded, and buildctl with its own buildkitd, both warm. Each round has new
+// content. Then it requests an image that exists already.
 func Build(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
 	peer, server := w.StartBuildkitd(), w.StartSlipway()
 	inside := "unix://" + filepath.Join(server.Data, "buildkit", "buildkitd.sock")
-	// A daemon clears up after a build: the two that are compared come after a
-	// build at the other one's.
+	// A daemon cleans up after a build, so the compared builds alternate between daemons.
 	turns := []figure.Contender{
 		{Name: world.NameSlipway, Turn: func() figure.Sample { return buildAt(w, server, recipe(w)) }},
 		{Name: nameInside, Turn: func() figure.Sample { return w.Buildctl(inside, recipe(w)) }},
 		{Name: nameBuildctl, Turn: func() figure.Sample { return w.Buildctl(peer.Addr, recipe(w)) }},
 	}
-	// The first round waits for the daemons, and fetches the base.
+	// The first round waits for the daemons, and fetches the base image.
 	figure.Alternate(w.Ctx, 2, turns...)
-	// One build is a turn, and its time varies: four times the usual rounds.
+	// A turn is one build, whose time varies: this needs four times the usual rounds.
 	r := figure.Alternate(w.Ctx, 4*w.Rounds, turns...)
 	for _, t := range turns {
 		s.Medians(r, t.Name, figure.Took)
@@ -48,7 +47,7 @@ func Build(w *world.World, s *figure.Sheet) {
 	measureCached(w, s, server, recipe(w))
 }
 
-// measureCached asks again and again for what is built.
+// measureCached repeatedly requests an existing image.
 func measureCached(w *world.World, s *figure.Sheet, server *slipwayd.Server, dockerfile string) {
 	buildAt(w, server, dockerfile)
 	if !server.Submit(slipwayd.RequestToBuild(dockerfile)).Cached {
@@ -63,12 +62,12 @@ func measureCached(w *world.World, s *figure.Sheet, server *slipwayd.Server, doc
 	w.Profile("cached", server, turn)
 }
 
-// recipe is a Dockerfile for the same little work, on content that nobody has seen.
+// recipe returns a Dockerfile for the same small build with new content.
 func recipe(w *world.World) string {
 	return fmt.Sprintf("FROM %s/%s\nRUN echo %016x > /round\n", w.Up.Addr, world.BaseImage, rand.Uint64())
 }
 
-// buildAt is Pullable for what a Dockerfile makes.
+// buildAt is Pullable for a Dockerfile.
 func buildAt(w *world.World, slipway *slipwayd.Server, dockerfile string) figure.Sample {
 	return slipway.Pullable(w.Ctx, slipwayd.RequestToBuild(dockerfile))
 }

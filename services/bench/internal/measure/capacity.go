@@ -19,9 +19,9 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Capacity measures what each kind of work costs each role and each store, with
-// one, two and four replicas: the coefficients of deploy/capacity.md, which holds if
-// they do not change with the number of replicas.
+// Capacity measures the cost of each kind of work for each role and each store, with one,
+// two and four replicas: the coefficients of docs/operate/capacity.md, which is valid if
+// they do not depend on the number of replicas.
 func Capacity(w *world.World, s *figure.Sheet) {
 	w.Push(world.AppImage)
 	w.Push(world.TaskImage)
@@ -39,7 +39,7 @@ func Capacity(w *world.World, s *figure.Sheet) {
 	}
 }
 
-// cpu is the processor time of all roles and stores.
+// cpu returns the processor time of all roles and stores.
 func (r reading) cpu() (sum float64) {
 	for q, v := range r {
 		if q.what == "cpu" {
@@ -49,7 +49,8 @@ func (r reading) cpu() (sum float64) {
 	return sum
 }
 
-// costs starts so many replicas, and returns what one piece of each kind of work used.
+// costs starts the given number of replicas and returns the usage of one piece of each kind
+// of work.
 func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	c := startCluster(w, replicas)
 	image := engine.At(named(w, c, slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig)))
@@ -69,10 +70,10 @@ func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	idle := c.idle(w)
 	costs := map[string]reading{}
 	note := func(work string, each float64, do func()) {
-		do() // once for nothing
+		do() // warm-up
 		before, begin := c.read(w), time.Now()
 		do()
-		w.Pause(time.Second) // what is counted later, in batches
+		w.Pause(time.Second) // for work that is counted later, in batches
 		used := c.read(w).since(before)
 		for q := range used {
 			used[q] = max(0, used[q]-idle[q]*time.Since(begin).Seconds()) / each
@@ -106,12 +107,12 @@ func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	return costs
 }
 
-// named asks the first gateway for a name.
+// named requests a name from the first gateway.
 func named(w *world.World, c *cluster, body string) string {
 	return c.roles["gateway"][0].Submit(body).TargetImage
 }
 
-// idle is what a second takes in which nobody asks for anything.
+// idle returns the usage of one second without requests.
 func (c *cluster) idle(w *world.World) reading {
 	const seconds = 5
 	w.Pause(world.Settled)
@@ -124,8 +125,9 @@ func (c *cluster) idle(w *world.World) reading {
 	return used
 }
 
-// share makes calls at all replicas at once, which share them evenly. Each has as many in
-// flight, however many replicas there are: what wakes up for one call alone costs more.
+// share makes calls at all replicas concurrently and evenly. The number of calls in flight
+// per replica does not depend on the number of replicas, because waking up for a single
+// call costs more.
 func share(w *world.World, count int, calls []load.Call) {
 	var all sync.WaitGroup
 	problems := make([]error, len(calls))
@@ -140,7 +142,7 @@ func share(w *world.World, count int, calls []load.Call) {
 	}
 }
 
-// write tells what was used of everything.
+// write records the usage of all roles and stores.
 func write(s *figure.Sheet, prefix string, used reading) {
 	byName := func(a, b quantity) int { return cmp.Or(strings.Compare(a.of, b.of), strings.Compare(a.what, b.what)) }
 	for _, q := range slices.SortedFunc(maps.Keys(used), byName) {
@@ -150,7 +152,7 @@ func write(s *figure.Sheet, prefix string, used reading) {
 	}
 }
 
-// counter is the sum of a metric that a process shows, over its labels.
+// counter returns the sum of a metric of a process over its labels.
 func counter(w *world.World, s *slipwayd.Server, name string) (sum float64) {
 	raw, _, err := engine.Read(w.Ctx, engine.New(), "http://"+s.Admin+"/metrics")
 	must.Do(err)

@@ -25,19 +25,20 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// cluster is slipwayd with a process for each replica of a role, as on Kubernetes, on
-// real Redis, NATS and PostgreSQL. There is no ingress: the load picks the replicas.
+// A cluster is slipwayd with a process for each replica of a role, as on Kubernetes, with
+// real Redis, NATS and PostgreSQL. It has no ingress: the load selects the replicas.
 type cluster struct {
-	// roles are the replicas by role; stores Redis, NATS and PostgreSQL by name.
+	// roles maps roles to replicas. stores maps names to Redis, NATS and PostgreSQL.
 	roles  map[string][]*slipwayd.Server
 	stores map[string]*process.Server
-	// front is the host of the names that requests return, where nobody listens.
+	// front is the host in the names that requests return. No server listens there.
 	front, token string
-	// monitor is NATS' own page of figures.
+	// monitor is the URL of NATS's monitoring page.
 	monitor string
 }
 
-// startCluster starts so many replicas of the roles that pulls and requests go through.
+// startCluster starts the given number of replicas of the roles that pulls and requests
+// use.
 func startCluster(w *world.World, replicas int) *cluster {
 	if world.PostgresPrograms() == "" || w.RedisSetting() == nil {
 		must.Fail("capacity is measured on real servers (apt-get install redis-server nats-server postgresql)")
@@ -66,14 +67,14 @@ func startCluster(w *world.World, replicas int) *cluster {
 	return c
 }
 
-// newToken is an access token of the platform's form.
+// newToken returns an access token in the platform's format.
 func newToken() string {
 	secret := make([]byte, 20)
 	_, _ = rand.Read(secret) // never fails
 	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"tid":1}.%x`, secret))
 }
 
-// startRole starts one more replica, and returns where it offers its gRPC services.
+// startRole starts one more replica and returns the address of its gRPC services.
 func startRole(w *world.World, c *cluster, role string, env []string) string {
 	rpc := process.FreeAddr()
 	process := w.SlipwayCommand(append(slices.Clone(env), "SLIPWAY_GRPC_ADDR="+rpc)...)
@@ -97,13 +98,13 @@ func startNATS(w *world.World, c *cluster) *process.Server {
 	})
 }
 
-// reading is what has been used since the cluster began, by what it is of.
+// A reading is the usage since the start of the cluster by quantity.
 type reading map[quantity]float64
 
-// quantity is a resource of a role or a store.
+// A quantity is a resource of a role or a store.
 type quantity struct{ of, what, unit string }
 
-// read looks at every process and every store.
+// read reads the usage of every process and every store.
 func (c *cluster) read(w *world.World) reading {
 	r := reading{}
 	for name, replicas := range c.roles {
@@ -125,7 +126,7 @@ func (c *cluster) read(w *world.World) reading {
 	return r
 }
 
-// since is what was used after an earlier reading.
+// since returns the usage since an earlier reading.
 func (r reading) since(before reading) reading {
 	out := maps.Clone(r)
 	for q := range out {
@@ -153,8 +154,8 @@ func (c *cluster) natsMessages(ctx context.Context) float64 {
 	return page.In
 }
 
-// postgresWrites counts transactions that wrote, each of which waits for the disk, and
-// the bytes of the write-ahead log.
+// postgresWrites returns the number of transactions that wrote, each of which waits for the
+// disk, and the bytes of the write-ahead log.
 func (c *cluster) postgresWrites(ctx context.Context) (commits, log float64) {
 	db := must.Get(pgx.Connect(ctx, c.stores["PostgreSQL"].Addr))
 	defer db.Close(ctx)
@@ -162,7 +163,7 @@ func (c *cluster) postgresWrites(ctx context.Context) (commits, log float64) {
 	return commits, log
 }
 
-// spread is a call of each replica of a role, by its URL.
+// spread returns a call for each replica of a role, given its URL.
 func (c *cluster) spread(role string, of func(*slipwayd.Server) load.Call) (calls []load.Call) {
 	for _, s := range c.roles[role] {
 		calls = append(calls, of(s))
@@ -170,7 +171,7 @@ func (c *cluster) spread(role string, of func(*slipwayd.Server) load.Call) (call
 	return calls
 }
 
-// elsewhere is a URL at another host.
+// elsewhere returns a URL with another host.
 func elsewhere(at, host string) string {
 	u := must.Get(url.Parse(at))
 	u.Host = host

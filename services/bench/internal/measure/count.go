@@ -21,13 +21,12 @@ import (
 const (
 	nameCounting = "counting"
 	nameNot      = "not counting"
-	// perMinute is how many pulls a minute have to be absorbed.
+	// perMinute is the required rate of pulls per minute.
 	perMinute = 100_000
 )
 
-// Count measures what counting costs: the same pulls at two processes, of
-// which one counts them; how soon a great many are counted; and questions about a
-// year of 5,000 organisations.
+// Count measures the cost of counting: the same pulls at two processes, one of which counts
+// them; how soon many pulls are counted; and queries over a year of 5,000 organisations.
 func Count(w *world.World, s *figure.Sheet) {
 	w.Push(world.AppImage)
 	redis := w.RedisSetting()
@@ -37,7 +36,7 @@ func Count(w *world.World, s *figure.Sheet) {
 	year(w, s)
 }
 
-// costOfCounting loads both, at full speed and at the pace that has to be absorbed.
+// costOfCounting loads both, at full speed and at the required rate.
 func costOfCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Server) {
 	var full, paced []figure.Contender
 	for _, c := range []struct {
@@ -69,13 +68,13 @@ func costOfCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Ser
 
 const metricsAccount, metricsPassword = "bench", "bench"
 
-// metricsAccounts is a file with who may read counts.
+// metricsAccounts returns a file with the account that may read counts.
 func metricsAccounts(w *world.World) string {
 	hash := must.Get(bcrypt.GenerateFromPassword([]byte(metricsPassword), bcrypt.MinCost))
 	return w.File("metrics-accounts", metricsAccount+":"+string(hash)+"\n")
 }
 
-// counted is how many pulls were counted today and yesterday, as a run may take
+// counted returns the number of pulls counted today and yesterday, since a run may span
 // midnight.
 func counted(w *world.World, slipway *slipwayd.Server) (sum float64) {
 	for _, days := range []int{0, -1} {
@@ -85,7 +84,7 @@ func counted(w *world.World, slipway *slipwayd.Server) (sum float64) {
 		resp := must.Get(http.DefaultClient.Do(req))
 		var found struct{ Count float64 }
 		err := json.NewDecoder(resp.Body).Decode(&found)
-		_ = resp.Body.Close() // it was read
+		_ = resp.Body.Close() // read only
 		if must.Do(err); resp.StatusCode != http.StatusOK {
 			must.Fail("reading counts: %s", resp.Status)
 		}
@@ -94,7 +93,7 @@ func counted(w *world.World, slipway *slipwayd.Server) (sum float64) {
 	return sum
 }
 
-// allCounted waits until nothing more is counted.
+// allCounted waits until the count no longer changes.
 func allCounted(w *world.World, slipway *slipwayd.Server) float64 {
 	for last := -1.0; ; w.Pause(2 * time.Second) {
 		n := counted(w, slipway)
@@ -105,7 +104,7 @@ func allCounted(w *world.World, slipway *slipwayd.Server) float64 {
 	}
 }
 
-// countedAre waits for a number; more is an error.
+// countedAre waits for a count; a higher count is an error.
 func countedAre(w *world.World, slipway *slipwayd.Server, want float64) {
 	for end := time.Now().Add(2 * time.Minute); ; w.Pause(50 * time.Millisecond) {
 		n := counted(w, slipway)
@@ -118,10 +117,10 @@ func countedAre(w *world.World, slipway *slipwayd.Server, want float64) {
 	}
 }
 
-// question is a line of the metrics room's own benchmark.
+// question matches a line of the metrics service's own benchmark.
 var question = regexp.MustCompile(`(?m)^BenchmarkYear/(\w+)/date=(\S*),org=(\S*?)(?:-\d+)?\s+\d+\s+([0-9.]+) ns/op`)
 
-// year asks the metrics room about a year, on both engines where they are there.
+// year queries the metrics service for a year, on both engines if available.
 func year(w *world.World, s *figure.Sheet) {
 	cmd := exec.CommandContext(w.Ctx, "go", "test", "-run", "^$", "-bench", "Year", "-benchtime", "20x", "slipway.dev/services/metrics")
 	if world.PostgresPrograms() != "" {

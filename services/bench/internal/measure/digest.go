@@ -9,9 +9,9 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Digest measures GET of a manifest by digest at full load: slipwayd (the
-// image with a small containerConfig, and unchanged), the pull-through caches of
-// distribution and zot, and the upstream registry itself.
+// Digest measures GET of a manifest by digest at full load: slipwayd (the image with a
+// small containerConfig, and unchanged), the pull-through caches of distribution and zot,
+// and the upstream registry itself.
 func Digest(w *world.World, s *figure.Sheet) {
 	l := w.Lineup(world.AppImage)
 	s.Remark = w.RemarkRedis()

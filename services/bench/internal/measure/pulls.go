@@ -14,9 +14,9 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Pulls measures memory while many pull at once through a fresh slipwayd,
-// each by a name of its own, as the tasks of a pipeline do: one layer at a time, and
-// three, as engines do.
+// Pulls measures memory during concurrent pulls through a fresh slipwayd, each with its own
+// name like the tasks of a pipeline: with one layer concurrently, and with three as engines
+// do.
 func Pulls(w *world.World, s *figure.Sheet) {
 	w.Push(world.TaskImage)
 	for _, atOnce := range []int{1, 3} {

@@ -29,24 +29,24 @@ import (
 
 const (
 	nameAlone = "tar2sqfs"
-	// nameUnpacks is tar2sqfs on the tree as a .tar.gz, which it decompresses itself.
+	// nameUnpacks is tar2sqfs with the tree as a .tar.gz, which it decompresses itself.
 	nameUnpacks = "tar2sqfs of .tar.gz"
-	// nameGunzip is what any use of compressed layers costs at least.
+	// nameGunzip is the minimum cost of any use of compressed layers.
 	nameGunzip = "gzip -d"
 	nameGzip   = "slipway, gzip layers"
 	namePlain  = "slipway, plain layers"
 )
 
-// Images of a real tree, the Go installation: in layers as they usually are, and in
+// Images of a real tree, the Go installation: with compressed layers as usual, and with
 // layers that need no decompression.
 const (
 	treeGzip  = "bench/tree:gzip"
 	treePlain = "bench/tree:plain"
 )
 
-// Sif measures a Singularity image of a served image, from the request until
-// it is pushed. The peer is tar2sqfs alone, with the same options and as many jobs, on
-// the same tree as one tar file: it neither reads nor writes a registry.
+// Sif measures the conversion to a Singularity image, from the request until it is pushed.
+// The peer is tar2sqfs with the same options and number of jobs on the same tree as one tar
+// file, without a registry.
 func Sif(w *world.World, s *figure.Sheet) {
 	if _, err := exec.LookPath("tar2sqfs"); err != nil {
 		must.Fail("there is no tar2sqfs (apt-get install squashfs-tools-ng)")
@@ -81,8 +81,7 @@ func Sif(w *world.World, s *figure.Sheet) {
 	measureLargeSif(w, s)
 }
 
-// measureLargeSif looks at the memory that a fresh slipwayd takes for an image of
-// 2 GB.
+// measureLargeSif measures the memory of a fresh slipwayd for an image of 2 GB.
 func measureLargeSif(w *world.World, s *figure.Sheet) {
 	w.Push(world.LargeImage)
 	server := startSifs(w)
@@ -100,7 +99,7 @@ func startSifs(w *world.World) *slipwayd.Server {
 	return w.StartSlipway("SLIPWAY_ADMIN_REGISTRY_AUTH_FILE="+logins, "SLIPWAY_PLATFORM_HTTP_ADDR="+process.FreeAddr())
 }
 
-// alone is the processor time of a program that reads a file.
+// alone measures the processor time of a program that reads a file.
 func alone(w *world.World, file string, args ...string) figure.Sample {
 	in := must.Get(os.Open(file))
 	defer in.Close()
@@ -112,7 +111,7 @@ func alone(w *world.World, file string, args ...string) figure.Sample {
 	return figure.Sample{CPU: used.Seconds(), Took: time.Since(begin).Seconds()}
 }
 
-// sifOf makes a Singularity image in a repository that nobody has used.
+// sifOf creates a Singularity image in a new repository.
 func sifOf(w *world.World, server *slipwayd.Server, image string) figure.Sample {
 	body := fmt.Sprintf(`{"containerImage":%q,"freeze":true,"format":"sif","buildRepository":%q,"platformAccessToken":%q}`,
 		w.Up.Addr+"/"+image, fmt.Sprintf("%s/sif/r%d", w.Up.Addr, time.Now().UnixNano()), server.Token())
@@ -121,8 +120,8 @@ func sifOf(w *world.World, server *slipwayd.Server, image string) figure.Sample 
 	return figure.Sample{Took: time.Since(begin).Seconds(), CPU: used()[0]}
 }
 
-// pushTree pushes both images of the tree, and returns the tree as one tar file;
-// beside it is the same as .gz.
+// pushTree pushes both images of the tree and returns the tree as a tar file, next to which
+// is a .gz of it.
 func pushTree(w *world.World) string {
 	root := strings.TrimSpace(string(must.Get(exec.CommandContext(w.Ctx, "go", "env", "GOROOT").Output())))
 	var all []string
@@ -141,7 +140,7 @@ func pushTree(w *world.World) string {
 	return whole
 }
 
-// writeTree writes folders as a tar, and that again as .gz.
+// writeTree writes folders as a tar and as a .gz of it.
 func writeTree(path, root string, dirs []string) (err error) {
 	f := must.Get(os.Create(path))
 	defer func() { err = errors.Join(err, f.Close()) }()

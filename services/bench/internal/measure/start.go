@@ -1,5 +1,6 @@
-// Package measure is the sections: each measures one thing that has a bar, and writes
-// what it finds on its sheet. Those about Conda packages are in package conda.
+// Package measure contains the sections except those about Conda packages, which are in
+// package conda. Each section measures one property that has a limit and writes its figures
+// to its sheet.
 package measure
 
 import (
@@ -9,8 +10,8 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Start measures how soon slipwayd is ready, on an empty data folder with
-// everything embedded, and what it takes when idle.
+// Start measures the startup time of slipwayd with an empty data folder and everything
+// embedded, and its idle resource usage.
 func Start(w *world.World, s *figure.Sheet) {
 	const starts = 5
 	var ready, idle []float64

@@ -9,9 +9,8 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Submit measures container requests for an existing image, with a small
-// containerConfig, at one process with everything embedded, and with PostgreSQL where it
-// is installed.
+// Submit measures container requests for an existing image with a small containerConfig, at
+// one process with everything embedded, and with PostgreSQL if it is installed.
 func Submit(w *world.World, s *figure.Sheet) {
 	w.Push(world.AppImage)
 	submitOn(w, s, "sqlite", "", 4000)

@@ -8,9 +8,9 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Tag measures GET of a manifest by tag, one request at a time: slipwayd
-// and the caches ask the upstream registry each time whether the tag has moved.
-// The yardstick is that question alone, a HEAD at the upstream registry.
+// Tag measures GET of a manifest by tag, one request at a time. slipwayd and the caches
+// query the upstream registry each time. The reference is that query alone, a HEAD at the
+// upstream registry.
 func Tag(w *world.World, s *figure.Sheet) {
 	const directHead = "direct HEAD"
 	l := w.Lineup(world.AppImage)

@@ -24,11 +24,11 @@ const (
 	tracedRuns  = 10_000
 )
 
-// callCPU is processor time of calls that take long.
+// callCPU is the processor time of slow calls.
 var callCPU = figure.Metric{Name: "cpu", Unit: "ms", Of: func(s figure.Sample) float64 { return s.CPU * 1e3 }}
 
-// Trace measures what Nextflow reports to the platform: a run of 10,000
-// tasks in batches of 100, and lists of 10,000 runs, on each database there is.
+// Trace measures the reports of Nextflow to the platform: a run of 10,000 tasks in batches
+// of 100, and lists of 10,000 runs, on each available database.
 func Trace(w *world.World, s *figure.Sheet) {
 	traceOn(w, s, "sqlite", "")
 	if world.PostgresPrograms() != "" {
@@ -67,7 +67,7 @@ func traceOn(w *world.World, s *figure.Sheet, name, database string) {
 	w.Profile("trace-"+name+"-progress", server, progress)
 }
 
-// tracer is a Nextflow that reports to a server.
+// A tracer reports to a server like Nextflow.
 type tracer struct {
 	server *slipwayd.Server
 	client *fasthttp.HostClient
@@ -75,7 +75,7 @@ type tracer struct {
 	runs   int
 }
 
-// call is a call of the platform with the token.
+// call returns a call of the platform with the token.
 func (t *tracer) call(method, path, body string) load.Call {
 	return load.Call{Method: method, URL: t.server.URL("/api" + path), Body: body, Token: t.token}
 }
@@ -99,7 +99,7 @@ func (t *tracer) begin() (id string) {
 	return made.ID
 }
 
-// run reports the tasks of one run, and measures the progress calls alone.
+// run reports the tasks of one run and measures the progress calls only.
 func (t *tracer) run() figure.Sample {
 	id := t.begin()
 	var list []time.Duration
@@ -115,7 +115,7 @@ func (t *tracer) run() figure.Sample {
 	return figure.Sample{P50: figure.Percentile(list, 50), P99: figure.Percentile(list, 99), CPU: used()[0] / float64(len(list))}
 }
 
-// batchOf is a report of tasks as nf-tower sends it.
+// batchOf returns a report of tasks as nf-tower sends it.
 func batchOf(first int, status string) string {
 	var b strings.Builder
 	b.WriteString(`{"tasks":[`)
@@ -133,7 +133,7 @@ func batchOf(first int, status string) string {
 	return b.String()
 }
 
-// fill makes runs until there are as many as are listed; half of them end.
+// fill creates runs up to the number that is listed; half of them are ended.
 func (t *tracer) fill() {
 	for t.runs < tracedRuns {
 		if id := t.begin(); t.runs%2 == 0 {

@@ -1,5 +1,5 @@
-// Package must ends a section whose step fails, so that measurements are written without
-// error returns. The failure is a panic that Caught turns back into an error.
+// Package must ends a section when a step fails, so that measurements are written without
+// error returns. The failure is a panic that Caught converts back to an error.
 package must
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Caught is what do was ended with, if anything.
+// Caught returns the error that ended do, if any.
 func Caught(do func()) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -23,27 +23,26 @@ func Caught(do func()) (err error) {
 	return nil
 }
 
-// failure is what check ends a section with.
+// A failure is the panic value that Do ends a section with.
 type failure struct{ error }
 
-// Do ends the section where there is an error. It is for the section's own
-// goroutine.
+// Do ends the section if err is not nil. It must be called in the section's own goroutine.
 func Do(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// Get is a value without its error, which ends the section.
+// Get returns a value, or ends the section with its error.
 func Get[T any](v T, err error) T {
 	Do(err)
 	return v
 }
 
-// Fail ends the section with a reason.
+// Fail ends the section with a message.
 func Fail(format string, args ...any) { Do(fmt.Errorf(format, args...)) }
 
-// Wait waits, or ends the section with the program.
+// Wait waits for d, or ends the section if ctx ends.
 func Wait(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

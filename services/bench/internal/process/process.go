@@ -1,5 +1,5 @@
-// Package process starts real servers, leaves none behind, and reads from the kernel
-// what they use.
+// Package process starts real servers, stops all of them, and measures their resource
+// usage.
 package process
 
 import (
@@ -17,29 +17,30 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// Command says how a server is started.
+// A Command describes how a server is started.
 type Command struct {
-	// Name is for messages and for the log's file name.
+	// Name is used in messages and as the log's file name.
 	Name string
 	Path string
 	Args []string
-	// Env is added to a bare environment.
+	// Env is added to a minimal environment.
 	Env []string
-	// Addr is where it will listen (host:port); admin its private port, if any.
+	// Addr is the address that it listens on (host:port). Admin is its private address, if
+	// any.
 	Addr, Admin string
-	// As is the user that it runs as; nil is the bench's own.
+	// As is the user that it runs as; nil is the current user.
 	As *syscall.Credential
-	// Data is its folder, if it has one.
+	// Data is its data folder, if any.
 	Data string
-	// Ready returns nil when it may be used.
+	// Ready returns nil when the server is ready.
 	Ready func(context.Context) error
 }
 
-// Server is a process of the bench; Fleet.Start makes it.
+// A Server is a running process that Fleet.Start started.
 type Server struct {
 	Command
 	cmd *exec.Cmd
-	// ended is closed when the process is gone.
+	// ended is closed when the process has ended.
 	ended chan struct{}
 	// Took is the time from exec until it was ready.
 	Took time.Duration
@@ -47,15 +48,15 @@ type Server struct {
 
 func (s *Server) URL(path string) string { return "http://" + s.Addr + path }
 
-// Fleet is processes that run; StopAll leaves none.
+// A Fleet is a set of running processes, which StopAll ends.
 type Fleet struct {
-	// Logs is the folder for what the servers say.
+	// Logs is the folder for the logs of the servers.
 	Logs    string
 	running []*Server
 }
 
-// patience is how long a server may take to be ready, and to stop by itself.
-const patience = 30 * time.Second
+// timeout limits the start of a server. Its shutdown may take a sixth of it.
+const timeout = 30 * time.Second
 
 // Start runs a server and waits until it is ready.
 func (f *Fleet) Start(ctx context.Context, c Command) (*Server, error) {
@@ -71,7 +72,8 @@ func (f *Fleet) Start(ctx context.Context, c Command) (*Server, error) {
 	}
 	s.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + f.Logs}, c.Env...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	// Its own group: Ctrl-C reaches the bench alone, which stops everything in order.
+	// It has its own process group, so that Ctrl-C only reaches the bench, which stops all
+	// servers in order.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true, Credential: c.As}
 	begin := time.Now()
 	if err := s.cmd.Start(); err != nil {
@@ -79,18 +81,18 @@ func (f *Fleet) Start(ctx context.Context, c Command) (*Server, error) {
 	}
 	f.running = append(f.running, s)
 	go func() {
-		_ = s.cmd.Wait() // how it ended is in its log
+		_ = s.cmd.Wait() // the log explains how it ended
 		close(s.ended)
 	}()
 	if err := s.wait(ctx); err != nil {
-		return nil, fmt.Errorf("starting %s: %w (it said: %s)", c.Name, err, tail(log.Name()))
+		return nil, fmt.Errorf("starting %s: %w (its log ends with: %s)", c.Name, err, tail(log.Name()))
 	}
 	s.Took = time.Since(begin)
 	return s, nil
 }
 
 func (s *Server) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
@@ -109,18 +111,18 @@ func (s *Server) wait(ctx context.Context) error {
 	}
 }
 
-// Stop ends a server and waits for that.
+// Stop ends a server and waits for its end.
 func (s *Server) Stop() {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended already
 	select {
 	case <-s.ended:
-	case <-time.After(patience / 6):
+	case <-time.After(timeout / 6):
 		_ = s.cmd.Process.Kill()
 		<-s.ended
 	}
 }
 
-// StopAll ends what still runs, last first.
+// StopAll ends the running servers, last started first.
 func (f *Fleet) StopAll() {
 	for i := len(f.running) - 1; i >= 0; i-- {
 		f.running[i].Stop()
@@ -128,20 +130,20 @@ func (f *Fleet) StopAll() {
 	f.running = nil
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(path string) string {
-	raw, _ := os.ReadFile(filepath.Clean(path)) // no log is an empty one
+	raw, _ := os.ReadFile(filepath.Clean(path)) // a missing log is empty
 	return string(raw[max(0, len(raw)-500):])
 }
 
-// FreeAddr is an address on loopback that was free a moment ago.
+// FreeAddr returns an address on loopback that was just free.
 func FreeAddr() string {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))
 	must.Do(l.Close())
 	return l.Addr().String()
 }
 
-// Listens waits for somebody to accept connections.
+// Listens returns a function that waits until an address accepts connections.
 func Listens(network, addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -152,7 +154,7 @@ func Listens(network, addr string) func(context.Context) error {
 	}
 }
 
-// Answers waits for a 200 at a URL.
+// Answers returns a function that waits for a 200 at a URL.
 func Answers(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context) error {

@@ -26,12 +26,12 @@ func TestFleetLeavesNothing(t *testing.T) {
 	}
 	f.StopAll()
 	if err := syscall.Kill(s.cmd.Process.Pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("the process is still there: %v", err)
+		t.Errorf("the process still exists: %v", err)
 	}
 	if _, err := f.Start(t.Context(), Command{Name: "sleep", Path: sleep, Args: []string{"0"}, Ready: s.dead}); err == nil {
 		t.Error("a server that ended counts as started")
 	}
 }
 
-// dead is a server that is never ready.
+// dead is the Ready function of a server that is never ready.
 func (s *Server) dead(context.Context) error { return errors.New("never") }

@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TreeCPU is the processor time of the process and of all below it, in seconds.
+// TreeCPU returns the processor time of the process and its descendants in seconds.
 func (s *Server) TreeCPU() float64 { return treeCPU(s.cmd.Process.Pid) }
 
-// treeCPU is the processor time of a process and of all below it, in seconds: of those
-// that have ended to the hundredth. A process that is gone has used nothing.
+// treeCPU returns the processor time of a process and its descendants in seconds. That of
+// ended descendants is exact to a hundredth of a second. It returns 0 if the process has
+// ended.
 func treeCPU(pid int) (sum float64) {
 	var clock unix.Timespec
 	if unix.ClockGettime(cpuClock(pid), &clock) == nil {

@@ -12,9 +12,9 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// cpu is the processor time that the process has used, in seconds, user and system,
-// threads that ended included. Exact to the nanosecond: it is the process's CPU clock
-// (clock_getcpuclockid(3)), where /proc/PID/stat counts in hundredths of a second.
+// cpu returns the user and system time of the process in seconds, including ended threads.
+// It reads the process's CPU clock (clock_getcpuclockid(3)), which has nanosecond
+// resolution, while /proc/PID/stat counts hundredths of a second.
 func (s *Server) cpu() float64 {
 	var ts unix.Timespec
 	must.Do(unix.ClockGettime(cpuClock(s.cmd.Process.Pid), &ts))
@@ -26,8 +26,8 @@ func cpuClock(pid int) int32 {
 	return int32(^pid<<3 | cpuclockSched)
 }
 
-// Watch begins to measure; used returns the seconds of each server since then, 0 for
-// one that is nil.
+// Watch starts a measurement. used returns the processor time in seconds of each server
+// since then, 0 for a nil server.
 func Watch(servers ...*Server) (used func() []float64) {
 	read := func() []float64 {
 		list := make([]float64, len(servers))
@@ -48,11 +48,12 @@ func Watch(servers ...*Server) (used func() []float64) {
 	}
 }
 
-// Memory is the resident set in MB (10^6 bytes), Peak the largest since ForgetPeak.
+// Memory returns the resident set in MB (10^6 bytes), and Peak its maximum since
+// ForgetPeak.
 func (s *Server) Memory() float64 { return must.Get(Resident(s.cmd.Process.Pid, "VmRSS:")) }
 func (s *Server) Peak() float64   { return must.Get(Resident(s.cmd.Process.Pid, "VmHWM:")) }
 
-// ForgetPeak starts the peak anew, where that is permitted.
+// ForgetPeak resets the peak if that is permitted.
 func (s *Server) ForgetPeak() {
 	if err := os.WriteFile(proc(s.cmd.Process.Pid, "clear_refs"), []byte("5"), 0); err != nil {
 		fmt.Fprintln(os.Stderr, "bench: the peak of memory counts from the start:", err)
@@ -61,7 +62,7 @@ func (s *Server) ForgetPeak() {
 
 func proc(pid int, file string) string { return fmt.Sprintf("/proc/%d/%s", pid, file) }
 
-// Resident reads a size in MB from a process's status, which counts in KiB.
+// Resident returns a size in MB from a process's status file, which counts in KiB.
 func Resident(pid int, field string) (float64, error) {
 	raw, err := os.ReadFile(proc(pid, "status"))
 	if err != nil {
@@ -76,7 +77,7 @@ func Resident(pid int, field string) (float64, error) {
 	return kib * 1024 / 1e6, err
 }
 
-// OwnCPU is the processor time that this process has used.
+// OwnCPU returns the processor time of this process.
 func OwnCPU() time.Duration {
 	var ts unix.Timespec
 	must.Do(unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts))

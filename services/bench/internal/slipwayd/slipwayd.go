@@ -1,4 +1,4 @@
-// Package slipwayd is a running slipwayd: how it is started, and what it may be asked.
+// Package slipwayd starts a slipwayd process and calls its API.
 package slipwayd
 
 import (
@@ -19,14 +19,14 @@ import (
 	"slipway.dev/services/bench/internal/process"
 )
 
-// Server is a running slipwayd, and what it may be asked.
+// A Server is a running slipwayd.
 type Server struct{ *process.Server }
 
-// endless is a limit that is counted but never reached.
+// endless is a rate limit that is counted but never reached.
 const endless = "=1000000000/1h"
 
-// Command is the binary with a data folder of its own below dir. It asks the
-// registry at insecure without TLS, if one is named; env comes last.
+// Command returns the command of the binary with its own data folder below dir. It contacts
+// the registry at insecure over plain HTTP, unless that is empty. env is appended.
 func Command(binary, dir, insecure string, env ...string) process.Command {
 	data, addr, admin := must.Get(os.MkdirTemp(dir, "slipway-")), process.FreeAddr(), process.FreeAddr()
 	return process.Command{
@@ -43,33 +43,33 @@ func Command(binary, dir, insecure string, env ...string) process.Command {
 	}
 }
 
-// Token is the first user's.
+// Token returns the access token of the first user.
 func (s *Server) Token() string {
 	return strings.TrimSpace(string(must.Get(os.ReadFile(filepath.Join(s.Data, "admin-token")))))
 }
 
-// SmallConfig is what a pipeline adds to each image.
+// SmallConfig is the configuration that a pipeline adds to each image.
 const SmallConfig = `,"containerConfig":{"env":["GREETING=hello","TASK=bench"],"cmd":["/bin/sh"],"workingDir":"/work"}`
 
-// RequestFor is a container request for an image of the registry at up; config is
-// SmallConfig or nothing.
+// RequestFor returns a container request for an image of the registry at up. config is
+// SmallConfig or empty.
 func RequestFor(up, image, config string) string {
 	return fmt.Sprintf(`{"containerImage":"%s/%s"%s}`, up, image, config)
 }
 
-// submission is what the bench reads of the answer to a container request.
+// A submission holds the parts of the response to a container request that the bench reads.
 type submission struct {
 	RequestID   string `json:"requestId"`
 	TargetImage string `json:"targetImage"`
 	Cached      bool   `json:"cached"`
 }
 
-// Submitting is a container request.
+// Submitting returns the call for a container request.
 func (s *Server) Submitting(body string) load.Call {
 	return load.Post(s.URL("/v1alpha2/container"), body)
 }
 
-// Submit asks for an image.
+// Submit sends a container request.
 func (s *Server) Submit(body string) (a submission) {
 	c := load.Client(s.URL("/"), 1)
 	defer c.CloseIdleConnections()
@@ -80,10 +80,10 @@ func (s *Server) Submit(body string) (a submission) {
 	return a
 }
 
-// Request asks for a name, and returns where the image is.
+// Request sends a container request and returns the location of the image.
 func (s *Server) Request(body string) engine.Repository { return engine.At(s.Submit(body).TargetImage) }
 
-// Built asks now and then whether a request's build has ended.
+// Built polls until the build of a request has ended.
 func (s *Server) Built(ctx context.Context, request string) {
 	for ; ; must.Wait(ctx, 50*time.Millisecond) {
 		var status struct {
@@ -103,7 +103,7 @@ func (s *Server) Built(ctx context.Context, request string) {
 	}
 }
 
-// Pullable takes the time from the request until the image's manifest is there.
+// Pullable measures the time from the request until the image's manifest exists.
 func (s *Server) Pullable(ctx context.Context, body string) figure.Sample {
 	begin := time.Now()
 	image := s.Request(body)
@@ -115,7 +115,7 @@ func (s *Server) Pullable(ctx context.Context, body string) figure.Sample {
 	return figure.Sample{Took: time.Since(begin).Seconds(), Answered: answered.Seconds()}
 }
 
-// RequestToBuild is a container request for what a Dockerfile makes.
+// RequestToBuild returns a container request with a Dockerfile.
 func RequestToBuild(dockerfile string) string {
 	return fmt.Sprintf(`{"containerFile":%q}`, base64.StdEncoding.EncodeToString([]byte(dockerfile)))
 }

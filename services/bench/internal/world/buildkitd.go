@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/bench/internal/process"
 )
 
-// StartBuildkitd is the peer: the buildkitd that slipwayd starts too, without a
-// network of its own and without limits. Its addr is a URL.
+// StartBuildkitd starts the peer: the same buildkitd that slipwayd starts, without network
+// isolation and limits. Its Addr is a URL.
 func (w *World) StartBuildkitd() *process.Server {
 	beside := filepath.Dir(w.Binary)
 	program := filepath.Join(beside, "buildkitd")
@@ -41,7 +41,7 @@ const buildkitdConfig = `root = %q
   http = true
 `
 
-// findRuntime looks where slipwayd does.
+// findRuntime looks for runc in the same places as slipwayd.
 func findRuntime(beside string) (string, error) {
 	for _, name := range []string{"buildkit-runc", "runc"} {
 		if path := filepath.Join(beside, name); exec.Command(path, "--version").Run() == nil {
@@ -54,8 +54,8 @@ func findRuntime(beside string) (string, error) {
 	return "", errors.New("there is no runc (make builder)")
 }
 
-// Buildctl takes the time of one `buildctl build` that pushes to the upstream
-// registry, with the attestation that slipwayd adds.
+// Buildctl measures one `buildctl build` that pushes to the upstream registry, with the
+// attestation that slipwayd adds.
 func (w *World) Buildctl(daemon, dockerfile string) figure.Sample {
 	if w.ctl == "" {
 		w.ctl = w.buildPeer(buildctlPackage)

@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/bench/internal/slipwayd"
 )
 
-// The contenders that several sections have.
+// The contenders of several sections.
 const (
 	NameSlipway      = "slipway"
 	NameUnchanged    = "slipway unchanged"
@@ -16,24 +16,23 @@ const (
 	NameDirect       = "direct"
 )
 
-// Lineup is one upstream image and the ways to it: through slipwayd with SmallConfig
-// and without it, through the caches of distribution and, where it is installed, zot, and
-// none.
+// A Lineup is one upstream image and the ways to pull it: through slipwayd with and without
+// SmallConfig, through the caches of distribution and, if installed, zot, and directly.
 type Lineup struct {
 	Ours, Unchanged, Theirs, Direct Participant
-	// Zot is nil where it is not installed.
+	// Zot is nil if it is not installed.
 	Zot *Participant
 }
 
-// Participant is one way to the image.
+// A Participant is one way to pull the image.
 type Participant struct {
 	Name string
-	// Server answers; store is the Redis that it uses, or nil.
+	// Server responds to the requests. Store is the Redis that it uses, or nil.
 	Server, Store *process.Server
 	engine.Repository
 }
 
-// Lineup pushes the image and starts what is on the ways to it.
+// Lineup pushes the image and starts the servers.
 func (w *World) Lineup(image string) Lineup {
 	w.Push(image)
 	ours := w.Slipway()
@@ -46,7 +45,7 @@ func (w *World) Lineup(image string) Lineup {
 	if zot := w.zot(); zot != nil {
 		l.Zot = &Participant{NameZot, zot, nil, engine.At(zot.Addr + "/" + image)}
 	}
-	// A figure without limits is no figure.
+	// A measurement without rate limits would not be realistic.
 	c := engine.New()
 	defer c.CloseIdleConnections()
 	if _, header, err := engine.Read(w.Ctx, c, l.Ours.Manifest(l.Ours.Digest(w))); err != nil || header.Get("RateLimit-Remaining") == "" {
@@ -55,7 +54,7 @@ func (w *World) Lineup(image string) Lineup {
 	return l
 }
 
-// All are the ways, ours first.
+// All returns all participants, slipwayd first.
 func (l Lineup) All() []Participant {
 	all := []Participant{l.Ours, l.Unchanged, l.Theirs, l.Direct}
 	if l.Zot != nil {
@@ -64,7 +63,7 @@ func (l Lineup) All() []Participant {
 	return all
 }
 
-// Digest is that of the manifest for linux/amd64.
+// Digest returns the digest of the manifest for linux/amd64.
 func (p Participant) Digest(w *World) string {
 	c := engine.New()
 	defer c.CloseIdleConnections()

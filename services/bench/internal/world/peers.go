@@ -18,8 +18,8 @@ const (
 	buildctlPackage     = "github.com/moby/buildkit/cmd/buildctl"
 )
 
-// buildPeer makes the binary of a package of services/tools, and returns its path.
-// Go's cache makes the second time short.
+// buildPeer builds a package of services/tools and returns the path of the binary. Go
+// caches the result.
 func (w *World) buildPeer(pkg string) string {
 	tools := must.Get(filepath.Abs(filepath.Join("services", "tools")))
 	if _, err := os.Stat(filepath.Join(tools, "go.mod")); err != nil {
@@ -32,7 +32,7 @@ func (w *World) buildPeer(pkg string) string {
 	return out
 }
 
-// Output runs a program that must succeed.
+// Output runs a program that must succeed and returns its output.
 func Output(cmd *exec.Cmd) []byte {
 	said, err := cmd.CombinedOutput()
 	if err != nil {
@@ -41,7 +41,7 @@ func Output(cmd *exec.Cmd) []byte {
 	return said
 }
 
-// upstream is a registry (olareg) on disk.
+// upstream starts a registry (olareg) on disk.
 func (w *World) upstream() *process.Server {
 	if w.Up == nil {
 		addr := process.FreeAddr()
@@ -54,8 +54,8 @@ func (w *World) upstream() *process.Server {
 	return w.Up
 }
 
-// distribution is the peer: distribution's pull-through cache before the same
-// upstream. It writes no access log, ours does.
+// distribution starts a peer: the pull-through cache of distribution with the same
+// upstream. Unlike slipwayd it writes no access log.
 func (w *World) distribution() *process.Server {
 	if w.peer == nil {
 		addr := process.FreeAddr()
@@ -68,8 +68,8 @@ func (w *World) distribution() *process.Server {
 	return w.peer
 }
 
-// zot is another peer, where there is one on PATH: its synchronisation on demand before
-// the same upstream. nil is none.
+// zot starts a peer if it is on PATH: zot's on-demand synchronisation with the same
+// upstream. It returns nil otherwise.
 func (w *World) zot() *process.Server {
 	path, err := exec.LookPath("zot")
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"slipway.dev/services/bench/internal/process"
 )
 
-// PostgresPrograms is the folder of what Debian installs; "" is none.
+// PostgresPrograms returns the folder of Debian's PostgreSQL programs; "" if it is not
+// installed.
 func PostgresPrograms() string {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	if len(found) == 0 {
@@ -22,10 +23,10 @@ func PostgresPrograms() string {
 	return found[len(found)-1]
 }
 
-// StartPostgres makes a cluster with Debian's PostgreSQL, as it comes: what is
-// committed is on disk. Its addr is a URL.
+// StartPostgres creates a cluster with Debian's PostgreSQL and its default settings:
+// commits are durable. Its Addr is a URL.
 func (w *World) StartPostgres() *process.Server {
-	bin, dir := PostgresPrograms(), must.Get(os.MkdirTemp("", "slipway-bench-pg-")) // nobody can reach it
+	bin, dir := PostgresPrograms(), must.Get(os.MkdirTemp("", "slipway-bench-pg-")) // not reachable from outside
 	w.extra = append(w.extra, dir)
 	var as *syscall.Credential
 	if os.Getuid() == 0 {
@@ -47,7 +48,7 @@ func (w *World) StartPostgres() *process.Server {
 	})
 }
 
-// migrate makes slipwayd's tables; the server may not be there yet.
+// migrate creates slipwayd's tables. It retries while the server is starting.
 func (w *World) migrate(ctx context.Context, url string) error {
 	cmd := exec.CommandContext(ctx, w.Binary, "migrate", "--database-url", url)
 	cmd.Dir = w.Dir

@@ -20,15 +20,15 @@ const (
 	AppImage = "bench/app:1"
 	// BigImage has one large layer.
 	BigImage = "bench/big:1"
-	// TaskImage is what many pull at once: four layers of 4 MiB.
+	// TaskImage is for concurrent pulls: four layers of 4 MiB.
 	TaskImage = "bench/task:1"
-	// BaseImage is what builds start from: a static busybox.
+	// BaseImage is the base image of builds: a static busybox.
 	BaseImage = "bench/base:1"
 	// LargeImage is 2 GB in 20,000 files.
 	LargeImage = "bench/large:1"
 )
 
-// Push makes sure that an image is at the upstream registry.
+// Push pushes an image to the upstream registry unless it exists.
 func (w *World) Push(image string) {
 	if w.pushed[image] {
 		return

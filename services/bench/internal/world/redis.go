@@ -7,7 +7,8 @@ import (
 	"slipway.dev/services/bench/internal/process"
 )
 
-// RedisSetting names Debian's redis-server; empty where it is not installed.
+// RedisSetting starts Debian's redis-server and returns the setting for it; empty if it is
+// not installed.
 func (w *World) RedisSetting() []string {
 	if path, _ := exec.LookPath("redis-server"); !w.redisKnown && path != "" {
 		addr := process.FreeAddr()
@@ -24,7 +25,7 @@ func (w *World) RedisSetting() []string {
 	return []string{"SLIPWAY_REDIS_URL=redis://" + w.Redis.Addr}
 }
 
-// RemarkRedis is what figures say when the real Redis was missing.
+// RemarkRedis returns a remark for figures that were measured without a real Redis.
 func (w *World) RemarkRedis() string {
 	if w.Redis == nil {
 		return "embedded Redis: redis-server is not installed (apt-get install redis-server)"

@@ -5,8 +5,8 @@ import (
 	"slipway.dev/services/bench/internal/slipwayd"
 )
 
-// Slipway is the server that several sections share: all roles in one process, on
-// a real Redis where there is one, with limits on.
+// Slipway returns the server that several sections share: all roles in one process, with a
+// real Redis if installed, and with rate limits.
 func (w *World) Slipway() *slipwayd.Server {
 	if w.shared == nil {
 		w.shared = &slipwayd.Server{Server: w.keep(w.SlipwayCommand(w.RedisSetting()...))}
@@ -14,12 +14,13 @@ func (w *World) Slipway() *slipwayd.Server {
 	return w.shared
 }
 
-// StartSlipway starts one until the section ends.
+// StartSlipway starts a server that ends with the section.
 func (w *World) StartSlipway(env ...string) *slipwayd.Server {
 	return &slipwayd.Server{Server: w.Start(w.SlipwayCommand(env...))}
 }
 
-// SlipwayCommand is slipwayd as the world knows it, with a data folder of its own.
+// SlipwayCommand returns the command of slipwayd with its own data folder, configured for
+// the world's registry.
 func (w *World) SlipwayCommand(env ...string) process.Command {
 	insecure := ""
 	if w.Up != nil {

@@ -1,5 +1,5 @@
-// Package world is what the sections share: slipwayd, its peers, and the registry behind
-// them, which start when the first section needs them, and the images at that registry.
+// Package world provides the environment that sections share: slipwayd, its peers and their
+// upstream registry, each started on first use, and the images at that registry.
 package world
 
 import (
@@ -18,14 +18,13 @@ import (
 	"slipway.dev/services/bench/internal/slipwayd"
 )
 
-// World is what the sections share: servers that start when the first section
-// needs them, and the images at the upstream registry.
+// A World is the shared environment of the sections. Its servers start on first use.
 type World struct {
 	Settings
 	// Ctx ends with the program.
 	Ctx   context.Context //nolint:containedctx // a world is one run of the program, which is over when this is
 	Dir   string
-	extra []string // more folders to remove
+	extra []string // additional folders to remove
 
 	// fleet ends with each section, lasting with the program.
 	fleet, lasting process.Fleet
@@ -40,7 +39,7 @@ type World struct {
 	ctl        string // path of buildctl, once it is built
 }
 
-// New makes a world in a folder of its own. Close it.
+// New creates a world in a new folder. The caller must close it.
 func New(ctx context.Context, s Settings) (*World, error) {
 	dir, err := os.MkdirTemp("", "slipway-bench-")
 	if err != nil {
@@ -60,25 +59,25 @@ func (w *World) Close() error {
 	return errors.Join(problems...)
 }
 
-// Start runs a server until the section ends; keep until the program does.
+// Start runs a server until the section ends, keep until the program ends.
 func (w *World) Start(c process.Command) *process.Server { return must.Get(w.fleet.Start(w.Ctx, c)) }
 func (w *World) keep(c process.Command) *process.Server  { return must.Get(w.lasting.Start(w.Ctx, c)) }
 
-// StopStarted ends what Start started.
+// StopStarted ends the servers that Start started.
 func (w *World) StopStarted() { w.fleet.StopAll() }
 
-// File writes a file of the world's folder, and returns its path.
+// File writes a file to the world's folder and returns its path.
 func (w *World) File(name, text string) string {
 	path := filepath.Join(w.Dir, name)
 	must.Do(os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
-// Pause waits, or ends the section with the program.
+// Pause waits for d, or ends the section if the program ends.
 func (w *World) Pause(d time.Duration) { must.Wait(w.Ctx, d) }
 
-// Profile takes turns of a contender for a few seconds and writes slipwayd's CPU
-// profile of that time to profiles/NAME.pprof; nothing where no folder was named.
+// Profile gives a contender turns for a few seconds and writes slipwayd's CPU profile of
+// that time to profiles/NAME.pprof. It does nothing without a folder for profiles.
 func (w *World) Profile(name string, slipway *slipwayd.Server, c figure.Contender) {
 	if w.Profiles == "" {
 		return
@@ -97,16 +96,16 @@ func (w *World) Profile(name string, slipway *slipwayd.Server, c figure.Contende
 	must.Do(<-taken)
 }
 
-// Settled is how long a server is left alone before it counts as idle.
+// Settled is how long a server must be left alone before it counts as idle.
 const Settled = 3 * time.Second
 
-// Settings are what sections are run with.
+// Settings configure the sections.
 type Settings struct {
-	// Binary is the slipwayd that is measured; bin the folder for peers.
+	// Binary is the slipwayd to measure, Bin the folder for peers.
 	Binary, Bin string
-	// Profiles is a folder for CPU profiles; "" is none.
+	// Profiles is a folder for CPU profiles; "" for none.
 	Profiles string
-	// Rounds is how often contenders take turns; requests how many one of them
-	// answers in its turn; pulls how many run at once; blobMiB the large blob's size.
+	// Rounds is the number of turns of each contender, Requests the number of requests in a
+	// turn, Pulls the number of concurrent pulls, and BlobMiB the size of the large blob.
 	Rounds, Requests, Pulls, BlobMiB int
 }

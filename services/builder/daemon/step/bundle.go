@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// capabilities are those that a step has at most. Of Docker's default, three are
-// missing: NET_RAW, which reads what others send; MKNOD, which makes device nodes;
-// and AUDIT_WRITE, which writes to the machine's audit log. apt, useradd, su, sudo,
-// setcap and tar need none of them.
+// capabilities returns the maximum capabilities of a step. Of Docker's default three are
+// missing: NET_RAW, which can read traffic of others; MKNOD, which creates device nodes;
+// and AUDIT_WRITE, which writes to the machine's audit log. apt, useradd, su, sudo, setcap
+// and tar need none of them.
 func capabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
@@ -22,26 +22,25 @@ func capabilities() []string {
 	}
 }
 
-// tracingSocket is where BuildKit puts its own service for traces, which takes
-// whatever it is sent.
+// tracingSocket is the path of BuildKit's own tracing service, which accepts any data.
 const tracingSocket = "/dev/otel-grpc.sock"
 
-// object is a JSON object, of which we change a part and keep the rest.
+// object is a JSON object that is changed in part.
 type object = map[string]any
 
-// Bundle is the config.json of a container (OCI runtime specification), or the
-// process.json of one more process in it.
+// Bundle is the config.json of a container (OCI runtime specification), or the process.json
+// of an additional process in it.
 type Bundle struct {
 	path string
 	root object
-	// Token is what BuildKit was given for the build; "" where it was given none.
+	// Token is the token that BuildKit has for the build, or "".
 	Token string
 }
 
 // ReadBundle reads the configuration of a container in a folder.
 func ReadBundle(dir string) (*Bundle, error) { return read(filepath.Join(dir, "config.json")) }
 
-// RestrictProcess takes from a process in a file what no step needs.
+// RestrictProcess removes privileges that steps do not need from a process in a file.
 func RestrictProcess(path string, noNewPrivileges bool) error {
 	b, err := read(path)
 	if err != nil {
@@ -58,7 +57,7 @@ func read(path string) (*Bundle, error) {
 	}
 	b := &Bundle{path: path}
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // a number stays as it is written
+	d.UseNumber() // numbers stay as they are written
 	if err := d.Decode(&b.root); err != nil {
 		return nil, fmt.Errorf("reading what BuildKit wrote of a step: %w", err)
 	}
@@ -74,8 +73,8 @@ func (b *Bundle) Write() error {
 	return os.WriteFile(b.path, raw, 0o600)
 }
 
-// Restrict takes from the container what no step needs, and finds the Token.
-// network is false where the step is to have none.
+// Restrict removes privileges that steps do not need from the container, and finds the
+// Token. The result network is false if the step must have no network.
 func (b *Bundle) Restrict(noNewPrivileges bool) (network bool, err error) {
 	process, _ := b.root["process"].(object)
 	linux, _ := b.root["linux"].(object)
@@ -95,13 +94,12 @@ func (b *Bundle) Restrict(noNewPrivileges bool) (network bool, err error) {
 	}
 	path, has := namespace(linux, "network")
 	if path != "" {
-		return false, errors.New("a step with somebody else's network")
+		return false, errors.New("a step with a foreign network namespace")
 	}
-	return !has, nil // the runtime makes an empty one
+	return !has, nil // the runtime creates an empty network
 }
 
-// namespace returns the path of a container's namespace of a kind, and whether it
-// has one at all.
+// namespace returns the path of a container's namespace of a kind, and whether it has one.
 func namespace(linux object, kind string) (path string, has bool) {
 	namespaces, _ := linux["namespaces"].([]any)
 	for _, n := range namespaces {
@@ -113,10 +111,9 @@ func namespace(linux object, kind string) (path string, has bool) {
 	return "", false
 }
 
-// separate keeps a step from the processes outside, which it sees where the machine
-// allows it no /proc of its own: in a namespace of processes it can send them no
-// signals, and as root of a user namespace of its own it cannot look into them.
-// Users have the numbers that they have outside.
+// separate isolates a step from processes outside if it has no /proc of its own and so sees
+// them. In a PID namespace it cannot signal them, and as root of its own user namespace it
+// cannot read their data. Users have the same ids as outside.
 func separate(linux object) error {
 	namespaces, _ := linux["namespaces"].([]any)
 	linux["namespaces"] = append(namespaces, object{"type": "pid"}, object{"type": "user"})
@@ -138,8 +135,7 @@ func separate(linux object) error {
 	return nil
 }
 
-// Place says where the container's control group goes and, unless it is "", which
-// network it joins.
+// Place sets the container's control group and, unless it is "", the network that it joins.
 func (b *Bundle) Place(parent, id, network string) {
 	linux, _ := b.root["linux"].(object)
 	if parent == "" {
@@ -172,7 +168,7 @@ func (b *Bundle) restrict(process object, noNewPrivileges bool) {
 		text, _ := e.(string)
 		name, value, _ := strings.Cut(text, "=")
 		if strings.EqualFold(name, "ALL_PROXY") && strings.HasPrefix(value, TokenPrefix) {
-			b.Token = value // BuildKit adds it last, after those of the image
+			b.Token = value // BuildKit adds it last, after the image's variables
 			return true
 		}
 		return name == "OTEL_TRACES_EXPORTER" || name == "TRACEPARENT" || name == "TRACESTATE" ||

@@ -25,7 +25,7 @@ func write(t testing.TB, text string) string {
 	return dir
 }
 
-// TestRestrict looks at what is left of a container.
+// TestRestrict checks what is left of a container's privileges.
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	dir := write(t, bundle)
@@ -60,8 +60,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestRestrictNetworks tells steps without network from those with one, and from
-// those with somebody else's.
+// TestRestrictNetworks distinguishes steps without a network, with one, and with a foreign
+// one.
 func TestRestrictNetworks(t *testing.T) {
 	t.Parallel()
 	for namespaces, want := range map[string]string{
@@ -82,7 +82,7 @@ func TestRestrictNetworks(t *testing.T) {
 	}
 }
 
-// FuzzRestrict reads what nobody writes.
+// FuzzRestrict parses arbitrary bundles.
 func FuzzRestrict(f *testing.F) {
 	for _, text := range []string{bundle, `{}`, `[]`, `{"process":{"env":[1]},"linux":{"namespaces":[{}]}}`, `{"process":[],"linux":3}`, `null`} {
 		f.Add(text)
@@ -110,8 +110,8 @@ func FuzzRestrict(f *testing.F) {
 	})
 }
 
-// TestRestrictSeparates gives a step that would share the processes outside
-// namespaces of its own, with the users that there are.
+// TestRestrictSeparates checks that a step which would share outside processes gets its own
+// namespaces, with the existing users.
 func TestRestrictSeparates(t *testing.T) {
 	t.Parallel()
 	dir := write(t, `{"process":{},"linux":{"namespaces":[{"type":"mount"}]}}`)

@@ -2,7 +2,7 @@ package step
 
 import "golang.org/x/sys/unix"
 
-// LoopbackUp switches on the loopback of the thread's network.
+// LoopbackUp brings up the loopback of the thread's network.
 func LoopbackUp() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,87 +1,86 @@
-// Package step is what three parties agree on about the steps of builds: the
-// engine, which gives BuildKit a build's token; slipway-runc, which BuildKit runs
-// for each step and which finds the token there; and the process that answers
-// slipway-runc and serves the step. It imports little, since slipway-runc starts
-// anew for each step.
+// Package step defines the protocol for build steps between three parties: the engine,
+// which passes a build's token to BuildKit; slipway-runc, which BuildKit runs for each step
+// and which finds the token there; and the process that serves steps and responds to
+// slipway-runc. The package has few imports, since slipway-runc starts for each step.
 package step
 
 import "crypto/rand"
 
-// Proxy is where a step's own proxy listens, on the step's loopback. Nothing else
-// is in its network.
+// Proxy is the address of a step's own proxy, on the step's loopback. Its network has
+// nothing else.
 const Proxy = "127.0.0.1:3128"
 
-// TokenPrefix begins the value of a build's ALL_PROXY. BuildKit leaves the proxy
-// variables out of its cache keys, so that a build's token may travel there: it
-// says whose step this is, and no step sees it. ALL_PROXY is the one that
-// Dockerfiles declare least (a declared one is part of the key).
+// TokenPrefix is the prefix of the value of a build's ALL_PROXY. BuildKit excludes the
+// proxy variables from its cache keys, so they can carry a build's token. The token
+// identifies the build of a step, and no step sees it. ALL_PROXY is the proxy variable that
+// Dockerfiles declare least often; a declared one is part of the key.
 const TokenPrefix = "slipway-step:"
 
-// NewToken makes one for a build of a scope (letters and digits).
+// NewToken returns a new token for a build of a scope (letters and digits).
 func NewToken(scope string) string { return TokenPrefix + scope + "." + rand.Text() }
 
-// The environment of slipway-runc, which comes from the process that starts
-// buildkitd. Steps do not see it.
+// Environment variables of slipway-runc, which come from the process that starts buildkitd.
+// Steps do not see them.
 const (
-	// EnvSocket is the path of the socket of whoever serves steps.
+	// EnvSocket is the path of the socket of the process that serves steps.
 	EnvSocket = "SLIPWAY_STEP_SOCKET"
 	// EnvRuntime is the path of runc.
 	EnvRuntime = "SLIPWAY_STEP_RUNTIME"
-	// EnvState is the folder where runc notes which containers there are.
+	// EnvState is the folder where runc records its containers.
 	EnvState = "SLIPWAY_STEP_STATE"
-	// EnvNoNewPrivileges is "1" where setuid programs are to have no effect.
+	// EnvNoNewPrivileges is "1" if setuid programs are disabled.
 	EnvNoNewPrivileges = "SLIPWAY_STEP_NO_NEW_PRIVILEGES"
 )
 
-// A daemon says in the labels of its worker that its steps come to somebody who
-// serves them: only then do builders elsewhere tell them of Proxy.
+// Labels of a daemon's worker that state that its steps are served. Only then do remote
+// builders pass Proxy to steps.
 const (
 	Label         = "dev.slipway.steps"
 	LabelIsolated = "isolated"
 )
 
-// MountProc is the word that has slipway-runc try whether /proc can be mounted in
-// its own, new namespaces of processes and mounts, and nothing else.
+// MountProc is the argument with which slipway-runc only tests whether /proc can be mounted
+// in new PID and mount namespaces.
 const MountProc = "slipway-mount-proc"
 
-// Nothing is the word that has slipway-runc do nothing, and succeed.
+// Nothing is the argument with which slipway-runc does nothing and succeeds.
 const Nothing = "slipway-nothing"
 
-// Hello is what slipway-runc says of a step, as one packet. These descriptors go
-// with it: a pidfd of the process that becomes runc, its stdout and its stderr, and
-// the listener at Proxy unless the step has no network.
+// Hello is the request of slipway-runc for a step, sent as one packet. It comes with these
+// descriptors: a pidfd of the process that becomes runc, its stdout and its stderr, and the
+// listener at Proxy unless the step has no network.
 type Hello struct {
-	// Token is the build's; "" where BuildKit was given none.
+	// Token is the build's token; "" if BuildKit has none.
 	Token string
 	// Network is false for a step without network (RUN --network=none).
 	Network bool
 }
 
-// Welcome is the answer. Two descriptors go with it, unless the step is refused:
-// what the step writes to as its stdout and its stderr.
+// Welcome is the response. Unless the step is refused, it comes with two descriptors for
+// the step's stdout and stderr.
 type Welcome struct {
-	// Parent is the control group in which the step's own is made; "" makes none
-	// where the machine allows it none.
+	// Parent is the parent of the step's control group; "" creates none if the machine does
+	// not allow it.
 	Parent string
-	// Refused is why the step may not start, as its log is to show it; "" when it may.
+	// Refused is the reason why the step may not start, for its log; "" if it may.
 	Refused string
 }
 
-// PacketBytes is the most that a Hello or a Welcome may have.
+// PacketBytes limits the size of a Hello or a Welcome.
 const PacketBytes = 4096
 
-// Share is what a build is given of the machine, by whoever serves its steps.
+// Share is a build's share of the machine, from the process that serves its steps.
 type Share struct {
-	// Scope is the control group that BuildKit is told. It differs between callers
-	// that may not find each other's steps in the cache, and not between the builds
-	// of one caller; the steps' real group is in Welcome.
+	// Scope is the control group that BuildKit sees. It differs between callers that must
+	// not share cached steps, and not between the builds of one caller. The steps' actual
+	// group is in Welcome.
 	Scope string
-	// Token is the build's, with its prefix; "" where nobody serves its steps.
+	// Token is the build's token with its prefix; "" if its steps are not served.
 	Token string
-	// OutOfMemory says whether a step hit the limit.
+	// OutOfMemory reports whether a step reached the memory limit.
 	OutOfMemory func() bool
-	// Kill ends all processes of the build's steps.
+	// Kill kills all processes of the build's steps.
 	Kill func()
-	// Release gives the share back. The caller calls it when the build has ended.
+	// Release releases the share. It must be called when the build has ended.
 	Release func()
 }

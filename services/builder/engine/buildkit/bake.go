@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/builder/remote"
 )
 
-// canApplyConfig says, before anything is built, whether a configuration can be put on
-// top of an image here.
+// canApplyConfig checks, before the build, whether a configuration can be applied to an
+// image here.
 func (b *Engine) canApplyConfig(c *containerv1.ContainerConfig) error {
 	if c != nil && b.o.Registries == nil {
 		return jobs.Internal.Failure("This service's workers cannot put a configuration on top of a frozen image; leave containerConfig or freeze out", nil)
@@ -24,9 +24,9 @@ func (b *Engine) canApplyConfig(c *containerv1.ContainerConfig) error {
 	return nil
 }
 
-// bake puts what a frozen image is to hold on top of what the daemon has pushed,
-// and returns the digest of the complete image. The daemon pushes such an image by
-// its digest only: it gets its name when it is complete.
+// bake applies a frozen image's configuration to the image that the daemon has pushed, and
+// returns the digest of the complete image. The daemon pushes such an image by digest only;
+// the tag is pushed when it is complete.
 func (b *Engine) bake(ctx context.Context, job jobs.Job, l *jobs.Logins, built string) (string, error) {
 	to, err := b.o.Target(ctx, job, l)
 	if err != nil {

@@ -26,8 +26,8 @@ func layer(location string, gz, tar []byte) *containerv1.Layer {
 	}
 }
 
-// TestBuildKitFreezes shows that what a frozen image is to hold is in it, and
-// that it has its name only then.
+// TestBuildKitFreezes checks that a frozen image has its configuration, and that it gets
+// its tag only then.
 func TestBuildKitFreezes(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
 	sent, sentTar := testkit.Tar(t, "sent.txt", "with the request")
@@ -55,7 +55,7 @@ func TestBuildKitFreezes(t *testing.T) {
 		t.Fatalf("the index is %+v", im)
 	}
 	checkFrozen(t, img)
-	again, _, err := w.Build(t, frozen("b_2")) // all layers are there
+	again, _, err := w.Build(t, frozen("b_2")) // all layers exist
 	if err != nil || again == made {
 		t.Errorf("without layers it is %s, %v", again, err)
 	}
@@ -63,7 +63,7 @@ func TestBuildKitFreezes(t *testing.T) {
 	if err == nil {
 		t.Error("a layer that nobody has was frozen")
 	}
-	wrong := layer(server.URL+"/x.tar.gz", other, otherTar) // other bytes are there
+	wrong := layer(server.URL+"/x.tar.gz", other, otherTar) // the URL serves other bytes
 	_, _, err = w.Build(t, frozen("b_4", wrong))
 	if err == nil || errors.As(err, new(*fault.Error)) {
 		t.Errorf("a layer with other bytes: %v", err)

@@ -1,7 +1,7 @@
-// Package buildkit is the engine that makes images of Dockerfiles. It speaks to a
-// BuildKit daemon; none is linked in. What the daemon may read is decided here, build by
-// build (sources), and so is with which login (keyring). It keeps no file longer than a
-// build; layers are kept by the daemon, and in the cache repository of the job.
+// Package buildkit is the engine that builds Dockerfiles with a BuildKit daemon. For each
+// build it decides what the daemon may read (sources) and with which login (keyring). It
+// stores no file longer than a build. Layers are stored by the daemon and in the job's
+// cache repository.
 package buildkit
 
 import (
@@ -17,54 +17,52 @@ import (
 	"slipway.dev/services/builder/remote"
 )
 
-// Local is a BuildKit daemon on this machine that somebody keeps running. Safe
-// for concurrent use.
+// Local is a BuildKit daemon on this machine. It is safe for concurrent use.
 type Local interface {
-	// Address is where it listens now, or why it does not.
+	// Address returns the daemon's address, or an error while it is not running.
 	Address() (string, error)
-	// Admit gives a build of a scope (letters and digits) its share of the machine.
-	// Builds of different scopes find none of each other's steps in the cache.
+	// Admit registers a build of a scope (letters and digits) and returns its share of the
+	// machine. Builds of different scopes do not share cached steps.
 	Admit(scope string) step.Share
-	// Grown is by how many bytes its folder may have grown since a time.
+	// Grown returns how many bytes its folder may have grown since a time.
 	Grown(since time.Time) int64
 }
 
-// Options are the settings of the engine. Either Local, Addresses or
-// Problem is set.
+// Options are the settings of the engine. Exactly one of Local, Addresses and Problem is
+// set.
 type Options struct {
-	// RegistryDeps may lack Registries: then whoever knows a digest is trusted, and nothing
-	// is frozen.
+	// Registries may be nil: then a client that knows a digest is trusted, and freezing is
+	// disabled.
 	remote.Deps
-	// Local is the daemon of this process.
+	// Local is this process's own daemon.
 	Local Local
-	// Addresses are daemons that run elsewhere: `tcp://…`, `unix://…`.
+	// Addresses are the addresses of remote daemons: `tcp://…`, `unix://…`.
 	Addresses []string
-	// TLS is for those that speak TCP; nil speaks in the clear.
+	// TLS is the configuration for TCP; nil uses no TLS.
 	TLS *tls.Config
-	// Problem is why there is no daemon at all.
+	// Problem is the reason why there is no daemon.
 	Problem string
-	// Dir holds build contexts while a build runs; "" is the machine's own.
+	// Dir is the folder for the contexts of running builds; "" is the system's.
 	Dir string
-	// Disk is by how many bytes a build may make Local's folder grow; 0 is no limit.
+	// Disk limits in bytes how much a build may grow Local's folder; 0 means no limit.
 	Disk int64
 	Log  *slog.Logger
 }
 
-// Engine makes images of Dockerfiles. It speaks to a daemon; none is linked in.
+// Engine builds Dockerfiles with a BuildKit daemon.
 type Engine struct {
 	o     Options
-	alone chan struct{} // held by the one build that is tried for the last time
+	alone chan struct{} // held by the one build that is retried alone
 
 	mu      sync.Mutex
 	began   time.Time
 	daemons map[string]*daemonState
 }
 
-// startup is how long a daemon may take for its first answer.
+// startup is the timeout of a daemon's first response.
 const startup = 10 * time.Second
 
-// New makes the engine. It knows of no architectures until Run has reached a
-// daemon.
+// New creates the engine. It has no architectures until Run has reached a daemon.
 func New(o Options) *Engine {
 	b := &Engine{o: o, alone: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
 	for _, a := range b.names() {
@@ -73,7 +71,7 @@ func New(o Options) *Engine {
 	return b
 }
 
-// Run keeps in touch with the daemons until ctx ends. It starts and stops none.
+// Run polls the daemons until ctx ends. It does not start or stop them.
 func (b *Engine) Run(ctx context.Context) error {
 	var watches sync.WaitGroup
 	for _, a := range b.names() {
@@ -83,7 +81,7 @@ func (b *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// Name is "buildkit".
+// Name returns "buildkit".
 func (b *Engine) Name() string { return "buildkit" }
 
 // local is the name of the daemon on this machine.
@@ -111,7 +109,7 @@ func (b *Engine) Architectures() []string {
 	return out
 }
 
-// Problem says why there are no architectures; "" while a daemon starts.
+// Problem returns the reason why there are no architectures; "" while a daemon starts.
 func (b *Engine) Problem() string {
 	if len(b.Architectures()) > 0 {
 		return ""

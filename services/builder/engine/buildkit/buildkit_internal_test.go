@@ -36,8 +36,8 @@ func TestRendezvous(t *testing.T) {
 	}
 }
 
-// TestDaemonThatIsSilent shows that a daemon is given time to start, and that its
-// silence is told of afterwards.
+// TestDaemonThatIsSilent checks that a daemon has time to start, and that a later missing
+// response is reported.
 func TestDaemonThatIsSilent(t *testing.T) {
 	t.Parallel()
 	b := New(Options{Addresses: []string{"unix://" + t.TempDir() + "/nobody.sock"}})
@@ -54,7 +54,7 @@ func TestDaemonThatIsSilent(t *testing.T) {
 	}
 }
 
-// lines is an Output that remembers.
+// lines is an Output that records lines.
 type lines struct{ got, phases []string }
 
 func (l *lines) Print(phase, text string) {
@@ -64,7 +64,7 @@ func (l *lines) Print(phase, text string) {
 	}
 }
 
-// hear makes a progress hear updates.
+// hear passes updates to a progress.
 func hear(p *progress, updates ...*client.SolveStatus) {
 	c := make(chan *client.SolveStatus, len(updates))
 	for _, u := range updates {
@@ -86,7 +86,7 @@ func TestProgress(t *testing.T) {
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("one\ntw"), Timestamp: *at(1)}}},
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("o\n10%\r20%\r\nlast"), Timestamp: *at(2)}}},
 		&client.SolveStatus{Vertexes: []*client.Vertex{{Digest: run, Name: "RUN x", Started: at(0), Completed: at(2.5)}}},
-		// The end of a step may be told before the end of its last line.
+		// The end of a step may be reported before the end of its last line.
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte(" line\nno end"), Timestamp: *at(2.4)}}},
 		&client.SolveStatus{Vertexes: []*client.Vertex{{Digest: push, Name: "exporting to image", Started: at(3), Completed: at(4), Error: "failed to push: 403"}}},
 	)

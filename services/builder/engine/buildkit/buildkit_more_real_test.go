@@ -33,7 +33,7 @@ func TestBuildKitPushes(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	gz, _ := testkit.Tar(t, "dir/from-context", "context")
 	job := w.Job("b_1", "FROM BASE\nCOPY dir/from-context own /\nRUN cat /from-context /own\n")
-	w.Room.Context = gz
+	w.BuildService.Context = gz
 	size := int64(len(gz))
 	job.Recipe.Context = &containerv1.Layer{Location: "data:", GzipDigest: digest.FromBytes(gz).String(), GzipSize: &size}
 	job.Recipe.Files = []*buildv1.File{{Path: "own", Content: []byte("file\n")}}
@@ -65,7 +65,7 @@ func TestBuildKitPushes(t *testing.T) {
 	if len(im.Manifests) != 2 || im.Manifests[1].Annotations["vnd.docker.reference.type"] != "attestation-manifest" {
 		t.Errorf("there is no provenance: %v", im.Manifests)
 	}
-	for _, a := range w.Room.Asked {
+	for _, a := range w.BuildService.Asked {
 		if a.GetTicket() != job.Ticket {
 			t.Errorf("a login was asked for with %q", a.GetTicket())
 		}
@@ -89,8 +89,7 @@ func TestBuildKitPushes(t *testing.T) {
 	}
 }
 
-// TestBuildKitCachesByScope lets a build find the steps of a former one in the
-// cache, but none of another scope.
+// TestBuildKitCachesByScope checks that a build uses cached steps of its own scope only.
 func TestBuildKitCachesByScope(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
 	for _, c := range []struct {
@@ -105,7 +104,7 @@ func TestBuildKitCachesByScope(t *testing.T) {
 	}
 }
 
-// holding are the files below a folder that hold a text.
+// holding returns the files below a folder that contain a text.
 func holding(t *testing.T, dir, text string) (found []string) {
 	t.Helper()
 	seen := 0
@@ -145,16 +144,16 @@ func TestBuildKitRefuses(t *testing.T) {
 	layer := func(location, d string) *containerv1.Layer {
 		return &containerv1.Layer{Location: location, GzipDigest: d, GzipSize: &size}
 	}
-	w.Room.Context = gz
+	w.BuildService.Context = gz
 	for _, c := range []struct {
 		name   string
 		change func(*jobs.Job)
 		want   jobs.Reason
 		says   string
 	}{
-		{"no-login-to-push", func(j *jobs.Job) { delete(w.Room.Logins, w.To.Host) }, jobs.Push, ""},
+		{"no-login-to-push", func(j *jobs.Job) { delete(w.BuildService.Logins, w.To.Host) }, jobs.Push, ""},
 		{"no-login-to-read", func(j *jobs.Job) {
-			delete(w.Room.Logins, w.From.Host)
+			delete(w.BuildService.Logins, w.From.Host)
 			j.Recipe.ContainerFile = "FROM " + w.From.Host + "/base/busybox:1\nRUN echo other\n"
 		}, jobs.Build, ""},
 		{"private-context", func(j *jobs.Job) {
@@ -166,11 +165,11 @@ func TestBuildKitRefuses(t *testing.T) {
 		}, jobs.Build, "more to disk"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w.Room.Mu.Lock()
-			w.Room.Logins[w.From.Host], w.Room.Logins[w.To.Host] = testkit.Password, testkit.Password
+			w.BuildService.Mu.Lock()
+			w.BuildService.Logins[w.From.Host], w.BuildService.Logins[w.To.Host] = testkit.Password, testkit.Password
 			j := w.Job(c.name, "FROM BASE\nRUN echo "+c.name+"\n")
 			c.change(&j)
-			w.Room.Mu.Unlock()
+			w.BuildService.Mu.Unlock()
 			_, _, err := w.Build(t, j)
 			if reason(err) != c.want || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("got %v; want %s, %q", err, c.want, c.says)
@@ -193,8 +192,7 @@ func TestBuildKitRefuses(t *testing.T) {
 	})
 }
 
-// TestBuildKitCacheMounts shows that builds of different scopes share no cache
-// mount.
+// TestBuildKitCacheMounts checks that builds of different scopes do not share cache mounts.
 func TestBuildKitCacheMounts(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	for i, c := range []struct {
@@ -213,13 +211,13 @@ func TestBuildKitCacheMounts(t *testing.T) {
 	}
 }
 
-// TestBuildKitFetchesThroughTheProxy shows that what is not on the loopback is
-// reached by way of the egress rules alone.
+// TestBuildKitFetchesThroughTheProxy checks that addresses other than the loopback are only
+// reached through the egress rules.
 func TestBuildKitFetchesThroughTheProxy(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
-	w.Room.Mu.Lock()
-	w.Room.Logins[w.Far] = testkit.Password
-	w.Room.Mu.Unlock()
+	w.BuildService.Mu.Lock()
+	w.BuildService.Logins[w.Far] = testkit.Password
+	w.BuildService.Mu.Unlock()
 	j := w.Job("far_1", "FROM "+w.Far+"/base/busybox:1\nRUN (printf 'GET http://"+w.Far+"/v2/ HTTP/1.0\\r\\n\\r\\n'; sleep 2) | nc 127.0.0.1 3128\n")
 	j.Target.Registry = w.Far
 	if _, out, err := w.Build(t, j); err != nil || !strings.Contains(out.String(), "401 Unauthorized") {
@@ -227,7 +225,7 @@ func TestBuildKitFetchesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// TestBuildKitElsewhere shows that a daemon which is only an address serves too.
+// TestBuildKitElsewhere builds with a remote daemon.
 func TestBuildKitElsewhere(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	address, err := w.Daemon.Address()
@@ -235,7 +233,7 @@ func TestBuildKitElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := buildkit.New(buildkit.Options{
-		Addresses: []string{"unix:///nobody/there", address}, Deps: remote.Deps{Work: w.Room.Client}, Log: testkit.Log(t),
+		Addresses: []string{"unix:///nobody/there", address}, Deps: remote.Deps{Work: w.BuildService.Client}, Log: testkit.Log(t),
 	})
 	testkit.Run(t, e.Run)
 	jobstest.Eventually(t, "one answers", func() bool { return len(e.Architectures()) > 0 })
@@ -244,8 +242,8 @@ func TestBuildKitElsewhere(t *testing.T) {
 	}
 }
 
-// TestBuildKitKeepsLayersApart shows that what one caller's login fetched is of
-// no use to another who knows its digest.
+// TestBuildKitKeepsLayersApart checks that a layer which was fetched with one caller's
+// login cannot be used by another caller that knows its digest.
 func TestBuildKitKeepsLayersApart(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	d, err := buildkittest.Busybox(t).Digest()
@@ -256,7 +254,7 @@ func TestBuildKitKeepsLayersApart(t *testing.T) {
 	if _, _, err := w.Build(t, w.Job("a_1", dockerfile)); err != nil {
 		t.Fatal(err)
 	}
-	delete(w.Room.Logins, w.From.Host)
+	delete(w.BuildService.Logins, w.From.Host)
 	j := w.Job("a_2", dockerfile+"RUN echo mine\n")
 	j.CacheScope = "other"
 	if _, _, err := w.Build(t, j); reason(err) != jobs.Build || !strings.Contains(err.Error(), "cannot be used") {
@@ -264,7 +262,7 @@ func TestBuildKitKeepsLayersApart(t *testing.T) {
 	}
 }
 
-// processes are those of this machine whose command has a text.
+// processes returns this machine's processes whose command contains a text.
 func processes(text string) []string {
 	out, _ := exec.Command("ps", "-eo", "pid,args").Output()
 	var got []string
@@ -276,8 +274,8 @@ func processes(text string) []string {
 	return got
 }
 
-// TestBuildKitDaemonIsKilled shows that nothing outlives the daemon, that it
-// comes back, and that the build is tried again.
+// TestBuildKitDaemonIsKilled checks that nothing outlives the daemon, that it is restarted,
+// and that the build is retried.
 func TestBuildKitDaemonIsKilled(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
 	out := &buildkittest.Printed{}

@@ -12,7 +12,6 @@ import (
 	folder "github.com/containerd/containerd/v2/plugins/content/local"
 	"github.com/containerd/errdefs"
 	"github.com/moby/buildkit/client"
-	sessioncontent "github.com/moby/buildkit/session/content"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -22,9 +21,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// addCache has the layers kept where the request says, and those read from there
-// that a build of the same owner has kept before. What is read passes through dir.
-func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, job jobs.Job, dir string, out jobs.Output) error {
+// addCache exports layers to the cache repository of the request, and imports those that an
+// earlier build of the same owner exported. Imported layers pass through dir.
+func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, stores map[string]content.Store, job jobs.Job, dir string, out jobs.Output) error {
 	repo := job.Target.GetCacheRepository()
 	if repo == "" {
 		return nil
@@ -41,14 +40,13 @@ func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, job jobs.J
 	opt.CacheExports = []client.CacheOptionsEntry{{Type: "registry", Attrs: compress(map[string]string{
 		"ref": ref, "mode": "max", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true",
 	}, job.Recipe.GetCompression())}}
-	return k.importCache(ctx, opt, job, dir, out)
+	return k.importCache(ctx, opt, stores, job, dir, out)
 }
 
-// importCache offers the daemon the cache that the job names. The daemon neither
-// asks who wrote a cache manifest nor compares it, or its config, with its digest,
-// and keeps what they say for the builds of others: so it does not read them from
-// the registry itself.
-func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, job jobs.Job, dir string, out jobs.Output) error {
+// importCache offers the job's cache to the daemon. The daemon neither checks who wrote a
+// cache manifest nor verifies the digests of the manifest and its config, and it uses their
+// content for builds of other users. So it does not read them from the registry itself.
+func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, stores map[string]content.Store, job jobs.Job, dir string, out jobs.Output) error {
 	if job.CacheDigest == "" || k.registries == nil {
 		return nil
 	}
@@ -59,50 +57,50 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, job job
 	access := upstream.Access{Scope: job.CacheScope, Login: login}
 	store, err := openCache(ctx, k.registries, k.cache, access, digest.Digest(job.CacheDigest), dir)
 	if err != nil {
-		out.Print("", "The cache in "+job.Target.GetCacheRepository()+" cannot be read; the build goes on without it")
+		out.Print("", "The cache in "+job.Target.GetCacheRepository()+" cannot be read; the build continues without it")
 		return nil //nolint:nilerr // it only is slower
 	}
 	imports, err := json.Marshal([]client.CacheOptionsEntry{{Type: "local", Attrs: map[string]string{"src": "cache", "digest": job.CacheDigest}}})
 	if err != nil {
 		return err
 	}
-	// Not as an option of the client's: it would open the folder by itself.
+	// Not a client option, for which the client would open the folder itself.
 	opt.FrontendAttrs["cache-imports"] = string(imports)
-	opt.Session = append(opt.Session, sessioncontent.NewAttachable(map[string]content.Store{"local:cache": store}))
+	stores["local:cache"] = store
 	return nil
 }
 
-// notKept says that a registry took no layers for later builds.
+// notKept returns a message that a registry did not store layers for later builds.
 func notKept(repository string) string {
 	return "The layers were not kept in " + repository + ": its registry did not take them. The image is not affected; " +
 		"later builds are slower. Keep a login at the platform that may push there"
 }
 
-// reportCache tells whom it concerns which cache the daemon has pushed, and who watches
-// the build that it has pushed none where it was to.
+// reportCache reports the digest of the exported cache to the job, or prints that none was
+// exported although requested.
 func reportCache(job jobs.Job, response map[string]string, wanted bool, out jobs.Output) {
 	cache := exportedCache(response)
 	if job.Exported != nil {
 		job.Exported(cache)
 	}
-	if cache == "" && wanted { // the daemon says nothing of it
+	if cache == "" && wanted { // the daemon reports nothing in this case
 		out.Print("", notKept(job.Target.GetCacheRepository()))
 	}
 }
 
-// exportedCache is the digest of the cache manifest that a daemon has pushed; "" for
-// none.
+// exportedCache returns the digest of the cache manifest that the daemon pushed; "" if
+// there is none.
 func exportedCache(response map[string]string) string {
 	var d ocispec.Descriptor
-	// remotecache.ExporterResponseManifestDesc, of a package that only a daemon needs.
+	// remotecache.ExporterResponseManifestDesc, of a package for daemons only.
 	if err := json.Unmarshal([]byte(response["cache.manifest"]), &d); err != nil || d.Digest.Validate() != nil {
 		return ""
 	}
 	return d.Digest.String()
 }
 
-// cacheStore is a cache in a registry: its manifest, and what that names. Blobs are
-// fetched when they are asked for, and compared with their digests.
+// cacheStore is a cache in a registry: its manifest and the blobs that it lists. Blobs are
+// fetched on demand and verified.
 type cacheStore struct {
 	content.Store // of a folder
 	registries    remote.Registries
@@ -135,12 +133,12 @@ func openCache(ctx context.Context, r remote.Registries, repo upstream.Repositor
 	return s, s.write(ctx, bytes.NewReader(doc.Bytes), d, int64(len(doc.Bytes)))
 }
 
-// write takes only what has the digest.
+// write stores content after verifying its digest.
 func (s *cacheStore) write(ctx context.Context, r io.Reader, d digest.Digest, size int64) error {
 	return content.WriteBlob(ctx, s.Store, d.String(), r, ocispec.Descriptor{Digest: d, Size: size})
 }
 
-// Info says how large a blob is.
+// Info returns the size of a blob.
 func (s *cacheStore) Info(ctx context.Context, d digest.Digest) (content.Info, error) {
 	if err := s.fetch(ctx, d); err != nil {
 		return content.Info{}, err
@@ -148,7 +146,7 @@ func (s *cacheStore) Info(ctx context.Context, d digest.Digest) (content.Info, e
 	return s.Store.Info(ctx, d)
 }
 
-// ReaderAt reads a blob.
+// ReaderAt opens a blob.
 func (s *cacheStore) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (content.ReaderAt, error) {
 	if err := s.fetch(ctx, desc.Digest); err != nil {
 		return nil, err
@@ -156,7 +154,7 @@ func (s *cacheStore) ReaderAt(ctx context.Context, desc ocispec.Descriptor) (con
 	return s.Store.ReaderAt(ctx, desc)
 }
 
-// fetch brings a blob into the folder.
+// fetch fetches a blob into the folder.
 func (s *cacheStore) fetch(ctx context.Context, d digest.Digest) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,8 +173,8 @@ func (s *cacheStore) fetch(ctx context.Context, d digest.Digest) error {
 	return s.write(ctx, r, d, size)
 }
 
-// conflict says whether image and layers go to one registry with different logins:
-// the daemon may use the one for the other.
+// conflict reports whether image and layers go to one registry with different logins: the
+// daemon could use one for the other.
 func (k *keyring) conflict(ctx context.Context) (bool, error) {
 	if !oci.SameHost(k.cache.Host, k.target.Host) {
 		return false, nil

@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// shelf is a registry that answers what a test puts there, under any digest.
+// shelf is a registry that returns what a test puts there, under any digest.
 type shelf struct {
 	remote.Registries
 	manifest, blobs map[digest.Digest][]byte
@@ -39,7 +39,7 @@ func (s shelf) ReadBlob(_ context.Context, _ upstream.Repository, d digest.Diges
 	return io.NopCloser(bytes.NewReader(s.blobs[d])), nil
 }
 
-// newShelf holds a cache with one layer.
+// newShelf returns a shelf with a cache of one layer.
 func newShelf(t *testing.T) (s shelf, manifest, config, layer digest.Digest) {
 	t.Helper()
 	config, layer = digest.FromString("config"), digest.FromString("layer")
@@ -56,7 +56,8 @@ func newShelf(t *testing.T) (s shelf, manifest, config, layer digest.Digest) {
 	}, manifest, config, layer
 }
 
-// TestCachesAreImportedByDigest alone: never by the tag that a build exports to.
+// TestCachesAreImportedByDigest checks that a cache is never imported by the tag that a
+// build exports to.
 func TestCachesAreImportedByDigest(t *testing.T) {
 	t.Parallel()
 	s, manifest, _, _ := newShelf(t)
@@ -73,23 +74,23 @@ func TestCachesAreImportedByDigest(t *testing.T) {
 			CacheDigest: tc.digest, Recipe: &buildv1.Recipe{},
 			Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", CacheRepository: "cache.test/a"},
 		}
-		l := jobs.NewLogins(rightsRoom{}, "")
+		l := jobs.NewLogins(rightsService{}, "")
 		keys, err := newKeyring(job, l, s, newSources(s, l, job))
 		if err != nil {
 			t.Fatal(err)
 		}
-		opt := client.SolveOpt{FrontendAttrs: map[string]string{}}
-		if err := keys.addCache(t.Context(), &opt, job, t.TempDir(), &lines{}); err != nil {
+		opt, stores := client.SolveOpt{FrontendAttrs: map[string]string{}}, map[string]content.Store{}
+		if err := keys.addCache(t.Context(), &opt, stores, job, t.TempDir(), &lines{}); err != nil {
 			t.Fatal(err)
 		}
 		imports := opt.FrontendAttrs["cache-imports"]
-		if len(opt.CacheImports) > 0 || len(opt.CacheExports) != 1 || (len(opt.Session) == 1) != tc.want || strings.Contains(imports, tc.digest) != (tc.want || tc.digest == "") {
+		if len(opt.CacheImports) > 0 || len(opt.CacheExports) != 1 || (len(stores) == 1) != tc.want || strings.Contains(imports, tc.digest) != (tc.want || tc.digest == "") {
 			t.Errorf("%s: imports %v, %s", name, opt.CacheImports, imports)
 		}
 	}
 }
 
-// TestCachesAreVerified asks a registry that answers other bytes.
+// TestCachesAreVerified imports from a registry that returns other bytes.
 func TestCachesAreVerified(t *testing.T) {
 	t.Parallel()
 	s, manifest, config, layer := newShelf(t)
@@ -108,13 +109,13 @@ func TestCachesAreVerified(t *testing.T) {
 	}
 }
 
-// TestExportedCaches reads what a daemon says.
+// TestExportedCaches parses responses of a daemon.
 func TestExportedCaches(t *testing.T) {
 	t.Parallel()
 	d := digest.FromString("x").String()
-	for said, want := range map[string]string{"": "", "{": "", `{"digest":"latest"}`: "", `{"digest":"` + d + `"}`: d} {
-		if got := exportedCache(map[string]string{"cache.manifest": said}); got != want {
-			t.Errorf("%q is read as %q", said, got)
+	for daemonError, want := range map[string]string{"": "", "{": "", `{"digest":"latest"}`: "", `{"digest":"` + d + `"}`: d} {
+		if got := exportedCache(map[string]string{"cache.manifest": daemonError}); got != want {
+			t.Errorf("%q is read as %q", daemonError, got)
 		}
 	}
 }

@@ -13,9 +13,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBuildKitImportsCaches lets a daemon that has built nothing yet find in a
-// cache repository what another one has left there; not what somebody else has put
-// in its place.
+// TestBuildKitImportsCaches checks that a new daemon uses what another daemon exported to a
+// cache repository, and not what another user has put there instead.
 func TestBuildKitImportsCaches(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	keep := func(id, dockerfile, cache string) (digest string, cached bool) {
@@ -34,7 +33,7 @@ func TestBuildKitImportsCaches(t *testing.T) {
 	if first == "" || cached {
 		t.Fatalf("the cache is %q, found: %t", first, cached)
 	}
-	// Another's cache, which is under the tag from now on.
+	// Another user's cache, which has the tag from now on.
 	other, _ := keep("other", y, "")
 	tags, err := registry.List(mustRepo(t, w.To.Host+"/cache/shared"), registry.WithAuth(&authn.Basic{Username: testkit.User, Password: testkit.Password}))
 	if err != nil || len(tags) != 1 {
@@ -55,7 +54,7 @@ func TestBuildKitImportsCaches(t *testing.T) {
 	if _, cached := keep("recorded", x, first); !cached {
 		t.Error("the build's own cache was not found")
 	}
-	// A registry that answers another's cache under the digest.
+	// A registry that returns another user's cache for the digest.
 	evil := w.Pull(t, "cache/shared@"+other).Manifest
 	w.To.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, "/cache/shared/manifests/"+first) {
@@ -77,8 +76,8 @@ func TestBuildKitImportsCaches(t *testing.T) {
 	}
 }
 
-// TestBuildKitSaysWhichCacheIsNotKept: a registry that takes no layers harms no image,
-// and the log says so.
+// TestBuildKitSaysWhichCacheIsNotKept checks that a registry which rejects layers does not
+// affect the image, and that the log reports it.
 func TestBuildKitSaysWhichCacheIsNotKept(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
 	w.To.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
@@ -91,7 +90,7 @@ func TestBuildKitSaysWhichCacheIsNotKept(t *testing.T) {
 	job := w.Job("closed_1", "FROM BASE\nRUN echo x > /x\n")
 	job.Target.CacheRepository = w.To.Host + "/cache/closed"
 	_, out, err := w.Build(t, job)
-	if said := "The layers were not kept in " + job.Target.CacheRepository; err != nil || strings.Count(out.String(), said) != 1 {
-		t.Errorf("%v, want %q once in\n%s", err, said, out.String())
+	if daemonError := "The layers were not kept in " + job.Target.CacheRepository; err != nil || strings.Count(out.String(), daemonError) != 1 {
+		t.Errorf("%v, want %q once in\n%s", err, daemonError, out.String())
 	}
 }

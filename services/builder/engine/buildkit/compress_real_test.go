@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/builder/jobs/jobstest"
 )
 
-// TestBuildKitCompresses: layers come out as they are asked for, those of the base image
-// where that is forced.
+// TestBuildKitCompresses checks that layers have the requested compression, including those
+// of the base image if that is forced.
 func TestBuildKitCompresses(t *testing.T) {
 	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
 	level := func(n int32) *int32 { return &n }
@@ -50,8 +50,8 @@ func TestBuildKitCompresses(t *testing.T) {
 	if sizes["gzip-0"] < 300_000 || sizes["usual"] > 250_000 || sizes["zstd"] > 250_000 {
 		t.Errorf("the layers have %v bytes", sizes)
 	}
-	// The daemon has the layer of the first build, and would leave it as it is: what is
-	// compressed otherwise has a cache of its own.
+	// The daemon has the layer of the first build and would reuse it, so each compression
+	// has its own cache.
 	for scope, want := range map[string]string{"scope": gz, "scope of zstd": zst} {
 		again := w.Job("again-"+string(scope[len(scope)-1]), "FROM BASE\nRUN echo usual > /made; head -c 300000 /usr/bin/busybox > /some\n")
 		again.Recipe.Compression, again.CacheScope = &containerv1.Compression{Mode: "zstd"}, scope
@@ -62,7 +62,7 @@ func TestBuildKitCompresses(t *testing.T) {
 			t.Errorf("in the %s the layers are %v, want %s", scope, layers, want)
 		}
 	}
-	// What is baked in lies on layers of any kind.
+	// Baked layers may lie on layers of any compression.
 	frozen := w.Job("frozen", "FROM BASE\nRUN echo frozen > /made\n")
 	frozen.Recipe.Compression = &containerv1.Compression{Mode: "zstd", Force: true}
 	frozen.Recipe.Config = &containerv1.ContainerConfig{Env: []string{"A=1"}}
@@ -74,12 +74,12 @@ func TestBuildKitCompresses(t *testing.T) {
 	}
 }
 
-// same takes Docker's name of a media type for OCI's.
+// same compares media types, and treats Docker's names like OCI's.
 func same(l v1.Descriptor, mediaType string) bool {
 	return string(l.MediaType) == mediaType || strings.HasSuffix(mediaType, "gzip") && l.MediaType.IsLayer() && strings.HasSuffix(string(l.MediaType), "gzip")
 }
 
-// layersOf are the layers of what a job has pushed.
+// layersOf returns the layers that a job has pushed.
 func layersOf(w *buildkittest.Workshop, t *testing.T, job jobs.Job) ([]v1.Descriptor, v1.Image) {
 	t.Helper()
 	_, img := buildkittest.Contents(t, w.Pull(t, job.Target.GetRepository()+":"+job.Target.GetTag()))

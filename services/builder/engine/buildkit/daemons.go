@@ -17,17 +17,17 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// daemonState is what is known of a daemon.
+// daemonState is the known state of a daemon.
 type daemonState struct {
 	address  string // where it was reached
 	client   *client.Client
-	archs    []string // empty while it does not answer
-	isolates bool     // it says that somebody serves its steps
-	answered bool     // it did, once
-	problem  string   // "" where there is none, or it may just be starting
+	archs    []string // empty while it does not respond
+	isolates bool     // it reports that its steps are served
+	answered bool     // it has responded before
+	problem  string   // "" if there is none, or if it may still be starting
 }
 
-// watch asks a daemon now and then what it can do.
+// watch polls a daemon's capabilities.
 func (b *Engine) watch(ctx context.Context, name string) {
 	for wait := time.Duration(0); retry.Sleep(ctx, wait); {
 		wait = 250 * time.Millisecond
@@ -44,10 +44,10 @@ func (b *Engine) watch(ctx context.Context, name string) {
 }
 
 func (b *Engine) probe(ctx context.Context, name string) bool {
-	c, gone := b.connect(ctx, name)
+	c, daemonEnded := b.connect(ctx, name)
 	var w workers
 	var silent error
-	if gone == nil {
+	if daemonEnded == nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		w, silent = ask(ctx, c)
@@ -57,20 +57,20 @@ func (b *Engine) probe(ctx context.Context, name string) bool {
 	d := b.daemons[name]
 	if came := len(d.archs) == 0 && len(w.archs) > 0; came && !w.isolate && name != local {
 		b.o.Log.Warn("The steps of builds share one network with this BuildKit daemon and with each other, and may read each other's traffic. "+
-			"Start it with `slipwayd buildkitd`, or let it build for callers alone who trust each other", "buildkit_addr", name)
+			"Start it with `slipwayd buildkitd`, or only let it build for callers that trust each other", "buildkit_addr", name)
 	}
 	d.archs, d.isolates, d.problem = w.archs, w.isolate, ""
 	d.answered = d.answered || len(w.archs) > 0
 	switch {
-	case gone != nil:
-		d.problem = gone.Error()
+	case daemonEnded != nil:
+		d.problem = daemonEnded.Error()
 	case silent != nil && (d.answered || time.Since(b.began) > startup):
 		d.problem = "the BuildKit daemon does not answer: " + silent.Error()
 	}
 	return len(w.archs) > 0
 }
 
-// connect returns the client of a daemon, a new one where its address changed.
+// connect returns the client of a daemon, a new one if its address has changed.
 func (b *Engine) connect(ctx context.Context, name string) (*client.Client, error) {
 	address := name
 	if name == local {
@@ -93,8 +93,8 @@ func (b *Engine) connect(ctx context.Context, name string) (*client.Client, erro
 	return c, err
 }
 
-// dialing is how a daemon is spoken to; the name in its certificate is the one in
-// its address.
+// dialing returns the client options of an address. The name in the daemon's certificate
+// must be the one in its address.
 func (b *Engine) dialing(address string) []client.ClientOpt {
 	if b.o.TLS == nil || !strings.HasPrefix(address, "tcp://") {
 		return nil
@@ -102,10 +102,10 @@ func (b *Engine) dialing(address string) []client.ClientOpt {
 	return []client.ClientOpt{client.WithGRPCDialOption(grpc.WithTransportCredentials(credentials.NewTLS(b.o.TLS)))}
 }
 
-// workers is what a daemon says of them.
+// workers holds what a daemon reports about its workers.
 type workers struct {
-	archs   []string // those of linux, at least one
-	isolate bool     // all say that their steps are served
+	archs   []string // of Linux workers, at least one
+	isolate bool     // all report that their steps are served
 }
 
 func ask(ctx context.Context, c *client.Client) (w workers, err error) {
@@ -117,7 +117,7 @@ func ask(ctx context.Context, c *client.Client) (w workers, err error) {
 	for _, one := range all {
 		w.isolate = w.isolate && one.Labels[step.Label] == step.LabelIsolated
 		for _, p := range one.Platforms {
-			// Variants are another matter of the CPU, not of the queue.
+			// CPU variants do not select a queue.
 			if p.OS == "linux" && (p.Architecture == "amd64" || p.Architecture == "arm64") && !slices.Contains(w.archs, p.Architecture) {
 				w.archs = append(w.archs, p.Architecture)
 			}
@@ -129,8 +129,8 @@ func ask(ctx context.Context, c *client.Client) (w workers, err error) {
 	return w, nil
 }
 
-// choose picks the daemon for a build: the same one for the same caches, as long
-// as it answers, so that they are warm.
+// choose picks the daemon of a build: the same one for the same cache scope as long as it
+// responds, so that its cache is warm.
 func (b *Engine) choose(scope, arch string) (string, *client.Client, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,8 +147,8 @@ func (b *Engine) choose(scope, arch string) (string, *client.Client, error) {
 	return name, b.daemons[name].client, nil
 }
 
-// share is what a build of a scope is given of the machine of a daemon. What it has
-// elsewhere is its operator's matter; there it is only told apart from others.
+// share returns a build's share of a daemon's machine. A remote daemon's operator sets its
+// limits; there the share only separates builds from each other.
 func (b *Engine) share(name, scope string) step.Share {
 	if name == local {
 		return b.o.Local.Admit(scope)
@@ -162,8 +162,8 @@ func (b *Engine) share(name, scope string) step.Share {
 	return s
 }
 
-// rendezvous picks a name for a key: another name that comes or goes moves only
-// its own keys. "" when there are no names.
+// rendezvous picks a name for a key by rendezvous hashing, so that adding or removing a
+// name only moves its own keys. It returns "" if there are no names.
 func rendezvous(key string, names []string) string {
 	var best, bestHash string
 	for _, n := range names {
@@ -175,8 +175,8 @@ func rendezvous(key string, names []string) string {
 	return best
 }
 
-// architecture is that of a platform, e.g. "arm64" of "linux/arm64/v8"; of a list
-// with commas, that of the first.
+// architecture returns the architecture of a platform, for example "arm64" for
+// "linux/arm64/v8", or that of the first one in a list.
 func architecture(platform string) string {
 	first, _, _ := strings.Cut(platform, ",")
 	parts := strings.Split(first, "/")

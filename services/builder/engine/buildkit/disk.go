@@ -10,11 +10,11 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// errDisk ends a build that fills the disk: a cause of its context.
+// errDisk is the cancellation cause of a build that fills the disk.
 var errDisk = errors.New("the build fills the disk")
 
-// watchDisk ends the context when the local daemon's folder grows too much. Builds
-// that run side by side are counted together: what each wrote is not known.
+// watchDisk cancels the context when the local daemon's folder grows too much. Concurrent
+// builds are counted together, since the share of each is unknown.
 func (b *Engine) watchDisk(ctx context.Context) (context.Context, func()) {
 	if b.o.Disk <= 0 {
 		return ctx, func() {}
@@ -27,14 +27,14 @@ func (b *Engine) watchDisk(ctx context.Context) (context.Context, func()) {
 			if b.o.Local.Grown(start) > b.o.Disk {
 				cancel(errDisk)
 			}
-			wait = max(time.Second, 10*time.Since(look)) // a large folder is looked at less often
+			wait = max(time.Second, 10*time.Since(look)) // a large folder is checked less often
 		}
 	}()
 	return ctx, func() { cancel(nil) }
 }
 
-// withinDisk is watchDisk for a build at a daemon, where that is the local one. Its end
-// gives back what a build has left that filled the disk.
+// withinDisk is watchDisk for a build on the local daemon. For a build that filled the
+// disk, the returned function also prunes the cache.
 func (b *Engine) withinDisk(ctx context.Context, name string, c *client.Client) (context.Context, func()) {
 	if name != local {
 		return ctx, func() {}
@@ -43,18 +43,18 @@ func (b *Engine) withinDisk(ctx context.Context, name string, c *client.Client) 
 	began := time.Now()
 	return ctx, func() {
 		if errors.Is(context.Cause(ctx), errDisk) {
-			b.giveBack(c, began)
+			b.pruneSince(c, began)
 		}
 		unwatch()
 	}
 }
 
-// giveBack removes from a daemon's cache what came to it since a time and nobody
-// uses: a build that filled the disk leaves nothing that another would want to find.
-func (b *Engine) giveBack(c *client.Client, since time.Time) {
+// pruneSince removes unused entries from a daemon's cache that were created after a time,
+// so that a build that filled the disk leaves nothing behind.
+func (b *Engine) pruneSince(c *client.Client, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// What has others on top of it goes after them.
+	// Entries with dependent entries are removed after these.
 	for range 5 {
 		used, err := c.DiskUsage(ctx)
 		left := 0
@@ -65,7 +65,7 @@ func (b *Engine) giveBack(c *client.Client, since time.Time) {
 			}
 		}
 		if err != nil {
-			b.o.Log.WarnContext(ctx, "What a build wrote that filled the disk is still there", "err", err)
+			b.o.Log.WarnContext(ctx, "The cache entries of a build that filled the disk could not be removed", "err", err)
 		}
 		if err != nil || left == 0 {
 			return

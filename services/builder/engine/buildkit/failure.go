@@ -18,21 +18,21 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// killed is the exit code of a step that was ended by force.
+// killed is the exit code of a step that was killed.
 const killed = 137
 
 const (
-	// messageBytes is how long a failure's message may be.
+	// messageBytes limits the length of a failure's message.
 	messageBytes = 8000
-	// endLines are those of a step that failed that its message ends with; the log has
-	// them all.
+	// endLines is how many lines of the failed step the message ends with; the log has all
+	// of them.
 	endLines = 12
 )
 
-// colours are sequences that steer a terminal, of a text that is read elsewhere, too.
+// colours matches terminal control sequences, which are removed from messages.
 var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
 
-// failure says in words why the daemon made no image.
+// failure returns the reason why the daemon built no image.
 func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bool) *jobs.Failure {
 	if errors.Is(context.Cause(ctx), errDisk) {
 		return jobs.Build.Failure("The build writes more to disk than it may", err)
@@ -42,21 +42,21 @@ func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bo
 	exited := errors.As(err, &exit)
 	switch {
 	case exited && p.solve:
-		return jobs.Solve.Failure(p.words("The Conda environment could not be solved", p.complaint()), err)
+		return jobs.Solve.Failure(p.appendLines("The Conda environment could not be solved", p.solverError()), err)
 	case exited && exit.ExitCode == killed && outOfMemory():
-		return jobs.Memory.Failure(p.words(p.subject()+" needs more memory than a build may have", p.lastWords()), err)
+		return jobs.Memory.Failure(p.appendLines(p.subject()+" needs more memory than a build may have", p.endOfStep()), err)
 	case exited:
-		return jobs.Build.Failure(p.words(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.lastWords()), err)
-	case gone(err):
+		return jobs.Build.Failure(p.appendLines(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.endOfStep()), err)
+	case daemonEnded(err):
 		return jobs.Internal.Failure("The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error()))
-	case strings.HasPrefix(p.said(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
-		return jobs.Push.Failure(p.said(err), err)
+	case strings.HasPrefix(p.daemonError(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
+		return jobs.Push.Failure(p.daemonError(err), err)
 	default:
-		return jobs.Build.Failure(p.said(err)+hint(err), err)
+		return jobs.Build.Failure(p.daemonError(err)+hint(err), err)
 	}
 }
 
-// hint says what to do about a mistake that many make.
+// hint returns advice about a common mistake.
 func hint(err error) string {
 	if strings.Contains(err.Error(), "failed to compute cache key") && strings.Contains(err.Error(), "not found") {
 		return ". COPY and ADD find only what the request's buildContext holds (slipway build --context DIR)"
@@ -64,8 +64,8 @@ func hint(err error) string {
 	return ""
 }
 
-// blame finds the step that an error is about: others may have failed without
-// harm, such as reading a cache that is not there yet.
+// blame finds the step that an error is about. Other steps may have failed without
+// consequence, such as reading a cache that does not exist yet.
 func (p *progress) blame(err error) {
 	var v *errdefs.VertexError
 	if !errors.As(err, &v) {
@@ -76,8 +76,8 @@ func (p *progress) blame(err error) {
 	}
 }
 
-// gone says whether the daemon's end is what failed.
-func gone(err error) bool {
+// daemonEnded reports whether the build failed because the daemon ended.
+func daemonEnded(err error) bool {
 	if grpcerrors.Code(err) == codes.Unavailable {
 		return true
 	}
@@ -86,7 +86,7 @@ func gone(err error) bool {
 		strings.Contains(text, "no active session")
 }
 
-// subject names the step that failed.
+// subject returns the name of the failed step.
 func (p *progress) subject() string {
 	if p.failed == nil {
 		return "A step"
@@ -94,25 +94,25 @@ func (p *progress) subject() string {
 	return "The step " + fault.Clip(p.redact(p.failed.name), lastLineBytes)
 }
 
-// words adds lines of the step to a text.
-func (p *progress) words(text string, lines []string) string {
+// appendLines appends lines of the step to a text.
+func (p *progress) appendLines(text string, lines []string) string {
 	if len(lines) == 0 {
 		return text
 	}
 	return fault.Clip(colours.ReplaceAllString(text+":\n"+strings.Join(lines, "\n"), ""), messageBytes)
 }
 
-// lastWords are the last lines of the step that failed.
-func (p *progress) lastWords() []string {
+// endOfStep returns the last lines of the failed step.
+func (p *progress) endOfStep() []string {
 	if p.failed == nil {
 		return nil
 	}
 	return p.failed.last[max(0, len(p.failed.last)-endLines):]
 }
 
-// complaint is what the solver says, from its beginning, without what went before:
-// every package that is missing is in it.
-func (p *progress) complaint() []string {
+// solverError returns the solver's error from its beginning, without earlier output, so that
+// it names every missing package.
+func (p *progress) solverError() []string {
 	if p.failed == nil {
 		return nil
 	}
@@ -124,8 +124,8 @@ func (p *progress) complaint() []string {
 	return p.failed.last
 }
 
-// said is the daemon's own text, without the frames that it puts around it.
-func (p *progress) said(err error) string {
+// daemonError returns the daemon's own error text without the enclosing error messages.
+func (p *progress) daemonError(err error) string {
 	text := err.Error()
 	for _, frame := range []string{"failed to solve: ", "rpc error: code = Unknown desc = ", "failed to solve: "} {
 		text = strings.TrimPrefix(text, frame)

@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/builder/jobs"
 )
 
-// TestFailuresKeepTheirLines: forty packages that are missing are all named, from the
-// first on, a line each, and nothing steers the terminal of who reads it.
+// TestFailuresKeepTheirLines checks that forty missing packages are all named, one per
+// line, and that control sequences are removed.
 func TestFailuresKeepTheirLines(t *testing.T) {
 	t.Parallel()
 	var missing []string

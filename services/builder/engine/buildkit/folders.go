@@ -13,12 +13,12 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// folders are a build's files on this machine while it runs.
+// folders are a build's folders on this machine while it runs.
 type folders struct{ root, dockerfile, context, cache string }
 
 func (f *folders) remove() { _ = os.RemoveAll(f.root) }
 
-// prepare writes the Dockerfile and the context. The caller removes them.
+// prepare writes the Dockerfile and the context. The caller removes the folders.
 func (b *Engine) prepare(ctx context.Context, job jobs.Job) (*folders, error) {
 	if b.o.Dir != "" {
 		if err := os.MkdirAll(b.o.Dir, 0o700); err != nil {
@@ -43,7 +43,7 @@ func (b *Engine) fill(ctx context.Context, job jobs.Job, f *folders) error {
 			return err
 		}
 	}
-	// The Dockerfile has a folder of its own: a context may hold another one.
+	// The Dockerfile has its own folder, since a context may contain another one.
 	if err := os.WriteFile(filepath.Join(f.dockerfile, "Dockerfile"), []byte(job.Recipe.GetContainerFile()), 0o600); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (b *Engine) fill(ctx context.Context, job jobs.Job, f *folders) error {
 	return writeFiles(f.context, job.Recipe.GetFiles())
 }
 
-// writeFiles puts the recipe's own files over those of the context.
+// writeFiles writes the recipe's own files over those of the context.
 func writeFiles(dir string, files []*buildv1.File) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -77,7 +77,7 @@ func writeFiles(dir string, files []*buildv1.File) error {
 	return nil
 }
 
-// unpackContext gets the context's bytes, checks them and unpacks them.
+// unpackContext fetches the context, verifies it and unpacks it.
 func (b *Engine) unpackContext(ctx context.Context, job jobs.Job, dir string) error {
 	l := job.Recipe.GetContext()
 	var body io.ReadCloser
@@ -108,7 +108,7 @@ func (b *Engine) unpackContext(ctx context.Context, job jobs.Job, dir string) er
 	}
 }
 
-// received streams the context that came with the request.
+// received streams a context that came with the request.
 func (b *Engine) received(ctx context.Context, job jobs.Job) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := b.o.Work.GetContext(ctx, &buildv1.GetContextRequest{Ticket: job.Ticket})

@@ -19,17 +19,16 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// keyring answers the daemon's questions for logins, over the build's own session.
+// keyring answers the daemon's requests for logins, through the build's own session.
 //
-// The daemon asks in two ways. Where a registry wants tokens (Docker Hub, quay.io,
-// ghcr.io, …) it is told that this session fetches them (GetTokenAuthority), and
-// never sees a password: FetchToken names repositories, and the token that it gets
-// is good for those alone that are the build's own. Where a registry wants a
-// password with each request, Credentials names the host alone, and the daemon uses
-// what it gets for all it does there. That is the push, the cache and the sources
-// that were allowed (see sources), each by its own right; so a password is answered
-// for the first of these alone, and a cache whose login is another than the push's
-// is left out of the build (see addCache).
+// The daemon requests them in two ways. For registries with tokens (Docker Hub, quay.io,
+// ghcr.io, …) it learns that this session fetches them (GetTokenAuthority), and never sees
+// a password: FetchToken names repositories, and the returned token is limited to the
+// build's own. For registries that require a password with each request, Credentials only
+// names the host, and the daemon uses the returned password for all requests: the push, the
+// cache, and the allowed sources (see sources), which may have different logins. So
+// Credentials returns the first of these logins only, and a cache whose login differs from
+// the push's is excluded from the build (see addCache).
 type keyring struct {
 	auth.UnimplementedAuthServer
 	logins     *jobs.Logins
@@ -37,7 +36,7 @@ type keyring struct {
 	target     upstream.Repository
 	cache      upstream.Repository // zero for none
 	sources    *sources
-	// public and private are the keys by which the daemon knows this session again.
+	// public and private are the keys by which the daemon recognises this session.
 	public  *[32]byte
 	private *[64]byte
 }
@@ -49,10 +48,10 @@ func newKeyring(job jobs.Job, l *jobs.Logins, r remote.Registries, s *sources) (
 	}, err
 }
 
-// Register offers it on the session.
+// Register registers the service on the session.
 func (k *keyring) Register(server *grpc.Server) { auth.RegisterAuthServer(server, k) }
 
-// GetTokenAuthority says that this session fetches tokens itself.
+// GetTokenAuthority states that this session fetches tokens itself.
 func (k *keyring) GetTokenAuthority(context.Context, *auth.GetTokenAuthorityRequest) (*auth.GetTokenAuthorityResponse, error) {
 	if k.registries == nil {
 		return nil, status.Error(codes.Unimplemented, "this worker fetches no tokens")
@@ -60,14 +59,14 @@ func (k *keyring) GetTokenAuthority(context.Context, *auth.GetTokenAuthorityRequ
 	return &auth.GetTokenAuthorityResponse{PublicKey: k.public[:]}, nil
 }
 
-// VerifyTokenAuthority proves that this is the session that gave a key. No other
-// has it: what one build was given is never another's.
+// VerifyTokenAuthority proves that this is the session of a key. Each session has its own
+// key, so that tokens of one build are never used for another.
 func (k *keyring) VerifyTokenAuthority(_ context.Context, req *auth.VerifyTokenAuthorityRequest) (*auth.VerifyTokenAuthorityResponse, error) {
 	return &auth.VerifyTokenAuthorityResponse{Signed: sign.Sign(nil, req.GetPayload(), k.private)}, nil
 }
 
-// FetchToken fetches a token for those repositories among the scopes that are the
-// build's own; without any, the token that everybody gets.
+// FetchToken fetches a token for those repositories among the scopes that are the build's
+// own, or an anonymous token if there are none.
 func (k *keyring) FetchToken(ctx context.Context, req *auth.FetchTokenRequest) (*auth.FetchTokenResponse, error) {
 	if k.registries == nil {
 		return nil, status.Error(codes.Unimplemented, "this worker fetches no tokens")
@@ -85,9 +84,9 @@ func (k *keyring) FetchToken(ctx context.Context, req *auth.FetchTokenRequest) (
 	return &auth.FetchTokenResponse{Token: token, ExpiresIn: max(1, int64(expires.Sub(now)/time.Second)), IssuedAt: now.Unix()}, nil
 }
 
-// rights chooses one login, and the scopes that it may be used for: where something
-// is pushed, the login of that; else the first that a source is read with. Without a
-// login all scopes stay, since everybody may ask.
+// rights chooses one login and the scopes that it may be used for: the login of a pushed
+// repository, or else the first login that a source is read with. Without a login it keeps
+// all scopes, since anonymous access is open to any client.
 func (k *keyring) rights(ctx context.Context, host string, scopes []string) (login upstream.Login, kept []string, err error) {
 	var own []right
 	for _, scope := range scopes {
@@ -107,7 +106,8 @@ func (k *keyring) rights(ctx context.Context, host string, scopes []string) (log
 		return login, scopes, nil
 	}
 	for i, r := range own {
-		// What is read without a login may be read with one; what is pushed may not.
+		// A repository that is read anonymously may also be read with a login; one that is
+		// pushed to may not be used with another login.
 		if r.own && (r.login == login || pushes < 0 && r.login == (upstream.Login{})) {
 			kept = append(kept, scopes[i])
 		}
@@ -115,13 +115,13 @@ func (k *keyring) rights(ctx context.Context, host string, scopes []string) (log
 	return login, kept, nil
 }
 
-// right is what a build may do in one repository.
+// right is a build's access to one repository.
 type right struct {
 	own, push bool
 	login     upstream.Login
 }
 
-// right looks up a scope, e.g. "repository:team/app:pull,push".
+// right looks up a scope, for example "repository:team/app:pull,push".
 func (k *keyring) right(ctx context.Context, host, scope string) (right, error) {
 	name, ok := strings.CutPrefix(scope, "repository:")
 	i := strings.LastIndexByte(name, ':')
@@ -145,8 +145,8 @@ func (k *keyring) right(ctx context.Context, host, scope string) (right, error) 
 	return r, err
 }
 
-// Credentials returns the login for a registry that wants one with each request; an
-// empty one where the build has none.
+// Credentials returns the login for a registry that requires one with each request, or an
+// empty one.
 func (k *keyring) Credentials(ctx context.Context, req *auth.CredentialsRequest) (*auth.CredentialsResponse, error) {
 	var login upstream.Login
 	var err error

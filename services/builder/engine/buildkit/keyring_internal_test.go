@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/google/go-cmp/cmp"
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/session/auth"
@@ -19,13 +20,13 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// rightsRoom is a build room that knows logins by "<purpose> <host>/<repository>".
-type rightsRoom struct {
+// rightsService is a build service with logins by "<purpose> <host>/<repository>".
+type rightsService struct {
 	buildv1.WorkServiceClient
 	logins map[string]string
 }
 
-func (r rightsRoom) GetBuildCredentials(_ context.Context, req *buildv1.GetBuildCredentialsRequest, _ ...grpc.CallOption) (*buildv1.GetBuildCredentialsResponse, error) {
+func (r rightsService) GetBuildCredentials(_ context.Context, req *buildv1.GetBuildCredentialsRequest, _ ...grpc.CallOption) (*buildv1.GetBuildCredentialsResponse, error) {
 	purpose := map[buildv1.LoginPurpose]string{
 		buildv1.LoginPurpose_LOGIN_PURPOSE_READ: "read", buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH: "push", buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE: "cache",
 	}[req.GetPurpose()]
@@ -33,8 +34,8 @@ func (r rightsRoom) GetBuildCredentials(_ context.Context, req *buildv1.GetBuild
 	return &buildv1.GetBuildCredentialsResponse{Username: user, Password: user}, nil
 }
 
-// tokens are registries of which all but prod/secret can be read by everybody, and
-// which keep what a token was asked for.
+// tokens is a set of registries whose repositories are public except prod/secret. It
+// records the requested tokens.
 type tokens struct {
 	remote.Registries
 	asked upstream.TokenRequest
@@ -52,15 +53,15 @@ func (r *tokens) Token(_ context.Context, ask upstream.TokenRequest) (string, ti
 	return "token", time.Now().Add(time.Minute), nil
 }
 
-// newRights is the session of a build that pushes to hub.test/team/app, keeps layers
-// in hub.test/team/cache, and has asked for images.
+// newRights returns the session of a build that pushes to hub.test/team/app, caches layers
+// in hub.test/team/cache, and has requested images.
 func newRights(t *testing.T, known map[string]string, images ...string) (*keyring, *tokens) {
 	t.Helper()
 	job := jobs.Job{
 		ID: "a_1", Delivery: 1, Forbidden: []string{"own.test:5000/builds"},
 		Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", Tag: "1", CacheRepository: "hub.test/team/cache"},
 	}
-	l, r := jobs.NewLogins(rightsRoom{logins: known}, ""), &tokens{}
+	l, r := jobs.NewLogins(rightsService{logins: known}, ""), &tokens{}
 	from := newSources(r, l, job)
 	for _, image := range images {
 		from.refusal(t.Context(), "docker-image://"+image)
@@ -72,7 +73,8 @@ func newRights(t *testing.T, known map[string]string, images ...string) (*keyrin
 	return keys, r
 }
 
-// TestTokensAreForOwnRepositories asks for more than the build has.
+// TestTokensAreForOwnRepositories requests tokens for more than the build's own
+// repositories.
 func TestTokensAreForOwnRepositories(t *testing.T) {
 	t.Parallel()
 	service := map[string]string{"push hub.test/team/app": "service"}
@@ -119,7 +121,7 @@ func TestTokensAreForOwnRepositories(t *testing.T) {
 	}
 }
 
-// TestPasswordsAreForOneHost is for registries that want a password each time.
+// TestPasswordsAreForOneHost checks registries that require a password with each request.
 func TestPasswordsAreForOneHost(t *testing.T) {
 	t.Parallel()
 	keys, _ := newRights(t, map[string]string{
@@ -135,8 +137,8 @@ func TestPasswordsAreForOneHost(t *testing.T) {
 	}
 }
 
-// TestCacheWithAnotherLogin is left out where the daemon could take one login for
-// the other.
+// TestCacheWithAnotherLogin checks that a cache is excluded if the daemon could mistake its
+// login.
 func TestCacheWithAnotherLogin(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -153,24 +155,25 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			job := jobs.Job{Recipe: &buildv1.Recipe{}, Target: &buildv1.Target{Registry: "hub.test", Repository: "team/app", CacheRepository: tc.cache}}
-			l := jobs.NewLogins(rightsRoom{logins: tc.logins}, "")
+			l := jobs.NewLogins(rightsService{logins: tc.logins}, "")
 			keys, err := newKeyring(job, l, nil, newSources(nil, l, job))
 			if err != nil {
 				t.Fatal(err)
 			}
 			out, opt := &lines{}, client.SolveOpt{}
-			if err := keys.addCache(t.Context(), &opt, job, t.TempDir(), out); err != nil || (len(opt.CacheExports) == 1) != tc.want || (len(out.got) == 0) != tc.want {
+			if err := keys.addCache(t.Context(), &opt, map[string]content.Store{}, job, t.TempDir(), out); err != nil || (len(opt.CacheExports) == 1) != tc.want || (len(out.got) == 0) != tc.want {
 				t.Errorf("%v, %d lines, %v", opt.CacheExports, len(out.got), err)
 			}
 		})
 	}
 }
 
-// TestSourcesUnderEverySpelling asks for images of the service's own.
+// TestSourcesUnderEverySpelling requests the service's own images under different
+// spellings.
 func TestSourcesUnderEverySpelling(t *testing.T) {
 	t.Parallel()
 	r := &tokens{}
-	l := jobs.NewLogins(rightsRoom{}, "")
+	l := jobs.NewLogins(rightsService{}, "")
 	s := newSources(r, l, jobs.Job{Forbidden: []string{"127.0.0.1:5000/builds", "docker.io/us/builds"}})
 	for _, image := range []string{
 		"127.0.0.1:5000/builds:a", "127.0.0.1:5000/builds/x:a", "localhost:5000/builds:a", "LOCALHOST:5000/builds:a", "[::1]:5000/builds:a",
@@ -185,7 +188,7 @@ func TestSourcesUnderEverySpelling(t *testing.T) {
 	}
 }
 
-// TestSessionsAreNotMistaken proves a key with its own session alone.
+// TestSessionsAreNotMistaken checks that only its own session proves a key.
 func TestSessionsAreNotMistaken(t *testing.T) {
 	t.Parallel()
 	a, _ := newRights(t, nil)

@@ -14,15 +14,15 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// solveMarker is what a generated Dockerfile prints before it gives up on a Conda
-// environment.
+// solveMarker is printed by a generated Dockerfile if the Conda environment cannot be
+// solved.
 const solveMarker = "slipway: conda environment could not be solved"
 
-// exporting is how the daemon calls the step that makes and pushes the image.
+// exporting is the daemon's name of the step that exports and pushes the image.
 const exporting = "exporting to image"
 
-// progress makes log lines of what the daemon tells. One goroutine follows; when
-// it is done, the rest may be read.
+// progress converts the daemon's updates to log lines. Other fields may be read when follow
+// has returned.
 type progress struct {
 	out    jobs.Output
 	redact func(string) string
@@ -32,14 +32,14 @@ type progress struct {
 	failed *vertex
 }
 
-// vertex is one step of a build, as BuildKit calls it.
+// vertex is one step of a build, in BuildKit's terms.
 type vertex struct {
 	number  int
 	name    string
 	started time.Time
 	begun   bool
 	ended   bool
-	rest    []byte    // what it printed after the last line end
+	rest    []byte    // output after the last line end
 	until   time.Time // when it ended
 	last    []string  // its last lines
 }
@@ -54,7 +54,7 @@ func newProgress(out jobs.Output, redact func(string) string) *progress {
 	return &progress{out: out, redact: redact, steps: map[digest.Digest]*vertex{}}
 }
 
-// follow prints until the channel is closed.
+// follow prints updates until the channel is closed.
 func (p *progress) follow(updates <-chan *client.SolveStatus) {
 	for u := range updates {
 		for _, v := range u.Vertexes {
@@ -72,7 +72,7 @@ func (p *progress) follow(updates <-chan *client.SolveStatus) {
 	}
 	for _, s := range p.steps {
 		if s.until.IsZero() {
-			s.until = time.Now() // it was cut
+			s.until = time.Now() // the updates were cut off
 		}
 		p.flush(s, s.until)
 	}
@@ -112,7 +112,7 @@ func (p *progress) end(v *client.Vertex) {
 	if s == nil || s.ended || v.Completed == nil || !s.begun {
 		return
 	}
-	s.ended, s.until = true, *v.Completed // what it printed last may still come: its rest is no line yet
+	s.ended, s.until = true, *v.Completed // more output may follow, so its rest is no complete line yet
 	took := v.Completed.Sub(s.started).Seconds()
 	switch {
 	case v.Error != "" && strings.Contains(v.Error, "context canceled"):
@@ -127,7 +127,7 @@ func (p *progress) end(v *client.Vertex) {
 	}
 }
 
-// write takes a piece of a step's output, which ends anywhere.
+// write handles a part of a step's output, which may end anywhere.
 func (p *progress) write(l *client.VertexLog) {
 	s := p.step(l.Vertex)
 	s.rest = append(s.rest, l.Data...)
@@ -171,14 +171,14 @@ func (p *progress) line(s *vertex, text string, at time.Time) {
 	p.say("", s, fmt.Sprintf("%.3f %s", since, text))
 }
 
-// afterReturn keeps what a terminal would still show of a line that was written
-// over, as progress bars are.
+// afterReturn returns what a terminal would show of a line with carriage returns, such as a
+// progress bar.
 func afterReturn(text string) string {
 	text = strings.TrimRight(text, "\r")
 	return text[strings.LastIndexByte(text, '\r')+1:]
 }
 
-// say prints a line about a step; phase begins with it unless "".
+// say prints a line about a step. If phase is not "", that phase begins with the line.
 func (p *progress) say(phase string, s *vertex, text string) {
 	if phase != "" {
 		p.phase = phase

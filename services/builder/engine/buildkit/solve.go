@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/moby/buildkit/client"
 	"github.com/moby/buildkit/exporter/containerimage/exptypes"
 	"github.com/moby/buildkit/session"
+	sessioncontent "github.com/moby/buildkit/session/content"
 	"github.com/moby/buildkit/sourcepolicy/policysession"
 	"github.com/tonistiigi/fsutil"
 	"github.com/tonistiigi/fsutil/types"
@@ -26,7 +28,7 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// Build makes the image that a job's Dockerfile describes, and pushes it.
+// Build builds a job's Dockerfile and pushes the image.
 func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	if err := b.canApplyConfig(job.Recipe.GetConfig()); err != nil {
 		return "", err
@@ -41,8 +43,8 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 		b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "try", n, "err", err)
 		out.Print("", "The build service's daemon went away; starting over")
 		if n == bounds.BuildLosses {
-			// One of those that were under way may have ended the daemon: it is to do so
-			// alone.
+			// One of several concurrent builds may have caused the daemon's end, so each is
+			// retried alone.
 			select {
 			case b.alone <- struct{}{}:
 				defer func() { <-b.alone }()
@@ -58,13 +60,13 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	return digest, err
 }
 
-// lost says whether the daemon died under the build.
+// lost reports whether the daemon ended during the build.
 func lost(err error) bool {
 	var f *jobs.Failure
 	return errors.As(err, &f) && f.Reason == jobs.Internal && status.Code(errors.Unwrap(f)) == codes.Unavailable
 }
 
-// back waits until a daemon answers again.
+// back waits until a daemon responds again.
 func (b *Engine) back(ctx context.Context, arch string) bool {
 	for range 60 {
 		if !retry.Sleep(ctx, 500*time.Millisecond) {
@@ -83,7 +85,7 @@ func (b *Engine) back(ctx context.Context, arch string) bool {
 func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.Output) (string, error) {
 	name, c, err := b.choose(job.CacheScope, architecture(job.Recipe.GetPlatform()))
 	if err != nil {
-		return "", jobs.Internal.Failure("The build service's daemon is not there", status.Error(codes.Unavailable, err.Error()))
+		return "", jobs.Internal.Failure("The build service's daemon is unavailable", status.Error(codes.Unavailable, err.Error()))
 	}
 	share := b.share(name, short(job.CacheScope))
 	defer share.Release()
@@ -99,8 +101,15 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	if err != nil {
 		return "", err
 	}
-	if err := keys.addCache(ctx, &opt, job, dirs.cache, out); err != nil {
+	stores := map[string]content.Store{} // that the daemon reads through the session, which takes one set of them
+	if err := keys.addCache(ctx, &opt, stores, job, dirs.cache, out); err != nil {
 		return "", err
+	}
+	if err := b.addSifBases(ctx, &opt, stores, job, from, dirs.root, out); err != nil {
+		return "", err
+	}
+	if len(stores) > 0 {
+		opt.Session = append(opt.Session, sessioncontent.NewAttachable(stores))
 	}
 	p := newProgress(out, l.Redact)
 	updates := make(chan *client.SolveStatus)
@@ -108,7 +117,7 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	go func() { p.follow(updates); close(printed) }()
 	r, err := solve(ctx, c, opt, updates, share.Kill)
 	if errors.Is(err, errStuck) {
-		return "", err // what it printed is still being read
+		return "", err // its output is still being read
 	}
 	<-printed
 	if err != nil {
@@ -116,7 +125,7 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	}
 	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
 	if digest == "" {
-		return "", jobs.Internal.Failure("The build service's daemon did not say what it made", nil)
+		return "", jobs.Internal.Failure("The build service's daemon did not return the image's digest", nil)
 	}
 	reportCache(job, r.ExporterResponse, len(opt.CacheExports) > 0, out)
 	if job.Recipe.GetConfig() == nil {
@@ -126,21 +135,21 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	return b.bake(ctx, job, l, digest)
 }
 
-// errStuck is a daemon that does not end a build.
-var errStuck = errors.New("the BuildKit daemon does not end a build that is over")
+// errStuck is returned if the daemon does not end a cancelled build.
+var errStuck = errors.New("the BuildKit daemon does not end a cancelled build")
 
-// mercy is how long a daemon may take to end a build that is over, before its steps
-// are killed; then again, before it is waited for no longer.
-const mercy = 15 * time.Second
+// killDelay is how long a daemon may take to end a cancelled build before its steps are killed,
+// and then again before solve returns anyway.
+const killDelay = 15 * time.Second
 
-// solve has a daemon build. It returns soon after ctx has ended, whatever the daemon
+// solve runs a build on a daemon. It returns soon after ctx has ended, whatever the daemon
 // does.
 func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates chan *client.SolveStatus, kill func()) (*client.SolveResponse, error) {
 	type solved struct {
 		response *client.SolveResponse
 		err      error
 	}
-	done := make(chan solved, 1) // it may end when nobody waits for it any longer
+	done := make(chan solved, 1) // it may end when there is no receiver any more
 	go func() {
 		r, err := c.Solve(ctx, nil, opt, updates)
 		done <- solved{r, err}
@@ -154,7 +163,7 @@ func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates c
 		select {
 		case s := <-done:
 			return s.response, s.err
-		case <-time.After(mercy):
+		case <-time.After(killDelay):
 			if kill != nil {
 				kill()
 			}
@@ -163,8 +172,7 @@ func solve(ctx context.Context, c *client.Client, opt client.SolveOpt, updates c
 	return nil, errStuck
 }
 
-// options say what to build, and nothing more: no entitlements, no frontend from
-// elsewhere.
+// options returns the options of a build, without entitlements and external frontends.
 func (b *Engine) options(job jobs.Job, dirs *folders, keys *keyring, share step.Share) (client.SolveOpt, error) {
 	dockerfile, err := stamped(dirs.dockerfile)
 	if err != nil {
@@ -185,11 +193,11 @@ func (b *Engine) options(job jobs.Job, dirs *folders, keys *keyring, share step.
 	}, nil
 }
 
-// sharedKey says with which builds the folders are shared. The daemon takes over
-// files of the same name, size and time from the last folder with the same key:
-// contents must never come from somebody else's build. A Dockerfile alone has a
-// time of its own content's, which saves a fresh folder; files that go into images
-// have times that others may have too.
+// sharedKey identifies the builds that share uploaded folders. The daemon reuses files of
+// the same name, size and time from the last folder with the same key, so folders must
+// never be shared with another user's builds. A Dockerfile without a context has a time
+// derived from its content, which saves a new folder. Files that go into images have times
+// that other files may have as well.
 func sharedKey(job jobs.Job) string {
 	if job.Recipe.GetContext() == nil && len(job.Recipe.GetFiles()) == 0 {
 		return job.CacheScope
@@ -197,8 +205,8 @@ func sharedKey(job jobs.Job) string {
 	return fmt.Sprintf("%s.%d", job.ID, job.Delivery)
 }
 
-// exported is how the image is pushed: under its name, unless that waits for what
-// is put on top.
+// exported returns the attributes of the push: by name, or by digest if the image is not
+// complete yet.
 func exported(job jobs.Job) map[string]string {
 	a := map[string]string{
 		"name":                                  job.Image(),
@@ -215,7 +223,7 @@ func exported(job jobs.Job) map[string]string {
 	return compress(a, job.Recipe.GetCompression())
 }
 
-// rootOwned is a folder whose files belong to root, whoever this process is.
+// rootOwned returns a folder whose files belong to root, whatever this process's user is.
 func rootOwned(dir string) (fsutil.FS, error) {
 	fs, err := fsutil.NewFS(dir)
 	if err != nil {
@@ -227,8 +235,8 @@ func rootOwned(dir string) (fsutil.FS, error) {
 	}})
 }
 
-// stamped is rootOwned with times that follow from the files' contents: no two
-// files of different content look the same.
+// stamped is rootOwned with times derived from the files' contents, so that files of
+// different content never look the same.
 func stamped(dir string) (fsutil.FS, error) {
 	fs, err := rootOwned(dir)
 	if err != nil {
@@ -249,16 +257,16 @@ func attributes(job jobs.Job, share step.Share) map[string]string {
 	a := map[string]string{
 		"filename": "Dockerfile",
 		"platform": job.Recipe.GetPlatform(),
-		// Always an index: the daemon leaves the provenance of an empty image out, and
-		// with it the index that our annotations are on.
+		// Always an index: the daemon omits the provenance of an empty image, and with it
+		// the index that has our annotations.
 		"multi-platform": "true",
-		// A `# syntax=` line would have the daemon run somebody's image.
+		// A `# syntax=` line would make the daemon run an arbitrary image.
 		"cmdline":                           "builtin",
 		"attest:provenance":                 "mode=max",
-		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed: the provenance shows it
+		"build-arg:BUILDKIT_CACHE_MOUNT_NS": short(job.CacheScope), // hashed, since the provenance contains it
 	}
 	if job.Recipe.GetConfig() != nil {
-		delete(a, "attest:provenance") // it would speak of another image than the one that is pushed
+		delete(a, "attest:provenance") // it would describe another image than the pushed one
 	}
 	if share.Token == "" {
 		return a
@@ -273,7 +281,7 @@ func attributes(job jobs.Job, share step.Share) map[string]string {
 	return a
 }
 
-// short is a name for a text, 16 hex digits.
+// short returns a hash of a text, 16 hex digits.
 func short(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])

@@ -7,51 +7,60 @@ import (
 	"strings"
 	"sync"
 
-	gateway "github.com/moby/buildkit/frontend/gateway/pb"
-	spb "github.com/moby/buildkit/sourcepolicy/pb"
-	"github.com/moby/buildkit/sourcepolicy/policysession"
+	"github.com/opencontainers/go-digest"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/remote"
+	"slipway.dev/services/internal/dockerfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
 
-// sources decides what a build may be made from. The daemon keeps what it once
-// fetched, and would hand it to whoever knows its digest: so the registry is asked
-// each time whether this build's own login may read the image. Safe for
-// concurrent use.
+// sources decides which sources a build may use. The daemon caches fetched images and would
+// use them for any build that knows their digest. So each time the registry is asked
+// whether this build's own login may read the image. Safe for concurrent use.
 type sources struct {
 	registries remote.Registries
 	logins     *jobs.Logins
 	scope      string
-	// forbidden are "<host>/<repository>", with all below, that no step may read, but for
-	// the one image that is the build's own source, and those that its request was given;
-	// nil for none.
+	// forbidden are repositories, as "<host>/<repository>" including everything below, that
+	// no step may read, except for the build's own source and the images allowed by its
+	// request; nil for none.
 	forbidden []string
 	source    *containerv1.Source
-	given     []*containerv1.Source
+	issued    []*containerv1.Source
 
 	mu   sync.Mutex
-	seen map[string]string // why an image is refused; "" when it is not
-	last string            // what was refused last, and why
-	// allowed are the repositories that the build reads, and with which login.
+	seen map[string]string // why an image is refused; "" if allowed
+	last string            // the last refused source, and the reason
+	// allowed are the repositories that the build reads, with their logins.
 	allowed map[upstream.Repository]upstream.Login
 	// first is the first login at a host.
 	first map[string]upstream.Login
+
+	// dockerfile is the text that is built, and file its parsed form.
+	dockerfile string
+	file       *dockerfile.File
+	// checked are the images whose configuration was accepted, and grown is the sum of how
+	// much they can lengthen the Dockerfile.
+	checked map[string]bool
+	grown   int
+	// laid are the digests of the images that this build offers to the daemon itself.
+	laid map[string]bool
 }
 
 func newSources(r remote.Registries, l *jobs.Logins, job jobs.Job) *sources {
 	return &sources{
-		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), given: job.Given, seen: map[string]string{},
+		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), issued: job.Allowed, seen: map[string]string{},
 		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
+		dockerfile: job.Recipe.GetContainerFile(), checked: map[string]bool{}, laid: map[string]bool{},
 	}
 }
 
-// of is the login that the build reads a repository with; not ok for one that it
-// reads nothing from.
+// of returns the login with which the build reads a repository, or false if it does not
+// read it.
 func (s *sources) of(repo upstream.Repository) (login upstream.Login, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,8 +68,8 @@ func (s *sources) of(repo upstream.Repository) (login upstream.Login, ok bool) {
 	return login, ok
 }
 
-// at is the first login that the build reads with at a registry; the zero value for
-// none.
+// at returns the first login with which the build reads from a registry; the zero value if
+// there is none.
 func (s *sources) at(host string) upstream.Login {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,28 +85,34 @@ func (s *sources) allow(repo upstream.Repository, login upstream.Login) {
 	}
 }
 
-// decide answers the daemon's question about one source.
-func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequest) (*policysession.DecisionResponse, *gateway.ResolveSourceMetaRequest, error) {
-	why := s.refusal(ctx, req.GetSource().GetSource().GetIdentifier())
-	if why == "" {
-		return &policysession.DecisionResponse{Action: spb.PolicyAction_ALLOW}, nil, nil
-	}
+// lay allows an image that this build offers to the daemon itself.
+func (s *sources) lay(manifest digest.Digest) {
 	s.mu.Lock()
-	s.last = fault.Clip(req.GetSource().GetSource().GetIdentifier(), jobs.TextBytes) + " cannot be used: " + why
-	s.mu.Unlock()
-	return &policysession.DecisionResponse{
-		Action: spb.PolicyAction_DENY, DenyMessages: []*policysession.DenyMessage{{Message: why}},
-	}, nil, nil
+	defer s.mu.Unlock()
+	s.laid[manifest.String()] = true
 }
 
-// refused says what was refused, and why; "" when nothing was.
+func (s *sources) isLaid(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.laid[digestIn(name)]
+}
+
+// deny records the reason for the build's failure.
+func (s *sources) deny(identifier, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = fault.Clip(identifier, jobs.TextBytes) + " cannot be used: " + why
+}
+
+// refused returns the source that was refused and the reason; "" if there is none.
 func (s *sources) refused() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return strings.TrimPrefix(s.last, "docker-image://")
+	return strings.TrimPrefix(s.last, imageScheme)
 }
 
-// blame names the image that was refused, where that is why a build failed.
+// blame names the refused image if the build failed because of it.
 func (s *sources) blame(f *jobs.Failure, redact func(string) string) *jobs.Failure {
 	if why := s.refused(); why != "" && f.Reason == jobs.Build {
 		f.Message = redact(why)
@@ -108,8 +123,13 @@ func (s *sources) blame(f *jobs.Failure, redact func(string) string) *jobs.Failu
 func (s *sources) refusal(ctx context.Context, identifier string) string {
 	scheme, name, _ := strings.Cut(identifier, "://")
 	switch scheme {
-	case "local", "git", "http", "https": // fetched, or asked for anew, each time and without a login
+	case "local", "git", "http", "https": // fetched again each time, without a login
 		return ""
+	case "oci-layout":
+		if s.isLaid(name) {
+			return ""
+		}
+		return "it is no image of this build"
 	case "docker-image":
 	default:
 		return "a build cannot be made from " + fault.Clip(scheme, 40)
@@ -127,7 +147,7 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 	return why
 }
 
-// ask asks the registry about an image.
+// ask asks the registry whether the build's login may read an image.
 func (s *sources) ask(ctx context.Context, name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
@@ -135,13 +155,13 @@ func (s *sources) ask(ctx context.Context, name string) string {
 	}
 	for _, f := range s.forbidden {
 		host, path, _ := strings.Cut(f, "/")
-		if !s.isSource(ref) && !s.isGiven(ref) && oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
+		if !s.isOwnSource(ref) && !s.isAllowed(ref) && oci.SameHost(ref.Registry, host) && strings.HasPrefix(ref.Repository+"/", path+"/") {
 			return "it belongs to the build service, and is read through the names of container requests only"
 		}
 	}
 	repo := upstream.Repository{Host: oci.CanonicalHost(ref.Registry), Name: ref.Repository}
 	read := s.logins.Read
-	if s.isSource(ref) { // by its digest, so that no base image has another one read so
+	if s.isOwnSource(ref) { // only by digest, so that a base image cannot refer to another image of the repository
 		read = s.logins.Push
 	}
 	login, err := read(ctx, repo)
@@ -155,20 +175,20 @@ func (s *sources) ask(ctx context.Context, name string) string {
 	if f, ok := fault.As(err); ok {
 		return f.Public
 	}
-	return "the registry " + ref.Registry + " did not say whether the image may be read"
+	return "the registry " + ref.Registry + " did not confirm that the image may be read"
 }
 
-// isSource says whether an image is the one that the build itself has pushed before, to
-// go on from it.
-func (s *sources) isSource(ref oci.Reference) bool { return isAt(s.source, ref) }
+// isOwnSource reports whether the image is the build's own source, which an earlier build
+// of the same image has pushed.
+func (s *sources) isOwnSource(ref oci.Reference) bool { return isAt(s.source, ref) }
 
-// isGiven says whether an image is one that the build's request was given the name of.
-func (s *sources) isGiven(ref oci.Reference) bool {
-	return slices.ContainsFunc(s.given, func(image *containerv1.Source) bool { return isAt(image, ref) })
+// isAllowed reports whether the image's name was issued to the build's request.
+func (s *sources) isAllowed(ref oci.Reference) bool {
+	return slices.ContainsFunc(s.issued, func(image *containerv1.Source) bool { return isAt(image, ref) })
 }
 
-// isAt says whether an image is the one that lies somewhere, and is asked for by its
-// digest: a tag may be another image's a moment later.
+// isAt reports whether an image is the given source, requested by its digest. A tag may
+// refer to another image a moment later.
 func isAt(image *containerv1.Source, ref oci.Reference) bool {
 	return image != nil && oci.SameHost(ref.Registry, image.GetRegistry()) && ref.Repository == image.GetRepository() &&
 		ref.Digest != "" && ref.Digest.String() == image.GetReference()

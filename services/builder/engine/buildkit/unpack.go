@@ -11,34 +11,35 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
-// room is how much a context may be.
-type room struct {
-	packed  int64 // bytes of the gzip'd tar
+// contextSize holds the limits of a context.
+type contextSize struct {
+	packed  int64 // bytes of the gzipped tar
 	bytes   int64 // bytes of all files
 	entries int
 }
 
-func contextLimits() room {
-	return room{packed: limits.ContextPacked, bytes: limits.ContextBytes, entries: limits.ContextEntries}
+func contextLimits() contextSize {
+	return contextSize{packed: limits.ContextPacked, bytes: limits.ContextBytes, entries: limits.ContextEntries}
 }
 
-// refusal is something in a context that is not let in.
+// A refusal is the reason why a context is rejected.
 type refusal string
 
-// Error is its text, for the user.
+// Error returns the text for the user.
 func (r refusal) Error() string { return string(r) }
 
 func refused(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// unpack writes the files of a gzip'd tar below dir. Nothing outside dir is
-// touched, whatever the tar says: every path is opened from dir, and links lead
-// nowhere else. Devices are refused. Owners and special mode bits are left out.
-func unpack(r io.Reader, dir string, l room) error {
+// unpack writes the files of a gzipped tar below dir. It never writes outside dir: every
+// path is opened relative to dir, and links cannot lead out. Devices are rejected. Owners
+// and special mode bits are ignored.
+func unpack(r io.Reader, dir string, l contextSize) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -49,7 +50,7 @@ func unpack(r io.Reader, dir string, l room) error {
 		return fmt.Errorf("it is not a gzip'd tar: %w", err)
 	}
 	u := &unpacker{root: root, left: l}
-	// Headers count as well: a tar of empty names has no files to count.
+	// Headers count as well, since a tar of empty names has no files to count.
 	in := tar.NewReader(io.LimitReader(gz, l.bytes+int64(l.entries)*1024))
 	for {
 		h, err := in.Next()
@@ -67,9 +68,9 @@ func unpack(r io.Reader, dir string, l room) error {
 
 type unpacker struct {
 	root *os.Root
-	// left is what may still come.
-	left room
-	// folder is where the last entry went, which is there.
+	// left is the remaining size.
+	left contextSize
+	// folder is the last entry's folder, which exists.
 	folder string
 }
 
@@ -96,7 +97,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeDir:
 		before := u.left.entries
 		if err = u.parents(name); u.left.entries < before {
-			u.left.entries++ // this one was counted as an entry
+			u.left.entries++ // this folder was counted as an entry
 		}
 	case tar.TypeReg:
 		err = u.file(name, h, content)
@@ -110,7 +111,7 @@ func (u *unpacker) entry(h *tar.Header, content io.Reader) error {
 	return notUnpacked(h, err)
 }
 
-// parents makes a folder and those above it; each that is made counts as an entry.
+// parents creates a folder and its parents. Each created folder counts as an entry.
 func (u *unpacker) parents(dir string) error {
 	if dir == u.folder || dir == "." {
 		return nil
@@ -149,20 +150,20 @@ func (u *unpacker) file(name string, h *tar.Header, content io.Reader) error {
 		return err
 	}
 	_, err = io.Copy(f, content)
-	// The owner may always read and write, or the daemon's copy would fail.
+	// The owner may always read and write, otherwise the daemon could not copy the file.
 	return errors.Join(err, f.Chmod(os.FileMode(h.Mode)&0o777|0o600), f.Close())
 }
 
-// clear makes way for an entry that comes twice: the last one counts.
+// clear removes an earlier entry of the same name: the last one wins.
 func (u *unpacker) clear(name string) error {
 	info, err := u.root.Lstat(name)
 	if err != nil || info.IsDir() {
-		return nil //nolint:nilerr // nothing is there, or what is there gets its say when the name is made
+		return nil //nolint:nilerr // a missing file needs no removal; other errors are returned when the file is created
 	}
 	return u.root.Remove(name)
 }
 
-// symlink makes a link that stays inside.
+// symlink creates a link that stays inside.
 func (u *unpacker) symlink(name, target string) error {
 	if len(target) > 4096 || strings.ContainsRune(target, 0) || path.IsAbs(target) {
 		return refused("the link %q leads out of the context", fault.Clip(name, 100))
@@ -190,11 +191,13 @@ func (u *unpacker) hardlink(name, target string) error {
 	return u.root.Link(from, name)
 }
 
-// inside is a path of a context as the machine spells it, or an error when it
-// leads out.
+// inside returns a path of a context in the machine's syntax, or an error if it leads out.
 func inside(name string) (string, error) {
 	if name == "" || len(name) > 4096 || strings.ContainsRune(name, 0) {
 		return "", refused("a file has no proper name")
+	}
+	if !utf8.ValidString(name) {
+		return "", refused("the name %q is not UTF-8; rename the file", fault.Clip(name, 100))
 	}
 	clean := path.Clean(strings.TrimLeft(name, "/"))
 	if clean == ".." || strings.HasPrefix(clean, "../") || !filepath.IsLocal(filepath.FromSlash(clean)) {

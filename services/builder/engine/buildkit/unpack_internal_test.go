@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// packed is a gzip'd tar of entries; a file's content is its link name.
+// packed returns a gzipped tar of entries; a file's content is its link name.
 func packed(t testing.TB, entries ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -47,7 +47,7 @@ func link(name, target string) tar.Header {
 
 func TestUnpack(t *testing.T) {
 	t.Parallel()
-	few := room{packed: 1 << 20, bytes: 1000, entries: 5}
+	few := contextSize{packed: 1 << 20, bytes: 1000, entries: 5}
 	for _, c := range []struct {
 		name    string
 		entries []tar.Header
@@ -69,6 +69,7 @@ func TestUnpack(t *testing.T) {
 		{"folders that are entries", []tar.Header{{Name: "a", Typeflag: tar.TypeDir}, {Name: "a/b", Typeflag: tar.TypeDir}, {Name: "a/b/c", Typeflag: tar.TypeDir}}, ""},
 		{"too deep", []tar.Header{file(strings.Repeat("d/", 200)+"f", "x")}, "within each other"},
 		{"too many", []tar.Header{file("a", ""), file("b", ""), file("c", ""), file("d", ""), file("e", ""), file("f", "")}, "too large"},
+		{"a name that is not UTF-8", []tar.Header{file("caf\xe9", "x")}, "not UTF-8"},
 		{"too large", []tar.Header{file("a", strings.Repeat("x", 2000))}, "too large"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -105,7 +106,7 @@ func FuzzUnpack(f *testing.F) {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		_ = unpack(bytes.NewReader(b), dir, room{packed: 1 << 20, bytes: 1 << 16, entries: 50})
+		_ = unpack(bytes.NewReader(b), dir, contextSize{packed: 1 << 20, bytes: 1 << 16, entries: 50})
 		if left, _ := os.ReadDir(outer); len(left) != 1 {
 			t.Errorf("something was written outside: %v", left)
 		}

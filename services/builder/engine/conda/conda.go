@@ -1,6 +1,6 @@
-// Package conda is the engine that makes images of locked Conda packages, without a
-// container. It owns a folder of layers (package layering), which it may lose: each can
-// be made again from its package.
+// Package conda is the engine that builds images of locked Conda packages without running a
+// container. It owns a folder of layers (package layering), which may be lost, since each
+// layer can be built again from its package.
 package conda
 
 import (
@@ -27,40 +27,38 @@ import (
 // Options are the settings of the engine.
 type Options struct {
 	remote.Deps
-	// Dir is the engine's own folder: the layers that it has made, and artifacts while
-	// they are read.
+	// Dir is the engine's own folder, for layers and for artifacts while they are read.
 	Dir string
-	// Keep is how much the layers may take there together, in bytes; beyond it those go
-	// that were asked for longest ago. 0 is no limit.
+	// Keep limits the size of the layers in Dir in bytes. Beyond it, the least recently
+	// used ones are evicted. 0 means no limit.
 	Keep int64
-	// Disk is how long the packages of one image may be together, in bytes; 0 is no
-	// limit.
+	// Disk limits the total size of the packages of one image in bytes; 0 means no limit.
 	Disk int64
-	// Claims say who of several workers makes a layer; nil where this one makes all of its
-	// own.
+	// Claims decides which of several workers builds a layer. If it is nil, this worker
+	// builds all of its layers.
 	Claims layering.Claims
 }
 
-// Engine makes images of locked Conda packages, without a container: each package is
-// a layer, and the layers lie on a base image that is never read. A layer has the same
-// bytes wherever it is made, so that those of a worker that was killed, in its folder,
-// are there when the job comes again; and what its registry has is not sent again,
-// whichever worker made it. Of several workers that want a layer in the same repository
-// at the same moment, one makes it; for each repository it is made once.
+// Engine builds images of locked Conda packages without running a container: each package
+// is a layer on top of a base image, whose layers are never read. A layer has the same
+// bytes wherever it is built. So a job that is delivered again reuses the layers that a
+// killed worker left in its folder, and layers that the registry already has are not sent
+// again. If several workers need a layer in the same repository at the same time, only one
+// of them builds it.
 type Engine struct {
 	o       Options
 	store   *layering.Folder
 	client  *http.Client
 	problem string
 	hosts   layering.Hosts
-	// pruning is held by who removes layers.
+	// pruning is held while layers are removed.
 	pruning sync.Mutex
 }
 
-// New makes the engine; where it cannot keep layers it says so when it is asked.
+// New creates the engine. If it cannot store layers, Problem returns why.
 func New(o Options) *Engine {
 	c := &Engine{o: o, client: &http.Client{Transport: upstream.NewTransport(o.Egress), CheckRedirect: upstream.CheckRedirect}}
-	err := os.RemoveAll(c.scratch()) // of a process that was killed
+	err := os.RemoveAll(c.scratch()) // files of a process that was killed
 	if err == nil {
 		err = os.MkdirAll(c.scratch(), 0o700)
 	}
@@ -75,10 +73,10 @@ func New(o Options) *Engine {
 
 func (c *Engine) scratch() string { return filepath.Join(c.o.Dir, "scratch") }
 
-// Name is "conda".
+// Name returns "conda".
 func (c *Engine) Name() string { return "conda" }
 
-// Architectures is "any" where layers can be kept: nothing of a package is run.
+// Architectures returns "any" if layers can be stored, since nothing of a package is run.
 func (c *Engine) Architectures() []string {
 	if c.problem != "" {
 		return nil
@@ -86,14 +84,14 @@ func (c *Engine) Architectures() []string {
 	return []string{jobs.AnyArchitecture}
 }
 
-// Problem is why layers cannot be kept.
+// Problem returns the reason why layers cannot be stored, or "".
 func (c *Engine) Problem() string { return c.problem }
 
-// Run has nothing to keep ready.
+// Run returns immediately.
 func (c *Engine) Run(context.Context) error { return nil }
 
-// Build makes the image of a lock. The same lock on the same base image gives the same
-// digest. Where something has to be run on it, that is StepsNeeded.
+// Build builds the image of a lock. The same lock on the same base image produces the same
+// digest. If something has to run on the image, Build returns StepsNeeded.
 func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	records, err := c.lock(job)
 	if err != nil {
@@ -108,16 +106,16 @@ func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	if err != nil {
 		return "", err
 	}
-	doors, err := channels(l, ctx, job.PrivateChannels)
+	channelLogins, err := channels(l, ctx, job.PrivateChannels)
 	if err != nil {
 		return "", fmt.Errorf("asking for the logins of channels: %w", err)
 	}
 	defer c.prune(out)
-	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, doors: doors}
+	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, channelLogins: channelLogins}
 	return e.put(ctx)
 }
 
-// lock reads what the image is made of.
+// lock parses the records that the image is made of.
 func (c *Engine) lock(job jobs.Job) ([]conda.Record, error) {
 	sum := sha256.Sum256([]byte(job.Lock))
 	var records []conda.Record
@@ -132,7 +130,7 @@ func (c *Engine) lock(job jobs.Job) ([]conda.Record, error) {
 		if c.o.Disk > 0 && r.Size > left {
 			return nil, c.tooLarge()
 		}
-		left -= max(r.Size, 0) // what the channel does not say is seen when it comes
+		left -= max(r.Size, 0) // a size that the channel does not state is checked during the download
 	}
 	return records, nil
 }
@@ -141,27 +139,29 @@ func (c *Engine) tooLarge() error {
 	return jobs.Build.Failure(fmt.Sprintf("The packages are larger than %d bytes together, which is what this service takes (its operator's setting build_disk)", c.o.Disk), nil)
 }
 
-// prune keeps the folder within its size.
+// prune keeps the folder within its size limit.
 func (c *Engine) prune(out jobs.Output) {
 	if c.o.Keep == 0 || !c.pruning.TryLock() {
 		return
 	}
 	defer c.pruning.Unlock()
-	// The build has ended, whatever became of its context.
+	// The build has ended, and its context may be cancelled.
 	if _, err := c.store.Prune(context.Background(), c.o.Keep); err != nil {
 		out.Print("", "Old layers could not be removed from the worker")
 	}
 }
 
-// blamed is what a fault means for the build: what a package or its channel is to
-// blame for is told to the user.
-func blamed(err error) error {
+// asFailure converts a fault to a build failure. Errors of a package or its channel are shown
+// to the user.
+func asFailure(err error) error {
 	if errors.Is(err, syscall.ENOSPC) {
-		const text = "The disk is full of the worker that puts the image together; its operator has to give it room (data_dir), or let it keep fewer layers (setting conda_layers)"
+		const text = "The worker's disk is full; its operator has to free space on the disk of data_dir, or lower the setting conda_layers"
 		return jobs.Internal.Failure(text, err)
 	}
 	if f, ok := fault.As(err); ok && !errors.As(err, new(*jobs.Failure)) {
-		return jobs.Build.Failure(f.Public, err)
+		out := jobs.Build.Failure(f.Public, err)
+		out.Outdated = errors.Is(err, layering.ErrOutdated)
+		return out
 	}
 	return err
 }

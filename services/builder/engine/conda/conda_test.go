@@ -36,7 +36,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// lines are what a build prints.
+// lines records a build's output.
 type lines struct {
 	mu   sync.Mutex
 	text []string
@@ -54,22 +54,21 @@ func (l *lines) String() string {
 	return strings.Join(l.text, "\n")
 }
 
-// bench is where images of packages are made: a registry with a base image, a channel
-// of real packages, and engines.
+// bench has a registry with a base image, a channel of real packages, and engines.
 type bench struct {
 	t       *testing.T
-	room    *jobstest.Room
+	service *jobstest.BuildService
 	images  *testkit.Registry
 	base    *containerv1.Source
 	channel *httptest.Server
 	asked   atomic.Int32
-	// manners, where set, answers before the channel does.
+	// manners, if set, may respond in place of the channel.
 	manners func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{t: t, room: jobstest.NewRoom(t), images: testkit.NewRegistry(t, testkit.Open)}
+	b := &bench{t: t, service: jobstest.NewBuildService(t), images: testkit.NewRegistry(t, testkit.Open)}
 	index := testkit.Index(t, true, "amd64", "arm64")
 	b.images.Push(t, "library/base:1", index)
 	d, err := index.Digest()
@@ -90,13 +89,13 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// engine makes one that keeps layers in dir.
+// engine creates an engine that stores layers in dir.
 func (b *bench) engine(dir string) *engine.Engine {
 	b.t.Helper()
 	return b.engineWith(engine.Options{Dir: dir, Keep: 1 << 30})
 }
 
-// engineWith makes one with settings.
+// engineWith creates an engine with settings.
 func (b *bench) engineWith(o engine.Options) *engine.Engine {
 	b.t.Helper()
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
@@ -104,7 +103,7 @@ func (b *bench) engineWith(o engine.Options) *engine.Engine {
 		b.t.Fatal(err)
 	}
 	client := upstream.New(upstream.Options{Egress: egress, Plain: []string{b.images.Host}, Metrics: prometheus.NewRegistry()})
-	o.Deps = remote.Deps{Work: b.room.Client, Egress: egress, Registries: client}
+	o.Deps = remote.Deps{Work: b.service.Client, Egress: egress, Registries: client}
 	c := engine.New(o)
 	if c.Problem() != "" {
 		b.t.Fatal(c.Problem())
@@ -112,7 +111,7 @@ func (b *bench) engineWith(o engine.Options) *engine.Engine {
 	return c
 }
 
-// record is what a channel says of one of the packages.
+// record returns the channel's record of a package.
 func (b *bench) record(file, name, version, build string, depends ...string) conda.Record {
 	b.t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../../artifact/testdata/packages", file))
@@ -133,7 +132,7 @@ func (b *bench) curl() []conda.Record {
 	}
 }
 
-// job is one for a lock; change may alter it.
+// job returns a job for a lock, after change.
 func (b *bench) job(records []conda.Record, change ...func(*jobs.Job)) jobs.Job {
 	b.t.Helper()
 	raw, err := json.Marshal(records)
@@ -161,7 +160,7 @@ func (b *bench) pulled(platform string) v1.Image {
 	return img
 }
 
-// tagged is the image that a job has pushed, not looked into.
+// tagged returns the image that a job has pushed, without a check.
 func (b *bench) tagged(tag, platform string) v1.Image {
 	b.t.Helper()
 	ref, err := name.ParseReference(b.images.Host+"/team/env:"+tag, name.Insecure)
@@ -175,8 +174,8 @@ func (b *bench) tagged(tag, platform string) v1.Image {
 	return img
 }
 
-// TestConda makes an image of a lock; then again after a kill, from the layers that are
-// there; then on another worker, with the same bytes.
+// TestConda builds the image of a lock. It builds it again after a kill, from the stored
+// layers, and then on another worker, with the same bytes.
 func TestConda(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -227,9 +226,23 @@ func TestConda(t *testing.T) {
 	}
 }
 
-// TestCondaCompressed: the layers of packages are compressed as the recipe says, with the
-// same bytes on every worker; those of the base image stay. A worker that has the
-// packages' layers otherwise makes them anew.
+// TestCondaVariables checks that the variables of an environment file are set in every
+// container.
+func TestCondaVariables(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	job := b.job(b.curl(), func(j *jobs.Job) { j.Recipe.Variables = map[string]string{"MY_DATA": "/data dir"} })
+	if _, err := b.engine(t.TempDir()).Build(t.Context(), job, &lines{}); err != nil {
+		t.Fatal(err)
+	}
+	if cf, err := b.pulled("amd64").ConfigFile(); err != nil || !slices.Contains(cf.Config.Env, "MY_DATA=/data dir") {
+		t.Errorf("the configuration is %+v, %v", cf, err)
+	}
+}
+
+// TestCondaCompressed checks that the layers of packages are compressed as the recipe
+// requests, with the same bytes on every worker, and that those of the base image are
+// unchanged. A worker whose stored layers are compressed otherwise builds them again.
 func TestCondaCompressed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -254,7 +267,7 @@ func TestCondaCompressed(t *testing.T) {
 		t.Fatalf("%d layers, %v", len(m.Layers), err)
 	}
 	for i, l := range m.Layers {
-		switch n := len(m.Layers) - 3; { // two packages, and the environment's own
+		switch n := len(m.Layers) - 3; { // two packages, and the environment's own layer
 		case i < n && l.Digest != was.Layers[i].Digest:
 			t.Errorf("layer %d of the base image is %v", i, l)
 		case i >= n && l.MediaType != ocispec.MediaTypeImageLayerZstd:
@@ -275,7 +288,7 @@ func TestCondaCompressed(t *testing.T) {
 	}
 }
 
-// TestCondaFails: what no image can be made of, and whose fault it is.
+// TestCondaFails checks locks that no image can be built of, and the reasons.
 func TestCondaFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -290,7 +303,7 @@ func TestCondaFails(t *testing.T) {
 	changed.SHA256 = strings.Repeat("0", 64)
 	c := b.engine(t.TempDir())
 	for why, rec := range map[string]conda.Record{
-		"is not the one that the lock names": changed, "does not have lz4-c-1.9.4-hd600fc2_0.conda any more": absent,
+		"does not match the lock": changed, "does not have lz4-c-1.9.4-hd600fc2_0.conda any more": absent,
 	} {
 		_, err := c.Build(t.Context(), b.job(append(b.curl(), rec)), &lines{})
 		var f *jobs.Failure
@@ -309,8 +322,8 @@ func TestCondaFails(t *testing.T) {
 	}
 }
 
-// TestPrivateChannel: a channel's login is shown to it, in the form that it wants, and to
-// nobody else.
+// TestPrivateChannel checks that a channel's login is sent to that channel in the form that
+// it requires, and to no other host.
 func TestPrivateChannel(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -327,11 +340,11 @@ func TestPrivateChannel(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
 		}
-		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound) // the same host, another port
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusFound) // the same host with another port
 		return true
 	}
 	host := strings.TrimPrefix(b.channel.URL, "http://")
-	b.room.Logins[host] = testkit.Password
+	b.service.Logins[host] = testkit.Password
 	lock := b.curl()
 	lock[0].URL = elsewhere.URL + "/lab/linux-64/" + lock[0].FileName
 	if _, err := b.engine(t.TempDir()).Build(t.Context(), b.job(lock), &lines{}); err == nil || !strings.Contains(err.Error(), "add credentials for the channel") {
@@ -347,9 +360,9 @@ func TestPrivateChannel(t *testing.T) {
 	if other.Load() > 0 {
 		t.Error("another server was shown the login")
 	}
-	b.room.Mu.Lock()
-	last := b.room.Asked[len(b.room.Asked)-1]
-	b.room.Mu.Unlock()
+	b.service.Mu.Lock()
+	last := b.service.Asked[len(b.service.Asked)-1]
+	b.service.Mu.Unlock()
 	if last.GetPurpose() != buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL || last.GetRegistry() != host || last.GetRepository() != "lab" {
 		t.Errorf("it asked for %v", last)
 	}
@@ -358,8 +371,8 @@ func TestPrivateChannel(t *testing.T) {
 	}
 }
 
-// TestCondaDisk: packages are held to build_disk by what their channel says of them, and
-// by what comes where it says nothing.
+// TestCondaDisk checks the limit build_disk, with the sizes that the channel states and
+// with the downloaded sizes if it states none.
 func TestCondaDisk(t *testing.T) {
 	t.Parallel()
 	for name, sizes := range map[string][2]int64{"said": {800, 800}, "beyond numbers": {1, math.MaxInt64}, "less than nothing": {math.MinInt64, 2000}, "unsaid": {0, 0}} {
@@ -376,8 +389,8 @@ func TestCondaDisk(t *testing.T) {
 	}
 }
 
-// TestCondaDiskFull: a worker whose disk is full says so, keeps nothing of what it could
-// not end, and works on once there is room.
+// TestCondaDiskFull checks that a worker with a full disk reports that, stores no partial
+// layers, and works again when space is available.
 func TestCondaDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -391,7 +404,7 @@ func TestCondaDiskFull(t *testing.T) {
 	engine := b.engine(dir)
 	_, err := engine.Build(t.Context(), b.job(b.curl()), &lines{})
 	f := new(jobs.Failure)
-	if !errors.As(err, &f) || f.Reason != jobs.Internal || !strings.Contains(f.Message, "The disk is full") {
+	if !errors.As(err, &f) || f.Reason != jobs.Internal || !strings.Contains(f.Message, "disk is full") {
 		t.Fatalf("it ended with %v", err)
 	}
 	for _, sub := range []string{"scratch", "layers/tmp"} {
@@ -407,16 +420,16 @@ func TestCondaDiskFull(t *testing.T) {
 	}
 }
 
-// TestCondaTogether: builds that want the same packages at the same moment have one
-// worker make each layer once.
+// TestCondaTogether checks that of concurrent builds that need the same packages, one
+// worker builds each layer once.
 func TestCondaTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.together([]*engine.Engine{b.engine(t.TempDir())}, func(string) {})
 }
 
-// together has ten builds by the engines want the same packages at the same moment: each
-// is fetched once. notice is shown what they print.
+// together runs ten concurrent builds that need the same packages on the engines, and
+// checks that each package is fetched once. The function notice receives their output.
 func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
 	b.t.Helper()
 	begin := make(chan struct{})
@@ -444,7 +457,7 @@ func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
 	}
 }
 
-// heard is told what a build prints.
+// heard receives a build's output.
 type heard func(text string)
 
 func (p heard) Print(_, text string) { p(text) }

@@ -21,41 +21,41 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// environment is one image on its way.
+// environment is one image that is being built.
 type environment struct {
 	*Engine
-	job     jobs.Job
-	out     jobs.Output
-	records []conda.Record
-	from    *remote.Source
-	to      *remote.Target
-	doors   doors
+	job           jobs.Job
+	out           jobs.Output
+	records       []conda.Record
+	from          *remote.Source
+	to            *remote.Target
+	channelLogins channelLogins
 }
 
-// errLayerGone is a layer that was removed before it was sent.
-var errLayerGone = errors.New("a layer is gone")
+// errLayerEvicted is returned for a layer that was evicted before it was pushed.
+var errLayerEvicted = errors.New("a layer was evicted")
 
-// put makes the image, and again where a layer that was there a moment ago has made
-// room for others.
+// put builds the image, and repeats that if a layer was evicted in the meantime.
 func (e *environment) put(ctx context.Context) (string, error) {
 	digest, err := e.make(ctx)
-	for n := 0; n < limits.CondaLosses && errors.Is(err, errLayerGone) && ctx.Err() == nil; n++ {
+	for n := 0; n < limits.CondaLosses && errors.Is(err, errLayerEvicted) && ctx.Err() == nil; n++ {
 		digest, err = e.make(ctx)
 	}
 	return digest, err
 }
 
-// make makes and pushes the image.
+// make builds and pushes the image.
 func (e *environment) make(ctx context.Context) (string, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	m := e.maker(stop)
+	defer func() { e.job.Shared(m.Share.Keys()) }()
 	packages, err := m.Packages(ctx, e.records)
-	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // what the maker has seen
+	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // a failure that the maker found
 		return "", cause
 	}
 	if err != nil {
-		return "", blamed(err)
+		return "", asFailure(err)
 	}
 	left, err := e.remainder(packages)
 	if err != nil {
@@ -63,7 +63,7 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	}
 	layers, err := m.Layers(ctx, e.records, packages)
 	if err != nil {
-		return "", lostLayer(err)
+		return "", isEvicted(err)
 	}
 	image, err := e.image(ctx, packages, layers)
 	if err != nil {
@@ -79,20 +79,20 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	return "", e.needed(left, image, pushed)
 }
 
-// lostLayer tells a layer that has to be made again from other failures.
-func lostLayer(err error) error {
+// isEvicted reports whether err means that a layer has to be built again.
+func isEvicted(err error) error {
 	if errors.Is(err, fault.NotFound) {
-		return fmt.Errorf("%w: %w", errLayerGone, err)
+		return fmt.Errorf("%w: %w", errLayerEvicted, err)
 	}
-	return blamed(err)
+	return asFailure(err)
 }
 
-// maker makes the layers, and says how far it is.
+// maker returns a maker of the layers that prints its progress.
 func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	var came atomic.Int64
-	made, missing := 0, 0
+	unpushed, missing := 0, 0
 	return &layering.Maker{
-		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.doors.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
+		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.channelLogins.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
 			if came.Add(n) > e.o.Disk && e.o.Disk > 0 {
 				stop(e.tooLarge())
 			}
@@ -107,13 +107,13 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 			e.out.Print("fetch", text)
 		},
 		Made: func(rec conda.Record, p layering.Package) {
-			made++
-			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", made, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
+			unpushed++
+			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", unpushed, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
 		},
 	}
 }
 
-// share has other workers make what they make already; nil where none can say so.
+// share returns the means to share layers with other workers, or nil if there are none.
 func (e *environment) share() *layering.Share {
 	if e.o.Claims == nil {
 		return nil
@@ -121,12 +121,12 @@ func (e *environment) share() *layering.Share {
 	return &layering.Share{
 		Claims: e.o.Claims, Target: &repository{Target: e.to, base: e.from}, Repository: e.job.Place(),
 		Waits: func(n int) {
-			e.out.Print("", fmt.Sprintf("Waiting for another worker that makes %d layers", n))
+			e.out.Print("", fmt.Sprintf("Waiting for another worker that builds %d layers", n))
 		},
 	}
 }
 
-// scope keeps layers of a channel that is read with a login for who has one.
+// scope restricts the layers of private channels to builds with a login for them.
 func (e *environment) scope() string {
 	if len(e.job.PrivateChannels) == 0 {
 		return ""
@@ -146,27 +146,27 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	if err != nil {
 		return layering.Image{}, err
 	}
-	specs := wanted(e.records)
+	packagesOnly, _ := conda.Split(e.records)
 	image, err := layering.Environment{
-		Base: base, Platform: platform, Title: fault.Clip(strings.Join(specs, " "), titleBytes), Specs: specs, Records: e.records, Packages: packages, Layers: layers,
+		Base: base, Platform: platform, Title: fault.Clip(strings.Join(rootPackages(e.records), " "), titleBytes), Specs: rootPackages(packagesOnly), Records: e.records, Packages: packages, Layers: layers, Variables: e.job.Recipe.GetVariables(),
 		Compression: layersOf(e.job.Recipe.GetCompression()),
-	}.Image()
+	}.Image(ctx)
 	if err != nil {
-		return layering.Image{}, blamed(err)
+		return layering.Image{}, asFailure(err)
 	}
 	if len(image.NotRun) > 0 {
-		e.out.Print("", "What these scripts would set in a shell is not set in the image: "+strings.Join(image.NotRun, ", "))
+		e.out.Print("", "The image does not set the variables of these activation scripts: "+strings.Join(image.NotRun, ", "))
 	}
 	return image, nil
 }
 
-// finish puts the configuration of a frozen image on top, and pushes the image.
+// finish applies the configuration of a frozen image and pushes the image.
 func (e *environment) finish(ctx context.Context, m *layering.Maker, image layering.Image) (string, error) {
-	if add := oci.AdditionOf(e.job.Recipe.GetConfig()); !add.IsZero() {
+	if add := oci.NewAugmentation(e.job.Recipe.GetConfig()); !add.IsZero() {
 		e.out.Print("", "Putting the configuration on top of the image")
-		augmented, err := oci.Augment(ctx, made{image.Image}, image.Manifest, add, image.Platform)
+		augmented, err := oci.Augment(ctx, unpushed{image.Image}, image.Manifest, add, image.Platform)
 		if err != nil {
-			return "", blamed(err)
+			return "", asFailure(err)
 		}
 		image.Image = augmented.Images[0]
 		if err := e.to.AddLayers(ctx, e.job.Recipe.GetConfig(), image.Platform); err != nil {
@@ -176,16 +176,17 @@ func (e *environment) finish(ctx context.Context, m *layering.Maker, image layer
 	return e.push(ctx, m, image, true)
 }
 
-// titleBytes is how long the title of an image may be.
+// titleBytes limits the length of an image's title.
 const titleBytes = 200
 
-// wanted are the packages that no other of the lock needs, e.g. "samtools=1.20": what
-// somebody must have asked for. How they wrote it must not show in the image.
-func wanted(records []conda.Record) []string {
+// rootPackages returns the packages that no other package of the lock depends on, for example
+// "samtools=1.20". These were requested. The image must not show how the request spelled
+// them.
+func rootPackages(records []conda.Record) []string {
 	needed := map[string]bool{}
 	for _, r := range records {
 		for _, name := range r.Needs() {
-			needed[name] = needed[name] || r.Name != "python" || name != "pip" // they need each other
+			needed[name] = needed[name] || r.Name != "python" || name != "pip" // they depend on each other
 		}
 	}
 	var out []string
@@ -198,7 +199,7 @@ func wanted(records []conda.Record) []string {
 	return out
 }
 
-// base is the image that the packages are put on.
+// base returns the base image.
 func (e *environment) base(ctx context.Context) (layering.Base, error) {
 	image, err := e.from.With(ctx, nil)
 	src := e.job.Recipe.GetSource()
@@ -207,32 +208,32 @@ func (e *environment) base(ctx context.Context) (layering.Base, error) {
 	}, err
 }
 
-// made reads the documents of an image that is not pushed yet.
-type made struct{ oci.Image }
+// unpushed returns the documents of an image that is not pushed yet.
+type unpushed struct{ oci.Image }
 
 // Manifest implements oci.Source.
-func (m made) Manifest(context.Context, digest.Digest) (oci.Document, error) {
+func (m unpushed) Manifest(context.Context, digest.Digest) (oci.Document, error) {
 	return m.Image.Manifest, nil
 }
 
 // Config implements oci.Source.
-func (m made) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
+func (m unpushed) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
 	return m.Image.Config.Bytes, nil
 }
 
 const notPushed = "The image could not be pushed"
 
-// push sends what is not there, the name last; without a name, the image is had by its
-// digest alone.
+// push pushes what the repository does not have, and the tag last. If named is false, the
+// image is pushed by digest only.
 func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image, named bool) (string, error) {
 	name := e.job.Place()
 	if named {
 		name += ":" + e.job.Target.GetTag()
 	}
 	e.out.Print("push", fmt.Sprintf("Pushing %d layers of packages on %s to %s", len(image.Layers), e.from.Name, name))
-	pushed, err := m.Push(ctx, &repository{Target: e.to, base: e.from, nameless: !named}, image)
-	if errors.Is(err, layering.ErrGone) {
-		return "", fmt.Errorf("%w: %w", errLayerGone, err)
+	pushed, err := m.Push(ctx, &repository{Target: e.to, base: e.from, untagged: !named}, image)
+	if errors.Is(err, layering.ErrEvicted) {
+		return "", fmt.Errorf("%w: %w", errLayerEvicted, err)
 	}
 	if err != nil {
 		return "", e.to.Failed(ctx, notPushed, err)
@@ -242,7 +243,8 @@ func (e *environment) push(ctx context.Context, m *layering.Maker, image layerin
 	return pushed.Root.Digest.String(), nil
 }
 
-// layersOf is for layers of packages. Layers of an estargz image are none of these.
+// layersOf returns the compression of package layers. Layers of an estargz image are
+// compressed differently.
 func layersOf(c *containerv1.Compression) layering.Compression {
 	out := layering.Gzip
 	if c.GetMode() == string(layering.Zstd) {

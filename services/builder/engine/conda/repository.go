@@ -11,17 +11,17 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// repository is where the image of an environment goes: a layering.Shelf.
+// repository is the target of an environment's image. It implements layering.Shelf.
 type repository struct {
 	*remote.Target
-	// base is the image that it is put on.
+	// base is the base image.
 	base *remote.Source
-	// nameless says that the image gets no name.
-	nameless bool
+	// untagged reports whether the image gets no tag.
+	untagged bool
 }
 
-// Has asks for a blob, which has the length that is said. What cannot be asked for is sent: then the registry says why
-// not.
+// Has reports whether the repository has a blob of the stated length. If the check fails,
+// the blob is sent, so that the registry reports the error.
 func (r *repository) Has(ctx context.Context, d ocispec.Descriptor) (bool, error) {
 	there, err := r.Client.BlobHead(ctx, r.Ref, remote.BlobOf(d))
 	if err != nil {
@@ -31,26 +31,26 @@ func (r *repository) Has(ctx context.Context, d ocispec.Descriptor) (bool, error
 	return length == "" || length == strconv.FormatInt(d.Size, 10), there.Close()
 }
 
-// Get begins to read a blob.
+// Get opens a blob.
 func (r *repository) Get(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
 	return r.Client.BlobGet(ctx, r.Ref, remote.BlobOf(d))
 }
 
-// Put sends a blob.
+// Put pushes a blob.
 func (r *repository) Put(ctx context.Context, d ocispec.Descriptor, content io.Reader) error {
 	return r.PutBlob(ctx, remote.BlobOf(d), content)
 }
 
-// Bring has a layer of the base image mounted, or copies it.
-func (r *repository) Bring(ctx context.Context, d ocispec.Descriptor) error {
+// MountOrCopy mounts or copies a layer of the base image.
+func (r *repository) MountOrCopy(ctx context.Context, d ocispec.Descriptor) error {
 	_, err := r.Copy(ctx, r.base, d)
 	return err
 }
 
-// Manifest sends a document.
+// Manifest pushes a document.
 func (r *repository) Manifest(ctx context.Context, doc oci.Document, named bool) error {
 	name := r.Ref
-	if !named || r.nameless {
+	if !named || r.untagged {
 		name = name.SetDigest(doc.Digest.String())
 	}
 	return r.PutManifest(ctx, name, doc)

@@ -25,11 +25,16 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// sharing is a worker with a folder of its own that shares layers; change may alter its
-// claims.
+// sharing creates a worker with its own folder that shares layers, after change.
 func (b *bench) sharing(nc *nats.Conn, change ...func(*claim.Claims)) *engine.Engine {
 	b.t.Helper()
-	c, err := claim.New(nc, testkit.Log(b.t))
+	return b.worker(nc, "worker", change...)
+}
+
+// worker creates a sharing worker with a name.
+func (b *bench) worker(nc *nats.Conn, name string, change ...func(*claim.Claims)) *engine.Engine {
+	b.t.Helper()
+	c, err := claim.New(claim.Options{NATS: nc, Work: b.service.Client, Worker: name, Log: testkit.Log(b.t), Now: time.Now})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -39,21 +44,21 @@ func (b *bench) sharing(nc *nats.Conn, change ...func(*claim.Claims)) *engine.En
 	return b.engineWith(engine.Options{Dir: b.t.TempDir(), Keep: 1 << 30, Claims: c})
 }
 
-// build makes an image as team/env:<n>.
+// build builds an image as team/env:<n>.
 func (b *bench) build(ctx context.Context, e *engine.Engine, n int, out jobs.Output) (string, error) {
 	return e.Build(ctx, b.job(b.curl(), func(j *jobs.Job) {
 		j.ID, j.Target.Tag = fmt.Sprintf("%016d_1", n), strconv.Itoa(n)
 	}), out)
 }
 
-// TestCondaOnce: ten builds on three workers that want the same packages at the same
-// moment fetch each of them once; another repository is another matter.
+// TestCondaOnce checks that ten concurrent builds on three workers fetch each package once.
+// Another repository does not share them.
 func TestCondaOnce(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	var waited, sent atomic.Int32
 	b.together([]*engine.Engine{b.sharing(nc), b.sharing(nc), b.sharing(nc)}, func(text string) {
-		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			waited.Add(1)
 		}
 		if strings.Contains(text, "2 were sent") {
@@ -69,7 +74,8 @@ func TestCondaOnce(t *testing.T) {
 	}
 }
 
-// lose has the registry not find what a repository has, until it is sent again.
+// lose makes the registry report a repository's blobs as missing until they are pushed
+// again.
 func (b *bench) lose(repository string) {
 	var sent sync.Map // by digest
 	b.images.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
@@ -85,8 +91,9 @@ func (b *bench) lose(repository string) {
 	})
 }
 
-// TestCondaLater: what one worker has made another need not, also later, and in another
-// repository once the first has sent it there; what is gone there is made again.
+// TestCondaLater checks that layers of one worker are reused by another, also later, and
+// also in another repository once the first worker has pushed them there. Layers that were
+// deleted there are built again.
 func TestCondaLater(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
@@ -104,7 +111,7 @@ func TestCondaLater(t *testing.T) {
 	}
 	asked(first, "team/env", 2)
 	asked(b.sharing(nc), "team/env", 0)
-	asked(first, "team/other", 0) // it has the layers, and says so
+	asked(first, "team/other", 0) // it has the layers, and notes them
 	asked(b.sharing(nc), "team/other", 0)
 
 	b.lose("team/env")
@@ -112,11 +119,11 @@ func TestCondaLater(t *testing.T) {
 	asked(b.sharing(nc), "team/env", 0)
 }
 
-// TestCondaOnceOfLogin: what a login showed is not shared.
+// TestCondaOnceOfLogin checks that layers from private channels are not shared.
 func TestCondaOnceOfLogin(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
-	b.room.Logins[strings.TrimPrefix(b.channel.URL, "http://")] = testkit.Password
+	b.service.Logins[strings.TrimPrefix(b.channel.URL, "http://")] = testkit.Password
 	for n := range 2 {
 		job := b.job(b.curl(), func(j *jobs.Job) { j.PrivateChannels, j.CacheScope = []string{b.channel.URL + "/lab"}, "ada" })
 		if _, err := b.sharing(nc).Build(t.Context(), job, &lines{}); err != nil || int(b.asked.Load()) != 2*(n+1) {
@@ -125,8 +132,8 @@ func TestCondaOnceOfLogin(t *testing.T) {
 	}
 }
 
-// first answers for the requests for the two packages that come first, and says when both
-// are there.
+// first uses answer for the first requests for the two packages, and closes the channel
+// both when both have arrived.
 func (b *bench) first(answer func(w http.ResponseWriter) bool) (both chan struct{}) {
 	both = make(chan struct{})
 	var asked atomic.Int32
@@ -140,15 +147,15 @@ func (b *bench) first(answer func(w http.ResponseWriter) bool) (both chan struct
 	return both
 }
 
-// TestCondaHolderSilent: when the worker that makes the layers is heard of no more, one
-// that waits makes them.
+// TestCondaHolderSilent checks that a waiting worker builds the layers if the worker that
+// was building them falls silent.
 func TestCondaHolderSilent(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
 	silent, alive := make(chan struct{}), make(chan struct{})
 	both := b.first(func(http.ResponseWriter) bool { <-alive; return false })
 	holder := b.sharing(nc, func(c *claim.Claims) {
-		c.After = func(time.Duration) <-chan time.Time { return nil } // it says nothing more
+		c.After = func(time.Duration) <-chan time.Time { return nil } // it renews no claim
 	})
 	other := b.sharing(nc, func(c *claim.Claims) {
 		usual := c.After
@@ -171,7 +178,7 @@ func TestCondaHolderSilent(t *testing.T) {
 	})
 	<-both
 	made, err := b.build(t.Context(), other, 2, heard(func(text string) {
-		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			close(silent)
 		}
 	}))
@@ -182,8 +189,8 @@ func TestCondaHolderSilent(t *testing.T) {
 	}
 }
 
-// TestCondaHolderFails: the failure of the worker that makes the layers is that of its own
-// build alone.
+// TestCondaHolderFails checks that if the worker that builds the layers fails, only its own
+// build fails.
 func TestCondaHolderFails(t *testing.T) {
 	t.Parallel()
 	b, nc := newBench(t), jobstest.WithClaims(t, testkit.NATS(t))
@@ -198,7 +205,7 @@ func TestCondaHolderFails(t *testing.T) {
 	})
 	<-both
 	_, err := b.build(t.Context(), b.sharing(nc), 2, heard(func(text string) {
-		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			close(waits)
 		}
 	}))
@@ -208,10 +215,11 @@ func TestCondaHolderFails(t *testing.T) {
 	}
 }
 
-// TestCondaWithoutNATS: builds go on when NATS goes while layers are made, and waited for.
+// TestCondaWithoutNATS checks that builds continue if NATS stops while layers are built and
+// waited for.
 func TestCondaWithoutNATS(t *testing.T) {
 	t.Parallel()
-	server, err := embedded.StartNATS(t.TempDir())
+	server, err := embedded.StartNATS(t.TempDir(), testkit.Log(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +250,7 @@ func TestCondaWithoutNATS(t *testing.T) {
 		}
 	}
 	_, err = b.build(t.Context(), b.sharing(nc, impatient), 2, heard(func(text string) {
-		if strings.Contains(text, "Waiting for another worker that makes 2 layers") {
+		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			server.Shutdown()
 			server.WaitForShutdown()
 			close(gone)

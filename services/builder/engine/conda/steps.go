@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -17,29 +18,34 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// installer runs what packages and pip run, in a step on the image of the packages.
+// installer runs the commands of packages and pip, in a step on the image of the packages.
 //
 //go:embed steps.sh
 var installer string
 
-// stepsDir is where the step finds its files, in the build context; the recipe's are
-// there, too.
+// rInstaller builds R packages from source, in the same step.
+//
+//go:embed cran.R
+var rInstaller string
+
+// stepsDir is the folder of the step's files in the build context, next to the recipe's.
 const stepsDir = ".slipway"
 
-// remainder is what has to be run on an image of packages; the zero value is nothing.
+// remainder holds the commands that have to run on an image of packages. The zero value is
+// none.
 type remainder struct {
-	// links are the scripts of packages, as the installer reads them.
+	// links are the scripts of packages, in the installer's format.
 	links []string
-	// why says what has to be run.
+	// why is the reason for running commands.
 	why string
 }
 
-// remainder looks for what the packages and the recipe have to run, and prints what
-// other scripts would say.
+// remainder finds the commands of the packages and the recipe that have to run, and prints
+// the messages of other scripts.
 func (e *environment) remainder(packages []layering.Package) (remainder, error) {
 	var left remainder
 	if r := e.job.Recipe; r.GetContainerFile() != "" || len(r.GetFiles()) > 0 {
-		left.why = "The request's commands, its packages of pip, or the compilation of modules have to be run"
+		left.why = "The request's commands, packages of pip or CRAN, or the compilation of modules must be run"
 	}
 	for i, p := range packages {
 		for _, s := range p.LinkScripts {
@@ -54,13 +60,13 @@ func (e *environment) remainder(packages []layering.Package) (remainder, error) 
 	return left, nil
 }
 
-// script adds a package's script to what is left, or prints what it would say.
+// script adds a package's script to the remainder, or prints its message.
 func (e *environment) script(left *remainder, rec conda.Record, s artifact.Script) error {
 	switch s.Effect() {
 	case artifact.MustRun:
 		return left.link(rec, s)
 	case artifact.Message:
-		for line := range strings.Lines(s.Says(conda.Prefix, rec.Name)) {
+		for line := range strings.Lines(s.MessageText(conda.Prefix, rec.Name)) {
 			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
 		}
 	case artifact.Nothing:
@@ -68,7 +74,7 @@ func (e *environment) script(left *remainder, rec conda.Record, s artifact.Scrip
 	return nil
 }
 
-// link adds a script that has to be run; the first of them says why.
+// link adds a script that has to run. The first one is stated as the reason.
 func (r *remainder) link(rec conda.Record, s artifact.Script) error {
 	line, err := linkLine(rec, s)
 	if err != nil {
@@ -80,21 +86,21 @@ func (r *remainder) link(rec conda.Record, s artifact.Script) error {
 	return nil
 }
 
-// words may stand in a line of the installer's.
+// words matches what a line of the installer may contain.
 var words = regexp.MustCompile(`^[A-Za-z0-9_.+!~/-]{1,256}$`)
 
-// linkLine is a script of a package, as the installer reads it.
+// linkLine returns a package's script in the installer's format.
 func linkLine(rec conda.Record, s artifact.Script) (string, error) {
 	for _, w := range []string{s.Path, rec.Name, rec.Version} {
 		if !words.MatchString(w) {
-			return "", jobs.Build.Failure(fmt.Sprintf("The package %s %s has a script, but no name and version that a script could be told", fault.Quote(rec.Name), fault.Quote(rec.Version)), nil)
+			return "", jobs.Build.Failure(fmt.Sprintf("The package %s %s has a script, but a name or version that cannot be passed to a script", fault.Quote(rec.Name), fault.Quote(rec.Version)), nil)
 		}
 	}
 	return fmt.Sprintf("%s\t%s\t%s\t%d\n", s.Path, rec.Name, rec.Version, rec.BuildNumber), nil
 }
 
-// needed says how the build goes on, on the image that was pushed: what is run before
-// the recipe's own lines.
+// needed returns how the build continues: the commands to run on the pushed image before
+// the recipe's own steps.
 func (e *environment) needed(left remainder, image layering.Image, digest string) error {
 	user, err := userOf(image)
 	if err != nil {
@@ -109,6 +115,9 @@ func (e *environment) needed(left remainder, image layering.Image, digest string
 		steps.ContainerFile += run
 		steps.Files = append(steps.Files, &buildv1.File{Path: stepsDir + "/install.sh", Content: []byte(installer)})
 	}
+	if slices.ContainsFunc(e.job.Recipe.GetFiles(), func(f *buildv1.File) bool { return f.GetPath() == stepsDir+"/cran" }) {
+		steps.Files = append(steps.Files, &buildv1.File{Path: stepsDir + "/cran.R", Content: []byte(rInstaller)})
+	}
 	if len(left.links) > 0 {
 		steps.Files = append(steps.Files, &buildv1.File{Path: stepsDir + "/links", Content: []byte(strings.Join(left.links, ""))})
 	}
@@ -116,10 +125,10 @@ func (e *environment) needed(left remainder, image layering.Image, digest string
 	return &jobs.StepsNeeded{Failure: jobs.Failure{Reason: jobs.Build, Message: left.why}, Digest: digest, Steps: steps}
 }
 
-// users are those that a Dockerfile can name.
+// users matches the users that a Dockerfile can name.
 var users = regexp.MustCompile(`^[A-Za-z0-9_.:-]{1,128}$`)
 
-// userOf is who containers of an image run as; "" for root.
+// userOf returns the user of an image's containers; "" for root.
 func userOf(image layering.Image) (string, error) {
 	var config struct{ Config struct{ User string } }
 	if err := json.Unmarshal(image.Config.Bytes, &config); err != nil {

@@ -5,6 +5,7 @@
 #   links             a script a line: its path below the prefix, then its package's
 #                     name, version and build number, with tabs between them
 #   requirements.txt  what pip installs
+#   cran              the R packages that cran.R builds from source
 #   compile           says that modules of Python are compiled
 #
 # Each may be missing.
@@ -17,16 +18,16 @@ if command -v bash >/dev/null 2>&1; then
 	shell=bash
 fi
 
-# run runs a script in a shell that has entered the environment.
-run() {
+# enter runs a command in a folder, in a shell that has activated the environment.
+enter() {
 	"$shell" -c '
-		cd "$PREFIX"
+		cd "$0"
 		for hook in "$PREFIX"/etc/conda/activate.d/*.sh; do
 			if [ -r "$hook" ]; then
 				. "$hook"
 			fi
 		done
-		exec "$0" "$1"' "$shell" "$PREFIX/$1" </dev/null
+		exec "$@"' "$@" </dev/null
 }
 
 # linked runs the scripts of packages, and shows what they leave for the user.
@@ -36,7 +37,7 @@ linked() {
 		export PKG_NAME PKG_VERSION PKG_BUILDNUM
 		echo "slipway: running $script of $PKG_NAME $PKG_VERSION"
 		code=0
-		run "$script" || code=$?
+		enter "$PREFIX" "$shell" "$PREFIX/$script" || code=$?
 		if [ -f "$PREFIX/.messages.txt" ]; then
 			cat "$PREFIX/.messages.txt"
 			rm -f "$PREFIX/.messages.txt"
@@ -54,6 +55,9 @@ fi
 if [ -f requirements.txt ]; then
 	export PIP_NO_INPUT=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 	"$PREFIX/bin/python" -m pip install --no-cache-dir -r requirements.txt
+fi
+if [ -f cran ]; then
+	CONDA_PREFIX=$PREFIX enter "$(pwd)" "$PREFIX/bin/Rscript" --vanilla cran.R
 fi
 if [ -f compile ]; then
 	if [ ! -x "$PREFIX/bin/python" ]; then

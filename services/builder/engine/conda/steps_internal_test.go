@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// TestInstaller runs the real script in a folder that stands in for the environment.
+// TestInstaller runs the real script in a folder in place of the environment.
 func TestInstaller(t *testing.T) {
 	t.Parallel()
 	const first = "bin/.a-post-link.sh\ta\t1.0\t3\n"
@@ -45,6 +45,11 @@ func TestInstaller(t *testing.T) {
 		}, "python -m pip install --no-cache-dir -r requirements.txt\npython -m compileall -qq --invalidation-mode unchecked-hash PREFIX/lib/python3.12/site-packages\n", false},
 		{"sources that stay", "", "", map[string]string{"compile": "", "bin/python": "#!/bin/sh\nexit 1\n"},
 			"slipway: some modules were not compiled: they are not in this Python's language\n", false},
+		{"R packages from source, after pip", "", "six\n", map[string]string{
+			"cran": "https://cran.example\nA\t1\n", "bin/python": "#!/bin/sh\necho pip\n", "bin/Rscript": "#!/bin/sh\necho \"Rscript $* $CC $CONDA_PREFIX\"; cat cran\n",
+			"etc/conda/activate.d/gcc.sh": "export CC=gcc\n",
+		}, "pip\nRscript --vanilla cran.R gcc PREFIX\nhttps://cran.example\nA\t1\n", false},
+		{"R packages that cannot be built", "", "", map[string]string{"cran": "https://cran.example\n", "bin/Rscript": "#!/bin/sh\nexit 1\n"}, "", true},
 		{"no Python to compile", "", "", map[string]string{"compile": ""},
 			"slipway: nothing can be compiled: there is no Python among the packages; add it, or leave packages.condaOpts.compile out\n", true},
 	} {
@@ -68,7 +73,7 @@ func TestInstaller(t *testing.T) {
 				}
 			}
 			for name, text := range tc.files {
-				if name == "compile" {
+				if name == "compile" || name == "cran" {
 					name = filepath.Join("..", "steps", name)
 				}
 				put(filepath.Join(prefix, name), text)
@@ -78,7 +83,7 @@ func TestInstaller(t *testing.T) {
 				t.Errorf("it ends as %v: %s", err, out)
 			}
 			if tc.said == "" && tc.failed {
-				return // the shell says it in words of its own
+				return // the message is the shell's
 			}
 			if diff := cmp.Diff(tc.said, strings.ReplaceAll(string(out), prefix, "PREFIX")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -87,8 +92,8 @@ func TestInstaller(t *testing.T) {
 	}
 }
 
-// TestScriptsAreNotParsed: the installer's list says what a package is called, and
-// nothing else.
+// TestScriptsAreNotParsed checks that the installer's list contains only the names of
+// packages.
 func TestScriptsAreNotParsed(t *testing.T) {
 	t.Parallel()
 	for _, rec := range []conda.Record{{Name: "a\tb", Version: "1"}, {Name: "a", Version: "1\nbin/x"}, {Name: "a", Version: "1;id"}, {Name: "", Version: "1"}} {

@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// assembled reads what a build has pushed by its digest.
+// assembled reads an image that a build has pushed by digest.
 func (b *bench) assembled(digest string) v1.Image {
 	b.t.Helper()
 	ref, err := name.NewDigest(b.images.Host+"/team/env@"+digest, name.Insecure)
@@ -35,7 +35,7 @@ func (b *bench) assembled(digest string) v1.Image {
 	return img
 }
 
-// named says whether the target has its name.
+// named reports whether the target has the tag.
 func (b *bench) named() bool {
 	ref, err := name.ParseReference(b.images.Host+"/team/env:1", name.Insecure)
 	if err == nil {
@@ -44,15 +44,15 @@ func (b *bench) named() bool {
 	return err == nil
 }
 
-// TestCondaSteps: where something has to be run, the packages are put together all the
-// same, and the image has no name until the rest is done.
+// TestCondaSteps checks that if commands have to run, the packages are assembled, and the
+// image gets no tag until they have run.
 func TestCondaSteps(t *testing.T) {
 	t.Parallel()
 	const run = `RUN --mount=type=bind,source=.slipway,target=/.slipway ["sh", "/.slipway/install.sh"]` + "\n"
 	for _, tc := range []struct {
 		name, user, lines string
 		script, pip       bool
-		file              string // of the steps, below FROM
+		file              string // the steps, below FROM
 		why               string
 	}{
 		{"a package's script", "", "", true, false, run, "The package link-scripts 0.1.0 h4616a5c_0 runs a script when it is installed (bin/.link-scripts-post-link.sh)"},
@@ -100,7 +100,7 @@ func TestCondaSteps(t *testing.T) {
 	}
 }
 
-// baseUser gives the base image a user.
+// baseUser sets the base image's user.
 func (b *bench) baseUser(user string) {
 	b.t.Helper()
 	img, err := mutate.Config(testkit.Image(b.t, "amd64", true), v1.Config{User: user})
@@ -115,7 +115,7 @@ func (b *bench) baseUser(user string) {
 	b.base.Reference = d.String()
 }
 
-// TestCondaStepsAsNobody: a user whom no Dockerfile can name is not put into one.
+// TestCondaStepsAsNobody checks that a user which no Dockerfile can name is rejected.
 func TestCondaStepsAsNobody(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

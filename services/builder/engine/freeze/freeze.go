@@ -1,5 +1,5 @@
-// Package freeze is the engine that copies an image to a repository of the user's, with
-// a configuration on top. It keeps nothing.
+// Package freeze is the engine that copies an image to a user's repository and applies a
+// configuration to it. It stores nothing.
 package freeze
 
 import (
@@ -9,27 +9,27 @@ import (
 	"slipway.dev/services/builder/remote"
 )
 
-// Engine copies an image to a repository of the user's, with a configuration on
-// top: an image of the same layers. What the registry has is not sent again.
+// Engine copies an image to a user's repository and applies a configuration to it. The
+// layers stay the same, and those that the registry already has are not sent again.
 type Engine struct{ o remote.Deps }
 
-// New makes the engine.
+// New creates the engine.
 func New(o remote.Deps) *Engine { return &Engine{o} }
 
-// Name is "freeze".
+// Name returns "freeze".
 func (f *Engine) Name() string { return "freeze" }
 
-// Architectures is "any": nothing of the image is run.
+// Architectures returns "any", since nothing of the image is run.
 func (f *Engine) Architectures() []string { return []string{jobs.AnyArchitecture} }
 
-// Problem is "": it needs nothing.
+// Problem returns "", since the engine has no requirements.
 func (f *Engine) Problem() string { return "" }
 
-// Run has nothing to keep ready.
+// Run returns immediately.
 func (f *Engine) Run(context.Context) error { return nil }
 
-// Build copies the recipe's source. The same source and configuration give the same
-// digest; without a configuration it is the source's own.
+// Build copies the recipe's source. The same source and configuration produce the same
+// digest. Without a configuration that is the source's digest.
 func (f *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	from, image, to, err := f.o.Open(ctx, job)
 	if err != nil {

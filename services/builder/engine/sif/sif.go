@@ -1,5 +1,5 @@
-// Package sif is the engine that makes Singularity images of container images, and
-// pushes them as ORAS does. What such a file is, package builder/sif knows. It keeps no
+// Package sif is the engine that converts container images to Singularity images and pushes
+// them as ORAS artifacts. Package builder/sif implements the format. The engine stores no
 // file longer than a build.
 package sif
 
@@ -31,45 +31,46 @@ import (
 type Options struct {
 	remote.Deps
 	Compression squashfs.Compression
-	// Dir is the engine's own folder; what is left in it is removed.
+	// Dir is the engine's own folder. The engine deletes its contents at startup.
 	Dir string
-	// Disk is how much an image may unpack to, in bytes; 0 is no limit.
+	// Disk limits the unpacked size of an image in bytes; 0 means no limit.
 	Disk int64
 }
 
-// Engine makes Singularity images of container images, and pushes them as ORAS does.
+// Engine converts container images to Singularity images and pushes them as ORAS artifacts.
 type Engine struct{ o Options }
 
-// New makes the engine.
+// New creates the engine.
 func New(o Options) *Engine {
-	_ = os.RemoveAll(o.Dir) // of a process that was killed
+	_ = os.RemoveAll(o.Dir) // files of a process that was killed
 	return &Engine{o: o}
 }
 
-// Name is "sif".
+// Name returns "sif".
 func (s *Engine) Name() string { return "sif" }
 
-// Architectures is "any": nothing of the image is run.
+// Architectures returns "any", since nothing of the image is run.
 func (s *Engine) Architectures() []string { return []string{jobs.AnyArchitecture} }
 
-// Problem is none: it needs no program.
+// Problem returns "", since the engine needs no other program.
 func (s *Engine) Problem() string { return "" }
 
-// Run has nothing to keep ready.
+// Run returns immediately.
 func (s *Engine) Run(context.Context) error { return nil }
 
-// emptyConfig is what stands for a config in an artifact.
+// emptyConfig is the artifact's config.
 var emptyConfig = oci.NewDocument(sif.TypeConfig, []byte("{}")) //nolint:gochecknoglobals // never changed
 
-// Build makes a Singularity image of the recipe's source. The digest is that of the
-// manifest which was pushed.
+// Build converts the recipe's source to a Singularity image. It returns the digest of the
+// pushed manifest.
 func (s *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (string, error) {
 	from, image, to, err := s.o.Open(ctx, job)
 	if err != nil {
 		return "", err
 	}
 	const what = "The Singularity image could not be pushed"
-	// A registry that takes nothing says so before the work is done.
+	// The config is pushed first, so that a registry which rejects pushes fails before the
+	// work is done.
 	if err := to.PutDocument(ctx, emptyConfig); err != nil {
 		return "", to.Failed(ctx, what, err)
 	}
@@ -102,7 +103,7 @@ func (s *Engine) folder() (string, error) {
 }
 
 func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, image oci.Image, job jobs.Job) (sif.File, error) {
-	layers, err := all(from, job.Recipe.GetConfig(), job.Recipe.GetPlatform())
+	layers, err := allLayers(from, job.Recipe.GetConfig(), job.Recipe.GetPlatform())
 	if err != nil {
 		return sif.File{}, err
 	}
@@ -116,8 +117,8 @@ func (s *Engine) make(ctx context.Context, dir string, from *remote.Source, imag
 	return file, err
 }
 
-// all are the layers of the image, and those of a configuration on top.
-func all(o *remote.Source, c *containerv1.ContainerConfig, platform string) ([]flatten.Layer, error) {
+// allLayers returns the layers of the image followed by those of the configuration.
+func allLayers(o *remote.Source, c *containerv1.ContainerConfig, platform string) ([]flatten.Layer, error) {
 	p, err := oci.ParsePlatform(platform)
 	if err != nil {
 		return nil, err
@@ -136,8 +137,8 @@ func all(o *remote.Source, c *containerv1.ContainerConfig, platform string) ([]f
 	return out, nil
 }
 
-// push pushes a Singularity image, as ORAS does. Nothing in its manifest tells which build it was:
-// the same content has the same digest.
+// push pushes a Singularity image as an ORAS artifact. The manifest does not identify the
+// build, so that the same content has the same digest.
 func push(ctx context.Context, t *remote.Target, file sif.File, contentDigest string) (digest.Digest, error) {
 	f, err := os.Open(file.Path)
 	if err != nil {

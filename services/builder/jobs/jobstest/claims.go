@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// WithClaims makes the bucket of claims, as the build room does.
+// WithClaims creates the claims bucket, as the build service does.
 func WithClaims(t *testing.T, nc *nats.Conn) *nats.Conn {
 	t.Helper()
 	js, err := jetstream.New(nc)
 	if err == nil {
-		err = bus.MakeStreams(t.Context(), js, buildbus.Claims(time.Hour))
+		err = bus.CreateStreams(t.Context(), js, buildbus.Claims(time.Hour))
 	}
 	if err != nil {
 		t.Fatal(err)

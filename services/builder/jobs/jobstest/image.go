@@ -6,7 +6,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// CheckLayers wants every layer of an image to hold what its configuration says.
+// CheckLayers checks that every layer of an image matches its configuration.
 func CheckLayers(t *testing.T, img v1.Image) {
 	t.Helper()
 	cf, err := img.ConfigFile()

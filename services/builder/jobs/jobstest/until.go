@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// Eventually waits until something is so.
+// Eventually waits until is returns true.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	testkit.Until(t, what, func() error {

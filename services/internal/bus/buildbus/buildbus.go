@@ -1,7 +1,7 @@
-// Package buildbus declares what the build room and its workers say to each other
-// over NATS: subjects, streams and consumers, each with the message of
-// slipway.build.v1 that it carries (job.proto). The build room makes the streams;
-// workers make the consumers of jobs. It connects to nothing.
+// Package buildbus defines the NATS subjects, streams and consumers through which the build
+// service and its workers communicate. Each carries a message of slipway.build.v1
+// (job.proto). The build service creates the streams, and workers create the consumers of
+// jobs. The package does not connect to NATS.
 package buildbus
 
 import (
@@ -14,14 +14,17 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Subjects that are no build's own.
+// Subjects that do not belong to one build.
 const (
-	// Workers carries a Presence from every worker, every few seconds. Core NATS.
+	// Workers carries a Presence of each worker every few seconds, over core NATS.
 	Workers = "build.workers"
-	// Results carries a Result for every delivery that ended. On ResultStream.
+	// RollCall requests each worker to publish its Presence immediately. The message is
+	// empty and sent over core NATS.
+	RollCall = "build.rollcall"
+	// Results carries a Result for each finished delivery, on ResultStream.
 	Results = "build.events"
-	// GivenUp carries NATS's advisory on a job that was delivered JobDeliveries times
-	// and never acknowledged. Core NATS.
+	// GivenUp carries NATS's advisory about a job that was delivered JobDeliveries times
+	// and never acknowledged, over core NATS.
 	GivenUp = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + JobStream + ".>"
 
 	jobs   = "build.jobs."
@@ -36,76 +39,78 @@ const (
 	JobStream    = "BUILD_JOBS"
 	ResultStream = "BUILD_EVENTS"
 	LogStream    = "BUILD_LOGS"
-	// ClaimBucket is where workers say which layers they make, and what became of them: a
-	// key-value bucket of JetStream, in the stream of Claims.
+	// ClaimBucket is the JetStream key-value bucket in which workers claim the layers that
+	// they build and record the results. Its stream is configured by Claims.
 	ClaimBucket = "BUILD_LAYERS"
 )
 
-// Job is the subject of a build's Job, on JobStream.
+// Job returns the subject of a build's Job, on JobStream.
 func Job(engine, architecture, id string) string {
 	return jobs + engine + "." + architecture + "." + id
 }
 
-// Claim is the subject of a layer's key in ClaimBucket, on the stream of Claims.
+// Claim returns the subject of a layer's key in ClaimBucket, on the stream of Claims.
 func Claim(layer string) string { return claims + layer }
 
-// Log is the subject of a build's LogChunks, on LogStream.
+// Log returns the subject of a build's LogChunks, on LogStream.
 func Log(id string) string { return logs + id }
 
-// Done is where the build room says that a build has ended; the message is empty.
-// Core NATS.
+// Done returns the subject on which the build service announces that a build has ended. The
+// message is empty and sent over core NATS.
 func Done(id string) string { return done + id }
 
-// AnyDone matches Done of every build.
+// AnyDone matches the Done subjects of all builds.
 const AnyDone = done + "*"
 
-// DoneID is the id of the build that a Done subject is about.
+// DoneID returns the build ID in a Done subject.
 func DoneID(subject string) string { return strings.TrimPrefix(subject, done) }
 
-// Cancel is where the build room tells the worker of a build to stop. The message
-// is the hex SHA-256 of the delivery's ticket. Core NATS.
+// Cancel returns the subject on which the build service tells a worker to stop a build. The
+// message is the hex SHA-256 of the delivery's ticket, sent over core NATS.
 func Cancel(id string) string { return cancel + id }
 
-// Streams are what has to be there before anything is queued. A log is moved to SQL
-// when its build ends; what stays longer belongs to a lost build.
+// Streams returns the streams that must exist before a job is queued. A log is moved to the
+// database when its build ends, so that only logs of lost builds remain in the stream until
+// they expire.
 func Streams() []jetstream.StreamConfig {
 	return []jetstream.StreamConfig{
 		{
 			Name: JobStream, Subjects: []string{jobs + ">"}, Retention: jetstream.WorkQueuePolicy,
-			Duplicates: 10 * time.Minute, Description: "Builds that wait for a worker, or are with one",
+			Duplicates: 10 * time.Minute, Description: "Builds that wait for a worker or are running",
 		},
 		{
 			Name: ResultStream, Subjects: []string{Results}, MaxAge: 7 * 24 * time.Hour,
-			Duplicates: time.Hour, Description: "How builds ended",
+			Duplicates: time.Hour, Description: "Results of builds",
 		},
 		{
 			Name: LogStream, Subjects: []string{logs + ">"}, MaxAge: 7 * 24 * time.Hour,
-			Duplicates: 10 * time.Minute, Description: "Logs of builds that run",
+			Duplicates: 10 * time.Minute, Description: "Logs of running builds",
 		},
 	}
 }
 
-// Claims is the stream of ClaimBucket, with a key for each layer and repository
-// (conda.LayerKey.At): no value while a worker makes the layer, then what is to be known of
-// it, for age. The oldest makes room, and builds go on without it.
+// Claims returns the stream of ClaimBucket, with a key for each layer and repository
+// (conda.LayerKey.At). The value is empty while a worker builds the layer, and its record
+// for the given age after that. If the stream is full, the oldest keys are discarded, which
+// does not affect running builds.
 func Claims(age time.Duration) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
-		Name: "KV_" + ClaimBucket, Subjects: []string{claims + ">"}, Description: "Layers of packages that workers have made, or make",
+		Name: "KV_" + ClaimBucket, Subjects: []string{claims + ">"}, Description: "Package layers that workers build or have built",
 		MaxMsgsPerSubject: 1, MaxBytes: limits.LayerRecords, MaxMsgSize: limits.LayerRecord + 4<<10, MaxAge: age,
 		Discard: jetstream.DiscardOld, AllowRollup: true, DenyDelete: true, AllowDirect: true,
 	}
 }
 
 const (
-	// JobDeliveries is how often a job is tried.
+	// JobDeliveries is the maximum number of attempts of a job.
 	JobDeliveries = 3
-	// JobAckWait is how long a worker may be silent about a job before another one
-	// gets it.
+	// JobAckWait is the time without progress from a worker after which its job is
+	// redelivered to another one.
 	JobAckWait = 30 * time.Second
 )
 
-// JobConsumer is the durable consumer that all workers with an engine for an
-// architecture share.
+// JobConsumer returns the durable consumer that all workers with an engine and architecture
+// share.
 func JobConsumer(engine, architecture string) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       engine + "-" + architecture,
@@ -117,17 +122,17 @@ func JobConsumer(engine, architecture string) jetstream.ConsumerConfig {
 	}
 }
 
-// ResultConsumer is the consumer that all replicas of the build room share.
+// ResultConsumer returns the consumer that all replicas of the build service share.
 func ResultConsumer() bus.Consumer {
 	return bus.Consumer{
-		Stream: ResultStream, AtOnce: 8,
+		Stream: ResultStream, Prefetch: 8,
 		Config: jetstream.ConsumerConfig{
 			Durable: "build", AckPolicy: jetstream.AckExplicitPolicy, AckWait: time.Minute, MaxAckPending: 64,
 		},
 	}
 }
 
-// LogConsumer reads the log of a build from its beginning.
+// LogConsumer returns a consumer that reads the log of a build from its beginning.
 func LogConsumer(id string) jetstream.OrderedConsumerConfig {
 	return jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{Log(id)}, DeliverPolicy: jetstream.DeliverAllPolicy, InactiveThreshold: time.Minute,

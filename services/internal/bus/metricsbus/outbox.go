@@ -13,49 +13,48 @@ import (
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 )
 
-// BatchEvents is the most events in one message.
+// BatchEvents is the maximum number of events in a message.
 const BatchEvents = 500
 
-// Queue keeps the events of one source until the stream has them.
+// A Queue stores the events of one source until they are published.
 type Queue interface {
-	// Next returns the oldest events, at most so many, without a gap; a batch without
-	// events when there are none. What it returns for an ordinal never changes.
-	Next(ctx context.Context, most int) (*metricsv1.Batch, error)
-	// Published lets go of a batch.
+	// Next returns the oldest events, at most limit of them, with consecutive ordinals. The
+	// batch has no events if there are none. The event with a given ordinal never changes.
+	Next(ctx context.Context, limit int) (*metricsv1.Batch, error)
+	// Published removes a batch from the queue.
 	Published(ctx context.Context, b *metricsv1.Batch) error
 }
 
-// Outbox publishes what a Queue keeps, in order and each batch until the stream has
-// it. So a batch may be published twice, and the metrics room knows it then by its
-// ordinals. Make it with NewOutbox.
+// An Outbox publishes the events of a Queue in order, and retries each batch until the
+// stream has accepted it. A batch may be published twice. The metrics service detects this
+// by the ordinals. Use NewOutbox to create one.
 type Outbox struct {
 	Options
 	queue   Queue
 	publish func(context.Context, *metricsv1.Batch) error
 }
 
-// Options are an outbox's settings.
+// Options are the options of an Outbox.
 type Options struct {
-	// Name says in the log what waits, e.g. "pulls".
+	// Name describes the events in the log, e.g. "pulls".
 	Name string
 	Log  *slog.Logger
-	// Wake gets a value when there may be something new.
+	// Wake receives a value when there may be new events.
 	Wake <-chan struct{}
-	// Linger is how long to wait for more events after a batch that was not full.
+	// Linger is the time to wait for further events after a batch that was not full.
 	Linger time.Duration
-	// Look is how often to look for events though nobody said that there are any; 0
-	// is never.
+	// Look is the interval between checks for events without a value on Wake, or 0 for none.
 	Look time.Duration
 }
 
-// NewOutbox makes an outbox; it does nothing until Run.
+// NewOutbox returns an Outbox. It publishes nothing before Run.
 func NewOutbox(nc *nats.Conn, q Queue, o Options) (*Outbox, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return nil, err
 	}
 	return &Outbox{Options: o, queue: q, publish: func(ctx context.Context, b *metricsv1.Batch) error {
-		if !nc.IsConnected() { // it would wait in the connection's buffer, again with each try
+		if !nc.IsConnected() { // each attempt would add a copy to the connection's buffer
 			return nats.ErrDisconnected
 		}
 		raw, err := proto.Marshal(b)
@@ -69,8 +68,8 @@ func NewOutbox(nc *nats.Conn, q Queue, o Options) (*Outbox, error) {
 	}}, nil
 }
 
-// Waiting times of an outbox: before the first retry, at most before any other, for
-// one batch, and for what is left when it is told to stop.
+// The pause before the first retry, the maximum pause, and the timeouts of one batch, of
+// publishing it, and of publishing the remaining events at the end.
 const (
 	firstPause  = 100 * time.Millisecond
 	longPause   = 2 * time.Second
@@ -79,8 +78,8 @@ const (
 	lastAttempt = 3 * time.Second
 )
 
-// Run publishes until ctx ends; then what is left, unless that takes too long. One
-// Run at a time.
+// Run publishes events until ctx is done. Then it publishes the remaining events, for a
+// limited time. Run must not be called concurrently.
 func (o *Outbox) Run(ctx context.Context) {
 	pause, failing := firstPause, false
 	for ctx.Err() == nil {
@@ -114,8 +113,8 @@ func (o *Outbox) Run(ctx context.Context) {
 	}
 }
 
-// wait ends when the time is up (0: never, where something can wake it), ctx ends,
-// or there is a value.
+// wait waits for the duration, the end of ctx, or a value on wake. If d is 0 and wake is
+// not nil, there is no time limit.
 func (o *Outbox) wait(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	var over <-chan time.Time
 	if d > 0 || wake == nil {
@@ -136,16 +135,16 @@ func (o *Outbox) step(ctx context.Context) (int, error) {
 	defer cancel()
 	b, err := o.queue.Next(ctx, BatchEvents)
 	if err != nil {
-		return 0, fmt.Errorf("reading what to count: %w", err)
+		return 0, fmt.Errorf("reading events: %w", err)
 	}
 	if len(b.GetEvents()) == 0 {
 		return 0, nil
 	}
 	if err := o.publish(ctx, b); err != nil {
-		return 0, fmt.Errorf("publishing what to count: %w", err)
+		return 0, fmt.Errorf("publishing events: %w", err)
 	}
 	if err := o.queue.Published(ctx, b); err != nil {
-		return 0, fmt.Errorf("noting what was published: %w", err)
+		return 0, fmt.Errorf("removing published events: %w", err)
 	}
 	return len(b.GetEvents()), nil
 }

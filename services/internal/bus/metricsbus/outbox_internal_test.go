@@ -16,19 +16,19 @@ import (
 	"slipway.dev/services/internal/testkit/bubble"
 )
 
-// numbers is a queue of events that are told apart by their days, from 1.
-type numbers struct {
+// A numberQueue is a queue of events whose days are consecutive numberQueue from 1.
+type numberQueue struct {
 	mu          sync.Mutex
 	taken, last int32
 }
 
-func (q *numbers) add(n int32) {
+func (q *numberQueue) add(n int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.last += n
 }
 
-func (q *numbers) Next(_ context.Context, most int) (*metricsv1.Batch, error) {
+func (q *numberQueue) Next(_ context.Context, most int) (*metricsv1.Batch, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	b := &metricsv1.Batch{Source: "s", First: int64(q.taken) + 1}
@@ -38,14 +38,14 @@ func (q *numbers) Next(_ context.Context, most int) (*metricsv1.Batch, error) {
 	return b, nil
 }
 
-func (q *numbers) Published(_ context.Context, b *metricsv1.Batch) error {
+func (q *numberQueue) Published(_ context.Context, b *metricsv1.Batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.taken += int32(len(b.GetEvents()))
 	return nil
 }
 
-// stream takes batches as the metrics room does, by their ordinals.
+// A stream accepts batches by their ordinals, like the metrics service.
 type stream struct {
 	t *testing.T
 
@@ -53,7 +53,7 @@ type stream struct {
 	down    bool
 	last    int64
 	batches int
-	at      time.Time // of the last attempt
+	at      time.Time // time of the last attempt
 }
 
 func (s *stream) publish(_ context.Context, b *metricsv1.Batch) error {
@@ -65,24 +65,24 @@ func (s *stream) publish(_ context.Context, b *metricsv1.Batch) error {
 	}
 	s.batches++
 	s.last = max(s.last, b.GetFirst()+int64(len(b.GetEvents()))-1)
-	if s.down { // after it was taken: the answer got lost
+	if s.down { // after the batch was accepted: the response was lost
 		return errors.New("it is down")
 	}
 	return nil
 }
 
-// setDown has it refuse what comes, or take it again.
+// setDown makes publish return an error or succeed again.
 func (s *stream) setDown(down bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.down = down
 }
 
-func outbox(t *testing.T, o Options) (*numbers, *stream, *bytes.Buffer, *Outbox) {
+func outbox(t *testing.T, o Options) (*numberQueue, *stream, *bytes.Buffer, *Outbox) {
 	t.Helper()
 	var log bytes.Buffer
 	o.Name, o.Log = "things", slog.New(slog.NewTextHandler(&log, nil))
-	q, s := &numbers{}, &stream{t: t}
+	q, s := &numberQueue{}, &stream{t: t}
 	return q, s, &log, &Outbox{Options: o, queue: q, publish: s.publish}
 }
 
@@ -102,7 +102,7 @@ func TestOutbox(t *testing.T) {
 		wake <- struct{}{}
 		synctest.Wait()
 		if s.batches != 3 {
-			t.Error("it did not wait for more")
+			t.Error("the outbox did not wait for further events")
 		}
 		q.add(5)
 		bubble.Elapse(time.Second)
@@ -113,13 +113,13 @@ func TestOutbox(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if s.last != 2*BatchEvents+27 {
-			t.Error("what was left when it ended was not published")
+			t.Error("the remaining events were not published at the end")
 		}
 	})
 }
 
-// TestOutboxLooks: what nobody spoke of is found all the same.
-func TestOutboxLooks(t *testing.T) {
+// TestOutboxPolls verifies that events are found without a value on Wake.
+func TestOutboxPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q, s, _, o := outbox(t, Options{Wake: make(chan struct{}), Look: 5 * time.Second})
@@ -129,14 +129,14 @@ func TestOutboxLooks(t *testing.T) {
 		q.add(1)
 		bubble.Elapse(5 * time.Second)
 		if s.last != 1 {
-			t.Error("it did not look")
+			t.Error("the event was not published")
 		}
 		cancel()
 	})
 }
 
-// TestOutboxRetries: it goes on with the same batch, less and less often, says so
-// once, and ends in time.
+// TestOutboxRetries verifies that a batch is retried with increasing pauses, that the log
+// has one message about it, and that Run ends in time.
 func TestOutboxRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,20 +149,20 @@ func TestOutboxRetries(t *testing.T) {
 		bubble.Elapse(time.Minute)
 		s.mu.Lock()
 		if s.batches < 30 || s.batches > 40 || time.Since(s.at) > longPause {
-			t.Errorf("it tried %d times in a minute, the last time %s ago", s.batches, time.Since(s.at))
+			t.Errorf("%d attempts in a minute, the last one %s ago", s.batches, time.Since(s.at))
 		}
 		s.mu.Unlock()
 		s.setDown(false)
 		bubble.Elapse(longPause)
 		q.mu.Lock()
 		if q.taken != 3 {
-			t.Errorf("%d are published", q.taken)
+			t.Errorf("%d events are published", q.taken)
 		}
 		q.mu.Unlock()
 		want := []string{"wait to be counted", "being counted again"}
 		for _, w := range want {
 			if n := strings.Count(log.String(), w); n != 1 {
-				t.Errorf("it said %q %d times", w, n)
+				t.Errorf("the log has %q %d times", w, n)
 			}
 		}
 		s.setDown(true)

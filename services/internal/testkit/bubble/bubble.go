@@ -1,5 +1,5 @@
-// Package bubble passes time in tests that own theirs (testing/synctest). It stands
-// apart from the test kit, so that packages below it can use it.
+// Package bubble advances the fake clock of tests that run in a synctest bubble. It is
+// separate from the test kit, so that packages that the test kit imports can use it.
 package bubble
 
 import (
@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Elapse lets so much of the bubble's time pass, and then waits until nothing in it
-// can go on. Outside of a bubble it panics.
+// Elapse advances the bubble's clock by d and waits until all goroutines in the bubble are
+// blocked. It panics outside of a bubble.
 func Elapse(d time.Duration) {
 	synctest.Wait()
-	time.Sleep(d) // takes no time: the clock goes on when all in the bubble wait
+	time.Sleep(d) // immediate: the clock advances when all goroutines in the bubble are blocked
 	synctest.Wait()
 }

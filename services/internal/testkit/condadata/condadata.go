@@ -1,6 +1,5 @@
-// Package condadata opens the Conda test data: records of real channels, requests with
-// the answers of reference solvers, and questions about versions. Truth: its
-// testdata/README.md.
+// Package condadata reads the Conda test data: records of real channels, requests with the
+// results of reference solvers, and comparisons of versions. See its testdata/README.md.
 package condadata
 
 import (
@@ -16,7 +15,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// T is who is told that the data cannot be read, which ends it: a testing.TB is one.
+// T receives fatal errors. A testing.TB implements it.
 type T interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -25,20 +24,20 @@ type T interface {
 //go:embed testdata/*.zst testdata/repodata
 var files embed.FS
 
-// Repodata is the repodata.json of a channel's subdirectory, e.g. "conda-forge" and
+// Repodata returns the repodata.json of a channel's subdirectory, e.g. "conda-forge" and
 // "linux-64".
 func Repodata(t T, channel, subdir string) []byte {
 	t.Helper()
 	return open(t, "repodata/"+channel+"/"+subdir+".json.zst")
 }
 
-// RepodataZst is the same as it is served: compressed.
+// RepodataZst returns the compressed repodata.json.zst.
 func RepodataZst(t T, channel, subdir string) []byte {
 	t.Helper()
 	return read(t, "repodata/"+channel+"/"+subdir+".json.zst")
 }
 
-// Solve is a request and its answers. The answers are file names in alphabetical order;
+// A Solve is a request with its results. The results are file names in alphabetical order;
 // nil is unsatisfiable.
 type Solve struct {
 	Specs   []string `json:"specs"`
@@ -46,10 +45,21 @@ type Solve struct {
 	Libsolv []string `json:"libsolv"`
 }
 
-// Solves are the requests with their answers.
+// Solves returns the requests with their results.
 func Solves(t T) []Solve {
 	t.Helper()
-	all := lines[Solve](t, "solves.jsonl.zst")
+	return solves(t, "solves.jsonl.zst")
+}
+
+// Drawn returns requests that were drawn at random, with the results of rattler.
+func Drawn(t T) []Solve {
+	t.Helper()
+	return solves(t, "drawn.jsonl.zst")
+}
+
+func solves(t T, name string) []Solve {
+	t.Helper()
+	all := lines[Solve](t, name)
 	for i := range all {
 		slices.Sort(all[i].Rattler)
 		slices.Sort(all[i].Libsolv)
@@ -57,7 +67,7 @@ func Solves(t T) []Solve {
 	return all
 }
 
-// lines reads a file of one JSON object a line.
+// lines reads a file with one JSON object per line.
 func lines[Line any](t T, name string) (out []Line) {
 	t.Helper()
 	for line := range bytes.Lines(open(t, name)) {
@@ -70,7 +80,7 @@ func lines[Line any](t T, name string) (out []Line) {
 	return out
 }
 
-// Questions are those about versions: four fields each, the last one the answer.
+// Questions returns the comparisons of versions: four fields each, the last one the result.
 func Questions(t T) [][]string {
 	t.Helper()
 	var out [][]string
@@ -80,27 +90,27 @@ func Questions(t T) [][]string {
 	return out
 }
 
-// Case is a request of which rattler 0.28 was asked, where Solves has none: other
-// platforms, two channels, a date.
+// A Case is a request solved with rattler 0.28 that Solves does not cover: other platforms,
+// two channels, a date.
 type Case struct {
-	// Platform is a subdirectory; Channels stand best first.
+	// Platform is a subdirectory. Channels is ordered by priority, highest first.
 	Platform string   `json:"platform"`
 	Channels []string `json:"channels"`
 	Specs    []string `json:"specs"`
-	// ExcludeNewer is zero where all records counted.
+	// ExcludeNewer is zero if all records count.
 	ExcludeNewer time.Time `json:"excludeNewer"`
-	// Rattler is its answer, in the order of file names; nil is unsatisfiable.
+	// Rattler is its result, sorted by file name; nil is unsatisfiable.
 	Rattler []string `json:"rattler"`
 }
 
-// Cases are the further requests.
+// Cases returns the further requests.
 func Cases(t T) []Case {
 	t.Helper()
 	return lines[Case](t, "cases.jsonl.zst")
 }
 
-// Records are those of a channel's subdirectory by name. The standard decoder reads
-// them: it is slow, and owes nothing to ours.
+// Records returns the records of a channel's subdirectory by name. It uses encoding/json,
+// which is slow but independent of the parser under test.
 func Records(t T, channel, subdir string) map[string][]conda.Record {
 	t.Helper()
 	var doc struct {
@@ -123,7 +133,7 @@ func Records(t T, channel, subdir string) map[string][]conda.Record {
 	return out
 }
 
-// record is one of repodata.json, whose features are a list or one text.
+// A record is a record of repodata.json, whose features are a list or one string.
 type record struct {
 	conda.Record
 	Features json.RawMessage `json:"track_features"`

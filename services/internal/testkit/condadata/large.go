@@ -11,15 +11,14 @@ import (
 	"strings"
 )
 
-// builds is how many builds Large makes of each: a popular package then has over a
-// thousand records, as it has at conda-forge, of which the test data is a tenth.
+// builds is the number of builds that Large creates for each record. A popular package then
+// has over a thousand records, as on conda-forge, of which the test data is a tenth.
 const builds = 10
 
-// Large writes a repodata.json of so many records, made of those of a channel's
-// subdirectory: all of them, then the same as other builds of the same packages, then
-// again and again under other names. Requests have the answers that they have without
-// the copies, since a copy does not say when it was made: other things being equal, the
-// newer one is preferred.
+// Large writes a repodata.json with the given number of records, derived from those of a
+// channel's subdirectory: first all of them, then the same packages with other builds, then
+// copies under other names. Requests have the same results as without the copies: copies
+// have no timestamp, and otherwise equal records are ordered by timestamp, newest first.
 func Large(t T, out io.Writer, channel, subdir string, records int) {
 	t.Helper()
 	var doc map[string]json.RawMessage
@@ -38,13 +37,13 @@ func Large(t T, out io.Writer, channel, subdir string, records int) {
 	for _, p := range parts {
 		records -= p.write(w, rounds, records)
 	}
-	_ = w.WriteByte('}') // Flush says what went wrong
+	_ = w.WriteByte('}') // Flush returns the error
 	if err := w.Flush(); err != nil {
 		t.Fatalf("writing repodata: %v", err)
 	}
 }
 
-// part is "packages" or "packages.conda": the files, sorted, and their records.
+// A part is "packages" or "packages.conda": the sorted file names and their records.
 type part struct {
 	key     string
 	files   []string
@@ -61,7 +60,7 @@ func newPart(t T, key string, raw []byte) part {
 	return p
 }
 
-// write writes the files of all rounds, at most so many, and tells how many.
+// write writes the files of all rounds, at most most of them, and returns their number.
 func (p part) write(w *bufio.Writer, rounds, most int) (n int) {
 	fmt.Fprintf(w, `,%q:{`, p.key)
 	separator := ""
@@ -73,11 +72,12 @@ func (p part) write(w *bufio.Writer, rounds, most int) (n int) {
 			n++
 		}
 	}
-	_ = w.WriteByte('}') // Flush says what went wrong
+	_ = w.WriteByte('}') // Flush returns the error
 	return n
 }
 
-// again is a record as it stands in a round: itself, another build, another package.
+// again returns a record as it is in a round: unchanged, as another build, or as another
+// package.
 func again(round int, file string, record []byte) (string, []byte) {
 	switch {
 	case round == 0:

@@ -13,7 +13,7 @@ import (
 
 func TestLargeKeepsTheRecordsAndAddsOthers(t *testing.T) {
 	t.Parallel()
-	const records = 1500 // of bioconda's few: all of them, other builds, other names
+	const records = 1500 // from bioconda's few: all of them, other builds, other names
 	var text bytes.Buffer
 	condadata.Large(t, &text, "bioconda", "linux-64", records)
 	original, large := sections(t, condadata.Repodata(t, "bioconda", "linux-64")), sections(t, text.Bytes())
@@ -51,7 +51,7 @@ type record struct {
 	Timestamp            int64
 }
 
-// sections are the records of both, by file name.
+// sections returns the records of both sections by file name.
 func sections(t *testing.T, text []byte) map[string]record {
 	t.Helper()
 	var doc struct {

@@ -1,5 +1,5 @@
-// Package heap measures what tests allocate. It stands apart from the test kit, so
-// that fuzz targets which need nothing else are built quickly.
+// Package heap measures the allocations of tests. It is separate from the test kit, so that
+// fuzz targets with few dependencies build quickly.
 package heap
 
 import (
@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// Within runs f, which reads in, and fails the test when f allocates more than
-// factor times the length of in, and the constant. What others allocate meanwhile
-// counts as well, so tests that call it do not run in parallel. The race detector makes
-// more things escape to the heap: with it, twice as much is allowed.
+// Within runs f, which reads in, and fails the test if f allocates more than factor times
+// the length of in plus the constant. Concurrent allocations count as well, so tests that
+// call it must not run in parallel. With the race detector, which moves more values to the
+// heap, twice as much is allowed.
 func Within(t testing.TB, factor, constant int, in []byte, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats

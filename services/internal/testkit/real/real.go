@@ -1,9 +1,9 @@
-// Package real says whether tests may use what a machine must have installed. It stands
-// apart from the test kit, so that tests which need nothing else are linked quickly.
+// Package real reports whether tests may use installed servers. It is separate from the
+// test kit, so that tests with few dependencies link quickly.
 package real
 
 import "os"
 
-// Servers says whether tests may start the servers that Debian packages: it is set by
-// `make e2e`, which installs them.
+// Servers reports whether tests may start servers from Debian packages. `make e2e` installs
+// them and sets SLIPWAY_TEST_REAL.
 func Servers() bool { return os.Getenv("SLIPWAY_TEST_REAL") != "" }

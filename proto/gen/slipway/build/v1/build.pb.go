@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/build/v1/build.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -35,13 +35,13 @@ type BuildState int32
 const (
 	// Not a state.
 	BuildState_BUILD_STATE_UNSPECIFIED BuildState = 0
-	// No worker has it yet.
+	// No worker has started it yet.
 	BuildState_BUILD_STATE_QUEUED BuildState = 1
 	// A worker is building it.
 	BuildState_BUILD_STATE_RUNNING BuildState = 2
 	// The image exists.
 	BuildState_BUILD_STATE_SUCCEEDED BuildState = 3
-	// There will be no image.
+	// The build has failed: there will be no image.
 	BuildState_BUILD_STATE_FAILED BuildState = 4
 )
 
@@ -93,13 +93,13 @@ func (BuildState) EnumDescriptor() ([]byte, []int) {
 // ListBuildsRequest is a page of the caller's builds.
 type ListBuildsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many to return at most, 1 to 100; 0 means 20.
+	// Maximum number of results, 1 to 100; 0 means 20.
 	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
-	// How many of the newest to skip.
+	// Number of results to skip, from the newest.
 	Offset int32 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// A page number, from 1, in place of offset.
+	// Page number, from 1; replaces offset.
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	// The size of a page, in place of max.
+	// Page size; replaces max.
 	PageSize      int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -168,7 +168,7 @@ type ListBuildsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The builds, newest first, without their recipes.
 	Builds []*Build `protobuf:"bytes,1,rep,name=builds,proto3" json:"builds,omitempty"`
-	// How many there are in all.
+	// Total number of results.
 	TotalSize     *int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3,oneof" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -310,50 +310,51 @@ func (x *DescribeBuildResponse) GetBuild() *Build {
 	return nil
 }
 
-// Build is the record of a build, without e-mail address, IP address and
-// request ids. What is not known yet is absent.
+// Build is the record of a build, without e-mail address, IP address and request ids. Unknown
+// values are absent.
 type Build struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the build: the content's id, "_", and a number.
+	// Id of the build: the content id, "_", and a number.
 	BuildId *string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	// "PENDING" or "COMPLETED".
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// Whether the image was made; absent while pending.
+	// Whether the image was built; absent while pending.
 	Succeeded *bool `protobuf:"varint,3,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// Why the image was not made: "solve", "build", "push", "timeout", "memory",
-	// "cancelled" or "internal".
+	// Why the image was not built: the message on one line, at most 500 characters.
 	Reason *string `protobuf:"bytes,4,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// The reason in words.
+	// Why the image was not built, in words; may have several lines.
 	Message *string `protobuf:"bytes,5,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// The image that is being made, or was made, where it lies.
+	// The target image at the registry.
 	TargetImage *string `protobuf:"bytes,6,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	Platform *string `protobuf:"bytes,7,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// The whole Dockerfile, even if it was generated.
+	// The complete Dockerfile, which may be generated.
 	ContainerFile *string `protobuf:"bytes,8,opt,name=container_file,json=containerFile,proto3,oneof" json:"container_file,omitempty"`
 	// The Conda environment, if there is one.
 	CondaFile *string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
-	// SHA-256 over everything that decides the content, 64 hex digits.
+	// SHA-256 of all inputs that determine the content, 64 hex digits.
 	ContentDigest *string `protobuf:"bytes,10,opt,name=content_digest,json=contentDigest,proto3,oneof" json:"content_digest,omitempty"`
 	// Digest of the image, once it has been pushed.
 	Digest *string `protobuf:"bytes,11,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
-	// Id of the user at their platform; absent for an anonymous caller.
+	// Id of the user on the user's platform; absent for an anonymous caller.
 	UserId *float64 `protobuf:"fixed64,12,opt,name=user_id,json=userId,proto3,oneof" json:"user_id,omitempty"`
 	// When the build was admitted.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Seconds from admission to the end; absent while pending.
 	Duration *float64 `protobuf:"fixed64,14,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
-	// True if the image lies in a repository of the service itself: then it is pulled
-	// by the names that requests get, and not as target_image.
+	// True if the image is stored in a repository of the service itself. It can then only be
+	// pulled by the image names that requests receive, not as target_image.
 	Served *bool `protobuf:"varint,15,opt,name=served,proto3,oneof" json:"served,omitempty"`
-	// How its layers are compressed, if the request said that.
+	// The compression of the layers, if the request set it.
 	BuildCompression *v1.Compression `protobuf:"bytes,16,opt,name=build_compression,json=buildCompression,proto3" json:"build_compression,omitempty"`
-	// How the request wanted its Conda packages put into an image, e.g. on which base
-	// image, if it said that.
+	// The Conda options of the request, e.g. the base image, if it set any.
 	CondaOpts *v1.CondaOptions `protobuf:"bytes,17,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
-	// Length in bytes, compressed, of the folder that its Dockerfile copies from; absent
-	// where there is none, 0 where it is not known.
-	ContextSize   *float64 `protobuf:"fixed64,18,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
+	// Compressed length in bytes of the build context of its Dockerfile; absent without a build
+	// context, 0 if unknown.
+	ContextSize *float64 `protobuf:"fixed64,18,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
+	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
+	// "internal".
+	ReasonCode    *string `protobuf:"bytes,19,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -514,6 +515,13 @@ func (x *Build) GetContextSize() float64 {
 	return 0
 }
 
+func (x *Build) GetReasonCode() string {
+	if x != nil && x.ReasonCode != nil {
+		return *x.ReasonCode
+	}
+	return ""
+}
+
 // GetBuildStatusRequest names a build.
 type GetBuildStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -560,7 +568,7 @@ func (x *GetBuildStatusRequest) GetBuildId() string {
 	return ""
 }
 
-// GetBuildStatusResponse is how a build is going.
+// GetBuildStatusResponse is the status of a build.
 type GetBuildStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
@@ -571,19 +579,21 @@ type GetBuildStatusResponse struct {
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// Seconds from admission to the end; absent while pending.
 	Duration *float64 `protobuf:"fixed64,4,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
-	// Whether the image was made; absent while pending.
+	// Whether the image was built; absent while pending.
 	Succeeded *bool `protobuf:"varint,5,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// Why the image was not made; see Build.
+	// Why the image was not built: the message on one line, at most 500 characters.
 	Reason *string `protobuf:"bytes,6,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// The reason in words, which may be several lines.
+	// Why the image was not built, in words; may have several lines.
 	Message *string `protobuf:"bytes,7,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Place in the queue, from 1; absent once a worker has taken it.
+	// Position in the queue, from 1; absent once a worker has started the build.
 	Position *int32 `protobuf:"varint,8,opt,name=position,proto3,oneof" json:"position,omitempty"`
-	// Seconds from now until a worker is likely to take it, as long as builds of its
-	// kind took lately; absent once one has, or where that is not known.
+	// Estimated seconds until a worker starts the build, based on recent builds of the same kind;
+	// absent if the build has started, or if there is no estimate.
 	ExpectedStart *float64 `protobuf:"fixed64,9,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
-	// Seconds from now until it is likely to have ended, likewise.
-	ExpectedEnd   *float64 `protobuf:"fixed64,10,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	// Estimated seconds until the build ends; see expected_start.
+	ExpectedEnd *float64 `protobuf:"fixed64,10,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	// The kind of failure; see Build.
+	ReasonCode    *string `protobuf:"bytes,11,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,13 +698,20 @@ func (x *GetBuildStatusResponse) GetExpectedEnd() float64 {
 	return 0
 }
 
+func (x *GetBuildStatusResponse) GetReasonCode() string {
+	if x != nil && x.ReasonCode != nil {
+		return *x.ReasonCode
+	}
+	return ""
+}
+
 // GetBuildLockRequest names a build.
 type GetBuildLockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// "explicit" (one platform), "conda-lock" or "pixi": the response is the text of
-	// such a lock. Absent: it is JSON.
+	// "explicit" (one platform), "explicit-sha256", "conda-lock" or "pixi": the response is a
+	// lock file in this format. Absent: the response is JSON.
 	Format        string `protobuf:"bytes,2,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -749,7 +766,7 @@ type GetBuildLockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock for each platform of the build.
 	Locks []*v11.PlatformLock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
-	// The lock as text, if a format was requested: then this alone is the response.
+	// The lock file, if a format was requested; it is then the whole response.
 	Text          *string `protobuf:"bytes,2,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -836,13 +853,13 @@ func (*GetQueueRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
 }
 
-// GetQueueResponse is what builders have to do, and who they are.
+// GetQueueResponse is the builders' backlog and the workers.
 type GetQueueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What waits and runs, by engine and architecture; kinds of builds of which there is
-	// none, and that no worker could make, are absent.
+	// The queued and running builds, by engine and architecture. Kinds that have no builds and
+	// that no worker supports are absent.
 	Backlog []*Backlog `protobuf:"bytes,1,rep,name=backlog,proto3" json:"backlog,omitempty"`
-	// The workers that were heard of lately, by name.
+	// The workers that have reported recently, by name.
 	Workers       []*Worker `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -892,18 +909,18 @@ func (x *GetQueueResponse) GetWorkers() []*Worker {
 	return nil
 }
 
-// Backlog is the builds of a kind that have not ended.
+// Backlog is the number of unfinished builds of one kind.
 type Backlog struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The engine that makes them, e.g. "buildkit".
+	// The engine, e.g. "buildkit".
 	Engine *string `protobuf:"bytes,1,opt,name=engine,proto3,oneof" json:"engine,omitempty"`
-	// The architecture, e.g. "amd64"; "any" where it does not matter.
+	// The architecture, e.g. "amd64"; "any" if it does not matter.
 	Architecture *string `protobuf:"bytes,2,opt,name=architecture,proto3,oneof" json:"architecture,omitempty"`
-	// How many wait.
+	// Number of queued builds.
 	Queued *int32 `protobuf:"varint,3,opt,name=queued,proto3,oneof" json:"queued,omitempty"`
-	// How many run.
+	// Number of running builds.
 	Running *int32 `protobuf:"varint,4,opt,name=running,proto3,oneof" json:"running,omitempty"`
-	// Since when the oldest waits; absent where none does.
+	// When the oldest queued build was queued; absent if none is queued.
 	WaitingSince  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=waiting_since,json=waitingSince,proto3" json:"waiting_since,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,16 +991,16 @@ func (x *Backlog) GetWaitingSince() *timestamppb.Timestamp {
 	return nil
 }
 
-// Worker is a process that makes images.
+// Worker is a process that builds images.
 type Worker struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name, e.g. its host's.
+	// The name, e.g. its host name.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// How many builds it makes at a time.
+	// Number of concurrent builds.
 	Slots *int32 `protobuf:"varint,2,opt,name=slots,proto3,oneof" json:"slots,omitempty"`
-	// What it can make: engine and architecture, e.g. "buildkit/amd64".
+	// Supported engines and architectures, e.g. "buildkit/amd64".
 	Makes []string `protobuf:"bytes,3,rep,name=makes,proto3" json:"makes,omitempty"`
-	// What it cannot make, and why, in words for an operator.
+	// Engines that do not work, and why, for an operator.
 	Problems      []string `protobuf:"bytes,4,rep,name=problems,proto3" json:"problems,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1047,49 +1064,59 @@ func (x *Worker) GetProblems() []string {
 	return nil
 }
 
-// SubmitBuildRequest is an image to make.
+// SubmitBuildRequest is an image to build.
 type SubmitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// First 16 hex digits of content_digest: the stem of the build's id.
 	ContentId string `protobuf:"bytes,1,opt,name=content_id,json=contentId,proto3" json:"content_id,omitempty"`
-	// SHA-256 over everything that decides the content, 64 hex digits. It must
-	// match before a build is joined or an image reused.
+	// SHA-256 of all inputs that determine the content, 64 hex digits. It must match before a
+	// build is joined or an image reused.
 	ContentDigest string `protobuf:"bytes,2,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
-	// What to make.
+	// The recipe.
 	Recipe *Recipe `protobuf:"bytes,3,opt,name=recipe,proto3" json:"recipe,omitempty"`
-	// Where to push it.
+	// The repository to push to.
 	Target *Target `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	// Whose build it is, if only that identity may join or reuse it; "" means
-	// that it is shared.
+	// The identity that owns the build, if only this identity may join or reuse it; "" means that
+	// the build is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
-	// On whose behalf; absent for an anonymous caller.
+	// The caller; absent for an anonymous caller.
 	Identity *v12.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Address of the client, for the limits of anonymous callers.
 	ClientIp string `protobuf:"bytes,7,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
-	// Whether to say only what would happen, without starting or charging
-	// anything.
+	// Whether to only report what would happen, without starting or charging anything.
 	DryRun bool `protobuf:"varint,9,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Builds that this one is made from, at the same registry. With the engine
-	// "index" one for each platform, which the recipe's platform names with a comma, in
-	// the same repository; with the engine "sif" the one image.
+	// Builds that this build depends on, at the same registry. For the engine "index" one build
+	// for each platform, in the same repository; the recipe's platform lists the platforms,
+	// separated by a comma. For the engine "sif" the build of the image to convert.
 	Parts []*SubmitBuildRequest `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Ids of the parts' builds; set by the build room.
+	// Ids of the parts' builds; set by the build service.
 	PartIds []string `protobuf:"bytes,11,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
-	// Repositories ("<host>/<path>") that the recipe itself names: the only ones that
-	// the build reads with its owner's login.
+	// Repositories ("<host>/<path>") that the recipe itself names. The build reads only these
+	// with its owner's login.
 	Repositories []string `protobuf:"bytes,12,rep,name=repositories,proto3" json:"repositories,omitempty"`
-	// What the recipe's Conda packages stood for when the image was requested, for the
-	// recipe's platform; absent where that is not known. The engine
-	// "conda" makes the image of it; with any other it decides nothing any more, and is
-	// kept to be shown. A build that is made of others has none of its own.
+	// The solution of the recipe's Conda packages at the time of the request, for the recipe's
+	// platform; absent if unknown. The engine "conda" installs these packages; for other engines
+	// the solution is only stored for display. A build that depends on others has none.
 	Lock *v11.SolvePackagesResponse `protobuf:"bytes,13,opt,name=lock,proto3" json:"lock,omitempty"`
-	// A line that the build's log begins with; "" for none.
+	// The first line of the build's log; "" for none.
 	Preface string `protobuf:"bytes,14,opt,name=preface,proto3" json:"preface,omitempty"`
-	// Images of the service's own repository that the build reads, because its request
-	// named them by names that it was given: by digest, and nothing beside them.
-	GivenImages   []*v1.Source `protobuf:"bytes,16,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Images in the service's own repository that the build may read, each by digest, because the
+	// request named them by issued image names.
+	GivenImages []*v1.Source `protobuf:"bytes,16,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
+	// The Conda packages of the recipe's platform that must be solved before the build can start;
+	// absent if there is a lock, or if none is needed. Only for the engine "conda".
+	Unsolved *v11.LockQuery `protobuf:"bytes,17,opt,name=unsolved,proto3" json:"unsolved,omitempty"`
+	// The query that the lock was solved from, for the recipe's platform. The query is solved
+	// again, once, if a package of the lock no longer exists in its channel. Absent if the caller
+	// supplied the lock. Only for the engine "conda".
+	SolvedFrom *v11.LockQuery `protobuf:"bytes,18,opt,name=solved_from,json=solvedFrom,proto3" json:"solved_from,omitempty"`
+	// Why the lock was solved again; set by the build service.
+	Outdated *Outdated `protobuf:"bytes,19,opt,name=outdated,proto3" json:"outdated,omitempty"`
+	// The recipe as it was submitted, if the build continued in steps and recipe is the recipe of
+	// the steps; set by the build service.
+	SubmittedRecipe *Recipe `protobuf:"bytes,20,opt,name=submitted_recipe,json=submittedRecipe,proto3" json:"submitted_recipe,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SubmitBuildRequest) Reset() {
@@ -1220,23 +1247,515 @@ func (x *SubmitBuildRequest) GetGivenImages() []*v1.Source {
 	return nil
 }
 
-// SubmitBuildResponse is where the image comes from.
+func (x *SubmitBuildRequest) GetUnsolved() *v11.LockQuery {
+	if x != nil {
+		return x.Unsolved
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetSolvedFrom() *v11.LockQuery {
+	if x != nil {
+		return x.SolvedFrom
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetOutdated() *Outdated {
+	if x != nil {
+		return x.Outdated
+	}
+	return nil
+}
+
+func (x *SubmitBuildRequest) GetSubmittedRecipe() *Recipe {
+	if x != nil {
+		return x.SubmittedRecipe
+	}
+	return nil
+}
+
+// Outdated is why the lock of a build cannot be used.
+type Outdated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason in words, for the user.
+	Message string `protobuf:"bytes,1,opt,name=message,proto3" json:"message,omitempty"`
+	// When the problem was detected.
+	NoticedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=noticed_at,json=noticedAt,proto3" json:"noticed_at,omitempty"`
+	// Digest of the lock, as in the recipe.
+	LockDigest    string `protobuf:"bytes,3,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outdated) Reset() {
+	*x = Outdated{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outdated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outdated) ProtoMessage() {}
+
+func (x *Outdated) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outdated.ProtoReflect.Descriptor instead.
+func (*Outdated) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Outdated) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Outdated) GetNoticedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NoticedAt
+	}
+	return nil
+}
+
+func (x *Outdated) GetLockDigest() string {
+	if x != nil {
+		return x.LockDigest
+	}
+	return ""
+}
+
+// ListDiscardedBuildsRequest selects a page of a list.
+type ListDiscardedBuildsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last id of the previous page; "" for the first page.
+	After         string `protobuf:"bytes,1,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDiscardedBuildsRequest) Reset() {
+	*x = ListDiscardedBuildsRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDiscardedBuildsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDiscardedBuildsRequest) ProtoMessage() {}
+
+func (x *ListDiscardedBuildsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDiscardedBuildsRequest.ProtoReflect.Descriptor instead.
+func (*ListDiscardedBuildsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ListDiscardedBuildsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
+// ListDiscardedBuildsResponse is a page of a list, at most 10,000 builds. An empty page ends
+// the list.
+type ListDiscardedBuildsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ids of builds, in order.
+	BuildIds      []string `protobuf:"bytes,1,rep,name=build_ids,json=buildIds,proto3" json:"build_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDiscardedBuildsResponse) Reset() {
+	*x = ListDiscardedBuildsResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDiscardedBuildsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDiscardedBuildsResponse) ProtoMessage() {}
+
+func (x *ListDiscardedBuildsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDiscardedBuildsResponse.ProtoReflect.Descriptor instead.
+func (*ListDiscardedBuildsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListDiscardedBuildsResponse) GetBuildIds() []string {
+	if x != nil {
+		return x.BuildIds
+	}
+	return nil
+}
+
+// ClaimUnsolvedBuildsRequest claims builds to solve.
+type ClaimUnsolvedBuildsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Maximum number of builds, from 1.
+	Max           int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimUnsolvedBuildsRequest) Reset() {
+	*x = ClaimUnsolvedBuildsRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimUnsolvedBuildsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimUnsolvedBuildsRequest) ProtoMessage() {}
+
+func (x *ClaimUnsolvedBuildsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimUnsolvedBuildsRequest.ProtoReflect.Descriptor instead.
+func (*ClaimUnsolvedBuildsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ClaimUnsolvedBuildsRequest) GetMax() int32 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+// ClaimUnsolvedBuildsResponse lists the builds that the caller must solve.
+type ClaimUnsolvedBuildsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The builds, at most one share for each owner; empty if there is nothing to solve.
+	Builds        []*UnsolvedBuild `protobuf:"bytes,1,rep,name=builds,proto3" json:"builds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClaimUnsolvedBuildsResponse) Reset() {
+	*x = ClaimUnsolvedBuildsResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClaimUnsolvedBuildsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClaimUnsolvedBuildsResponse) ProtoMessage() {}
+
+func (x *ClaimUnsolvedBuildsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClaimUnsolvedBuildsResponse.ProtoReflect.Descriptor instead.
+func (*ClaimUnsolvedBuildsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ClaimUnsolvedBuildsResponse) GetBuilds() []*UnsolvedBuild {
+	if x != nil {
+		return x.Builds
+	}
+	return nil
+}
+
+// UnsolvedBuild is a build whose Conda packages must be solved.
+type UnsolvedBuild struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// What to solve.
+	Query *v11.LockQuery `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
+	// The caller that requested the build; absent if anonymous.
+	Identity *v12.Identity `protobuf:"bytes,3,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Address of the client that requested the build; "" if unknown.
+	ClientIp string `protobuf:"bytes,4,opt,name=client_ip,json=clientIp,proto3" json:"client_ip,omitempty"`
+	// Package lists that were fetched before this time must be fetched again; absent: lists of
+	// any age are accepted.
+	ListsAfter    *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=lists_after,json=listsAfter,proto3" json:"lists_after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnsolvedBuild) Reset() {
+	*x = UnsolvedBuild{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnsolvedBuild) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnsolvedBuild) ProtoMessage() {}
+
+func (x *UnsolvedBuild) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnsolvedBuild.ProtoReflect.Descriptor instead.
+func (*UnsolvedBuild) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UnsolvedBuild) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *UnsolvedBuild) GetQuery() *v11.LockQuery {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+func (x *UnsolvedBuild) GetIdentity() *v12.Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+func (x *UnsolvedBuild) GetClientIp() string {
+	if x != nil {
+		return x.ClientIp
+	}
+	return ""
+}
+
+func (x *UnsolvedBuild) GetListsAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ListsAfter
+	}
+	return nil
+}
+
+// SolveBuildRequest is the result of solving a build's packages: exactly one of lock, message
+// and unavailable is set.
+type SolveBuildRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// The solution. The build can now be started by a worker.
+	Lock *v11.SolvePackagesResponse `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`
+	// The first line of the build's log; "" for none. Only with lock.
+	Preface string `protobuf:"bytes,3,opt,name=preface,proto3" json:"preface,omitempty"`
+	// Why there is no solution: the build fails with the reason "solve".
+	Message string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	// Why solving failed temporarily: it is retried after retry_seconds, until the build has
+	// waited too long.
+	Unavailable string `protobuf:"bytes,5,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	// Seconds until the next attempt; 0 means a few seconds.
+	RetrySeconds  int32 `protobuf:"varint,6,opt,name=retry_seconds,json=retrySeconds,proto3" json:"retry_seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SolveBuildRequest) Reset() {
+	*x = SolveBuildRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SolveBuildRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SolveBuildRequest) ProtoMessage() {}
+
+func (x *SolveBuildRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SolveBuildRequest.ProtoReflect.Descriptor instead.
+func (*SolveBuildRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SolveBuildRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *SolveBuildRequest) GetLock() *v11.SolvePackagesResponse {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *SolveBuildRequest) GetPreface() string {
+	if x != nil {
+		return x.Preface
+	}
+	return ""
+}
+
+func (x *SolveBuildRequest) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SolveBuildRequest) GetUnavailable() string {
+	if x != nil {
+		return x.Unavailable
+	}
+	return ""
+}
+
+func (x *SolveBuildRequest) GetRetrySeconds() int32 {
+	if x != nil {
+		return x.RetrySeconds
+	}
+	return 0
+}
+
+// SolveBuildResponse is empty.
+type SolveBuildResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SolveBuildResponse) Reset() {
+	*x = SolveBuildResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SolveBuildResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SolveBuildResponse) ProtoMessage() {}
+
+func (x *SolveBuildResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SolveBuildResponse.ProtoReflect.Descriptor instead.
+func (*SolveBuildResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+}
+
+// SubmitBuildResponse identifies the build of the image.
 type SubmitBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The build that is making, or made, the image; ends in "_0" if a dry run
-	// would have started one.
+	// The build of the image; ends in "_0" if a dry run would have started a build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
 	// Whether the image, or a build of it, existed before.
 	Cached bool `protobuf:"varint,2,opt,name=cached,proto3" json:"cached,omitempty"`
 	// Whether the image exists now.
-	Succeeded     bool `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Succeeded bool `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	// Why the latest build of the same content failed: one of Build's reason codes. Only in the
+	// response to a dry run that would have started a build; "" if the latest build did not fail.
+	LastFailure   string `protobuf:"bytes,4,opt,name=last_failure,json=lastFailure,proto3" json:"last_failure,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubmitBuildResponse) Reset() {
 	*x = SubmitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1767,7 @@ func (x *SubmitBuildResponse) String() string {
 func (*SubmitBuildResponse) ProtoMessage() {}
 
 func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1780,7 @@ func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildResponse.ProtoReflect.Descriptor instead.
 func (*SubmitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubmitBuildResponse) GetBuildId() string {
@@ -1285,12 +1804,111 @@ func (x *SubmitBuildResponse) GetSucceeded() bool {
 	return false
 }
 
+func (x *SubmitBuildResponse) GetLastFailure() string {
+	if x != nil {
+		return x.LastFailure
+	}
+	return ""
+}
+
+// RestoreImageRequest names a build.
+type RestoreImageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreImageRequest) Reset() {
+	*x = RestoreImageRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreImageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreImageRequest) ProtoMessage() {}
+
+func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreImageRequest.ProtoReflect.Descriptor instead.
+func (*RestoreImageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *RestoreImageRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+// RestoreImageResponse names the build to wait for.
+type RestoreImageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the build.
+	BuildId       string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestoreImageResponse) Reset() {
+	*x = RestoreImageResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestoreImageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestoreImageResponse) ProtoMessage() {}
+
+func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestoreImageResponse.ProtoReflect.Descriptor instead.
+func (*RestoreImageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *RestoreImageResponse) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
 // AwaitBuildRequest names a build.
 type AwaitBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Return the state at once.
+	// Whether to return the state immediately.
 	NoWait        bool `protobuf:"varint,2,opt,name=no_wait,json=noWait,proto3" json:"no_wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1298,7 +1916,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1928,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1941,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -1343,36 +1961,37 @@ func (x *AwaitBuildRequest) GetNoWait() bool {
 // AwaitBuildResponse is the state of a build.
 type AwaitBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its state now.
+	// The current state.
 	State BuildState `protobuf:"varint,1,opt,name=state,proto3,enum=slipway.build.v1.BuildState" json:"state,omitempty"`
-	// When it was admitted.
+	// When the build was admitted.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When a worker took it first; absent while it is queued.
+	// When a worker started it for the first time; absent while it is queued.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// When it ended; absent while it has not.
+	// When it ended; absent while it has not ended.
 	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
-	// Why it failed: one of Build's reasons.
+	// Why it failed: one of Build's reason codes.
 	Reason string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in words.
 	Message string `protobuf:"bytes,6,opt,name=message,proto3" json:"message,omitempty"`
-	// Digest of the image, if it was made.
+	// Digest of the image, if it was built.
 	Digest string `protobuf:"bytes,7,opt,name=digest,proto3" json:"digest,omitempty"`
-	// Place in the queue, from 1; 0 when it is not queued.
+	// Position in the queue, from 1; 0 if it is not queued.
 	Position int32 `protobuf:"varint,8,opt,name=position,proto3" json:"position,omitempty"`
-	// The trace of the request that started it (W3C traceparent); "" for none.
+	// The trace of the request that started the build (W3C traceparent); "" for none.
 	TraceParent string `protobuf:"bytes,9,opt,name=trace_parent,json=traceParent,proto3" json:"trace_parent,omitempty"`
-	// Seconds from now until a worker is likely to take it; absent where that is not
-	// known.
+	// Estimated seconds until a worker starts the build; absent if there is no estimate.
 	ExpectedStart *float64 `protobuf:"fixed64,10,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
-	// Seconds from now until it is likely to have ended, likewise.
-	ExpectedEnd   *float64 `protobuf:"fixed64,11,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	// Estimated seconds until the build ends; see expected_start.
+	ExpectedEnd *float64 `protobuf:"fixed64,11,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	// The message on one line, at most 500 characters, for clients that print one line.
+	Summary       string `protobuf:"bytes,12,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +2003,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +2016,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -1477,6 +2096,13 @@ func (x *AwaitBuildResponse) GetExpectedEnd() float64 {
 	return 0
 }
 
+func (x *AwaitBuildResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
 // LocateBuildRequest names a build.
 type LocateBuildRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1488,7 +2114,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +2126,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +2139,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -1523,38 +2149,41 @@ func (x *LocateBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// LocateBuildResponse is where an image is, and how far it is.
+// LocateBuildResponse is the location and the state of an image.
 type LocateBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it lies.
+	// The location.
 	Target *Target `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
-	// Its platform, e.g. "linux/amd64"; two with a comma for an index.
+	// The platform, e.g. "linux/amd64"; for an index two platforms, separated by a comma.
 	Platform string `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
 	// "oci", or "sif" for a Singularity image.
 	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
-	// Whether what was requested with it is in it for good, in a repository of its user's:
-	// it has the one name.
+	// Whether the image is frozen: the requested changes are part of it, and it is stored in a
+	// user's repository under a permanent name.
 	Frozen bool `protobuf:"varint,4,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	// Whose it is, if only that identity may have it; "" means that it is shared.
+	// The identity that may pull the image; "" means that the image is shared.
 	Scope string `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`
-	// Who started the build; absent for an anonymous caller.
+	// The caller that started the build; absent if anonymous.
 	Identity *v12.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
-	// How the build stands.
+	// The state of the build.
 	State BuildState `protobuf:"varint,7,opt,name=state,proto3,enum=slipway.build.v1.BuildState" json:"state,omitempty"`
-	// Why it failed: one of Build's reasons.
+	// Why it failed: one of Build's reason codes.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in words.
 	Message string `protobuf:"bytes,9,opt,name=message,proto3" json:"message,omitempty"`
-	// Whether it lies in the service's own repository, and holds what a request added:
-	// who made none of these requests may not have it.
-	Added         bool `protobuf:"varint,10,opt,name=added,proto3" json:"added,omitempty"`
+	// Whether the image is in the service's own repository and contains files that a request
+	// added. Only the users who made such a request may pull it.
+	Added bool `protobuf:"varint,10,opt,name=added,proto3" json:"added,omitempty"`
+	// Whether the build had inputs that its record gives no access to: a build context, or an
+	// image that the request named by a token.
+	PrivateInputs bool `protobuf:"varint,11,opt,name=private_inputs,json=privateInputs,proto3" json:"private_inputs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1566,7 +2195,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1579,7 +2208,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -1652,6 +2281,13 @@ func (x *LocateBuildResponse) GetAdded() bool {
 	return false
 }
 
+func (x *LocateBuildResponse) GetPrivateInputs() bool {
+	if x != nil {
+		return x.PrivateInputs
+	}
+	return false
+}
+
 // ListEnginesRequest is empty.
 type ListEnginesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1661,7 +2297,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +2309,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,13 +2322,13 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
 }
 
-// ListEnginesResponse is what the workers can do.
+// ListEnginesResponse lists the engines of the workers.
 type ListEnginesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Every engine that workers may have.
+	// All engines, including those that no worker provides now.
 	Engines       []*Engine `protobuf:"bytes,1,rep,name=engines,proto3" json:"engines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1700,7 +2336,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +2348,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +2361,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -1735,7 +2371,7 @@ func (x *ListEnginesResponse) GetEngines() []*Engine {
 	return nil
 }
 
-// FindLayersRequest is layers of packages of public channels.
+// FindLayersRequest lists layers of packages from public channels.
 type FindLayersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The keys of the layers, 64 hex digits each, at most 1000.
@@ -1746,7 +2382,7 @@ type FindLayersRequest struct {
 
 func (x *FindLayersRequest) Reset() {
 	*x = FindLayersRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +2394,7 @@ func (x *FindLayersRequest) String() string {
 func (*FindLayersRequest) ProtoMessage() {}
 
 func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2407,7 @@ func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
 func (*FindLayersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *FindLayersRequest) GetKeys() []string {
@@ -1781,10 +2417,10 @@ func (x *FindLayersRequest) GetKeys() []string {
 	return nil
 }
 
-// FindLayersResponse is which of them are there.
+// FindLayersResponse reports which layers exist.
 type FindLayersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// For each key, in its order.
+	// For each key, in the order of the request: whether the layer exists.
 	There         []bool `protobuf:"varint,1,rep,packed,name=there,proto3" json:"there,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1792,7 +2428,7 @@ type FindLayersResponse struct {
 
 func (x *FindLayersResponse) Reset() {
 	*x = FindLayersResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1804,7 +2440,7 @@ func (x *FindLayersResponse) String() string {
 func (*FindLayersResponse) ProtoMessage() {}
 
 func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1817,7 +2453,7 @@ func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
 func (*FindLayersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *FindLayersResponse) GetThere() []bool {
@@ -1827,15 +2463,15 @@ func (x *FindLayersResponse) GetThere() []bool {
 	return nil
 }
 
-// Engine is a way to make images.
+// Engine is a method of building images.
 type Engine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "buildkit", "freeze" or "sif".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The architectures that live workers make images for, e.g. "amd64"; "any" where it
-	// does not matter. Empty: it can make none.
+	// The architectures that the workers support now, e.g. "amd64"; "any" if the architecture
+	// does not matter. Empty if no worker provides the engine.
 	Architectures []string `protobuf:"bytes,2,rep,name=architectures,proto3" json:"architectures,omitempty"`
-	// Why it can make none, in words.
+	// Why no worker provides the engine, in words.
 	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1843,7 +2479,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2491,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2504,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Engine) GetName() string {
@@ -1903,7 +2539,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2551,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2564,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -1938,11 +2574,11 @@ func (x *CancelBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// CancelBuildResponse says which other builds may no longer be needed.
+// CancelBuildResponse lists dependencies that may no longer be needed.
 type CancelBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ids of running builds that it was to be made from: the image that was to
-	// become a Singularity image. Whoever needs none of them cancels them too.
+	// Ids of running builds that the build depends on, such as the build of the image to convert
+	// to a Singularity image. The caller should cancel those that it does not need.
 	PartIds       []string `protobuf:"bytes,1,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1950,7 +2586,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2598,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2611,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -1985,15 +2621,14 @@ func (x *CancelBuildResponse) GetPartIds() []string {
 	return nil
 }
 
-// StreamLogsRequest asks for a log.
+// StreamLogsRequest selects a log.
 type StreamLogsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
 	// Skip the lines up to this ordinal; 0 starts at the first.
 	After int64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// Whether to wait until the build ends; otherwise only what is there now is
-	// sent.
+	// Whether to wait until the build ends; otherwise only the existing lines are sent.
 	Follow        bool `protobuf:"varint,3,opt,name=follow,proto3" json:"follow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2001,7 +2636,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +2648,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +2661,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -2053,9 +2688,9 @@ func (x *StreamLogsRequest) GetFollow() bool {
 // StreamLogsResponse is a part of a log.
 type StreamLogsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The next lines; may be empty, to keep an idle connection open.
+	// The next lines; may be empty, as a keep-alive.
 	Lines []*LogLine `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
-	// How the build ended; the last message of a followed log that has ended.
+	// The final state of the build; in the last message of a followed log.
 	Ended         *AwaitBuildResponse `protobuf:"bytes,2,opt,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2063,7 +2698,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2075,7 +2710,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2088,7 +2723,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -2110,10 +2745,10 @@ type LogLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its number in the log, from 1: the same live, stored and after a retry.
 	Ordinal int64 `protobuf:"varint,1,opt,name=ordinal,proto3" json:"ordinal,omitempty"`
-	// What was printed, without the line's end.
+	// The line, without its line ending.
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
-	// The phase that begins with this line: "build", "push" or another word of the
-	// engine's; else "".
+	// The phase that begins with this line: "build", "push" or another phase of the engine;
+	// otherwise "".
 	Phase         string `protobuf:"bytes,3,opt,name=phase,proto3" json:"phase,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2121,7 +2756,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2133,7 +2768,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2146,7 +2781,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -2174,12 +2809,12 @@ var File_slipway_build_v1_build_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"n\n" +
-	"\x11ListBuildsRequest\x12\x10\n" +
-	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x16\n" +
+	"\x1cslipway/build/v1/build.proto\x12\x10slipway.build.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1cslipway/conda/v1/conda.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"z\n" +
+	"\x11ListBuildsRequest\x12\x16\n" +
+	"\x03max\x18\x01 \x01(\x05B\x04\xa0\xb5\x18dR\x03max\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x05R\x06offset\x12\x12\n" +
-	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x1b\n" +
-	"\tpage_size\x18\x04 \x01(\x05R\bpageSize\"x\n" +
+	"\x04page\x18\x03 \x01(\x05R\x04page\x12!\n" +
+	"\tpage_size\x18\x04 \x01(\x05B\x04\xa0\xb5\x18dR\bpageSize\"x\n" +
 	"\x12ListBuildsResponse\x12/\n" +
 	"\x06builds\x18\x01 \x03(\v2\x17.slipway.build.v1.BuildR\x06builds\x12\"\n" +
 	"\n" +
@@ -2188,7 +2823,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x14DescribeBuildRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"F\n" +
 	"\x15DescribeBuildResponse\x12-\n" +
-	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xb3\a\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\"\xe9\a\n" +
 	"\x05Build\x12\x1e\n" +
 	"\bbuild_id\x18\x01 \x01(\tH\x00R\abuildId\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12!\n" +
@@ -2212,7 +2847,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x11build_compression\x18\x10 \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompression\x12A\n" +
 	"\n" +
 	"conda_opts\x18\x11 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\x12,\n" +
-	"\fcontext_size\x18\x12 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\vcontextSize\x88\x01\x01B\v\n" +
+	"\fcontext_size\x18\x12 \x01(\x01B\x04\x88\xb5\x18\x01H\x0eR\vcontextSize\x88\x01\x01\x12$\n" +
+	"\vreason_code\x18\x13 \x01(\tH\x0fR\n" +
+	"reasonCode\x88\x01\x01B\v\n" +
 	"\t_build_idB\t\n" +
 	"\a_statusB\f\n" +
 	"\n" +
@@ -2230,9 +2867,10 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\b_user_idB\v\n" +
 	"\t_durationB\t\n" +
 	"\a_servedB\x0f\n" +
-	"\r_context_size\"8\n" +
+	"\r_context_sizeB\x0e\n" +
+	"\f_reason_code\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
-	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xef\x03\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xa5\x04\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x129\n" +
@@ -2245,7 +2883,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bposition\x18\b \x01(\x05H\x06R\bposition\x88\x01\x01\x12*\n" +
 	"\x0eexpected_start\x18\t \x01(\x01H\aR\rexpectedStart\x88\x01\x01\x12&\n" +
 	"\fexpected_end\x18\n" +
-	" \x01(\x01H\bR\vexpectedEnd\x88\x01\x01B\x05\n" +
+	" \x01(\x01H\bR\vexpectedEnd\x88\x01\x01\x12$\n" +
+	"\vreason_code\x18\v \x01(\tH\tR\n" +
+	"reasonCode\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_durationB\f\n" +
@@ -2256,10 +2896,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\b_messageB\v\n" +
 	"\t_positionB\x11\n" +
 	"\x0f_expected_startB\x0f\n" +
-	"\r_expected_end\"T\n" +
+	"\r_expected_endB\x0e\n" +
+	"\f_reason_code\"\x89\x01\n" +
 	"\x13GetBuildLockRequest\x12\x1f\n" +
-	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12\x1c\n" +
-	"\x06format\x18\x02 \x01(\tB\x04\x90\xb5\x18 R\x06format\"n\n" +
+	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\x12Q\n" +
+	"\x06format\x18\x02 \x01(\tB9\x90\xb5\x18 \xaa\xb5\x18\bexplicit\xaa\xb5\x18\x0fexplicit-sha256\xaa\xb5\x18\n" +
+	"conda-lock\xaa\xb5\x18\x04pixiR\x06format\"n\n" +
 	"\x14GetBuildLockResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x17\n" +
 	"\x04text\x18\x02 \x01(\tH\x00R\x04text\x88\x01\x01B\a\n" +
@@ -2285,7 +2927,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x05makes\x18\x03 \x03(\tR\x05makes\x12\x1a\n" +
 	"\bproblems\x18\x04 \x03(\tR\bproblemsB\a\n" +
 	"\x05_nameB\b\n" +
-	"\x06_slots\"\xfd\x04\n" +
+	"\x06_slots\"\xf1\x06\n" +
 	"\x12SubmitBuildRequest\x12\x1d\n" +
 	"\n" +
 	"content_id\x18\x01 \x01(\tR\tcontentId\x12%\n" +
@@ -2302,15 +2944,54 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\frepositories\x18\f \x03(\tR\frepositories\x12;\n" +
 	"\x04lock\x18\r \x01(\v2'.slipway.conda.v1.SolvePackagesResponseR\x04lock\x12\x18\n" +
 	"\apreface\x18\x0e \x01(\tR\apreface\x12?\n" +
-	"\fgiven_images\x18\x10 \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImagesJ\x04\b\b\x10\tJ\x04\b\x0f\x10\x10R\n" +
-	"registriesR\valternative\"f\n" +
+	"\fgiven_images\x18\x10 \x03(\v2\x1c.slipway.container.v1.SourceR\vgivenImages\x127\n" +
+	"\bunsolved\x18\x11 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\bunsolved\x12<\n" +
+	"\vsolved_from\x18\x12 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\n" +
+	"solvedFrom\x126\n" +
+	"\boutdated\x18\x13 \x01(\v2\x1a.slipway.build.v1.OutdatedR\boutdated\x12C\n" +
+	"\x10submitted_recipe\x18\x14 \x01(\v2\x18.slipway.build.v1.RecipeR\x0fsubmittedRecipeJ\x04\b\b\x10\tJ\x04\b\x0f\x10\x10R\n" +
+	"registriesR\valternative\"\x80\x01\n" +
+	"\bOutdated\x12\x18\n" +
+	"\amessage\x18\x01 \x01(\tR\amessage\x129\n" +
+	"\n" +
+	"noticed_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnoticedAt\x12\x1f\n" +
+	"\vlock_digest\x18\x03 \x01(\tR\n" +
+	"lockDigest\"2\n" +
+	"\x1aListDiscardedBuildsRequest\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\tR\x05after\":\n" +
+	"\x1bListDiscardedBuildsResponse\x12\x1b\n" +
+	"\tbuild_ids\x18\x01 \x03(\tR\bbuildIds\".\n" +
+	"\x1aClaimUnsolvedBuildsRequest\x12\x10\n" +
+	"\x03max\x18\x01 \x01(\x05R\x03max\"V\n" +
+	"\x1bClaimUnsolvedBuildsResponse\x127\n" +
+	"\x06builds\x18\x01 \x03(\v2\x1f.slipway.build.v1.UnsolvedBuildR\x06builds\"\xf2\x01\n" +
+	"\rUnsolvedBuild\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x121\n" +
+	"\x05query\x18\x02 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x05query\x129\n" +
+	"\bidentity\x18\x03 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x1b\n" +
+	"\tclient_ip\x18\x04 \x01(\tR\bclientIp\x12;\n" +
+	"\vlists_after\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"listsAfter\"\xe6\x01\n" +
+	"\x11SolveBuildRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12;\n" +
+	"\x04lock\x18\x02 \x01(\v2'.slipway.conda.v1.SolvePackagesResponseR\x04lock\x12\x18\n" +
+	"\apreface\x18\x03 \x01(\tR\apreface\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12 \n" +
+	"\vunavailable\x18\x05 \x01(\tR\vunavailable\x12#\n" +
+	"\rretry_seconds\x18\x06 \x01(\x05R\fretrySeconds\"\x14\n" +
+	"\x12SolveBuildResponse\"\x89\x01\n" +
 	"\x13SubmitBuildResponse\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\bR\x06cached\x12\x1c\n" +
-	"\tsucceeded\x18\x03 \x01(\bR\tsucceeded\"G\n" +
+	"\tsucceeded\x18\x03 \x01(\bR\tsucceeded\x12!\n" +
+	"\flast_failure\x18\x04 \x01(\tR\vlastFailure\"0\n" +
+	"\x13RestoreImageRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"1\n" +
+	"\x14RestoreImageResponse\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"G\n" +
 	"\x11AwaitBuildRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x17\n" +
-	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\xfe\x03\n" +
+	"\ano_wait\x18\x02 \x01(\bR\x06noWait\"\x98\x04\n" +
 	"\x12AwaitBuildResponse\x122\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x1c.slipway.build.v1.BuildStateR\x05state\x129\n" +
 	"\n" +
@@ -2325,11 +3006,12 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\ftrace_parent\x18\t \x01(\tR\vtraceParent\x12*\n" +
 	"\x0eexpected_start\x18\n" +
 	" \x01(\x01H\x00R\rexpectedStart\x88\x01\x01\x12&\n" +
-	"\fexpected_end\x18\v \x01(\x01H\x01R\vexpectedEnd\x88\x01\x01B\x11\n" +
+	"\fexpected_end\x18\v \x01(\x01H\x01R\vexpectedEnd\x88\x01\x01\x12\x18\n" +
+	"\asummary\x18\f \x01(\tR\asummaryB\x11\n" +
 	"\x0f_expected_startB\x0f\n" +
 	"\r_expected_end\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\xe0\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x87\x03\n" +
 	"\x13LocateBuildResponse\x120\n" +
 	"\x06target\x18\x01 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x16\n" +
@@ -2341,7 +3023,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x06reason\x18\b \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\t \x01(\tR\amessage\x12\x14\n" +
 	"\x05added\x18\n" +
-	" \x01(\bR\x05added\"\x14\n" +
+	" \x01(\bR\x05added\x12%\n" +
+	"\x0eprivate_inputs\x18\v \x01(\bR\rprivateInputs\"\x14\n" +
 	"\x12ListEnginesRequest\"I\n" +
 	"\x13ListEnginesResponse\x122\n" +
 	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"'\n" +
@@ -2374,8 +3057,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\x95\n" +
-	"\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xb5\r\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -2383,14 +3065,19 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x0eGetBuildStatus\x12'.slipway.build.v1.GetBuildStatusRequest\x1a(.slipway.build.v1.GetBuildStatusResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha1/builds/{build_id}/status\x12\x87\x01\n" +
 	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12j\n" +
 	"\bGetQueue\x12!.slipway.build.v1.GetQueueRequest\x1a\".slipway.build.v1.GetQueueResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1alpha1/queue\x12Z\n" +
-	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12W\n" +
+	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12r\n" +
+	"\x13ListDiscardedBuilds\x12,.slipway.build.v1.ListDiscardedBuildsRequest\x1a-.slipway.build.v1.ListDiscardedBuildsResponse\x12W\n" +
 	"\n" +
-	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12Z\n" +
+	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12]\n" +
+	"\fRestoreImage\x12%.slipway.build.v1.RestoreImageRequest\x1a&.slipway.build.v1.RestoreImageResponse\x12Z\n" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
 	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12W\n" +
 	"\n" +
 	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12Z\n" +
-	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12Y\n" +
+	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12r\n" +
+	"\x13ClaimUnsolvedBuilds\x12,.slipway.build.v1.ClaimUnsolvedBuildsRequest\x1a-.slipway.build.v1.ClaimUnsolvedBuildsResponse\x12W\n" +
+	"\n" +
+	"SolveBuild\x12#.slipway.build.v1.SolveBuildRequest\x1a$.slipway.build.v1.SolveBuildResponse\x12Y\n" +
 	"\n" +
 	"StreamLogs\x12#.slipway.build.v1.StreamLogsRequest\x1a$.slipway.build.v1.StreamLogsResponse0\x01B0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
 
@@ -2407,104 +3094,133 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_slipway_build_v1_build_proto_goTypes = []any{
-	(BuildState)(0),                   // 0: slipway.build.v1.BuildState
-	(*ListBuildsRequest)(nil),         // 1: slipway.build.v1.ListBuildsRequest
-	(*ListBuildsResponse)(nil),        // 2: slipway.build.v1.ListBuildsResponse
-	(*DescribeBuildRequest)(nil),      // 3: slipway.build.v1.DescribeBuildRequest
-	(*DescribeBuildResponse)(nil),     // 4: slipway.build.v1.DescribeBuildResponse
-	(*Build)(nil),                     // 5: slipway.build.v1.Build
-	(*GetBuildStatusRequest)(nil),     // 6: slipway.build.v1.GetBuildStatusRequest
-	(*GetBuildStatusResponse)(nil),    // 7: slipway.build.v1.GetBuildStatusResponse
-	(*GetBuildLockRequest)(nil),       // 8: slipway.build.v1.GetBuildLockRequest
-	(*GetBuildLockResponse)(nil),      // 9: slipway.build.v1.GetBuildLockResponse
-	(*GetQueueRequest)(nil),           // 10: slipway.build.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),          // 11: slipway.build.v1.GetQueueResponse
-	(*Backlog)(nil),                   // 12: slipway.build.v1.Backlog
-	(*Worker)(nil),                    // 13: slipway.build.v1.Worker
-	(*SubmitBuildRequest)(nil),        // 14: slipway.build.v1.SubmitBuildRequest
-	(*SubmitBuildResponse)(nil),       // 15: slipway.build.v1.SubmitBuildResponse
-	(*AwaitBuildRequest)(nil),         // 16: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),        // 17: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),        // 18: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),       // 19: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),        // 20: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),       // 21: slipway.build.v1.ListEnginesResponse
-	(*FindLayersRequest)(nil),         // 22: slipway.build.v1.FindLayersRequest
-	(*FindLayersResponse)(nil),        // 23: slipway.build.v1.FindLayersResponse
-	(*Engine)(nil),                    // 24: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),        // 25: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),       // 26: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),         // 27: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),        // 28: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                   // 29: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),     // 30: google.protobuf.Timestamp
-	(*v1.Compression)(nil),            // 31: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),           // 32: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),          // 33: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                    // 34: slipway.build.v1.Recipe
-	(*Target)(nil),                    // 35: slipway.build.v1.Target
-	(*v12.Identity)(nil),              // 36: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil), // 37: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                 // 38: slipway.container.v1.Source
+	(BuildState)(0),                     // 0: slipway.build.v1.BuildState
+	(*ListBuildsRequest)(nil),           // 1: slipway.build.v1.ListBuildsRequest
+	(*ListBuildsResponse)(nil),          // 2: slipway.build.v1.ListBuildsResponse
+	(*DescribeBuildRequest)(nil),        // 3: slipway.build.v1.DescribeBuildRequest
+	(*DescribeBuildResponse)(nil),       // 4: slipway.build.v1.DescribeBuildResponse
+	(*Build)(nil),                       // 5: slipway.build.v1.Build
+	(*GetBuildStatusRequest)(nil),       // 6: slipway.build.v1.GetBuildStatusRequest
+	(*GetBuildStatusResponse)(nil),      // 7: slipway.build.v1.GetBuildStatusResponse
+	(*GetBuildLockRequest)(nil),         // 8: slipway.build.v1.GetBuildLockRequest
+	(*GetBuildLockResponse)(nil),        // 9: slipway.build.v1.GetBuildLockResponse
+	(*GetQueueRequest)(nil),             // 10: slipway.build.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),            // 11: slipway.build.v1.GetQueueResponse
+	(*Backlog)(nil),                     // 12: slipway.build.v1.Backlog
+	(*Worker)(nil),                      // 13: slipway.build.v1.Worker
+	(*SubmitBuildRequest)(nil),          // 14: slipway.build.v1.SubmitBuildRequest
+	(*Outdated)(nil),                    // 15: slipway.build.v1.Outdated
+	(*ListDiscardedBuildsRequest)(nil),  // 16: slipway.build.v1.ListDiscardedBuildsRequest
+	(*ListDiscardedBuildsResponse)(nil), // 17: slipway.build.v1.ListDiscardedBuildsResponse
+	(*ClaimUnsolvedBuildsRequest)(nil),  // 18: slipway.build.v1.ClaimUnsolvedBuildsRequest
+	(*ClaimUnsolvedBuildsResponse)(nil), // 19: slipway.build.v1.ClaimUnsolvedBuildsResponse
+	(*UnsolvedBuild)(nil),               // 20: slipway.build.v1.UnsolvedBuild
+	(*SolveBuildRequest)(nil),           // 21: slipway.build.v1.SolveBuildRequest
+	(*SolveBuildResponse)(nil),          // 22: slipway.build.v1.SolveBuildResponse
+	(*SubmitBuildResponse)(nil),         // 23: slipway.build.v1.SubmitBuildResponse
+	(*RestoreImageRequest)(nil),         // 24: slipway.build.v1.RestoreImageRequest
+	(*RestoreImageResponse)(nil),        // 25: slipway.build.v1.RestoreImageResponse
+	(*AwaitBuildRequest)(nil),           // 26: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),          // 27: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),          // 28: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),         // 29: slipway.build.v1.LocateBuildResponse
+	(*ListEnginesRequest)(nil),          // 30: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),         // 31: slipway.build.v1.ListEnginesResponse
+	(*FindLayersRequest)(nil),           // 32: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),          // 33: slipway.build.v1.FindLayersResponse
+	(*Engine)(nil),                      // 34: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),          // 35: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),         // 36: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),           // 37: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),          // 38: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                     // 39: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),       // 40: google.protobuf.Timestamp
+	(*v1.Compression)(nil),              // 41: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),             // 42: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),            // 43: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                      // 44: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 45: slipway.build.v1.Target
+	(*v12.Identity)(nil),                // 46: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),   // 47: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                   // 48: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),               // 49: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	30, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	31, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	32, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	30, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	33, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	40, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	41, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	42, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	40, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	43, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	12, // 7: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	13, // 8: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	30, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	34, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	35, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	36, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	40, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	44, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	45, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	46, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	14, // 13: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	37, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	38, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	0,  // 16: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	30, // 17: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	30, // 18: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	30, // 19: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	35, // 20: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	36, // 21: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 22: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	24, // 23: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	29, // 24: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	17, // 25: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 26: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 27: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 28: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 29: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 30: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	14, // 31: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	16, // 32: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	18, // 33: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	20, // 34: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	22, // 35: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	25, // 36: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	27, // 37: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 38: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 39: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 40: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 41: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 42: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	15, // 43: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	17, // 44: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	19, // 45: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	21, // 46: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	23, // 47: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	26, // 48: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	28, // 49: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	38, // [38:50] is the sub-list for method output_type
-	26, // [26:38] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	47, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	48, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	49, // 16: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	49, // 17: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	15, // 18: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
+	44, // 19: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	40, // 20: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	20, // 21: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
+	49, // 22: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	46, // 23: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	40, // 24: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	47, // 25: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	0,  // 26: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	40, // 27: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	40, // 28: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	40, // 29: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	45, // 30: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	46, // 31: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 32: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	34, // 33: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	39, // 34: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	27, // 35: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 36: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 37: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 38: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 39: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 40: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	14, // 41: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	16, // 42: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
+	26, // 43: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	24, // 44: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
+	28, // 45: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	30, // 46: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	32, // 47: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	35, // 48: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	18, // 49: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	21, // 50: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	37, // 51: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 52: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 53: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 54: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 55: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 56: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	23, // 57: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	17, // 58: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	27, // 59: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	25, // 60: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	29, // 61: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	31, // 62: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	33, // 63: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	36, // 64: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	19, // 65: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	22, // 66: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	38, // 67: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	52, // [52:68] is the sub-list for method output_type
+	36, // [36:52] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -2519,14 +3235,14 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[8].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[12].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[16].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   29,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

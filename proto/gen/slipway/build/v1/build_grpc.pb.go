@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: slipway/build/v1/build.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -21,18 +21,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	BuildService_ListBuilds_FullMethodName     = "/slipway.build.v1.BuildService/ListBuilds"
-	BuildService_DescribeBuild_FullMethodName  = "/slipway.build.v1.BuildService/DescribeBuild"
-	BuildService_GetBuildStatus_FullMethodName = "/slipway.build.v1.BuildService/GetBuildStatus"
-	BuildService_GetBuildLock_FullMethodName   = "/slipway.build.v1.BuildService/GetBuildLock"
-	BuildService_GetQueue_FullMethodName       = "/slipway.build.v1.BuildService/GetQueue"
-	BuildService_SubmitBuild_FullMethodName    = "/slipway.build.v1.BuildService/SubmitBuild"
-	BuildService_AwaitBuild_FullMethodName     = "/slipway.build.v1.BuildService/AwaitBuild"
-	BuildService_LocateBuild_FullMethodName    = "/slipway.build.v1.BuildService/LocateBuild"
-	BuildService_ListEngines_FullMethodName    = "/slipway.build.v1.BuildService/ListEngines"
-	BuildService_FindLayers_FullMethodName     = "/slipway.build.v1.BuildService/FindLayers"
-	BuildService_CancelBuild_FullMethodName    = "/slipway.build.v1.BuildService/CancelBuild"
-	BuildService_StreamLogs_FullMethodName     = "/slipway.build.v1.BuildService/StreamLogs"
+	BuildService_ListBuilds_FullMethodName          = "/slipway.build.v1.BuildService/ListBuilds"
+	BuildService_DescribeBuild_FullMethodName       = "/slipway.build.v1.BuildService/DescribeBuild"
+	BuildService_GetBuildStatus_FullMethodName      = "/slipway.build.v1.BuildService/GetBuildStatus"
+	BuildService_GetBuildLock_FullMethodName        = "/slipway.build.v1.BuildService/GetBuildLock"
+	BuildService_GetQueue_FullMethodName            = "/slipway.build.v1.BuildService/GetQueue"
+	BuildService_SubmitBuild_FullMethodName         = "/slipway.build.v1.BuildService/SubmitBuild"
+	BuildService_ListDiscardedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ListDiscardedBuilds"
+	BuildService_AwaitBuild_FullMethodName          = "/slipway.build.v1.BuildService/AwaitBuild"
+	BuildService_RestoreImage_FullMethodName        = "/slipway.build.v1.BuildService/RestoreImage"
+	BuildService_LocateBuild_FullMethodName         = "/slipway.build.v1.BuildService/LocateBuild"
+	BuildService_ListEngines_FullMethodName         = "/slipway.build.v1.BuildService/ListEngines"
+	BuildService_FindLayers_FullMethodName          = "/slipway.build.v1.BuildService/FindLayers"
+	BuildService_CancelBuild_FullMethodName         = "/slipway.build.v1.BuildService/CancelBuild"
+	BuildService_ClaimUnsolvedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ClaimUnsolvedBuilds"
+	BuildService_SolveBuild_FullMethodName          = "/slipway.build.v1.BuildService/SolveBuild"
+	BuildService_StreamLogs_FullMethodName          = "/slipway.build.v1.BuildService/StreamLogs"
 )
 
 // BuildServiceClient is the client API for BuildService service.
@@ -42,41 +46,52 @@ const (
 // BuildService starts builds, one for each image, and reports on them.
 type BuildServiceClient interface {
 	// ListBuilds returns the caller's own builds, newest first. The Bearer token
-	// says who the caller is.
+	// identifies the caller.
 	ListBuilds(ctx context.Context, in *ListBuildsRequest, opts ...grpc.CallOption) (*ListBuildsResponse, error)
 	// DescribeBuild returns the record of a build.
 	DescribeBuild(ctx context.Context, in *DescribeBuildRequest, opts ...grpc.CallOption) (*DescribeBuildResponse, error)
-	// GetBuildStatus says whether a build has ended, and how.
+	// GetBuildStatus reports whether a build has ended, and how.
 	GetBuildStatus(ctx context.Context, in *GetBuildStatusRequest, opts ...grpc.CallOption) (*GetBuildStatusResponse, error)
-	// GetBuildLock returns the Conda packages that the request of a build stood for
-	// when it was made. NOT_FOUND where that is not known.
+	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
+	// if they are unknown.
 	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
-	// GetQueue returns what waits and runs, and the workers. For the platform's
-	// administrator, whom the Bearer token names.
+	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
+	// administrator, whom the Bearer token identifies.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
-	// SubmitBuild makes sure that an image exists or will exist: it finds the
-	// image, joins a running build, or queues a new one. It never waits for a
-	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
-	// when no worker can do it. Internal.
+	// SubmitBuild ensures that an image exists or will exist: it finds the image, joins a running
+	// build, or queues a new build. It never waits for a build. RESOURCE_EXHAUSTED if the
+	// caller's quota is used up, UNIMPLEMENTED if no worker supports the build. Internal.
 	SubmitBuild(ctx context.Context, in *SubmitBuildRequest, opts ...grpc.CallOption) (*SubmitBuildResponse, error)
+	// ListDiscardedBuilds returns the ids of builds whose images must no longer be served,
+	// because a worker was revoked. Internal.
+	ListDiscardedBuilds(ctx context.Context, in *ListDiscardedBuildsRequest, opts ...grpc.CallOption) (*ListDiscardedBuildsResponse, error)
 	// AwaitBuild returns when the build has ended, or shortly before the call's
 	// deadline. Internal.
 	AwaitBuild(ctx context.Context, in *AwaitBuildRequest, opts ...grpc.CallOption) (*AwaitBuildResponse, error)
-	// LocateBuild returns where the image of a build is, or will be, and who may have
-	// it. Internal.
-	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
-	// ListEngines returns what the workers can do now. Internal.
-	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
-	// FindLayers returns which layers of Conda packages the service's own repository
-	// has, as far as workers have said so. UNAVAILABLE when that cannot be read.
+	// RestoreImage returns the build that creates the image of an earlier, successful build. If
+	// the registry has lost the image, it starts a new build of the same request and charges it
+	// to the same caller. If the image exists, it may return the same build. NOT_FOUND if the
+	// image cannot be built again, for example because its build context was deleted. Internal.
+	RestoreImage(ctx context.Context, in *RestoreImageRequest, opts ...grpc.CallOption) (*RestoreImageResponse, error)
+	// LocateBuild returns the location of a build's image, and the identity that may pull it.
 	// Internal.
+	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
+	// ListEngines returns the engines that the workers provide now. Internal.
+	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
+	// FindLayers reports which layers of Conda packages exist in the service's own repository,
+	// according to the workers' records. UNAVAILABLE if the records cannot be read. Internal.
 	FindLayers(ctx context.Context, in *FindLayersRequest, opts ...grpc.CallOption) (*FindLayersResponse, error)
-	// CancelBuild ends a running build, unless another build is made from it. It
-	// may be repeated. Internal.
+	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
+	// have no further effect. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
-	// StreamLogs streams the lines of a build's log in order: those that are
-	// stored, then those that are being written. Internal: the gateway turns it
-	// into text and Server-Sent Events.
+	// ClaimUnsolvedBuilds returns builds whose Conda packages must be solved before a worker can
+	// build them. Each build is claimed by one caller at a time, for a minute. Internal.
+	ClaimUnsolvedBuilds(ctx context.Context, in *ClaimUnsolvedBuildsRequest, opts ...grpc.CallOption) (*ClaimUnsolvedBuildsResponse, error)
+	// SolveBuild stores the solution of a claimed build. It has no effect on a build that is
+	// already solved or that has ended. Internal.
+	SolveBuild(ctx context.Context, in *SolveBuildRequest, opts ...grpc.CallOption) (*SolveBuildResponse, error)
+	// StreamLogs streams the lines of a build's log in order: first the stored lines, then the
+	// new lines. Internal: the gateway converts the stream to text and Server-Sent Events.
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 }
 
@@ -148,10 +163,30 @@ func (c *buildServiceClient) SubmitBuild(ctx context.Context, in *SubmitBuildReq
 	return out, nil
 }
 
+func (c *buildServiceClient) ListDiscardedBuilds(ctx context.Context, in *ListDiscardedBuildsRequest, opts ...grpc.CallOption) (*ListDiscardedBuildsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListDiscardedBuildsResponse)
+	err := c.cc.Invoke(ctx, BuildService_ListDiscardedBuilds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) AwaitBuild(ctx context.Context, in *AwaitBuildRequest, opts ...grpc.CallOption) (*AwaitBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AwaitBuildResponse)
 	err := c.cc.Invoke(ctx, BuildService_AwaitBuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) RestoreImage(ctx context.Context, in *RestoreImageRequest, opts ...grpc.CallOption) (*RestoreImageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RestoreImageResponse)
+	err := c.cc.Invoke(ctx, BuildService_RestoreImage_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -198,6 +233,26 @@ func (c *buildServiceClient) CancelBuild(ctx context.Context, in *CancelBuildReq
 	return out, nil
 }
 
+func (c *buildServiceClient) ClaimUnsolvedBuilds(ctx context.Context, in *ClaimUnsolvedBuildsRequest, opts ...grpc.CallOption) (*ClaimUnsolvedBuildsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClaimUnsolvedBuildsResponse)
+	err := c.cc.Invoke(ctx, BuildService_ClaimUnsolvedBuilds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) SolveBuild(ctx context.Context, in *SolveBuildRequest, opts ...grpc.CallOption) (*SolveBuildResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SolveBuildResponse)
+	err := c.cc.Invoke(ctx, BuildService_SolveBuild_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &BuildService_ServiceDesc.Streams[0], BuildService_StreamLogs_FullMethodName, cOpts...)
@@ -224,41 +279,52 @@ type BuildService_StreamLogsClient = grpc.ServerStreamingClient[StreamLogsRespon
 // BuildService starts builds, one for each image, and reports on them.
 type BuildServiceServer interface {
 	// ListBuilds returns the caller's own builds, newest first. The Bearer token
-	// says who the caller is.
+	// identifies the caller.
 	ListBuilds(context.Context, *ListBuildsRequest) (*ListBuildsResponse, error)
 	// DescribeBuild returns the record of a build.
 	DescribeBuild(context.Context, *DescribeBuildRequest) (*DescribeBuildResponse, error)
-	// GetBuildStatus says whether a build has ended, and how.
+	// GetBuildStatus reports whether a build has ended, and how.
 	GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error)
-	// GetBuildLock returns the Conda packages that the request of a build stood for
-	// when it was made. NOT_FOUND where that is not known.
+	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
+	// if they are unknown.
 	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
-	// GetQueue returns what waits and runs, and the workers. For the platform's
-	// administrator, whom the Bearer token names.
+	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
+	// administrator, whom the Bearer token identifies.
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
-	// SubmitBuild makes sure that an image exists or will exist: it finds the
-	// image, joins a running build, or queues a new one. It never waits for a
-	// build. RESOURCE_EXHAUSTED when the caller's quota is used up, UNIMPLEMENTED
-	// when no worker can do it. Internal.
+	// SubmitBuild ensures that an image exists or will exist: it finds the image, joins a running
+	// build, or queues a new build. It never waits for a build. RESOURCE_EXHAUSTED if the
+	// caller's quota is used up, UNIMPLEMENTED if no worker supports the build. Internal.
 	SubmitBuild(context.Context, *SubmitBuildRequest) (*SubmitBuildResponse, error)
+	// ListDiscardedBuilds returns the ids of builds whose images must no longer be served,
+	// because a worker was revoked. Internal.
+	ListDiscardedBuilds(context.Context, *ListDiscardedBuildsRequest) (*ListDiscardedBuildsResponse, error)
 	// AwaitBuild returns when the build has ended, or shortly before the call's
 	// deadline. Internal.
 	AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error)
-	// LocateBuild returns where the image of a build is, or will be, and who may have
-	// it. Internal.
-	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
-	// ListEngines returns what the workers can do now. Internal.
-	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
-	// FindLayers returns which layers of Conda packages the service's own repository
-	// has, as far as workers have said so. UNAVAILABLE when that cannot be read.
+	// RestoreImage returns the build that creates the image of an earlier, successful build. If
+	// the registry has lost the image, it starts a new build of the same request and charges it
+	// to the same caller. If the image exists, it may return the same build. NOT_FOUND if the
+	// image cannot be built again, for example because its build context was deleted. Internal.
+	RestoreImage(context.Context, *RestoreImageRequest) (*RestoreImageResponse, error)
+	// LocateBuild returns the location of a build's image, and the identity that may pull it.
 	// Internal.
+	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
+	// ListEngines returns the engines that the workers provide now. Internal.
+	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
+	// FindLayers reports which layers of Conda packages exist in the service's own repository,
+	// according to the workers' records. UNAVAILABLE if the records cannot be read. Internal.
 	FindLayers(context.Context, *FindLayersRequest) (*FindLayersResponse, error)
-	// CancelBuild ends a running build, unless another build is made from it. It
-	// may be repeated. Internal.
+	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
+	// have no further effect. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
-	// StreamLogs streams the lines of a build's log in order: those that are
-	// stored, then those that are being written. Internal: the gateway turns it
-	// into text and Server-Sent Events.
+	// ClaimUnsolvedBuilds returns builds whose Conda packages must be solved before a worker can
+	// build them. Each build is claimed by one caller at a time, for a minute. Internal.
+	ClaimUnsolvedBuilds(context.Context, *ClaimUnsolvedBuildsRequest) (*ClaimUnsolvedBuildsResponse, error)
+	// SolveBuild stores the solution of a claimed build. It has no effect on a build that is
+	// already solved or that has ended. Internal.
+	SolveBuild(context.Context, *SolveBuildRequest) (*SolveBuildResponse, error)
+	// StreamLogs streams the lines of a build's log in order: first the stored lines, then the
+	// new lines. Internal: the gateway converts the stream to text and Server-Sent Events.
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	mustEmbedUnimplementedBuildServiceServer()
 }
@@ -288,8 +354,14 @@ func (UnimplementedBuildServiceServer) GetQueue(context.Context, *GetQueueReques
 func (UnimplementedBuildServiceServer) SubmitBuild(context.Context, *SubmitBuildRequest) (*SubmitBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitBuild not implemented")
 }
+func (UnimplementedBuildServiceServer) ListDiscardedBuilds(context.Context, *ListDiscardedBuildsRequest) (*ListDiscardedBuildsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListDiscardedBuilds not implemented")
+}
 func (UnimplementedBuildServiceServer) AwaitBuild(context.Context, *AwaitBuildRequest) (*AwaitBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AwaitBuild not implemented")
+}
+func (UnimplementedBuildServiceServer) RestoreImage(context.Context, *RestoreImageRequest) (*RestoreImageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RestoreImage not implemented")
 }
 func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LocateBuild not implemented")
@@ -302,6 +374,12 @@ func (UnimplementedBuildServiceServer) FindLayers(context.Context, *FindLayersRe
 }
 func (UnimplementedBuildServiceServer) CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBuild not implemented")
+}
+func (UnimplementedBuildServiceServer) ClaimUnsolvedBuilds(context.Context, *ClaimUnsolvedBuildsRequest) (*ClaimUnsolvedBuildsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClaimUnsolvedBuilds not implemented")
+}
+func (UnimplementedBuildServiceServer) SolveBuild(context.Context, *SolveBuildRequest) (*SolveBuildResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SolveBuild not implemented")
 }
 func (UnimplementedBuildServiceServer) StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error {
 	return status.Error(codes.Unimplemented, "method StreamLogs not implemented")
@@ -435,6 +513,24 @@ func _BuildService_SubmitBuild_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_ListDiscardedBuilds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListDiscardedBuildsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).ListDiscardedBuilds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_ListDiscardedBuilds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).ListDiscardedBuilds(ctx, req.(*ListDiscardedBuildsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_AwaitBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AwaitBuildRequest)
 	if err := dec(in); err != nil {
@@ -449,6 +545,24 @@ func _BuildService_AwaitBuild_Handler(srv interface{}, ctx context.Context, dec 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(BuildServiceServer).AwaitBuild(ctx, req.(*AwaitBuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_RestoreImage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RestoreImageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).RestoreImage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_RestoreImage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).RestoreImage(ctx, req.(*RestoreImageRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -525,6 +639,42 @@ func _BuildService_CancelBuild_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_ClaimUnsolvedBuilds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClaimUnsolvedBuildsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).ClaimUnsolvedBuilds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_ClaimUnsolvedBuilds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).ClaimUnsolvedBuilds(ctx, req.(*ClaimUnsolvedBuildsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_SolveBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SolveBuildRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).SolveBuild(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_SolveBuild_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).SolveBuild(ctx, req.(*SolveBuildRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_StreamLogs_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(StreamLogsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -568,8 +718,16 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _BuildService_SubmitBuild_Handler,
 		},
 		{
+			MethodName: "ListDiscardedBuilds",
+			Handler:    _BuildService_ListDiscardedBuilds_Handler,
+		},
+		{
 			MethodName: "AwaitBuild",
 			Handler:    _BuildService_AwaitBuild_Handler,
+		},
+		{
+			MethodName: "RestoreImage",
+			Handler:    _BuildService_RestoreImage_Handler,
 		},
 		{
 			MethodName: "LocateBuild",
@@ -586,6 +744,14 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelBuild",
 			Handler:    _BuildService_CancelBuild_Handler,
+		},
+		{
+			MethodName: "ClaimUnsolvedBuilds",
+			Handler:    _BuildService_ClaimUnsolvedBuilds_Handler,
+		},
+		{
+			MethodName: "SolveBuild",
+			Handler:    _BuildService_SolveBuild_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/build/v1/job.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -71,36 +71,42 @@ func (x *Job) GetBuildId() string {
 	return ""
 }
 
-// Result is a message on build.events: how a delivery of a job ended.
+// Result is a message on build.events: the outcome of one delivery of a job.
 type Result struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Which delivery it was, from 1.
+	// The number of the delivery, from 1.
 	Delivery int32 `protobuf:"varint,2,opt,name=delivery,proto3" json:"delivery,omitempty"`
 	// Whether the image was pushed.
 	Succeeded bool `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	// Why not: one of Build's reasons.
+	// Why it was not pushed: one of Build's reason codes.
 	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The reason in words, for the user.
 	Message string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
-	// Digest of what was pushed.
+	// Digest of the pushed image.
 	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
-	// The worker is stopping before the build has ended: another one takes it.
-	// Only the ticket is set besides.
+	// The worker is stopping before the build has ended, so that another worker can take it. All
+	// other fields but the ticket are then unset.
 	HandedBack bool `protobuf:"varint,7,opt,name=handed_back,json=handedBack,proto3" json:"handed_back,omitempty"`
-	// Ticket of the delivery, from TakeJob: without it the message is ignored as
-	// forged. It is void once the message has been read. Secret.
+	// Ticket of the delivery, from TakeJob. Messages without it are ignored as forged. The ticket
+	// is void once the message has been read. Secret.
 	Ticket string `protobuf:"bytes,8,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	// Digest of the cache manifest that was pushed to the target's cache repository;
 	// "" for none.
 	CacheDigest string `protobuf:"bytes,9,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
-	// The recipe's engine has made what it can, and pushed it to the target's repository
-	// without a name, as digest says: something has to be run on that image. The build
-	// goes on so, if somebody can run it. The reason and the message are for when not.
+	// The engine has built part of the image and pushed it untagged to the target's repository,
+	// with the given digest. To complete the image, commands must be run on it. The build
+	// continues if a worker can run them; otherwise it fails with the reason and the message.
 	NeedsSteps bool `protobuf:"varint,10,opt,name=needs_steps,json=needsSteps,proto3" json:"needs_steps,omitempty"`
-	// What has to be run, where needs_steps is set.
-	Steps         *Steps `protobuf:"bytes,11,opt,name=steps,proto3" json:"steps,omitempty"`
+	// The commands to run, if needs_steps is set.
+	Steps *Steps `protobuf:"bytes,11,opt,name=steps,proto3" json:"steps,omitempty"`
+	// Ids of the keys with which other workers signed the layers that this worker reused.
+	LayerKeys []string `protobuf:"bytes,12,rep,name=layer_keys,json=layerKeys,proto3" json:"layer_keys,omitempty"`
+	// A package of the build's lock no longer exists in its channel, or has changed. If the
+	// service solved the lock, the packages are solved again. Otherwise the build fails with the
+	// reason and the message.
+	LockOutdated  bool `protobuf:"varint,13,opt,name=lock_outdated,json=lockOutdated,proto3" json:"lock_outdated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,13 +218,27 @@ func (x *Result) GetSteps() *Steps {
 	return nil
 }
 
-// Steps are what has to be run on an image that has been pushed, before what the
-// recipe itself wants run.
+func (x *Result) GetLayerKeys() []string {
+	if x != nil {
+		return x.LayerKeys
+	}
+	return nil
+}
+
+func (x *Result) GetLockOutdated() bool {
+	if x != nil {
+		return x.LockOutdated
+	}
+	return false
+}
+
+// Steps are the commands to run on an image that has been pushed, before the commands of the
+// recipe itself.
 type Steps struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The first lines of the Dockerfile, from its FROM on; the recipe's own follow.
+	// The first lines of the Dockerfile, starting with FROM; the lines of the recipe follow.
 	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
-	// Files that these lines read.
+	// The files that these lines read.
 	Files         []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -271,7 +291,7 @@ func (x *Steps) GetFiles() []*File {
 // LogChunk is a message on build.logs.<build id>: the next lines of a log.
 type LogChunk struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which delivery of the job wrote them.
+	// The number of the delivery that wrote the lines.
 	Delivery int32 `protobuf:"varint,1,opt,name=delivery,proto3" json:"delivery,omitempty"`
 	// The lines, in order.
 	Entries       []*LogEntry `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"`
@@ -323,7 +343,7 @@ func (x *LogChunk) GetEntries() []*LogEntry {
 	return nil
 }
 
-// LogEntry is a line as a worker writes it; its ordinal follows from its place.
+// LogEntry is a line as written by a worker; its ordinal follows from its position.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What was printed, without the line's end.
@@ -378,22 +398,23 @@ func (x *LogEntry) GetPhase() string {
 	return ""
 }
 
-// Presence is a message on build.workers, every few seconds: a worker says that
-// it is alive.
+// Presence is a message on build.workers, sent every few seconds: the heartbeat of a worker.
 type Presence struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who it is.
+	// The name of the worker.
 	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	// Jobs it can do at a time; 0 when it stops.
+	// Number of concurrent jobs; 0 if the worker is stopping.
 	Slots int32 `protobuf:"varint,2,opt,name=slots,proto3" json:"slots,omitempty"`
-	// What it can make, and for which platforms.
+	// The supported engines and platforms.
 	Capabilities []*Capability `protobuf:"bytes,3,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	// When the message was sent.
 	SentAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=sent_at,json=sentAt,proto3" json:"sent_at,omitempty"`
-	// Why it can make nothing at all; "" when it can, or is only starting.
+	// Why the worker supports nothing; "" if it does, or if it is still starting.
 	Problem string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
-	// Engines that can make nothing now.
-	Problems      []*EngineProblem `protobuf:"bytes,6,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Engines that do not work now.
+	Problems []*EngineProblem `protobuf:"bytes,6,rep,name=problems,proto3" json:"problems,omitempty"`
+	// Whether the worker takes no jobs because the free space of its disk is below disk_reserve.
+	DiskFull      bool `protobuf:"varint,7,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -470,12 +491,19 @@ func (x *Presence) GetProblems() []*EngineProblem {
 	return nil
 }
 
-// EngineProblem is an engine that can make nothing.
+func (x *Presence) GetDiskFull() bool {
+	if x != nil {
+		return x.DiskFull
+	}
+	return false
+}
+
+// EngineProblem is an engine that does not work.
 type EngineProblem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The engine, e.g. "sif".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// Why it cannot, in words for an operator; "" while it is only starting.
+	// Why it does not work, for an operator; "" while it is starting.
 	Problem       string `protobuf:"bytes,2,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -525,12 +553,12 @@ func (x *EngineProblem) GetProblem() string {
 	return ""
 }
 
-// Capability is an engine for a platform.
+// Capability is an engine with an architecture.
 type Capability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The engine, e.g. "buildkit".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// The architecture, e.g. "amd64"; "any" for an engine that needs none of its own.
+	// The architecture, e.g. "amd64"; "any" for engines that build images for any architecture.
 	Architecture  string `protobuf:"bytes,2,opt,name=architecture,proto3" json:"architecture,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -586,7 +614,7 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\x1aslipway/build/v1/job.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\"4\n" +
 	"\x03Job\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\xd3\x02\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildIdJ\x04\b\x02\x10\x03R\ftrace_parent\"\x97\x03\n" +
 	"\x06Result\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x1c\n" +
@@ -601,7 +629,10 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\vneeds_steps\x18\n" +
 	" \x01(\bR\n" +
 	"needsSteps\x12-\n" +
-	"\x05steps\x18\v \x01(\v2\x17.slipway.build.v1.StepsR\x05steps\"\\\n" +
+	"\x05steps\x18\v \x01(\v2\x17.slipway.build.v1.StepsR\x05steps\x12\x1d\n" +
+	"\n" +
+	"layer_keys\x18\f \x03(\tR\tlayerKeys\x12#\n" +
+	"\rlock_outdated\x18\r \x01(\bR\flockOutdated\"\\\n" +
 	"\x05Steps\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\"\\\n" +
@@ -610,14 +641,15 @@ const file_slipway_build_v1_job_proto_rawDesc = "" +
 	"\aentries\x18\x02 \x03(\v2\x1a.slipway.build.v1.LogEntryR\aentries\"4\n" +
 	"\bLogEntry\x12\x12\n" +
 	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
-	"\x05phase\x18\x02 \x01(\tR\x05phase\"\x86\x02\n" +
+	"\x05phase\x18\x02 \x01(\tR\x05phase\"\xa3\x02\n" +
 	"\bPresence\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05slots\x18\x02 \x01(\x05R\x05slots\x12@\n" +
 	"\fcapabilities\x18\x03 \x03(\v2\x1c.slipway.build.v1.CapabilityR\fcapabilities\x123\n" +
 	"\asent_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x06sentAt\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x12;\n" +
-	"\bproblems\x18\x06 \x03(\v2\x1f.slipway.build.v1.EngineProblemR\bproblems\"A\n" +
+	"\bproblems\x18\x06 \x03(\v2\x1f.slipway.build.v1.EngineProblemR\bproblems\x12\x1b\n" +
+	"\tdisk_full\x18\a \x01(\bR\bdiskFull\"A\n" +
 	"\rEngineProblem\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x18\n" +
 	"\aproblem\x18\x02 \x01(\tR\aproblem\"H\n" +

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/build/v1/recipe.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -31,40 +31,47 @@ type Recipe struct {
 	// The Dockerfile, even if it was generated. With the engine "conda" only those of its
 	// lines that are run on the image of the packages; "" for none.
 	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
-	// Files to put into the build context, beside the context's own. With the engine
-	// "conda" at most ".slipway/requirements.txt": what pip installs on the packages.
+	// Files to add to the build context. With the engine "conda" only
+	// ".slipway/requirements.txt", the packages that pip installs.
 	Files []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
-	// The build context's own files; absent for none. A "data:" location is bare:
-	// its bytes are in context_data, or with the build room by digest.
+	// The build context; absent for none. A "data:" location has no content: it is in
+	// context_data, or stored by the build service under its digest.
 	Context *v1.Layer `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
-	// Bytes of a "data:" context, on the way to the build room only.
+	// Content of a "data:" context; only set in requests to the build service.
 	ContextData []byte `protobuf:"bytes,4,opt,name=context_data,json=contextData,proto3" json:"context_data,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	Platform string `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
 	// "oci", or "sif" for a Singularity image.
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
-	// What is baked into a frozen image; absent otherwise.
+	// The configuration that is part of a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
-	// Who can make it: "buildkit", "conda" for locked packages on a base image, "freeze"
-	// for a copy of an image, "sif" for a Singularity image, or "index" for an index over
-	// other builds.
+	// The engine: "buildkit", "conda" for locked packages on a base image, "freeze" for a copy of
+	// an image, "sif" for a Singularity image, or "index" for an index of other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
-	// The Conda environment as the user sees it; "" if there is none. Files hold
-	// what is built from.
+	// The Conda environment as the user wrote it; "" if no environment was given. The build uses files
+	// instead.
 	CondaFile string `protobuf:"bytes,9,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
-	// The image that it is made from, where there is one; absent for a user's Dockerfile.
-	// Its reference is the digest of a manifest or index. With the engine "buildkit" it is
-	// what the build itself has pushed before.
+	// The base or source image, if there is one; absent for a user's Dockerfile. Its reference is
+	// the digest of a manifest or index. With the engine "buildkit" it is the image that an
+	// earlier step of the same build has pushed.
 	Source *v1.Source `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
-	// SHA-256 of the lock's records, 64 hex digits, where the engine is "conda"; "" for
-	// any other.
+	// SHA-256 of the lock's records, 64 hex digits, for the engine "conda"; "" for other engines,
+	// and while the packages are not solved.
 	LockDigest string `protobuf:"bytes,11,opt,name=lock_digest,json=lockDigest,proto3" json:"lock_digest,omitempty"`
-	// How layers are compressed; absent for gzip. With the engines "index" and "sif" that of
-	// what they are made from.
+	// The compression of layers; absent means gzip. For the engines "index" and "sif" the
+	// compression of the source images.
 	Compression *v1.Compression `protobuf:"bytes,12,opt,name=compression,proto3" json:"compression,omitempty"`
-	// How the request wanted its Conda packages put into an image; absent where it did not
-	// say. It decides nothing that the rest does not, and is kept to be shown.
-	CondaOptions  *v1.CondaOptions `protobuf:"bytes,13,opt,name=conda_options,json=condaOptions,proto3" json:"conda_options,omitempty"`
+	// The Conda options of the request; absent if it set none. They are stored for display only.
+	CondaOptions *v1.CondaOptions `protobuf:"bytes,13,opt,name=conda_options,json=condaOptions,proto3" json:"conda_options,omitempty"`
+	// SHA-256 of the query that the lock is solved from, 64 hex digits, if the packages were not
+	// solved when the build was requested; "" otherwise. It determines the content instead of
+	// lock_digest.
+	QueryDigest string `protobuf:"bytes,14,opt,name=query_digest,json=queryDigest,proto3" json:"query_digest,omitempty"`
+	// The variables that the Conda environment sets, by name, for the engine "conda".
+	Variables map[string]string `protobuf:"bytes,15,rep,name=variables,proto3" json:"variables,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Whether a base image of the Dockerfile may be a Singularity image, which is then used as an
+	// image with one layer.
+	SifBase       bool `protobuf:"varint,16,opt,name=sif_base,json=sifBase,proto3" json:"sif_base,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -190,12 +197,33 @@ func (x *Recipe) GetCondaOptions() *v1.CondaOptions {
 	return nil
 }
 
+func (x *Recipe) GetQueryDigest() string {
+	if x != nil {
+		return x.QueryDigest
+	}
+	return ""
+}
+
+func (x *Recipe) GetVariables() map[string]string {
+	if x != nil {
+		return x.Variables
+	}
+	return nil
+}
+
+func (x *Recipe) GetSifBase() bool {
+	if x != nil {
+		return x.SifBase
+	}
+	return false
+}
+
 // File is a file of a build context.
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Path in the context, with "/" between its parts.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// What is in it.
+	// The content.
 	Content       []byte `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -245,7 +273,7 @@ func (x *File) GetContent() []byte {
 	return nil
 }
 
-// Target is where an image goes.
+// Target is the location that an image is pushed to.
 type Target struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The registry's host, e.g. "docker.io" or "127.0.0.1:5000".
@@ -254,8 +282,7 @@ type Target struct {
 	Repository string `protobuf:"bytes,2,opt,name=repository,proto3" json:"repository,omitempty"`
 	// The tag.
 	Tag string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
-	// Where layers are kept for later builds, "<registry>/<path>"; "" for the
-	// service's own place.
+	// The repository for cached layers, "<registry>/<path>"; "" for the service's own.
 	CacheRepository string `protobuf:"bytes,4,opt,name=cache_repository,json=cacheRepository,proto3" json:"cache_repository,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -323,7 +350,7 @@ var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\n" +
-	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\xc6\x04\n" +
+	"\x1dslipway/build/v1/recipe.proto\x12\x10slipway.build.v1\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\"\x89\x06\n" +
 	"\x06Recipe\x12%\n" +
 	"\x0econtainer_file\x18\x01 \x01(\tR\rcontainerFile\x12,\n" +
 	"\x05files\x18\x02 \x03(\v2\x16.slipway.build.v1.FileR\x05files\x125\n" +
@@ -340,7 +367,13 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\vlock_digest\x18\v \x01(\tR\n" +
 	"lockDigest\x12C\n" +
 	"\vcompression\x18\f \x01(\v2!.slipway.container.v1.CompressionR\vcompression\x12G\n" +
-	"\rconda_options\x18\r \x01(\v2\".slipway.container.v1.CondaOptionsR\fcondaOptions\"4\n" +
+	"\rconda_options\x18\r \x01(\v2\".slipway.container.v1.CondaOptionsR\fcondaOptions\x12!\n" +
+	"\fquery_digest\x18\x0e \x01(\tR\vqueryDigest\x12E\n" +
+	"\tvariables\x18\x0f \x03(\v2'.slipway.build.v1.Recipe.VariablesEntryR\tvariables\x12\x19\n" +
+	"\bsif_base\x18\x10 \x01(\bR\asifBase\x1a<\n" +
+	"\x0eVariablesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\acontent\x18\x02 \x01(\fR\acontent\"\x81\x01\n" +
@@ -364,29 +397,31 @@ func file_slipway_build_v1_recipe_proto_rawDescGZIP() []byte {
 	return file_slipway_build_v1_recipe_proto_rawDescData
 }
 
-var file_slipway_build_v1_recipe_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_slipway_build_v1_recipe_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_slipway_build_v1_recipe_proto_goTypes = []any{
 	(*Recipe)(nil),             // 0: slipway.build.v1.Recipe
 	(*File)(nil),               // 1: slipway.build.v1.File
 	(*Target)(nil),             // 2: slipway.build.v1.Target
-	(*v1.Layer)(nil),           // 3: slipway.container.v1.Layer
-	(*v1.ContainerConfig)(nil), // 4: slipway.container.v1.ContainerConfig
-	(*v1.Source)(nil),          // 5: slipway.container.v1.Source
-	(*v1.Compression)(nil),     // 6: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),    // 7: slipway.container.v1.CondaOptions
+	nil,                        // 3: slipway.build.v1.Recipe.VariablesEntry
+	(*v1.Layer)(nil),           // 4: slipway.container.v1.Layer
+	(*v1.ContainerConfig)(nil), // 5: slipway.container.v1.ContainerConfig
+	(*v1.Source)(nil),          // 6: slipway.container.v1.Source
+	(*v1.Compression)(nil),     // 7: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),    // 8: slipway.container.v1.CondaOptions
 }
 var file_slipway_build_v1_recipe_proto_depIdxs = []int32{
 	1, // 0: slipway.build.v1.Recipe.files:type_name -> slipway.build.v1.File
-	3, // 1: slipway.build.v1.Recipe.context:type_name -> slipway.container.v1.Layer
-	4, // 2: slipway.build.v1.Recipe.config:type_name -> slipway.container.v1.ContainerConfig
-	5, // 3: slipway.build.v1.Recipe.source:type_name -> slipway.container.v1.Source
-	6, // 4: slipway.build.v1.Recipe.compression:type_name -> slipway.container.v1.Compression
-	7, // 5: slipway.build.v1.Recipe.conda_options:type_name -> slipway.container.v1.CondaOptions
-	6, // [6:6] is the sub-list for method output_type
-	6, // [6:6] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4, // 1: slipway.build.v1.Recipe.context:type_name -> slipway.container.v1.Layer
+	5, // 2: slipway.build.v1.Recipe.config:type_name -> slipway.container.v1.ContainerConfig
+	6, // 3: slipway.build.v1.Recipe.source:type_name -> slipway.container.v1.Source
+	7, // 4: slipway.build.v1.Recipe.compression:type_name -> slipway.container.v1.Compression
+	8, // 5: slipway.build.v1.Recipe.conda_options:type_name -> slipway.container.v1.CondaOptions
+	3, // 6: slipway.build.v1.Recipe.variables:type_name -> slipway.build.v1.Recipe.VariablesEntry
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_recipe_proto_init() }
@@ -400,7 +435,7 @@ func file_slipway_build_v1_recipe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_recipe_proto_rawDesc), len(file_slipway_build_v1_recipe_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

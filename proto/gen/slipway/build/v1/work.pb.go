@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/build/v1/work.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -25,20 +25,20 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// LoginPurpose is what a login is for.
+// LoginPurpose is the purpose of a login.
 type LoginPurpose int32
 
 const (
-	// Not a purpose: there is no login.
+	// Invalid: there is no login.
 	LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED LoginPurpose = 0
 	// To read an image that the recipe names.
 	LoginPurpose_LOGIN_PURPOSE_READ LoginPurpose = 1
-	// To push what is made.
+	// To push the image.
 	LoginPurpose_LOGIN_PURPOSE_PUSH LoginPurpose = 2
-	// To keep layers in the cache repository, and read them there.
+	// To push layers to the cache repository, and to read them there.
 	LoginPurpose_LOGIN_PURPOSE_CACHE LoginPurpose = 3
-	// To read packages of a channel of the build's lock: the registry is its host, the
-	// repository its path.
+	// To read packages from a channel of the build's lock: registry is its host, repository its
+	// path.
 	LoginPurpose_LOGIN_PURPOSE_CHANNEL LoginPurpose = 4
 )
 
@@ -87,14 +87,217 @@ func (LoginPurpose) EnumDescriptor() ([]byte, []int) {
 	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
 }
 
+// RegisterWorkerKeyRequest is a public key and a proof that the worker has the private
+// key.
+type RegisterWorkerKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The worker's name, as in TakeJobRequest.
+	Worker string `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
+	// An Ed25519 public key, 32 bytes.
+	PublicKey []byte `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	// The key's signature of the worker's name.
+	Proof         []byte `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterWorkerKeyRequest) Reset() {
+	*x = RegisterWorkerKeyRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterWorkerKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterWorkerKeyRequest) ProtoMessage() {}
+
+func (x *RegisterWorkerKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterWorkerKeyRequest.ProtoReflect.Descriptor instead.
+func (*RegisterWorkerKeyRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *RegisterWorkerKeyRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *RegisterWorkerKeyRequest) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *RegisterWorkerKeyRequest) GetProof() []byte {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+// RegisterWorkerKeyResponse is empty.
+type RegisterWorkerKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RegisterWorkerKeyResponse) Reset() {
+	*x = RegisterWorkerKeyResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RegisterWorkerKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RegisterWorkerKeyResponse) ProtoMessage() {}
+
+func (x *RegisterWorkerKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RegisterWorkerKeyResponse.ProtoReflect.Descriptor instead.
+func (*RegisterWorkerKeyResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+}
+
+// GetWorkerKeyRequest names a key.
+type GetWorkerKeyRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the public key, 64 hex digits.
+	KeyId         string `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkerKeyRequest) Reset() {
+	*x = GetWorkerKeyRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkerKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkerKeyRequest) ProtoMessage() {}
+
+func (x *GetWorkerKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkerKeyRequest.ProtoReflect.Descriptor instead.
+func (*GetWorkerKeyRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *GetWorkerKeyRequest) GetKeyId() string {
+	if x != nil {
+		return x.KeyId
+	}
+	return ""
+}
+
+// GetWorkerKeyResponse is a valid key.
+type GetWorkerKeyResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The Ed25519 public key, 32 bytes.
+	PublicKey []byte `protobuf:"bytes,1,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	// Signatures made before this time have expired; absent if none have.
+	NotBefore     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=not_before,json=notBefore,proto3" json:"not_before,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkerKeyResponse) Reset() {
+	*x = GetWorkerKeyResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkerKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkerKeyResponse) ProtoMessage() {}
+
+func (x *GetWorkerKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkerKeyResponse.ProtoReflect.Descriptor instead.
+func (*GetWorkerKeyResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetWorkerKeyResponse) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *GetWorkerKeyResponse) GetNotBefore() *timestamppb.Timestamp {
+	if x != nil {
+		return x.NotBefore
+	}
+	return nil
+}
+
 // TakeJobRequest names a job.
 type TakeJobRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the build.
 	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Which delivery of the job it is, from 1.
+	// The number of the delivery, from 1.
 	Delivery int32 `protobuf:"varint,2,opt,name=delivery,proto3" json:"delivery,omitempty"`
-	// Who takes it.
+	// The name of the worker.
 	Worker        string `protobuf:"bytes,3,opt,name=worker,proto3" json:"worker,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -102,7 +305,7 @@ type TakeJobRequest struct {
 
 func (x *TakeJobRequest) Reset() {
 	*x = TakeJobRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +317,7 @@ func (x *TakeJobRequest) String() string {
 func (*TakeJobRequest) ProtoMessage() {}
 
 func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +330,7 @@ func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobRequest.ProtoReflect.Descriptor instead.
 func (*TakeJobRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *TakeJobRequest) GetBuildId() string {
@@ -151,34 +354,32 @@ func (x *TakeJobRequest) GetWorker() string {
 	return ""
 }
 
-// TakeJobResponse is everything about a job.
+// TakeJobResponse is the details of a job.
 type TakeJobResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to make; without the bytes of a context.
+	// The recipe, without the content of the build context.
 	Recipe *Recipe `protobuf:"bytes,1,opt,name=recipe,proto3" json:"recipe,omitempty"`
-	// Where to push it.
+	// The location to push to.
 	Target *Target `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
-	// SHA-256 over everything that decides the content, for the image's
-	// annotations.
+	// SHA-256 of all inputs that determine the content, for the image's annotations.
 	ContentDigest string `protobuf:"bytes,3,opt,name=content_digest,json=contentDigest,proto3" json:"content_digest,omitempty"`
-	// Names the build's caches: builds with different scopes share none.
+	// The scope of the build's caches: builds with different scopes share no cache.
 	CacheScope string `protobuf:"bytes,4,opt,name=cache_scope,json=cacheScope,proto3" json:"cache_scope,omitempty"`
 	// Gives access to the credentials of this delivery. Secret.
 	Ticket string `protobuf:"bytes,5,opt,name=ticket,proto3" json:"ticket,omitempty"`
-	// When the build has to be over.
+	// When the build must have ended.
 	Deadline *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=deadline,proto3" json:"deadline,omitempty"`
-	// Images that no step may read, "<host>/<repository>" with all below it: the
+	// Repositories, "<host>/<repository>", that no step may read, including their subpaths: the
 	// service's own.
 	Forbidden []string `protobuf:"bytes,7,rep,name=forbidden,proto3" json:"forbidden,omitempty"`
-	// The cache manifest to import from the target's cache repository: the last one
-	// that a build of the same owner exported there; "" for none.
+	// The cache manifest to import from the target's cache repository: the last one that a build
+	// of the same owner exported; "" for none.
 	CacheDigest string `protobuf:"bytes,8,opt,name=cache_digest,json=cacheDigest,proto3" json:"cache_digest,omitempty"`
-	// The repodata records that the image is made of, as a list in JSON, where the
-	// recipe's engine is "conda".
+	// The repodata records of the packages as a JSON list, for the engine "conda".
 	Lock string `protobuf:"bytes,9,opt,name=lock,proto3" json:"lock,omitempty"`
-	// Of these packages' channels those that are read with a login, by URL.
+	// The URLs of the packages' channels that need a login.
 	PrivateChannels []string `protobuf:"bytes,10,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
-	// Of the forbidden images those that this build may read, by digest.
+	// The forbidden images that this build may read nevertheless, by digest.
 	GivenImages   []*v1.Source `protobuf:"bytes,11,rep,name=given_images,json=givenImages,proto3" json:"given_images,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -186,7 +387,7 @@ type TakeJobResponse struct {
 
 func (x *TakeJobResponse) Reset() {
 	*x = TakeJobResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -198,7 +399,7 @@ func (x *TakeJobResponse) String() string {
 func (*TakeJobResponse) ProtoMessage() {}
 
 func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -211,7 +412,7 @@ func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobResponse.ProtoReflect.Descriptor instead.
 func (*TakeJobResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TakeJobResponse) GetRecipe() *Recipe {
@@ -302,7 +503,7 @@ type GetContextRequest struct {
 
 func (x *GetContextRequest) Reset() {
 	*x = GetContextRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +515,7 @@ func (x *GetContextRequest) String() string {
 func (*GetContextRequest) ProtoMessage() {}
 
 func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +528,7 @@ func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextRequest.ProtoReflect.Descriptor instead.
 func (*GetContextRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetContextRequest) GetTicket() string {
@@ -348,7 +549,7 @@ type GetContextResponse struct {
 
 func (x *GetContextResponse) Reset() {
 	*x = GetContextResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +561,7 @@ func (x *GetContextResponse) String() string {
 func (*GetContextResponse) ProtoMessage() {}
 
 func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +574,7 @@ func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextResponse.ProtoReflect.Descriptor instead.
 func (*GetContextResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetContextResponse) GetChunk() []byte {
@@ -383,7 +584,7 @@ func (x *GetContextResponse) GetChunk() []byte {
 	return nil
 }
 
-// GetBuildCredentialsRequest asks for a login.
+// GetBuildCredentialsRequest selects a login.
 type GetBuildCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job's ticket.
@@ -392,7 +593,7 @@ type GetBuildCredentialsRequest struct {
 	Registry string `protobuf:"bytes,2,opt,name=registry,proto3" json:"registry,omitempty"`
 	// The repository there, e.g. "team/app".
 	Repository string `protobuf:"bytes,4,opt,name=repository,proto3" json:"repository,omitempty"`
-	// What the login is for.
+	// The purpose of the login.
 	Purpose       LoginPurpose `protobuf:"varint,5,opt,name=purpose,proto3,enum=slipway.build.v1.LoginPurpose" json:"purpose,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -400,7 +601,7 @@ type GetBuildCredentialsRequest struct {
 
 func (x *GetBuildCredentialsRequest) Reset() {
 	*x = GetBuildCredentialsRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +613,7 @@ func (x *GetBuildCredentialsRequest) String() string {
 func (*GetBuildCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +626,7 @@ func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetBuildCredentialsRequest) GetTicket() string {
@@ -459,7 +660,7 @@ func (x *GetBuildCredentialsRequest) GetPurpose() LoginPurpose {
 // GetBuildCredentialsResponse is a login. Secret.
 type GetBuildCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user name; "" for none: the registry is read without a login.
+	// The user name; "" if the registry is read without a login.
 	Username string `protobuf:"bytes,1,opt,name=username,proto3" json:"username,omitempty"`
 	// The password or token.
 	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
@@ -469,7 +670,7 @@ type GetBuildCredentialsResponse struct {
 
 func (x *GetBuildCredentialsResponse) Reset() {
 	*x = GetBuildCredentialsResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +682,7 @@ func (x *GetBuildCredentialsResponse) String() string {
 func (*GetBuildCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +695,7 @@ func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetBuildCredentialsResponse) GetUsername() string {
@@ -515,7 +716,20 @@ var File_slipway_build_v1_work_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"_\n" +
+	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"g\n" +
+	"\x18RegisterWorkerKeyRequest\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x14\n" +
+	"\x05proof\x18\x03 \x01(\fR\x05proof\"\x1b\n" +
+	"\x19RegisterWorkerKeyResponse\",\n" +
+	"\x13GetWorkerKeyRequest\x12\x15\n" +
+	"\x06key_id\x18\x01 \x01(\tR\x05keyId\"p\n" +
+	"\x14GetWorkerKeyResponse\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x01 \x01(\fR\tpublicKey\x129\n" +
+	"\n" +
+	"not_before\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnotBefore\"_\n" +
 	"\x0eTakeJobRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x1a\n" +
 	"\bdelivery\x18\x02 \x01(\x05R\bdelivery\x12\x16\n" +
@@ -553,12 +767,14 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x12LOGIN_PURPOSE_READ\x10\x01\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_PUSH\x10\x02\x12\x17\n" +
 	"\x13LOGIN_PURPOSE_CACHE\x10\x03\x12\x19\n" +
-	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xac\x02\n" +
+	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xf9\x03\n" +
 	"\vWorkService\x12N\n" +
 	"\aTakeJob\x12 .slipway.build.v1.TakeJobRequest\x1a!.slipway.build.v1.TakeJobResponse\x12Y\n" +
 	"\n" +
 	"GetContext\x12#.slipway.build.v1.GetContextRequest\x1a$.slipway.build.v1.GetContextResponse0\x01\x12r\n" +
-	"\x13GetBuildCredentials\x12,.slipway.build.v1.GetBuildCredentialsRequest\x1a-.slipway.build.v1.GetBuildCredentialsResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
+	"\x13GetBuildCredentials\x12,.slipway.build.v1.GetBuildCredentialsRequest\x1a-.slipway.build.v1.GetBuildCredentialsResponse\x12l\n" +
+	"\x11RegisterWorkerKey\x12*.slipway.build.v1.RegisterWorkerKeyRequest\x1a+.slipway.build.v1.RegisterWorkerKeyResponse\x12]\n" +
+	"\fGetWorkerKey\x12%.slipway.build.v1.GetWorkerKeyRequest\x1a&.slipway.build.v1.GetWorkerKeyResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
 
 var (
 	file_slipway_build_v1_work_proto_rawDescOnce sync.Once
@@ -573,37 +789,46 @@ func file_slipway_build_v1_work_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_slipway_build_v1_work_proto_goTypes = []any{
 	(LoginPurpose)(0),                   // 0: slipway.build.v1.LoginPurpose
-	(*TakeJobRequest)(nil),              // 1: slipway.build.v1.TakeJobRequest
-	(*TakeJobResponse)(nil),             // 2: slipway.build.v1.TakeJobResponse
-	(*GetContextRequest)(nil),           // 3: slipway.build.v1.GetContextRequest
-	(*GetContextResponse)(nil),          // 4: slipway.build.v1.GetContextResponse
-	(*GetBuildCredentialsRequest)(nil),  // 5: slipway.build.v1.GetBuildCredentialsRequest
-	(*GetBuildCredentialsResponse)(nil), // 6: slipway.build.v1.GetBuildCredentialsResponse
-	(*Recipe)(nil),                      // 7: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 8: slipway.build.v1.Target
-	(*timestamppb.Timestamp)(nil),       // 9: google.protobuf.Timestamp
-	(*v1.Source)(nil),                   // 10: slipway.container.v1.Source
+	(*RegisterWorkerKeyRequest)(nil),    // 1: slipway.build.v1.RegisterWorkerKeyRequest
+	(*RegisterWorkerKeyResponse)(nil),   // 2: slipway.build.v1.RegisterWorkerKeyResponse
+	(*GetWorkerKeyRequest)(nil),         // 3: slipway.build.v1.GetWorkerKeyRequest
+	(*GetWorkerKeyResponse)(nil),        // 4: slipway.build.v1.GetWorkerKeyResponse
+	(*TakeJobRequest)(nil),              // 5: slipway.build.v1.TakeJobRequest
+	(*TakeJobResponse)(nil),             // 6: slipway.build.v1.TakeJobResponse
+	(*GetContextRequest)(nil),           // 7: slipway.build.v1.GetContextRequest
+	(*GetContextResponse)(nil),          // 8: slipway.build.v1.GetContextResponse
+	(*GetBuildCredentialsRequest)(nil),  // 9: slipway.build.v1.GetBuildCredentialsRequest
+	(*GetBuildCredentialsResponse)(nil), // 10: slipway.build.v1.GetBuildCredentialsResponse
+	(*timestamppb.Timestamp)(nil),       // 11: google.protobuf.Timestamp
+	(*Recipe)(nil),                      // 12: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 13: slipway.build.v1.Target
+	(*v1.Source)(nil),                   // 14: slipway.container.v1.Source
 }
 var file_slipway_build_v1_work_proto_depIdxs = []int32{
-	7,  // 0: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
-	8,  // 1: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
-	9,  // 2: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
-	10, // 3: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
-	0,  // 4: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
-	1,  // 5: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
-	3,  // 6: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
-	5,  // 7: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
-	2,  // 8: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
-	4,  // 9: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
-	6,  // 10: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
-	8,  // [8:11] is the sub-list for method output_type
-	5,  // [5:8] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	11, // 0: slipway.build.v1.GetWorkerKeyResponse.not_before:type_name -> google.protobuf.Timestamp
+	12, // 1: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
+	13, // 2: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
+	11, // 3: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
+	14, // 4: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
+	0,  // 5: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
+	5,  // 6: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
+	7,  // 7: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
+	9,  // 8: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
+	1,  // 9: slipway.build.v1.WorkService.RegisterWorkerKey:input_type -> slipway.build.v1.RegisterWorkerKeyRequest
+	3,  // 10: slipway.build.v1.WorkService.GetWorkerKey:input_type -> slipway.build.v1.GetWorkerKeyRequest
+	6,  // 11: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
+	8,  // 12: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
+	10, // 13: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
+	2,  // 14: slipway.build.v1.WorkService.RegisterWorkerKey:output_type -> slipway.build.v1.RegisterWorkerKeyResponse
+	4,  // 15: slipway.build.v1.WorkService.GetWorkerKey:output_type -> slipway.build.v1.GetWorkerKeyResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_work_proto_init() }
@@ -618,7 +843,7 @@ func file_slipway_build_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_work_proto_rawDesc), len(file_slipway_build_v1_work_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: slipway/build/v1/work.proto
 
-// The build room: a recipe becomes an image, by way of a queue and a worker.
+// The build service builds images from recipes, with a queue and workers.
 
 package buildv1
 
@@ -24,6 +24,8 @@ const (
 	WorkService_TakeJob_FullMethodName             = "/slipway.build.v1.WorkService/TakeJob"
 	WorkService_GetContext_FullMethodName          = "/slipway.build.v1.WorkService/GetContext"
 	WorkService_GetBuildCredentials_FullMethodName = "/slipway.build.v1.WorkService/GetBuildCredentials"
+	WorkService_RegisterWorkerKey_FullMethodName   = "/slipway.build.v1.WorkService/RegisterWorkerKey"
+	WorkService_GetWorkerKey_FullMethodName        = "/slipway.build.v1.WorkService/GetWorkerKey"
 )
 
 // WorkServiceClient is the client API for WorkService service.
@@ -33,16 +35,21 @@ const (
 // WorkService gives workers what they need for a job that they took from the
 // bus. All of it is internal.
 type WorkServiceClient interface {
-	// TakeJob returns everything about a job, and records that it was taken.
-	// NOT_FOUND when the build has ended in the meantime: the worker drops the
-	// job.
+	// TakeJob returns the details of a job, and records that the worker has started it. NOT_FOUND
+	// if the build has ended in the meantime: the worker then drops the job.
 	TakeJob(ctx context.Context, in *TakeJobRequest, opts ...grpc.CallOption) (*TakeJobResponse, error)
-	// GetContext streams the bytes of a build context that came with the request.
+	// GetContext streams a build context that was part of the request.
 	GetContext(ctx context.Context, in *GetContextRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetContextResponse], error)
-	// GetBuildCredentials returns the login for one repository that the build
-	// reads from or pushes to, and none for any other. NOT_FOUND when the ticket
-	// is no longer valid.
+	// GetBuildCredentials returns the login for a repository that the build reads from or pushes
+	// to. Other repositories have no login. NOT_FOUND if the ticket is no longer valid.
 	GetBuildCredentials(ctx context.Context, in *GetBuildCredentialsRequest, opts ...grpc.CallOption) (*GetBuildCredentialsResponse, error)
+	// RegisterWorkerKey stores the public key with which a worker signs the records of its
+	// layers, or extends the key's validity. PERMISSION_DENIED if the key or the worker's
+	// certificate was revoked.
+	RegisterWorkerKey(ctx context.Context, in *RegisterWorkerKeyRequest, opts ...grpc.CallOption) (*RegisterWorkerKeyResponse, error)
+	// GetWorkerKey returns a registered key. NOT_FOUND if it is unknown, revoked or expired: its
+	// signatures must then be rejected.
+	GetWorkerKey(ctx context.Context, in *GetWorkerKeyRequest, opts ...grpc.CallOption) (*GetWorkerKeyResponse, error)
 }
 
 type workServiceClient struct {
@@ -92,6 +99,26 @@ func (c *workServiceClient) GetBuildCredentials(ctx context.Context, in *GetBuil
 	return out, nil
 }
 
+func (c *workServiceClient) RegisterWorkerKey(ctx context.Context, in *RegisterWorkerKeyRequest, opts ...grpc.CallOption) (*RegisterWorkerKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RegisterWorkerKeyResponse)
+	err := c.cc.Invoke(ctx, WorkService_RegisterWorkerKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workServiceClient) GetWorkerKey(ctx context.Context, in *GetWorkerKeyRequest, opts ...grpc.CallOption) (*GetWorkerKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetWorkerKeyResponse)
+	err := c.cc.Invoke(ctx, WorkService_GetWorkerKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkServiceServer is the server API for WorkService service.
 // All implementations must embed UnimplementedWorkServiceServer
 // for forward compatibility.
@@ -99,16 +126,21 @@ func (c *workServiceClient) GetBuildCredentials(ctx context.Context, in *GetBuil
 // WorkService gives workers what they need for a job that they took from the
 // bus. All of it is internal.
 type WorkServiceServer interface {
-	// TakeJob returns everything about a job, and records that it was taken.
-	// NOT_FOUND when the build has ended in the meantime: the worker drops the
-	// job.
+	// TakeJob returns the details of a job, and records that the worker has started it. NOT_FOUND
+	// if the build has ended in the meantime: the worker then drops the job.
 	TakeJob(context.Context, *TakeJobRequest) (*TakeJobResponse, error)
-	// GetContext streams the bytes of a build context that came with the request.
+	// GetContext streams a build context that was part of the request.
 	GetContext(*GetContextRequest, grpc.ServerStreamingServer[GetContextResponse]) error
-	// GetBuildCredentials returns the login for one repository that the build
-	// reads from or pushes to, and none for any other. NOT_FOUND when the ticket
-	// is no longer valid.
+	// GetBuildCredentials returns the login for a repository that the build reads from or pushes
+	// to. Other repositories have no login. NOT_FOUND if the ticket is no longer valid.
 	GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error)
+	// RegisterWorkerKey stores the public key with which a worker signs the records of its
+	// layers, or extends the key's validity. PERMISSION_DENIED if the key or the worker's
+	// certificate was revoked.
+	RegisterWorkerKey(context.Context, *RegisterWorkerKeyRequest) (*RegisterWorkerKeyResponse, error)
+	// GetWorkerKey returns a registered key. NOT_FOUND if it is unknown, revoked or expired: its
+	// signatures must then be rejected.
+	GetWorkerKey(context.Context, *GetWorkerKeyRequest) (*GetWorkerKeyResponse, error)
 	mustEmbedUnimplementedWorkServiceServer()
 }
 
@@ -127,6 +159,12 @@ func (UnimplementedWorkServiceServer) GetContext(*GetContextRequest, grpc.Server
 }
 func (UnimplementedWorkServiceServer) GetBuildCredentials(context.Context, *GetBuildCredentialsRequest) (*GetBuildCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuildCredentials not implemented")
+}
+func (UnimplementedWorkServiceServer) RegisterWorkerKey(context.Context, *RegisterWorkerKeyRequest) (*RegisterWorkerKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RegisterWorkerKey not implemented")
+}
+func (UnimplementedWorkServiceServer) GetWorkerKey(context.Context, *GetWorkerKeyRequest) (*GetWorkerKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetWorkerKey not implemented")
 }
 func (UnimplementedWorkServiceServer) mustEmbedUnimplementedWorkServiceServer() {}
 func (UnimplementedWorkServiceServer) testEmbeddedByValue()                     {}
@@ -196,6 +234,42 @@ func _WorkService_GetBuildCredentials_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkService_RegisterWorkerKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RegisterWorkerKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).RegisterWorkerKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_RegisterWorkerKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).RegisterWorkerKey(ctx, req.(*RegisterWorkerKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkService_GetWorkerKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetWorkerKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).GetWorkerKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_GetWorkerKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).GetWorkerKey(ctx, req.(*GetWorkerKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkService_ServiceDesc is the grpc.ServiceDesc for WorkService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -210,6 +284,14 @@ var WorkService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBuildCredentials",
 			Handler:    _WorkService_GetBuildCredentials_Handler,
+		},
+		{
+			MethodName: "RegisterWorkerKey",
+			Handler:    _WorkService_RegisterWorkerKey_Handler,
+		},
+		{
+			MethodName: "GetWorkerKey",
+			Handler:    _WorkService_GetWorkerKey_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/conda/v1/conda.proto
 
-// The conda room: what a request for Conda packages stands for.
+// The Conda service resolves requests for Conda packages.
 
 package condav1
 
@@ -64,14 +64,13 @@ func (*ListChannelsRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{0}
 }
 
-// ListChannelsResponse is what is kept of Conda channels.
+// ListChannelsResponse is the state of the cached package lists.
 type ListChannelsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The lists of channels that the operator names, or everybody knows, by channel and
-	// platform.
+	// The lists of configured and well-known channels, by channel and platform.
 	Channels []*ChannelState `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
-	// All other lists together: those that callers name, and private ones; the oldest of
-	// them, and their size.
+	// A summary of all other lists, which callers named or which are private: the oldest check
+	// time, and the total size.
 	Others        *ChannelState `protobuf:"bytes,2,opt,name=others,proto3" json:"others,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -121,18 +120,18 @@ func (x *ListChannelsResponse) GetOthers() *ChannelState {
 	return nil
 }
 
-// ChannelState is how a channel's list of packages for a platform stands.
+// ChannelState is the state of a channel's package list for a platform.
 type ChannelState struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The channel, e.g. "conda-forge"; absent for several.
 	Channel *string `protobuf:"bytes,1,opt,name=channel,proto3,oneof" json:"channel,omitempty"`
 	// The platform's folder in it, e.g. "linux-64"; absent for several.
 	Subdir *string `protobuf:"bytes,2,opt,name=subdir,proto3,oneof" json:"subdir,omitempty"`
-	// When the channel last said that the list is right; absent while there is no list.
+	// When the channel last confirmed the list; absent if there is no list yet.
 	CheckedTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=checked_time,json=checkedTime,proto3" json:"checked_time,omitempty"`
-	// What the list takes up on the disk, in bytes; exact to 2^53.
+	// Size of the list on disk, in bytes; exact to 2^53.
 	Size *float64 `protobuf:"fixed64,4,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Why the channel could not be asked since, in words; absent where it could.
+	// Why the channel could not be reached since then; absent if it could.
 	Problem       *string `protobuf:"bytes,5,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -203,7 +202,7 @@ func (x *ChannelState) GetProblem() string {
 	return ""
 }
 
-// LockPackagesRequest is what is to be locked.
+// LockPackagesRequest is a request to lock.
 type LockPackagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
@@ -249,13 +248,19 @@ func (x *LockPackagesRequest) GetLock() *LockQuery {
 	return nil
 }
 
-// SolvePackagesRequest is what is to be locked, and for whom.
+// SolvePackagesRequest is a request to lock, and its caller.
 type SolvePackagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is wanted. Its access token is not read.
+	// The request. Its access token is ignored.
 	Lock *LockQuery `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
-	// The caller; absent is anonymous.
-	Identity      *v1.Identity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The caller; absent if anonymous.
+	Identity *v1.Identity `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// Package lists that were fetched before this time are fetched again; absent: lists of any
+	// age are accepted.
+	ListsAfter *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=lists_after,json=listsAfter,proto3" json:"lists_after,omitempty"`
+	// Whether to omit suggestions from the response if there is no solution. Finding suggestions
+	// takes longer than solving.
+	Brief         bool `protobuf:"varint,4,opt,name=brief,proto3" json:"brief,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,25 +309,38 @@ func (x *SolvePackagesRequest) GetIdentity() *v1.Identity {
 	return nil
 }
 
-// LockQuery is what is wanted, for which machines, and, where a channel is private,
-// who is asking.
+func (x *SolvePackagesRequest) GetListsAfter() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ListsAfter
+	}
+	return nil
+}
+
+func (x *SolvePackagesRequest) GetBrief() bool {
+	if x != nil {
+		return x.Brief
+	}
+	return false
+}
+
+// LockQuery is the requested packages, the target platforms and, for private channels, the
+// caller.
 type LockQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The packages.
 	Packages *CondaPackages `protobuf:"bytes,1,opt,name=packages,proto3" json:"packages,omitempty"`
 	// "linux/amd64", "linux/arm64" or both; by default "linux/amd64".
 	Platforms []string `protobuf:"bytes,2,rep,name=platforms,proto3" json:"platforms,omitempty"`
-	// What is known of the machine, by the names of virtual packages, e.g. "__glibc":
-	// "2.36" or "__archspec": "1=x86_64_v3"; they replace the defaults, and an empty
-	// value takes one away.
+	// Properties of the machine by the names of virtual packages, e.g. "__glibc": "2.36" or
+	// "__archspec": "1=x86_64_v3". They override the defaults; an empty value removes one.
 	VirtualPackages map[string]string `protobuf:"bytes,3,rep,name=virtual_packages,json=virtualPackages,proto3" json:"virtual_packages,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// RFC 3339: packages that were made later are left out.
+	// RFC 3339: packages with a later timestamp in their record are left out.
 	ExcludeNewer string `protobuf:"bytes,4,opt,name=exclude_newer,json=excludeNewer,proto3" json:"exclude_newer,omitempty"`
-	// "explicit", "conda-lock" or "pixi": the response is the text of such a lock.
-	// Absent: it is JSON.
+	// "explicit" (with MD5, which all versions of conda read), "explicit-sha256", "conda-lock" or
+	// "pixi": the response is a lock file in this format. Absent: the response is JSON.
 	Format string `protobuf:"bytes,5,opt,name=format,proto3" json:"format,omitempty"`
-	// Whether packages may come from a later channel where those of the first that has
-	// the name do not fit.
+	// Whether a package may come from a channel with lower priority if the versions of the first
+	// channel do not fit.
 	Flexible bool `protobuf:"varint,6,opt,name=flexible,proto3" json:"flexible,omitempty"`
 	// An access token of the platform.
 	PlatformAccessToken string `protobuf:"bytes,7,opt,name=platform_access_token,json=platformAccessToken,proto3" json:"platform_access_token,omitempty"`
@@ -341,8 +359,25 @@ type LockQuery struct {
 	PlatformRefreshToken string `protobuf:"bytes,13,opt,name=platform_refresh_token,json=platformRefreshToken,proto3" json:"platform_refresh_token,omitempty"`
 	// Another name for platform_refresh_token, sent by existing clients.
 	TowerRefreshToken string `protobuf:"bytes,14,opt,name=tower_refresh_token,json=towerRefreshToken,proto3" json:"tower_refresh_token,omitempty"`
-	// Whether the base packages are solved, too, that a container of these packages gets.
-	ForContainer  bool `protobuf:"varint,15,opt,name=for_container,json=forContainer,proto3" json:"for_container,omitempty"`
+	// Whether to include the base packages that a container of these packages would get.
+	ForContainer bool `protobuf:"varint,15,opt,name=for_container,json=forContainer,proto3" json:"for_container,omitempty"`
+	// A lock whose packages are kept where possible. packages.entries are then the packages to
+	// update or add, in their newest possible version; other packages change only if required.
+	// With packages.environment, packages change only if the environment file requires it.
+	// Platforms and channels default to those of the lock.
+	From *LockFile `protobuf:"bytes,16,opt,name=from,proto3" json:"from,omitempty"`
+	// Whether to check the channels for updated package lists, unless that happened in the last
+	// minute.
+	Refresh bool `protobuf:"varint,17,opt,name=refresh,proto3" json:"refresh,omitempty"`
+	// A date, e.g. "2026-03-01", or RFC 3339: the channels are used as they were at that time;
+	// for a date, at the end of the day in UTC. If the server's history of a channel begins
+	// later, packages with later timestamps in their records are left out.
+	AsOf string `protobuf:"bytes,18,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Minimum age of packages, e.g. "7d", "36h" or "1h30m".
+	MinAge string `protobuf:"bytes,19,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// Names of packages to which min_age does not apply, at most 100. Without min_age, they are
+	// exempt from exclude_newer.
+	MinAgeExcept  []string `protobuf:"bytes,20,rep,name=min_age_except,json=minAgeExcept,proto3" json:"min_age_except,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,20 +517,60 @@ func (x *LockQuery) GetForContainer() bool {
 	return false
 }
 
-// CondaPackages is a Conda environment, as a container request has it.
+func (x *LockQuery) GetFrom() *LockFile {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *LockQuery) GetRefresh() bool {
+	if x != nil {
+		return x.Refresh
+	}
+	return false
+}
+
+func (x *LockQuery) GetAsOf() string {
+	if x != nil {
+		return x.AsOf
+	}
+	return ""
+}
+
+func (x *LockQuery) GetMinAge() string {
+	if x != nil {
+		return x.MinAge
+	}
+	return ""
+}
+
+func (x *LockQuery) GetMinAgeExcept() []string {
+	if x != nil {
+		return x.MinAgeExcept
+	}
+	return nil
+}
+
+// CondaPackages is a Conda environment as in a container request.
 type CondaPackages struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "CONDA".
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// A Conda environment file in base64, at most 50,000 characters encoded.
+	// A Conda environment file, a pixi.toml or pyproject.toml, or a lock (@EXPLICIT,
+	// conda-lock.yml or pixi.lock), in base64, at most 1 MiB decoded. A lock is used without
+	// changes.
 	Environment string `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"`
-	// Package specifications, e.g. "samtools=1.20".
+	// Package specifications, e.g. "samtools=1.20", or one http(s) URL of a lock.
 	Entries []string `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Channels, highest priority first; by default those of the environment file, or
 	// "conda-forge" and "bioconda".
-	Channels      []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
+	// The environment of a pixi.lock or pixi.toml, or the category of a conda-lock.yml besides
+	// "main"; by default "default".
+	EnvironmentName string `protobuf:"bytes,5,opt,name=environment_name,json=environmentName,proto3" json:"environment_name,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *CondaPackages) Reset() {
@@ -556,26 +631,440 @@ func (x *CondaPackages) GetChannels() []string {
 	return nil
 }
 
-// LockPackagesResponse is locks, or why there is none and what there would be.
+func (x *CondaPackages) GetEnvironmentName() string {
+	if x != nil {
+		return x.EnvironmentName
+	}
+	return ""
+}
+
+// LockFile is a lock in a request: its content or its URL.
+type LockFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The lock in base64, at most 1 MiB decoded: @EXPLICIT, conda-lock.yml or pixi.lock.
+	Lock string `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	// The http(s) URL of the lock, instead of its content.
+	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	// The environment of a pixi.lock, or the category of a conda-lock.yml besides "main"; by
+	// default "default".
+	EnvironmentName string `protobuf:"bytes,3,opt,name=environment_name,json=environmentName,proto3" json:"environment_name,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *LockFile) Reset() {
+	*x = LockFile{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockFile) ProtoMessage() {}
+
+func (x *LockFile) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockFile.ProtoReflect.Descriptor instead.
+func (*LockFile) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LockFile) GetLock() string {
+	if x != nil {
+		return x.Lock
+	}
+	return ""
+}
+
+func (x *LockFile) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *LockFile) GetEnvironmentName() string {
+	if x != nil {
+		return x.EnvironmentName
+	}
+	return ""
+}
+
+// CompareLocksRequest is two locks.
+type CompareLocksRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Locks         *TwoLocks `protobuf:"bytes,1,opt,name=locks,proto3" json:"locks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareLocksRequest) Reset() {
+	*x = CompareLocksRequest{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareLocksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareLocksRequest) ProtoMessage() {}
+
+func (x *CompareLocksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareLocksRequest.ProtoReflect.Descriptor instead.
+func (*CompareLocksRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CompareLocksRequest) GetLocks() *TwoLocks {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+// TwoLocks is two locks to compare.
+type TwoLocks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The old lock.
+	From *LockFile `protobuf:"bytes,1,opt,name=from,proto3" json:"from,omitempty"`
+	// The new lock.
+	To            *LockFile `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TwoLocks) Reset() {
+	*x = TwoLocks{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TwoLocks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TwoLocks) ProtoMessage() {}
+
+func (x *TwoLocks) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TwoLocks.ProtoReflect.Descriptor instead.
+func (*TwoLocks) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *TwoLocks) GetFrom() *LockFile {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *TwoLocks) GetTo() *LockFile {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+// CompareLocksResponse is the differences between two locks.
+type CompareLocksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The differences for each platform that both locks have.
+	Differences []*LockDifference `protobuf:"bytes,1,rep,name=differences,proto3" json:"differences,omitempty"`
+	// What was not compared, and why.
+	Notes         []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompareLocksResponse) Reset() {
+	*x = CompareLocksResponse{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompareLocksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompareLocksResponse) ProtoMessage() {}
+
+func (x *CompareLocksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompareLocksResponse.ProtoReflect.Descriptor instead.
+func (*CompareLocksResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CompareLocksResponse) GetDifferences() []*LockDifference {
+	if x != nil {
+		return x.Differences
+	}
+	return nil
+}
+
+func (x *CompareLocksResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// LockDifference is the differences for one platform.
+type LockDifference struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The platform's channel folder, e.g. "linux-64".
+	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// The differing packages, by name.
+	Changes []*PackageChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	// Number of added packages.
+	Added *int32 `protobuf:"varint,3,opt,name=added,proto3,oneof" json:"added,omitempty"`
+	// Number of removed packages.
+	Removed *int32 `protobuf:"varint,4,opt,name=removed,proto3,oneof" json:"removed,omitempty"`
+	// Number of changed packages.
+	Changed *int32 `protobuf:"varint,5,opt,name=changed,proto3,oneof" json:"changed,omitempty"`
+	// Number of unchanged packages.
+	Unchanged     *int32 `protobuf:"varint,6,opt,name=unchanged,proto3,oneof" json:"unchanged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LockDifference) Reset() {
+	*x = LockDifference{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LockDifference) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LockDifference) ProtoMessage() {}
+
+func (x *LockDifference) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LockDifference.ProtoReflect.Descriptor instead.
+func (*LockDifference) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LockDifference) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *LockDifference) GetChanges() []*PackageChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *LockDifference) GetAdded() int32 {
+	if x != nil && x.Added != nil {
+		return *x.Added
+	}
+	return 0
+}
+
+func (x *LockDifference) GetRemoved() int32 {
+	if x != nil && x.Removed != nil {
+		return *x.Removed
+	}
+	return 0
+}
+
+func (x *LockDifference) GetChanged() int32 {
+	if x != nil && x.Changed != nil {
+		return *x.Changed
+	}
+	return 0
+}
+
+func (x *LockDifference) GetUnchanged() int32 {
+	if x != nil && x.Unchanged != nil {
+		return *x.Unchanged
+	}
+	return 0
+}
+
+// PackageChange is a package that differs between two locks.
+type PackageChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// "added", "removed" or "changed".
+	Change *string `protobuf:"bytes,2,opt,name=change,proto3,oneof" json:"change,omitempty"`
+	// For a changed package, the parts that differ: "version", "build", "channel", or "file" if
+	// only the hash differs.
+	Differs []string `protobuf:"bytes,3,rep,name=differs,proto3" json:"differs,omitempty"`
+	// The package of the old lock; absent if it was added.
+	Old *LockedPackage `protobuf:"bytes,4,opt,name=old,proto3" json:"old,omitempty"`
+	// The package of the new lock; absent if it was removed.
+	New *LockedPackage `protobuf:"bytes,5,opt,name=new,proto3" json:"new,omitempty"`
+	// "conda" or "pypi".
+	Kind          *string `protobuf:"bytes,6,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageChange) Reset() {
+	*x = PackageChange{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageChange) ProtoMessage() {}
+
+func (x *PackageChange) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageChange.ProtoReflect.Descriptor instead.
+func (*PackageChange) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PackageChange) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *PackageChange) GetChange() string {
+	if x != nil && x.Change != nil {
+		return *x.Change
+	}
+	return ""
+}
+
+func (x *PackageChange) GetDiffers() []string {
+	if x != nil {
+		return x.Differs
+	}
+	return nil
+}
+
+func (x *PackageChange) GetOld() *LockedPackage {
+	if x != nil {
+		return x.Old
+	}
+	return nil
+}
+
+func (x *PackageChange) GetNew() *LockedPackage {
+	if x != nil {
+		return x.New
+	}
+	return nil
+}
+
+func (x *PackageChange) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+// LockPackagesResponse is the locks, or the reasons why there is no solution and changes that
+// would work.
 type LockPackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One lock for each platform, in the order of the request.
 	Locks []*PlatformLock `protobuf:"bytes,1,rep,name=locks,proto3" json:"locks,omitempty"`
-	// With 422: what cannot be, and why, in lines.
+	// With 422: the conflict and its reasons, as text.
 	Message *string `protobuf:"bytes,2,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	// With 422: the same as data.
 	Conflict *Conflict `protobuf:"bytes,3,opt,name=conflict,proto3,oneof" json:"conflict,omitempty"`
-	// With 422: changes that make the request possible; each was tried.
+	// With 422: changes for which a solution was found.
 	Suggestions []*Suggestion `protobuf:"bytes,4,rep,name=suggestions,proto3" json:"suggestions,omitempty"`
-	// The lock as text, if a format was requested: then this alone is the response.
-	Text          *string `protobuf:"bytes,5,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	// The lock file, if a format was requested; it is then the whole response.
+	Text *string `protobuf:"bytes,5,opt,name=text,proto3,oneof" json:"text,omitempty"`
+	// Parts of the request that were ignored or reinterpreted, as sentences.
+	Notes         []string `protobuf:"bytes,6,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LockPackagesResponse) Reset() {
 	*x = LockPackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +1076,7 @@ func (x *LockPackagesResponse) String() string {
 func (*LockPackagesResponse) ProtoMessage() {}
 
 func (x *LockPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[7]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +1089,7 @@ func (x *LockPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockPackagesResponse.ProtoReflect.Descriptor instead.
 func (*LockPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{7}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LockPackagesResponse) GetLocks() []*PlatformLock {
@@ -638,30 +1127,38 @@ func (x *LockPackagesResponse) GetText() string {
 	return ""
 }
 
-// SolvePackagesResponse is locks with all that their channels say of the packages.
+func (x *LockPackagesResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+// SolvePackagesResponse is the locks with the full records of the packages.
 type SolvePackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The response to people.
+	// The response of LockPackages.
 	Answer *LockPackagesResponse `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
-	// For each lock, in its order: its packages' repodata records, as a list in JSON.
+	// For each lock, in order: the repodata records of its packages as a JSON list.
 	Records []string `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
-	// For each lock, in its order: the channels' folder for its platform, e.g.
-	// "linux-64".
+	// For each lock, in order: the channel folder of its platform, e.g. "linux-64".
 	Subdirs []string `protobuf:"bytes,3,rep,name=subdirs,proto3" json:"subdirs,omitempty"`
-	// The names of the channels that were asked, highest priority first.
+	// The names of the used channels, highest priority first.
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
-	// Whether a channel was read with the caller's own login: then the answer is for
-	// nobody else.
+	// Whether a channel was read with the caller's login. The response must then not be shown to
+	// other users.
 	Private bool `protobuf:"varint,5,opt,name=private,proto3" json:"private,omitempty"`
-	// The URLs of those channels.
+	// The URLs of the channels that were read with the caller's login.
 	PrivateChannels []string `protobuf:"bytes,6,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The URLs of the channels, in order.
+	ChannelUrls   []string `protobuf:"bytes,7,rep,name=channel_urls,json=channelUrls,proto3" json:"channel_urls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SolvePackagesResponse) Reset() {
 	*x = SolvePackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -673,7 +1170,7 @@ func (x *SolvePackagesResponse) String() string {
 func (*SolvePackagesResponse) ProtoMessage() {}
 
 func (x *SolvePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[8]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -686,7 +1183,7 @@ func (x *SolvePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolvePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SolvePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{8}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SolvePackagesResponse) GetAnswer() *LockPackagesResponse {
@@ -731,36 +1228,50 @@ func (x *SolvePackagesResponse) GetPrivateChannels() []string {
 	return nil
 }
 
+func (x *SolvePackagesResponse) GetChannelUrls() []string {
+	if x != nil {
+		return x.ChannelUrls
+	}
+	return nil
+}
+
 // PlatformLock is one environment.
 type PlatformLock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The platform, e.g. "linux/amd64".
 	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// The packages: what a package needs comes before it.
+	// The packages; dependencies come before their dependents.
 	Packages []*LockedPackage `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
-	// Bytes of all packages, to download.
+	// Total download size of the packages in bytes.
 	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// What the machine is taken to have, by name: the version, and "=" and the build
-	// where it has one.
+	// The assumed virtual packages of the machine by name: the version and, if there is one, "="
+	// and the build.
 	VirtualPackages map[string]string `protobuf:"bytes,4,rep,name=virtual_packages,json=virtualPackages,proto3" json:"virtual_packages,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What the channels had: the digest of each list of packages that was read, by
-	// "<channel>/<subdir>".
+	// The digest of each package list that was used, by "<channel>/<subdir>".
 	Snapshots map[string]string `protobuf:"bytes,5,rep,name=snapshots,proto3" json:"snapshots,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Lists of packages that could not be brought up to date, by "<channel>/<subdir>":
-	// since when, and why.
+	// Package lists that could not be updated, by "<channel>/<subdir>": since when, and why.
 	Outdated map[string]string `protobuf:"bytes,6,rep,name=outdated,proto3" json:"outdated,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// How many of the packages the service has as layers of images, as gzip compresses
-	// them; absent where that is not known.
+	// Number of packages that the service already has as gzip image layers; absent if unknown.
 	KnownLayers *int32 `protobuf:"varint,7,opt,name=known_layers,json=knownLayers,proto3,oneof" json:"known_layers,omitempty"`
-	// With known_layers: bytes of all other packages, which a build has to download.
-	MissingBytes  *float64 `protobuf:"fixed64,8,opt,name=missing_bytes,json=missingBytes,proto3,oneof" json:"missing_bytes,omitempty"`
+	// Only with known_layers: total size in bytes of the packages that a build has to download.
+	MissingBytes *float64 `protobuf:"fixed64,8,opt,name=missing_bytes,json=missingBytes,proto3,oneof" json:"missing_bytes,omitempty"`
+	// If the request has a lock in from: the packages that differ from it, by name.
+	Changes []*PackageChange `protobuf:"bytes,9,rep,name=changes,proto3" json:"changes,omitempty"`
+	// The time as of which the channels were used, in RFC 3339; absent without as_of.
+	AsOf *string `protobuf:"bytes,10,opt,name=as_of,json=asOf,proto3,oneof" json:"as_of,omitempty"`
+	// Only with as_of: the time since which this server has the history of all these channels.
+	// For earlier times, packages are only left out by their timestamps.
+	HistorySince *string `protobuf:"bytes,11,opt,name=history_since,json=historySince,proto3,oneof" json:"history_since,omitempty"`
+	// The time after which packages were left out, in RFC 3339: exclude_newer, or the time
+	// computed from min_age; absent without both.
+	ExcludeNewer  *string `protobuf:"bytes,12,opt,name=exclude_newer,json=excludeNewer,proto3,oneof" json:"exclude_newer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlatformLock) Reset() {
 	*x = PlatformLock{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -772,7 +1283,7 @@ func (x *PlatformLock) String() string {
 func (*PlatformLock) ProtoMessage() {}
 
 func (x *PlatformLock) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[9]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -785,7 +1296,7 @@ func (x *PlatformLock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformLock.ProtoReflect.Descriptor instead.
 func (*PlatformLock) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{9}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PlatformLock) GetPlatform() string {
@@ -844,6 +1355,649 @@ func (x *PlatformLock) GetMissingBytes() float64 {
 	return 0
 }
 
+func (x *PlatformLock) GetChanges() []*PackageChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *PlatformLock) GetAsOf() string {
+	if x != nil && x.AsOf != nil {
+		return *x.AsOf
+	}
+	return ""
+}
+
+func (x *PlatformLock) GetHistorySince() string {
+	if x != nil && x.HistorySince != nil {
+		return *x.HistorySince
+	}
+	return ""
+}
+
+func (x *PlatformLock) GetExcludeNewer() string {
+	if x != nil && x.ExcludeNewer != nil {
+		return *x.ExcludeNewer
+	}
+	return ""
+}
+
+// ExplainPackageRequest is an environment and one of its packages.
+type ExplainPackageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Query         *PackageQuery `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPackageRequest) Reset() {
+	*x = ExplainPackageRequest{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPackageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPackageRequest) ProtoMessage() {}
+
+func (x *ExplainPackageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPackageRequest.ProtoReflect.Descriptor instead.
+func (*ExplainPackageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExplainPackageRequest) GetQuery() *PackageQuery {
+	if x != nil {
+		return x.Query
+	}
+	return nil
+}
+
+// PackageQuery is an environment and one of its packages.
+type PackageQuery struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The environment, as a request or as a lock, without a format.
+	Lock *LockQuery `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	// The name of the package, e.g. "openssl", or of a virtual package, e.g. "__glibc".
+	Package       string `protobuf:"bytes,2,opt,name=package,proto3" json:"package,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageQuery) Reset() {
+	*x = PackageQuery{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageQuery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageQuery) ProtoMessage() {}
+
+func (x *PackageQuery) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageQuery.ProtoReflect.Descriptor instead.
+func (*PackageQuery) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PackageQuery) GetLock() *LockQuery {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+func (x *PackageQuery) GetPackage() string {
+	if x != nil {
+		return x.Package
+	}
+	return ""
+}
+
+// ExplainPackageResponse explains why a package is in an environment.
+type ExplainPackageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each platform of the request.
+	Platforms     []*PackageReasons `protobuf:"bytes,1,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainPackageResponse) Reset() {
+	*x = ExplainPackageResponse{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainPackageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainPackageResponse) ProtoMessage() {}
+
+func (x *ExplainPackageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainPackageResponse.ProtoReflect.Descriptor instead.
+func (*ExplainPackageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ExplainPackageResponse) GetPlatforms() []*PackageReasons {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+// PackageReasons explains why a package is in the environment of one platform.
+type PackageReasons struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The platform, e.g. "linux/amd64".
+	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// The package; absent if it is not in the environment.
+	Package *LockedPackage `protobuf:"bytes,2,opt,name=package,proto3" json:"package,omitempty"`
+	// For each package that requires it, the shortest chain of dependencies from the request
+	// through that package; shortest chains first, at most 500.
+	Chains []*DependencyChain `protobuf:"bytes,3,rep,name=chains,proto3" json:"chains,omitempty"`
+	// Number of packages that require it, without the request.
+	Dependents *int32 `protobuf:"varint,4,opt,name=dependents,proto3,oneof" json:"dependents,omitempty"`
+	// Constraints on its version by packages that do not require it.
+	Constraints   []*DependencyStep `protobuf:"bytes,5,rep,name=constraints,proto3" json:"constraints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageReasons) Reset() {
+	*x = PackageReasons{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageReasons) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageReasons) ProtoMessage() {}
+
+func (x *PackageReasons) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageReasons.ProtoReflect.Descriptor instead.
+func (*PackageReasons) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *PackageReasons) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *PackageReasons) GetPackage() *LockedPackage {
+	if x != nil {
+		return x.Package
+	}
+	return nil
+}
+
+func (x *PackageReasons) GetChains() []*DependencyChain {
+	if x != nil {
+		return x.Chains
+	}
+	return nil
+}
+
+func (x *PackageReasons) GetDependents() int32 {
+	if x != nil && x.Dependents != nil {
+		return *x.Dependents
+	}
+	return 0
+}
+
+func (x *PackageReasons) GetConstraints() []*DependencyStep {
+	if x != nil {
+		return x.Constraints
+	}
+	return nil
+}
+
+// DependencyChain is a chain of dependencies.
+type DependencyChain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The dependencies. The first is one of the request.
+	Steps         []*DependencyStep `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DependencyChain) Reset() {
+	*x = DependencyChain{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DependencyChain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DependencyChain) ProtoMessage() {}
+
+func (x *DependencyChain) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DependencyChain.ProtoReflect.Descriptor instead.
+func (*DependencyChain) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *DependencyChain) GetSteps() []*DependencyStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+// DependencyStep is one dependency.
+type DependencyStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the dependent package; absent for the request.
+	Package *string `protobuf:"bytes,1,opt,name=package,proto3,oneof" json:"package,omitempty"`
+	// Its version.
+	Version *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// The dependency, e.g. "openssl >=3.3,<4".
+	Spec          *string `protobuf:"bytes,3,opt,name=spec,proto3,oneof" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DependencyStep) Reset() {
+	*x = DependencyStep{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DependencyStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DependencyStep) ProtoMessage() {}
+
+func (x *DependencyStep) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DependencyStep.ProtoReflect.Descriptor instead.
+func (*DependencyStep) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *DependencyStep) GetPackage() string {
+	if x != nil && x.Package != nil {
+		return *x.Package
+	}
+	return ""
+}
+
+func (x *DependencyStep) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *DependencyStep) GetSpec() string {
+	if x != nil && x.Spec != nil {
+		return *x.Spec
+	}
+	return ""
+}
+
+// ListLicensesRequest is an environment.
+type ListLicensesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body: a request or a lock, without a format.
+	Lock          *LockQuery `protobuf:"bytes,1,opt,name=lock,proto3" json:"lock,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLicensesRequest) Reset() {
+	*x = ListLicensesRequest{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLicensesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLicensesRequest) ProtoMessage() {}
+
+func (x *ListLicensesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLicensesRequest.ProtoReflect.Descriptor instead.
+func (*ListLicensesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListLicensesRequest) GetLock() *LockQuery {
+	if x != nil {
+		return x.Lock
+	}
+	return nil
+}
+
+// ListLicensesResponse is the licences of an environment.
+type ListLicensesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each platform of the request.
+	Platforms     []*PlatformLicenses `protobuf:"bytes,1,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListLicensesResponse) Reset() {
+	*x = ListLicensesResponse{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListLicensesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListLicensesResponse) ProtoMessage() {}
+
+func (x *ListLicensesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListLicensesResponse.ProtoReflect.Descriptor instead.
+func (*ListLicensesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ListLicensesResponse) GetPlatforms() []*PlatformLicenses {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+// PlatformLicenses is the licences of the packages of one platform.
+type PlatformLicenses struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The platform, e.g. "linux/amd64".
+	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// The licences, by expression.
+	Licenses []*LicenseUse `protobuf:"bytes,2,rep,name=licenses,proto3" json:"licenses,omitempty"`
+	// Packages whose channel records no licence.
+	Unknown       []string `protobuf:"bytes,3,rep,name=unknown,proto3" json:"unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlatformLicenses) Reset() {
+	*x = PlatformLicenses{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformLicenses) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformLicenses) ProtoMessage() {}
+
+func (x *PlatformLicenses) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformLicenses.ProtoReflect.Descriptor instead.
+func (*PlatformLicenses) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *PlatformLicenses) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *PlatformLicenses) GetLicenses() []*LicenseUse {
+	if x != nil {
+		return x.Licenses
+	}
+	return nil
+}
+
+func (x *PlatformLicenses) GetUnknown() []string {
+	if x != nil {
+		return x.Unknown
+	}
+	return nil
+}
+
+// LicenseUse is a licence with the packages under it.
+type LicenseUse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The licence as recorded in the channel, e.g. "MIT OR Apache-2.0".
+	License *string `protobuf:"bytes,1,opt,name=license,proto3,oneof" json:"license,omitempty"`
+	// Whether the licence is a valid SPDX expression.
+	Spdx *bool `protobuf:"varint,2,opt,name=spdx,proto3,oneof" json:"spdx,omitempty"`
+	// The packages.
+	Packages      []*LicensedPackage `protobuf:"bytes,3,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LicenseUse) Reset() {
+	*x = LicenseUse{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LicenseUse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LicenseUse) ProtoMessage() {}
+
+func (x *LicenseUse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LicenseUse.ProtoReflect.Descriptor instead.
+func (*LicenseUse) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *LicenseUse) GetLicense() string {
+	if x != nil && x.License != nil {
+		return *x.License
+	}
+	return ""
+}
+
+func (x *LicenseUse) GetSpdx() bool {
+	if x != nil && x.Spdx != nil {
+		return *x.Spdx
+	}
+	return false
+}
+
+func (x *LicenseUse) GetPackages() []*LicensedPackage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+// LicensedPackage is a package under a licence.
+type LicensedPackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// The version.
+	Version       *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LicensedPackage) Reset() {
+	*x = LicensedPackage{}
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LicensedPackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LicensedPackage) ProtoMessage() {}
+
+func (x *LicensedPackage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LicensedPackage.ProtoReflect.Descriptor instead.
+func (*LicensedPackage) Descriptor() ([]byte, []int) {
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *LicensedPackage) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *LicensedPackage) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
 // LockedPackage is one artifact.
 type LockedPackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -859,7 +2013,7 @@ type LockedPackage struct {
 	Subdir *string `protobuf:"bytes,5,opt,name=subdir,proto3,oneof" json:"subdir,omitempty"`
 	// The artifact's file name.
 	FileName *string `protobuf:"bytes,6,opt,name=file_name,json=fileName,proto3,oneof" json:"file_name,omitempty"`
-	// Where the artifact is.
+	// The URL of the artifact.
 	Url *string `protobuf:"bytes,7,opt,name=url,proto3,oneof" json:"url,omitempty"`
 	// Its SHA-256 in hex.
 	Sha256 *string `protobuf:"bytes,8,opt,name=sha256,proto3,oneof" json:"sha256,omitempty"`
@@ -867,7 +2021,7 @@ type LockedPackage struct {
 	Md5 *string `protobuf:"bytes,9,opt,name=md5,proto3,oneof" json:"md5,omitempty"`
 	// Its length in bytes.
 	Size *float64 `protobuf:"fixed64,10,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// The licence, as the channel writes it.
+	// The licence as recorded in the channel.
 	License       *string `protobuf:"bytes,11,opt,name=license,proto3,oneof" json:"license,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -875,7 +2029,7 @@ type LockedPackage struct {
 
 func (x *LockedPackage) Reset() {
 	*x = LockedPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +2041,7 @@ func (x *LockedPackage) String() string {
 func (*LockedPackage) ProtoMessage() {}
 
 func (x *LockedPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[10]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +2054,7 @@ func (x *LockedPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LockedPackage.ProtoReflect.Descriptor instead.
 func (*LockedPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{10}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *LockedPackage) GetName() string {
@@ -980,16 +2134,16 @@ func (x *LockedPackage) GetLicense() string {
 	return ""
 }
 
-// Conflict is why nothing fits what was requested.
+// Conflict explains why there is no solution.
 type Conflict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The request's specifications that cannot hold together.
+	// The specifications of the request that conflict.
 	Specs []string `protobuf:"bytes,1,rep,name=specs,proto3" json:"specs,omitempty"`
-	// One sentence: what cannot be, and why.
+	// A summary in one sentence.
 	Summary *string `protobuf:"bytes,2,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
-	// A tree of reasons for each of them.
+	// A tree of reasons for each specification.
 	Reasons []*Reason `protobuf:"bytes,3,rep,name=reasons,proto3" json:"reasons,omitempty"`
-	// Names that are not in the channels.
+	// Names that do not exist in the channels.
 	Missing       []*MissingPackage `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -997,7 +2151,7 @@ type Conflict struct {
 
 func (x *Conflict) Reset() {
 	*x = Conflict{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +2163,7 @@ func (x *Conflict) String() string {
 func (*Conflict) ProtoMessage() {}
 
 func (x *Conflict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[11]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +2176,7 @@ func (x *Conflict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conflict.ProtoReflect.Descriptor instead.
 func (*Conflict) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{11}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Conflict) GetSpecs() []string {
@@ -1053,19 +2207,21 @@ func (x *Conflict) GetMissing() []*MissingPackage {
 	return nil
 }
 
-// Reason is one step on the way to a conflict.
+// Reason is one node in the explanation of a conflict.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why the step is taken, or leads no further: "asked", "needs", "bars", "unnamed",
-	// "unfit", "machine" or "unread".
+	// The kind of the reason: "asked" (requested), "needs" (a dependency), "bars" (a constraint
+	// excludes it), "unnamed" (no such package), "unfit" (no matching version), "machine" (a
+	// virtual package) or "unread" (the requirement is invalid or not supported).
 	Kind *string `protobuf:"bytes,1,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
-	// Who requires it, with its versions, e.g. "samtools 1.20"; absent for the request.
+	// The package that has the requirement, with its versions, e.g. "samtools 1.20"; absent for
+	// the request.
 	Package *string `protobuf:"bytes,2,opt,name=package,proto3,oneof" json:"package,omitempty"`
-	// What is required, e.g. "htslib >=1.20".
+	// The requirement, e.g. "htslib >=1.20".
 	Spec *string `protobuf:"bytes,3,opt,name=spec,proto3,oneof" json:"spec,omitempty"`
-	// The step in words.
+	// The reason as text.
 	Text *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
-	// What follows from it.
+	// The reasons that follow from it.
 	Because       []*Reason `protobuf:"bytes,5,rep,name=because,proto3" json:"because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1073,7 +2229,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1085,7 +2241,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[12]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1098,7 +2254,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{12}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reason) GetKind() string {
@@ -1136,22 +2292,24 @@ func (x *Reason) GetBecause() []*Reason {
 	return nil
 }
 
-// MissingPackage is a name that no channel of the request has.
+// MissingPackage is a name that does not exist in any channel of the request.
 type MissingPackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Names that look like it, best first.
+	// Similar names, most similar first.
 	Nearest []string `protobuf:"bytes,2,rep,name=nearest,proto3" json:"nearest,omitempty"`
 	// Other channels that have it.
-	Elsewhere     []string `protobuf:"bytes,3,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	Elsewhere []string `protobuf:"bytes,3,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
+	// Other platforms for which the channels have the package, e.g. "linux/amd64".
+	Platforms     []string `protobuf:"bytes,4,rep,name=platforms,proto3" json:"platforms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MissingPackage) Reset() {
 	*x = MissingPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +2321,7 @@ func (x *MissingPackage) String() string {
 func (*MissingPackage) ProtoMessage() {}
 
 func (x *MissingPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[13]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +2334,7 @@ func (x *MissingPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingPackage.ProtoReflect.Descriptor instead.
 func (*MissingPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{13}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *MissingPackage) GetName() string {
@@ -1200,10 +2358,17 @@ func (x *MissingPackage) GetElsewhere() []string {
 	return nil
 }
 
-// Suggestion is a change that makes a request possible.
+func (x *MissingPackage) GetPlatforms() []string {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+// Suggestion is a change for which there is a solution.
 type Suggestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to do, in words.
+	// The change as text.
 	Change *string `protobuf:"bytes,1,opt,name=change,proto3,oneof" json:"change,omitempty"`
 	// The packages of the request with the change.
 	Packages []string `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
@@ -1215,7 +2380,7 @@ type Suggestion struct {
 
 func (x *Suggestion) Reset() {
 	*x = Suggestion{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1227,7 +2392,7 @@ func (x *Suggestion) String() string {
 func (*Suggestion) ProtoMessage() {}
 
 func (x *Suggestion) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[14]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1240,7 +2405,7 @@ func (x *Suggestion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Suggestion.ProtoReflect.Descriptor instead.
 func (*Suggestion) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{14}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Suggestion) GetChange() string {
@@ -1264,24 +2429,24 @@ func (x *Suggestion) GetChannels() []string {
 	return nil
 }
 
-// SearchPackagesRequest is what is looked for, and where.
+// SearchPackagesRequest is a search.
 type SearchPackagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A name, or a part of one; absent: all names.
+	// A name or part of a name; absent: all names.
 	Q string `protobuf:"bytes,1,opt,name=q,proto3" json:"q,omitempty"`
 	// The channel's name or URL; by default "conda-forge" and "bioconda".
 	Channel string `protobuf:"bytes,2,opt,name=channel,proto3" json:"channel,omitempty"`
-	// "linux/amd64" or "linux/arm64": packages that have nothing for it are left out.
+	// "linux/amd64" or "linux/arm64": packages without files for this platform are left out.
 	Platform string `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
-	// How many to return, at most 100; by default 20.
+	// Maximum number of results, up to 100; by default 20.
 	Max int32 `protobuf:"varint,4,opt,name=max,proto3" json:"max,omitempty"`
-	// How many to skip.
+	// Number of results to skip.
 	Offset int32 `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"`
-	// A page number, from 1, in place of offset.
+	// Page number, from 1; replaces offset.
 	Page int32 `protobuf:"varint,6,opt,name=page,proto3" json:"page,omitempty"`
-	// The size of a page, in place of max.
+	// Page size; replaces max.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The workspace whose logins at channels are used; absent: the caller's own.
+	// The workspace whose channel logins are used; absent: the caller's own.
 	WorkspaceId   int64 `protobuf:"varint,8,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1289,7 +2454,7 @@ type SearchPackagesRequest struct {
 
 func (x *SearchPackagesRequest) Reset() {
 	*x = SearchPackagesRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +2466,7 @@ func (x *SearchPackagesRequest) String() string {
 func (*SearchPackagesRequest) ProtoMessage() {}
 
 func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[15]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +2479,7 @@ func (x *SearchPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesRequest.ProtoReflect.Descriptor instead.
 func (*SearchPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{15}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SearchPackagesRequest) GetQ() string {
@@ -1376,9 +2541,9 @@ func (x *SearchPackagesRequest) GetWorkspaceId() int64 {
 // SearchPackagesResponse is a page of packages.
 type SearchPackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The packages, nearest first.
+	// The packages, best match first.
 	Packages []*FoundPackage `protobuf:"bytes,1,rep,name=packages,proto3" json:"packages,omitempty"`
-	// How many there are in all.
+	// Total number of results.
 	Total         *int32 `protobuf:"varint,2,opt,name=total,proto3,oneof" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1386,7 +2551,7 @@ type SearchPackagesResponse struct {
 
 func (x *SearchPackagesResponse) Reset() {
 	*x = SearchPackagesResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +2563,7 @@ func (x *SearchPackagesResponse) String() string {
 func (*SearchPackagesResponse) ProtoMessage() {}
 
 func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[16]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +2576,7 @@ func (x *SearchPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchPackagesResponse.ProtoReflect.Descriptor instead.
 func (*SearchPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{16}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SearchPackagesResponse) GetPackages() []*FoundPackage {
@@ -1437,15 +2602,19 @@ type FoundPackage struct {
 	Version *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
 	// The channel.
 	Channel *string `protobuf:"bytes,3,opt,name=channel,proto3,oneof" json:"channel,omitempty"`
-	// The platforms' folders that have it, e.g. "linux-64".
-	Platforms     []string `protobuf:"bytes,4,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	// The channel folders of the platforms that have the package, e.g. "linux-64".
+	Platforms []string `protobuf:"bytes,4,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	// Number of records in the searched channels that depend on it.
+	Dependents *int32 `protobuf:"varint,5,opt,name=dependents,proto3,oneof" json:"dependents,omitempty"`
+	// The licence of its newest version as recorded in the channel.
+	License       *string `protobuf:"bytes,6,opt,name=license,proto3,oneof" json:"license,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *FoundPackage) Reset() {
 	*x = FoundPackage{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1457,7 +2626,7 @@ func (x *FoundPackage) String() string {
 func (*FoundPackage) ProtoMessage() {}
 
 func (x *FoundPackage) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[17]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1470,7 +2639,7 @@ func (x *FoundPackage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FoundPackage.ProtoReflect.Descriptor instead.
 func (*FoundPackage) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{17}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FoundPackage) GetName() string {
@@ -1501,6 +2670,20 @@ func (x *FoundPackage) GetPlatforms() []string {
 	return nil
 }
 
+func (x *FoundPackage) GetDependents() int32 {
+	if x != nil && x.Dependents != nil {
+		return *x.Dependents
+	}
+	return 0
+}
+
+func (x *FoundPackage) GetLicense() string {
+	if x != nil && x.License != nil {
+		return *x.License
+	}
+	return ""
+}
+
 // DescribePackageRequest names a package.
 type DescribePackageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1514,7 +2697,7 @@ type DescribePackageRequest struct {
 
 func (x *DescribePackageRequest) Reset() {
 	*x = DescribePackageRequest{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +2709,7 @@ func (x *DescribePackageRequest) String() string {
 func (*DescribePackageRequest) ProtoMessage() {}
 
 func (x *DescribePackageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[18]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +2722,7 @@ func (x *DescribePackageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribePackageRequest.ProtoReflect.Descriptor instead.
 func (*DescribePackageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{18}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *DescribePackageRequest) GetChannel() string {
@@ -1571,7 +2754,7 @@ type DescribePackageResponse struct {
 
 func (x *DescribePackageResponse) Reset() {
 	*x = DescribePackageResponse{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1583,7 +2766,7 @@ func (x *DescribePackageResponse) String() string {
 func (*DescribePackageResponse) ProtoMessage() {}
 
 func (x *DescribePackageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[19]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1596,7 +2779,7 @@ func (x *DescribePackageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribePackageResponse.ProtoReflect.Descriptor instead.
 func (*DescribePackageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{19}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *DescribePackageResponse) GetName() string {
@@ -1627,7 +2810,7 @@ type PackageVersion struct {
 	Version *string `protobuf:"bytes,1,opt,name=version,proto3,oneof" json:"version,omitempty"`
 	// The licence of its newest build.
 	License *string `protobuf:"bytes,2,opt,name=license,proto3,oneof" json:"license,omitempty"`
-	// The platforms' folders that have it.
+	// The channel folders of the platforms that have the version.
 	Platforms []string `protobuf:"bytes,3,rep,name=platforms,proto3" json:"platforms,omitempty"`
 	// The builds, newest first.
 	Builds        []*PackageBuild `protobuf:"bytes,4,rep,name=builds,proto3" json:"builds,omitempty"`
@@ -1637,7 +2820,7 @@ type PackageVersion struct {
 
 func (x *PackageVersion) Reset() {
 	*x = PackageVersion{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +2832,7 @@ func (x *PackageVersion) String() string {
 func (*PackageVersion) ProtoMessage() {}
 
 func (x *PackageVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[20]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +2845,7 @@ func (x *PackageVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageVersion.ProtoReflect.Descriptor instead.
 func (*PackageVersion) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{20}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PackageVersion) GetVersion() string {
@@ -1706,9 +2889,9 @@ type PackageBuild struct {
 	Size *float64 `protobuf:"fixed64,4,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Its SHA-256 in hex.
 	Sha256 *string `protobuf:"bytes,5,opt,name=sha256,proto3,oneof" json:"sha256,omitempty"`
-	// What it needs, as match specifications.
+	// Its dependencies, as match specifications.
 	Depends []string `protobuf:"bytes,6,rep,name=depends,proto3" json:"depends,omitempty"`
-	// When it was made; RFC 3339, UTC.
+	// Its build time; RFC 3339, UTC.
 	Date          *string `protobuf:"bytes,7,opt,name=date,proto3,oneof" json:"date,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1716,7 +2899,7 @@ type PackageBuild struct {
 
 func (x *PackageBuild) Reset() {
 	*x = PackageBuild{}
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +2911,7 @@ func (x *PackageBuild) String() string {
 func (*PackageBuild) ProtoMessage() {}
 
 func (x *PackageBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_conda_v1_conda_proto_msgTypes[21]
+	mi := &file_slipway_conda_v1_conda_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +2924,7 @@ func (x *PackageBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageBuild.ProtoReflect.Descriptor instead.
 func (*PackageBuild) Descriptor() ([]byte, []int) {
-	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{21}
+	return file_slipway_conda_v1_conda_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PackageBuild) GetBuild() string {
@@ -1797,7 +2980,7 @@ var File_slipway_conda_v1_conda_proto protoreflect.FileDescriptor
 
 const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
-	"\x1cslipway/conda/v1/conda.proto\x12\x10slipway.conda.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\x15\n" +
+	"\x1cslipway/conda/v1/conda.proto\x12\x10slipway.conda.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\x15\n" +
 	"\x13ListChannelsRequest\"\x8a\x01\n" +
 	"\x14ListChannelsResponse\x12:\n" +
 	"\bchannels\x18\x01 \x03(\v2\x1e.slipway.conda.v1.ChannelStateR\bchannels\x126\n" +
@@ -1815,16 +2998,20 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"\b_problem\"F\n" +
 	"\x13LockPackagesRequest\x12/\n" +
-	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\x82\x01\n" +
+	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"\xd5\x01\n" +
 	"\x14SolvePackagesRequest\x12/\n" +
 	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\x129\n" +
-	"\bidentity\x18\x02 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"\xd0\x06\n" +
+	"\bidentity\x18\x02 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12;\n" +
+	"\vlists_after\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"listsAfter\x12\x14\n" +
+	"\x05brief\x18\x04 \x01(\bR\x05brief\"\xe4\b\n" +
 	"\tLockQuery\x12A\n" +
-	"\bpackages\x18\x01 \x01(\v2\x1f.slipway.conda.v1.CondaPackagesB\x04\xe2A\x01\x02R\bpackages\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x03(\tR\tplatforms\x12[\n" +
+	"\bpackages\x18\x01 \x01(\v2\x1f.slipway.conda.v1.CondaPackagesB\x04\xe2A\x01\x02R\bpackages\x12Q\n" +
+	"\tplatforms\x18\x02 \x03(\tB3\xb2\xb5\x18/^(linux/)?(amd64|x86_64|(arm64|aarch64)(/v8)?)$R\tplatforms\x12[\n" +
 	"\x10virtual_packages\x18\x03 \x03(\v20.slipway.conda.v1.LockQuery.VirtualPackagesEntryR\x0fvirtualPackages\x12)\n" +
-	"\rexclude_newer\x18\x04 \x01(\tB\x04\x90\xb5\x18@R\fexcludeNewer\x12\x1c\n" +
-	"\x06format\x18\x05 \x01(\tB\x04\x90\xb5\x18 R\x06format\x12\x1a\n" +
+	"\rexclude_newer\x18\x04 \x01(\tB\x04\x90\xb5\x18@R\fexcludeNewer\x12Q\n" +
+	"\x06format\x18\x05 \x01(\tB9\x90\xb5\x18 \xaa\xb5\x18\bexplicit\xaa\xb5\x18\x0fexplicit-sha256\xaa\xb5\x18\n" +
+	"conda-lock\xaa\xb5\x18\x04pixiR\x06format\x12\x1a\n" +
 	"\bflexible\x18\x06 \x01(\bR\bflexible\x122\n" +
 	"\x15platform_access_token\x18\a \x01(\tR\x13platformAccessToken\x12,\n" +
 	"\x12tower_access_token\x18\b \x01(\tR\x10towerAccessToken\x12+\n" +
@@ -1835,34 +3022,79 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x12tower_workspace_id\x18\f \x01(\x03H\x01R\x10towerWorkspaceId\x88\x01\x01\x124\n" +
 	"\x16platform_refresh_token\x18\r \x01(\tR\x14platformRefreshToken\x12.\n" +
 	"\x13tower_refresh_token\x18\x0e \x01(\tR\x11towerRefreshToken\x12#\n" +
-	"\rfor_container\x18\x0f \x01(\bR\fforContainer\x1aB\n" +
+	"\rfor_container\x18\x0f \x01(\bR\fforContainer\x12.\n" +
+	"\x04from\x18\x10 \x01(\v2\x1a.slipway.conda.v1.LockFileR\x04from\x12\x18\n" +
+	"\arefresh\x18\x11 \x01(\bR\arefresh\x12\x19\n" +
+	"\x05as_of\x18\x12 \x01(\tB\x04\x90\xb5\x18@R\x04asOf\x12\x1d\n" +
+	"\amin_age\x18\x13 \x01(\tB\x04\x90\xb5\x18 R\x06minAge\x12$\n" +
+	"\x0emin_age_except\x18\x14 \x03(\tR\fminAgeExcept\x1aB\n" +
 	"\x14VirtualPackagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\x89\x01\n" +
-	"\rCondaPackages\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04type\x12(\n" +
-	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18І\x03R\venvironment\x12\x18\n" +
+	"\x13_tower_workspace_id\"\xe0\x01\n" +
+	"\rCondaPackages\x12!\n" +
+	"\x04type\x18\x01 \x01(\tB\r\xe2A\x01\x02\xaa\xb5\x18\x05CONDAR\x04type\x12(\n" +
+	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\venvironment\x12\x18\n" +
 	"\aentries\x18\x03 \x03(\tR\aentries\x12\x1a\n" +
-	"\bchannels\x18\x04 \x03(\tR\bchannels\"\xa3\x02\n" +
+	"\bchannels\x18\x04 \x03(\tR\bchannels\x120\n" +
+	"\x10environment_name\x18\x05 \x01(\tB\x05\x90\xb5\x18\x80\x01R\x0fenvironmentName:\x1a\x8a\xb5\x18\aentries\x8a\xb5\x18\venvironment\"\x82\x01\n" +
+	"\bLockFile\x12\x1a\n" +
+	"\x04lock\x18\x01 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\x04lock\x12\x17\n" +
+	"\x03url\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\x03url\x120\n" +
+	"\x10environment_name\x18\x03 \x01(\tB\x05\x90\xb5\x18\x80\x01R\x0fenvironmentName:\x0f\x8a\xb5\x18\x04lock\x8a\xb5\x18\x03url\"G\n" +
+	"\x13CompareLocksRequest\x120\n" +
+	"\x05locks\x18\x01 \x01(\v2\x1a.slipway.conda.v1.TwoLocksR\x05locks\"r\n" +
+	"\bTwoLocks\x124\n" +
+	"\x04from\x18\x01 \x01(\v2\x1a.slipway.conda.v1.LockFileB\x04\xe2A\x01\x02R\x04from\x120\n" +
+	"\x02to\x18\x02 \x01(\v2\x1a.slipway.conda.v1.LockFileB\x04\xe2A\x01\x02R\x02to\"p\n" +
+	"\x14CompareLocksResponse\x12B\n" +
+	"\vdifferences\x18\x01 \x03(\v2 .slipway.conda.v1.LockDifferenceR\vdifferences\x12\x14\n" +
+	"\x05notes\x18\x02 \x03(\tR\x05notes\"\xa5\x02\n" +
+	"\x0eLockDifference\x12\x1f\n" +
+	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x129\n" +
+	"\achanges\x18\x02 \x03(\v2\x1f.slipway.conda.v1.PackageChangeR\achanges\x12\x19\n" +
+	"\x05added\x18\x03 \x01(\x05H\x01R\x05added\x88\x01\x01\x12\x1d\n" +
+	"\aremoved\x18\x04 \x01(\x05H\x02R\aremoved\x88\x01\x01\x12\x1d\n" +
+	"\achanged\x18\x05 \x01(\x05H\x03R\achanged\x88\x01\x01\x12!\n" +
+	"\tunchanged\x18\x06 \x01(\x05H\x04R\tunchanged\x88\x01\x01B\v\n" +
+	"\t_platformB\b\n" +
+	"\x06_addedB\n" +
+	"\n" +
+	"\b_removedB\n" +
+	"\n" +
+	"\b_changedB\f\n" +
+	"\n" +
+	"_unchanged\"\xfb\x01\n" +
+	"\rPackageChange\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1b\n" +
+	"\x06change\x18\x02 \x01(\tH\x01R\x06change\x88\x01\x01\x12\x18\n" +
+	"\adiffers\x18\x03 \x03(\tR\adiffers\x121\n" +
+	"\x03old\x18\x04 \x01(\v2\x1f.slipway.conda.v1.LockedPackageR\x03old\x121\n" +
+	"\x03new\x18\x05 \x01(\v2\x1f.slipway.conda.v1.LockedPackageR\x03new\x12\x17\n" +
+	"\x04kind\x18\x06 \x01(\tH\x02R\x04kind\x88\x01\x01B\a\n" +
+	"\x05_nameB\t\n" +
+	"\a_changeB\a\n" +
+	"\x05_kind\"\xb9\x02\n" +
 	"\x14LockPackagesResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x1d\n" +
 	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12;\n" +
 	"\bconflict\x18\x03 \x01(\v2\x1a.slipway.conda.v1.ConflictH\x01R\bconflict\x88\x01\x01\x12>\n" +
 	"\vsuggestions\x18\x04 \x03(\v2\x1c.slipway.conda.v1.SuggestionR\vsuggestions\x12\x17\n" +
-	"\x04text\x18\x05 \x01(\tH\x02R\x04text\x88\x01\x01B\n" +
+	"\x04text\x18\x05 \x01(\tH\x02R\x04text\x88\x01\x01\x12\x14\n" +
+	"\x05notes\x18\x06 \x03(\tR\x05notesB\n" +
 	"\n" +
 	"\b_messageB\v\n" +
 	"\t_conflictB\a\n" +
-	"\x05_text\"\xec\x01\n" +
+	"\x05_text\"\x8f\x02\n" +
 	"\x15SolvePackagesResponse\x12>\n" +
 	"\x06answer\x18\x01 \x01(\v2&.slipway.conda.v1.LockPackagesResponseR\x06answer\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\tR\arecords\x12\x18\n" +
 	"\asubdirs\x18\x03 \x03(\tR\asubdirs\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x18\n" +
 	"\aprivate\x18\x05 \x01(\bR\aprivate\x12)\n" +
-	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\"\xd2\x05\n" +
+	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\x12!\n" +
+	"\fchannel_urls\x18\a \x03(\tR\vchannelUrls\"\xa9\a\n" +
 	"\fPlatformLock\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
 	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.LockedPackageR\bpackages\x12\x1d\n" +
@@ -1871,7 +3103,12 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\tsnapshots\x18\x05 \x03(\v2-.slipway.conda.v1.PlatformLock.SnapshotsEntryR\tsnapshots\x12H\n" +
 	"\boutdated\x18\x06 \x03(\v2,.slipway.conda.v1.PlatformLock.OutdatedEntryR\boutdated\x12&\n" +
 	"\fknown_layers\x18\a \x01(\x05H\x02R\vknownLayers\x88\x01\x01\x12.\n" +
-	"\rmissing_bytes\x18\b \x01(\x01B\x04\x88\xb5\x18\x01H\x03R\fmissingBytes\x88\x01\x01\x1aB\n" +
+	"\rmissing_bytes\x18\b \x01(\x01B\x04\x88\xb5\x18\x01H\x03R\fmissingBytes\x88\x01\x01\x129\n" +
+	"\achanges\x18\t \x03(\v2\x1f.slipway.conda.v1.PackageChangeR\achanges\x12\x18\n" +
+	"\x05as_of\x18\n" +
+	" \x01(\tH\x04R\x04asOf\x88\x01\x01\x12(\n" +
+	"\rhistory_since\x18\v \x01(\tH\x05R\fhistorySince\x88\x01\x01\x12(\n" +
+	"\rexclude_newer\x18\f \x01(\tH\x06R\fexcludeNewer\x88\x01\x01\x1aB\n" +
 	"\x14VirtualPackagesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a<\n" +
@@ -1884,7 +3121,61 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\t_platformB\a\n" +
 	"\x05_sizeB\x0f\n" +
 	"\r_known_layersB\x10\n" +
-	"\x0e_missing_bytes\"\xbd\x03\n" +
+	"\x0e_missing_bytesB\b\n" +
+	"\x06_as_ofB\x10\n" +
+	"\x0e_history_sinceB\x10\n" +
+	"\x0e_exclude_newer\"M\n" +
+	"\x15ExplainPackageRequest\x124\n" +
+	"\x05query\x18\x01 \x01(\v2\x1e.slipway.conda.v1.PackageQueryR\x05query\"j\n" +
+	"\fPackageQuery\x125\n" +
+	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryB\x04\xe2A\x01\x02R\x04lock\x12#\n" +
+	"\apackage\x18\x02 \x01(\tB\t\xe2A\x01\x02\x90\xb5\x18\xff\x01R\apackage\"X\n" +
+	"\x16ExplainPackageResponse\x12>\n" +
+	"\tplatforms\x18\x01 \x03(\v2 .slipway.conda.v1.PackageReasonsR\tplatforms\"\xac\x02\n" +
+	"\x0ePackageReasons\x12\x1f\n" +
+	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x129\n" +
+	"\apackage\x18\x02 \x01(\v2\x1f.slipway.conda.v1.LockedPackageR\apackage\x129\n" +
+	"\x06chains\x18\x03 \x03(\v2!.slipway.conda.v1.DependencyChainR\x06chains\x12#\n" +
+	"\n" +
+	"dependents\x18\x04 \x01(\x05H\x01R\n" +
+	"dependents\x88\x01\x01\x12B\n" +
+	"\vconstraints\x18\x05 \x03(\v2 .slipway.conda.v1.DependencyStepR\vconstraintsB\v\n" +
+	"\t_platformB\r\n" +
+	"\v_dependents\"I\n" +
+	"\x0fDependencyChain\x126\n" +
+	"\x05steps\x18\x01 \x03(\v2 .slipway.conda.v1.DependencyStepR\x05steps\"\x88\x01\n" +
+	"\x0eDependencyStep\x12\x1d\n" +
+	"\apackage\x18\x01 \x01(\tH\x00R\apackage\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x17\n" +
+	"\x04spec\x18\x03 \x01(\tH\x02R\x04spec\x88\x01\x01B\n" +
+	"\n" +
+	"\b_packageB\n" +
+	"\n" +
+	"\b_versionB\a\n" +
+	"\x05_spec\"F\n" +
+	"\x13ListLicensesRequest\x12/\n" +
+	"\x04lock\x18\x01 \x01(\v2\x1b.slipway.conda.v1.LockQueryR\x04lock\"X\n" +
+	"\x14ListLicensesResponse\x12@\n" +
+	"\tplatforms\x18\x01 \x03(\v2\".slipway.conda.v1.PlatformLicensesR\tplatforms\"\x94\x01\n" +
+	"\x10PlatformLicenses\x12\x1f\n" +
+	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x128\n" +
+	"\blicenses\x18\x02 \x03(\v2\x1c.slipway.conda.v1.LicenseUseR\blicenses\x12\x18\n" +
+	"\aunknown\x18\x03 \x03(\tR\aunknownB\v\n" +
+	"\t_platform\"\x98\x01\n" +
+	"\n" +
+	"LicenseUse\x12\x1d\n" +
+	"\alicense\x18\x01 \x01(\tH\x00R\alicense\x88\x01\x01\x12\x17\n" +
+	"\x04spdx\x18\x02 \x01(\bH\x01R\x04spdx\x88\x01\x01\x12=\n" +
+	"\bpackages\x18\x03 \x03(\v2!.slipway.conda.v1.LicensedPackageR\bpackagesB\n" +
+	"\n" +
+	"\b_licenseB\a\n" +
+	"\x05_spdx\"^\n" +
+	"\x0fLicensedPackage\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01B\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_version\"\xbd\x03\n" +
 	"\rLockedPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x19\n" +
@@ -1931,41 +3222,49 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"\b_packageB\a\n" +
 	"\x05_specB\a\n" +
-	"\x05_text\"j\n" +
+	"\x05_text\"\x88\x01\n" +
 	"\x0eMissingPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x18\n" +
 	"\anearest\x18\x02 \x03(\tR\anearest\x12\x1c\n" +
-	"\telsewhere\x18\x03 \x03(\tR\telsewhereB\a\n" +
+	"\telsewhere\x18\x03 \x03(\tR\telsewhere\x12\x1c\n" +
+	"\tplatforms\x18\x04 \x03(\tR\tplatformsB\a\n" +
 	"\x05_name\"l\n" +
 	"\n" +
 	"Suggestion\x12\x1b\n" +
 	"\x06change\x18\x01 \x01(\tH\x00R\x06change\x88\x01\x01\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannelsB\t\n" +
-	"\a_change\"\xee\x01\n" +
+	"\a_change\"\xfa\x01\n" +
 	"\x15SearchPackagesRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xff\x01R\x01q\x12\x1f\n" +
 	"\achannel\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\achannel\x12!\n" +
-	"\bplatform\x18\x03 \x01(\tB\x05\x90\xb5\x18\x80\x01R\bplatform\x12\x10\n" +
-	"\x03max\x18\x04 \x01(\x05R\x03max\x12\x16\n" +
+	"\bplatform\x18\x03 \x01(\tB\x05\x90\xb5\x18\x80\x01R\bplatform\x12\x16\n" +
+	"\x03max\x18\x04 \x01(\x05B\x04\xa0\xb5\x18dR\x03max\x12\x16\n" +
 	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12\x12\n" +
-	"\x04page\x18\x06 \x01(\x05R\x04page\x12\x1b\n" +
-	"\tpage_size\x18\a \x01(\x05R\bpageSize\x12!\n" +
+	"\x04page\x18\x06 \x01(\x05R\x04page\x12!\n" +
+	"\tpage_size\x18\a \x01(\x05B\x04\xa0\xb5\x18dR\bpageSize\x12!\n" +
 	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\"y\n" +
 	"\x16SearchPackagesResponse\x12:\n" +
 	"\bpackages\x18\x01 \x03(\v2\x1e.slipway.conda.v1.FoundPackageR\bpackages\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01B\b\n" +
-	"\x06_total\"\xa4\x01\n" +
+	"\x06_total\"\x83\x02\n" +
 	"\fFoundPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x1d\n" +
 	"\achannel\x18\x03 \x01(\tH\x02R\achannel\x88\x01\x01\x12\x1c\n" +
-	"\tplatforms\x18\x04 \x03(\tR\tplatformsB\a\n" +
+	"\tplatforms\x18\x04 \x03(\tR\tplatforms\x12#\n" +
+	"\n" +
+	"dependents\x18\x05 \x01(\x05H\x03R\n" +
+	"dependents\x88\x01\x01\x12\x1d\n" +
+	"\alicense\x18\x06 \x01(\tH\x04R\alicense\x88\x01\x01B\a\n" +
 	"\x05_nameB\n" +
 	"\n" +
 	"\b_versionB\n" +
 	"\n" +
-	"\b_channel\"F\n" +
+	"\b_channelB\r\n" +
+	"\v_dependentsB\n" +
+	"\n" +
+	"\b_license\"F\n" +
 	"\x16DescribePackageRequest\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\xa4\x01\n" +
@@ -1999,10 +3298,13 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"_file_nameB\a\n" +
 	"\x05_sizeB\t\n" +
 	"\a_sha256B\a\n" +
-	"\x05_date2\x99\x05\n" +
+	"\x05_date2\xb0\b\n" +
 	"\fCondaService\x12\x81\x01\n" +
 	"\fLockPackages\x12%.slipway.conda.v1.LockPackagesRequest\x1a&.slipway.conda.v1.LockPackagesResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x04lock\"\x14/v1alpha1/conda/lock\x12`\n" +
-	"\rSolvePackages\x12&.slipway.conda.v1.SolvePackagesRequest\x1a'.slipway.conda.v1.SolvePackagesResponse\x12\x85\x01\n" +
+	"\rSolvePackages\x12&.slipway.conda.v1.SolvePackagesRequest\x1a'.slipway.conda.v1.SolvePackagesResponse\x12\x82\x01\n" +
+	"\fCompareLocks\x12%.slipway.conda.v1.CompareLocksRequest\x1a&.slipway.conda.v1.CompareLocksResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x05locks\"\x14/v1alpha1/conda/diff\x12\x87\x01\n" +
+	"\x0eExplainPackage\x12'.slipway.conda.v1.ExplainPackageRequest\x1a(.slipway.conda.v1.ExplainPackageResponse\"\"\x82\xd3\xe4\x93\x02\x1c:\x05query\"\x13/v1alpha1/conda/why\x12\x85\x01\n" +
+	"\fListLicenses\x12%.slipway.conda.v1.ListLicensesRequest\x1a&.slipway.conda.v1.ListLicensesResponse\"&\x82\xd3\xe4\x93\x02 :\x04lock\"\x18/v1alpha1/conda/licenses\x12\x85\x01\n" +
 	"\x0eSearchPackages\x12'.slipway.conda.v1.SearchPackagesRequest\x1a(.slipway.conda.v1.SearchPackagesResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha1/conda/packages\x12\x99\x01\n" +
 	"\x0fDescribePackage\x12(.slipway.conda.v1.DescribePackageRequest\x1a).slipway.conda.v1.DescribePackageResponse\"1\x82\xd3\xe4\x93\x02+\x12)/v1alpha1/conda/packages/{channel}/{name}\x12\x7f\n" +
 	"\fListChannels\x12%.slipway.conda.v1.ListChannelsRequest\x1a&.slipway.conda.v1.ListChannelsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha1/conda/channelsB0Z.slipway.dev/proto/gen/slipway/conda/v1;condav1b\x06proto3"
@@ -2019,7 +3321,7 @@ func file_slipway_conda_v1_conda_proto_rawDescGZIP() []byte {
 	return file_slipway_conda_v1_conda_proto_rawDescData
 }
 
-var file_slipway_conda_v1_conda_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_slipway_conda_v1_conda_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_slipway_conda_v1_conda_proto_goTypes = []any{
 	(*ListChannelsRequest)(nil),     // 0: slipway.conda.v1.ListChannelsRequest
 	(*ListChannelsResponse)(nil),    // 1: slipway.conda.v1.ListChannelsResponse
@@ -2028,66 +3330,110 @@ var file_slipway_conda_v1_conda_proto_goTypes = []any{
 	(*SolvePackagesRequest)(nil),    // 4: slipway.conda.v1.SolvePackagesRequest
 	(*LockQuery)(nil),               // 5: slipway.conda.v1.LockQuery
 	(*CondaPackages)(nil),           // 6: slipway.conda.v1.CondaPackages
-	(*LockPackagesResponse)(nil),    // 7: slipway.conda.v1.LockPackagesResponse
-	(*SolvePackagesResponse)(nil),   // 8: slipway.conda.v1.SolvePackagesResponse
-	(*PlatformLock)(nil),            // 9: slipway.conda.v1.PlatformLock
-	(*LockedPackage)(nil),           // 10: slipway.conda.v1.LockedPackage
-	(*Conflict)(nil),                // 11: slipway.conda.v1.Conflict
-	(*Reason)(nil),                  // 12: slipway.conda.v1.Reason
-	(*MissingPackage)(nil),          // 13: slipway.conda.v1.MissingPackage
-	(*Suggestion)(nil),              // 14: slipway.conda.v1.Suggestion
-	(*SearchPackagesRequest)(nil),   // 15: slipway.conda.v1.SearchPackagesRequest
-	(*SearchPackagesResponse)(nil),  // 16: slipway.conda.v1.SearchPackagesResponse
-	(*FoundPackage)(nil),            // 17: slipway.conda.v1.FoundPackage
-	(*DescribePackageRequest)(nil),  // 18: slipway.conda.v1.DescribePackageRequest
-	(*DescribePackageResponse)(nil), // 19: slipway.conda.v1.DescribePackageResponse
-	(*PackageVersion)(nil),          // 20: slipway.conda.v1.PackageVersion
-	(*PackageBuild)(nil),            // 21: slipway.conda.v1.PackageBuild
-	nil,                             // 22: slipway.conda.v1.LockQuery.VirtualPackagesEntry
-	nil,                             // 23: slipway.conda.v1.PlatformLock.VirtualPackagesEntry
-	nil,                             // 24: slipway.conda.v1.PlatformLock.SnapshotsEntry
-	nil,                             // 25: slipway.conda.v1.PlatformLock.OutdatedEntry
-	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
-	(*v1.Identity)(nil),             // 27: slipway.platform.v1.Identity
+	(*LockFile)(nil),                // 7: slipway.conda.v1.LockFile
+	(*CompareLocksRequest)(nil),     // 8: slipway.conda.v1.CompareLocksRequest
+	(*TwoLocks)(nil),                // 9: slipway.conda.v1.TwoLocks
+	(*CompareLocksResponse)(nil),    // 10: slipway.conda.v1.CompareLocksResponse
+	(*LockDifference)(nil),          // 11: slipway.conda.v1.LockDifference
+	(*PackageChange)(nil),           // 12: slipway.conda.v1.PackageChange
+	(*LockPackagesResponse)(nil),    // 13: slipway.conda.v1.LockPackagesResponse
+	(*SolvePackagesResponse)(nil),   // 14: slipway.conda.v1.SolvePackagesResponse
+	(*PlatformLock)(nil),            // 15: slipway.conda.v1.PlatformLock
+	(*ExplainPackageRequest)(nil),   // 16: slipway.conda.v1.ExplainPackageRequest
+	(*PackageQuery)(nil),            // 17: slipway.conda.v1.PackageQuery
+	(*ExplainPackageResponse)(nil),  // 18: slipway.conda.v1.ExplainPackageResponse
+	(*PackageReasons)(nil),          // 19: slipway.conda.v1.PackageReasons
+	(*DependencyChain)(nil),         // 20: slipway.conda.v1.DependencyChain
+	(*DependencyStep)(nil),          // 21: slipway.conda.v1.DependencyStep
+	(*ListLicensesRequest)(nil),     // 22: slipway.conda.v1.ListLicensesRequest
+	(*ListLicensesResponse)(nil),    // 23: slipway.conda.v1.ListLicensesResponse
+	(*PlatformLicenses)(nil),        // 24: slipway.conda.v1.PlatformLicenses
+	(*LicenseUse)(nil),              // 25: slipway.conda.v1.LicenseUse
+	(*LicensedPackage)(nil),         // 26: slipway.conda.v1.LicensedPackage
+	(*LockedPackage)(nil),           // 27: slipway.conda.v1.LockedPackage
+	(*Conflict)(nil),                // 28: slipway.conda.v1.Conflict
+	(*Reason)(nil),                  // 29: slipway.conda.v1.Reason
+	(*MissingPackage)(nil),          // 30: slipway.conda.v1.MissingPackage
+	(*Suggestion)(nil),              // 31: slipway.conda.v1.Suggestion
+	(*SearchPackagesRequest)(nil),   // 32: slipway.conda.v1.SearchPackagesRequest
+	(*SearchPackagesResponse)(nil),  // 33: slipway.conda.v1.SearchPackagesResponse
+	(*FoundPackage)(nil),            // 34: slipway.conda.v1.FoundPackage
+	(*DescribePackageRequest)(nil),  // 35: slipway.conda.v1.DescribePackageRequest
+	(*DescribePackageResponse)(nil), // 36: slipway.conda.v1.DescribePackageResponse
+	(*PackageVersion)(nil),          // 37: slipway.conda.v1.PackageVersion
+	(*PackageBuild)(nil),            // 38: slipway.conda.v1.PackageBuild
+	nil,                             // 39: slipway.conda.v1.LockQuery.VirtualPackagesEntry
+	nil,                             // 40: slipway.conda.v1.PlatformLock.VirtualPackagesEntry
+	nil,                             // 41: slipway.conda.v1.PlatformLock.SnapshotsEntry
+	nil,                             // 42: slipway.conda.v1.PlatformLock.OutdatedEntry
+	(*timestamppb.Timestamp)(nil),   // 43: google.protobuf.Timestamp
+	(*v1.Identity)(nil),             // 44: slipway.platform.v1.Identity
 }
 var file_slipway_conda_v1_conda_proto_depIdxs = []int32{
 	2,  // 0: slipway.conda.v1.ListChannelsResponse.channels:type_name -> slipway.conda.v1.ChannelState
 	2,  // 1: slipway.conda.v1.ListChannelsResponse.others:type_name -> slipway.conda.v1.ChannelState
-	26, // 2: slipway.conda.v1.ChannelState.checked_time:type_name -> google.protobuf.Timestamp
+	43, // 2: slipway.conda.v1.ChannelState.checked_time:type_name -> google.protobuf.Timestamp
 	5,  // 3: slipway.conda.v1.LockPackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
 	5,  // 4: slipway.conda.v1.SolvePackagesRequest.lock:type_name -> slipway.conda.v1.LockQuery
-	27, // 5: slipway.conda.v1.SolvePackagesRequest.identity:type_name -> slipway.platform.v1.Identity
-	6,  // 6: slipway.conda.v1.LockQuery.packages:type_name -> slipway.conda.v1.CondaPackages
-	22, // 7: slipway.conda.v1.LockQuery.virtual_packages:type_name -> slipway.conda.v1.LockQuery.VirtualPackagesEntry
-	9,  // 8: slipway.conda.v1.LockPackagesResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	11, // 9: slipway.conda.v1.LockPackagesResponse.conflict:type_name -> slipway.conda.v1.Conflict
-	14, // 10: slipway.conda.v1.LockPackagesResponse.suggestions:type_name -> slipway.conda.v1.Suggestion
-	7,  // 11: slipway.conda.v1.SolvePackagesResponse.answer:type_name -> slipway.conda.v1.LockPackagesResponse
-	10, // 12: slipway.conda.v1.PlatformLock.packages:type_name -> slipway.conda.v1.LockedPackage
-	23, // 13: slipway.conda.v1.PlatformLock.virtual_packages:type_name -> slipway.conda.v1.PlatformLock.VirtualPackagesEntry
-	24, // 14: slipway.conda.v1.PlatformLock.snapshots:type_name -> slipway.conda.v1.PlatformLock.SnapshotsEntry
-	25, // 15: slipway.conda.v1.PlatformLock.outdated:type_name -> slipway.conda.v1.PlatformLock.OutdatedEntry
-	12, // 16: slipway.conda.v1.Conflict.reasons:type_name -> slipway.conda.v1.Reason
-	13, // 17: slipway.conda.v1.Conflict.missing:type_name -> slipway.conda.v1.MissingPackage
-	12, // 18: slipway.conda.v1.Reason.because:type_name -> slipway.conda.v1.Reason
-	17, // 19: slipway.conda.v1.SearchPackagesResponse.packages:type_name -> slipway.conda.v1.FoundPackage
-	20, // 20: slipway.conda.v1.DescribePackageResponse.versions:type_name -> slipway.conda.v1.PackageVersion
-	21, // 21: slipway.conda.v1.PackageVersion.builds:type_name -> slipway.conda.v1.PackageBuild
-	3,  // 22: slipway.conda.v1.CondaService.LockPackages:input_type -> slipway.conda.v1.LockPackagesRequest
-	4,  // 23: slipway.conda.v1.CondaService.SolvePackages:input_type -> slipway.conda.v1.SolvePackagesRequest
-	15, // 24: slipway.conda.v1.CondaService.SearchPackages:input_type -> slipway.conda.v1.SearchPackagesRequest
-	18, // 25: slipway.conda.v1.CondaService.DescribePackage:input_type -> slipway.conda.v1.DescribePackageRequest
-	0,  // 26: slipway.conda.v1.CondaService.ListChannels:input_type -> slipway.conda.v1.ListChannelsRequest
-	7,  // 27: slipway.conda.v1.CondaService.LockPackages:output_type -> slipway.conda.v1.LockPackagesResponse
-	8,  // 28: slipway.conda.v1.CondaService.SolvePackages:output_type -> slipway.conda.v1.SolvePackagesResponse
-	16, // 29: slipway.conda.v1.CondaService.SearchPackages:output_type -> slipway.conda.v1.SearchPackagesResponse
-	19, // 30: slipway.conda.v1.CondaService.DescribePackage:output_type -> slipway.conda.v1.DescribePackageResponse
-	1,  // 31: slipway.conda.v1.CondaService.ListChannels:output_type -> slipway.conda.v1.ListChannelsResponse
-	27, // [27:32] is the sub-list for method output_type
-	22, // [22:27] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	44, // 5: slipway.conda.v1.SolvePackagesRequest.identity:type_name -> slipway.platform.v1.Identity
+	43, // 6: slipway.conda.v1.SolvePackagesRequest.lists_after:type_name -> google.protobuf.Timestamp
+	6,  // 7: slipway.conda.v1.LockQuery.packages:type_name -> slipway.conda.v1.CondaPackages
+	39, // 8: slipway.conda.v1.LockQuery.virtual_packages:type_name -> slipway.conda.v1.LockQuery.VirtualPackagesEntry
+	7,  // 9: slipway.conda.v1.LockQuery.from:type_name -> slipway.conda.v1.LockFile
+	9,  // 10: slipway.conda.v1.CompareLocksRequest.locks:type_name -> slipway.conda.v1.TwoLocks
+	7,  // 11: slipway.conda.v1.TwoLocks.from:type_name -> slipway.conda.v1.LockFile
+	7,  // 12: slipway.conda.v1.TwoLocks.to:type_name -> slipway.conda.v1.LockFile
+	11, // 13: slipway.conda.v1.CompareLocksResponse.differences:type_name -> slipway.conda.v1.LockDifference
+	12, // 14: slipway.conda.v1.LockDifference.changes:type_name -> slipway.conda.v1.PackageChange
+	27, // 15: slipway.conda.v1.PackageChange.old:type_name -> slipway.conda.v1.LockedPackage
+	27, // 16: slipway.conda.v1.PackageChange.new:type_name -> slipway.conda.v1.LockedPackage
+	15, // 17: slipway.conda.v1.LockPackagesResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	28, // 18: slipway.conda.v1.LockPackagesResponse.conflict:type_name -> slipway.conda.v1.Conflict
+	31, // 19: slipway.conda.v1.LockPackagesResponse.suggestions:type_name -> slipway.conda.v1.Suggestion
+	13, // 20: slipway.conda.v1.SolvePackagesResponse.answer:type_name -> slipway.conda.v1.LockPackagesResponse
+	27, // 21: slipway.conda.v1.PlatformLock.packages:type_name -> slipway.conda.v1.LockedPackage
+	40, // 22: slipway.conda.v1.PlatformLock.virtual_packages:type_name -> slipway.conda.v1.PlatformLock.VirtualPackagesEntry
+	41, // 23: slipway.conda.v1.PlatformLock.snapshots:type_name -> slipway.conda.v1.PlatformLock.SnapshotsEntry
+	42, // 24: slipway.conda.v1.PlatformLock.outdated:type_name -> slipway.conda.v1.PlatformLock.OutdatedEntry
+	12, // 25: slipway.conda.v1.PlatformLock.changes:type_name -> slipway.conda.v1.PackageChange
+	17, // 26: slipway.conda.v1.ExplainPackageRequest.query:type_name -> slipway.conda.v1.PackageQuery
+	5,  // 27: slipway.conda.v1.PackageQuery.lock:type_name -> slipway.conda.v1.LockQuery
+	19, // 28: slipway.conda.v1.ExplainPackageResponse.platforms:type_name -> slipway.conda.v1.PackageReasons
+	27, // 29: slipway.conda.v1.PackageReasons.package:type_name -> slipway.conda.v1.LockedPackage
+	20, // 30: slipway.conda.v1.PackageReasons.chains:type_name -> slipway.conda.v1.DependencyChain
+	21, // 31: slipway.conda.v1.PackageReasons.constraints:type_name -> slipway.conda.v1.DependencyStep
+	21, // 32: slipway.conda.v1.DependencyChain.steps:type_name -> slipway.conda.v1.DependencyStep
+	5,  // 33: slipway.conda.v1.ListLicensesRequest.lock:type_name -> slipway.conda.v1.LockQuery
+	24, // 34: slipway.conda.v1.ListLicensesResponse.platforms:type_name -> slipway.conda.v1.PlatformLicenses
+	25, // 35: slipway.conda.v1.PlatformLicenses.licenses:type_name -> slipway.conda.v1.LicenseUse
+	26, // 36: slipway.conda.v1.LicenseUse.packages:type_name -> slipway.conda.v1.LicensedPackage
+	29, // 37: slipway.conda.v1.Conflict.reasons:type_name -> slipway.conda.v1.Reason
+	30, // 38: slipway.conda.v1.Conflict.missing:type_name -> slipway.conda.v1.MissingPackage
+	29, // 39: slipway.conda.v1.Reason.because:type_name -> slipway.conda.v1.Reason
+	34, // 40: slipway.conda.v1.SearchPackagesResponse.packages:type_name -> slipway.conda.v1.FoundPackage
+	37, // 41: slipway.conda.v1.DescribePackageResponse.versions:type_name -> slipway.conda.v1.PackageVersion
+	38, // 42: slipway.conda.v1.PackageVersion.builds:type_name -> slipway.conda.v1.PackageBuild
+	3,  // 43: slipway.conda.v1.CondaService.LockPackages:input_type -> slipway.conda.v1.LockPackagesRequest
+	4,  // 44: slipway.conda.v1.CondaService.SolvePackages:input_type -> slipway.conda.v1.SolvePackagesRequest
+	8,  // 45: slipway.conda.v1.CondaService.CompareLocks:input_type -> slipway.conda.v1.CompareLocksRequest
+	16, // 46: slipway.conda.v1.CondaService.ExplainPackage:input_type -> slipway.conda.v1.ExplainPackageRequest
+	22, // 47: slipway.conda.v1.CondaService.ListLicenses:input_type -> slipway.conda.v1.ListLicensesRequest
+	32, // 48: slipway.conda.v1.CondaService.SearchPackages:input_type -> slipway.conda.v1.SearchPackagesRequest
+	35, // 49: slipway.conda.v1.CondaService.DescribePackage:input_type -> slipway.conda.v1.DescribePackageRequest
+	0,  // 50: slipway.conda.v1.CondaService.ListChannels:input_type -> slipway.conda.v1.ListChannelsRequest
+	13, // 51: slipway.conda.v1.CondaService.LockPackages:output_type -> slipway.conda.v1.LockPackagesResponse
+	14, // 52: slipway.conda.v1.CondaService.SolvePackages:output_type -> slipway.conda.v1.SolvePackagesResponse
+	10, // 53: slipway.conda.v1.CondaService.CompareLocks:output_type -> slipway.conda.v1.CompareLocksResponse
+	18, // 54: slipway.conda.v1.CondaService.ExplainPackage:output_type -> slipway.conda.v1.ExplainPackageResponse
+	23, // 55: slipway.conda.v1.CondaService.ListLicenses:output_type -> slipway.conda.v1.ListLicensesResponse
+	33, // 56: slipway.conda.v1.CondaService.SearchPackages:output_type -> slipway.conda.v1.SearchPackagesResponse
+	36, // 57: slipway.conda.v1.CondaService.DescribePackage:output_type -> slipway.conda.v1.DescribePackageResponse
+	1,  // 58: slipway.conda.v1.CondaService.ListChannels:output_type -> slipway.conda.v1.ListChannelsResponse
+	51, // [51:59] is the sub-list for method output_type
+	43, // [43:51] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_slipway_conda_v1_conda_proto_init() }
@@ -2097,25 +3443,32 @@ func file_slipway_conda_v1_conda_proto_init() {
 	}
 	file_slipway_conda_v1_conda_proto_msgTypes[2].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[5].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[7].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[9].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[10].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[12].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[13].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[14].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[16].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[17].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[15].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[19].OneofWrappers = []any{}
-	file_slipway_conda_v1_conda_proto_msgTypes[20].OneofWrappers = []any{}
 	file_slipway_conda_v1_conda_proto_msgTypes[21].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[24].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[25].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[26].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[27].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[28].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[29].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[30].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[31].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[33].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[34].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[36].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[37].OneofWrappers = []any{}
+	file_slipway_conda_v1_conda_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_conda_v1_conda_proto_rawDesc), len(file_slipway_conda_v1_conda_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: slipway/conda/v1/conda.proto
 
-// The conda room: what a request for Conda packages stands for.
+// The Conda service resolves requests for Conda packages.
 
 package condav1
 
@@ -23,6 +23,9 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	CondaService_LockPackages_FullMethodName    = "/slipway.conda.v1.CondaService/LockPackages"
 	CondaService_SolvePackages_FullMethodName   = "/slipway.conda.v1.CondaService/SolvePackages"
+	CondaService_CompareLocks_FullMethodName    = "/slipway.conda.v1.CondaService/CompareLocks"
+	CondaService_ExplainPackage_FullMethodName  = "/slipway.conda.v1.CondaService/ExplainPackage"
+	CondaService_ListLicenses_FullMethodName    = "/slipway.conda.v1.CondaService/ListLicenses"
 	CondaService_SearchPackages_FullMethodName  = "/slipway.conda.v1.CondaService/SearchPackages"
 	CondaService_DescribePackage_FullMethodName = "/slipway.conda.v1.CondaService/DescribePackage"
 	CondaService_ListChannels_FullMethodName    = "/slipway.conda.v1.CondaService/ListChannels"
@@ -32,23 +35,32 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CondaService knows which packages Conda channels have, and which of them a
-// request stands for. It keeps nothing but copies of the channels' lists.
+// CondaService reads the package lists of Conda channels and solves requests with them. It only
+// caches the lists.
 type CondaServiceClient interface {
-	// LockPackages returns the packages that a request stands for, each at its exact
-	// address and digest; or 422 and why there is no such environment, and what there
-	// would be. Solving counts as a container request.
+	// LockPackages returns the packages that a request resolves to, with their URLs and digests.
+	// If there is no solution, it returns 422 with the reasons and with changes that would work.
+	// Solving counts as a container request.
 	LockPackages(ctx context.Context, in *LockPackagesRequest, opts ...grpc.CallOption) (*LockPackagesResponse, error)
-	// SolvePackages is LockPackages for another room, on behalf of a caller that it
-	// knows. It is not charged.
+	// SolvePackages is LockPackages for another service, on behalf of a known caller. It is not
+	// charged.
 	SolvePackages(ctx context.Context, in *SolvePackagesRequest, opts ...grpc.CallOption) (*SolvePackagesResponse, error)
-	// SearchPackages returns the packages whose names begin with a text, then those
-	// that contain it, then those that are one edit away from it.
+	// CompareLocks returns the differences between two locks, in any supported format. It solves
+	// nothing. It counts as a search.
+	CompareLocks(ctx context.Context, in *CompareLocksRequest, opts ...grpc.CallOption) (*CompareLocksResponse, error)
+	// ExplainPackage returns why a package is in an environment: the chains of dependencies that
+	// lead from the request to the package.
+	ExplainPackage(ctx context.Context, in *ExplainPackageRequest, opts ...grpc.CallOption) (*ExplainPackageResponse, error)
+	// ListLicenses returns the licences of the packages of a request or of a lock.
+	ListLicenses(ctx context.Context, in *ListLicensesRequest, opts ...grpc.CallOption) (*ListLicensesResponse, error)
+	// SearchPackages returns the package with the searched name, then packages whose names begin
+	// with it, then those that contain it, then those at an edit distance of one. Within each
+	// group, packages with the most dependents come first.
 	SearchPackages(ctx context.Context, in *SearchPackagesRequest, opts ...grpc.CallOption) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(ctx context.Context, in *DescribePackageRequest, opts ...grpc.CallOption) (*DescribePackageResponse, error)
-	// ListChannels returns the lists of packages that the replica that answers keeps. For the
-	// platform's administrator, whom the Bearer token names.
+	// ListChannels returns the state of the package lists of the replica that responds. Only for
+	// the platform's administrator, whom the Bearer token identifies.
 	ListChannels(ctx context.Context, in *ListChannelsRequest, opts ...grpc.CallOption) (*ListChannelsResponse, error)
 }
 
@@ -74,6 +86,36 @@ func (c *condaServiceClient) SolvePackages(ctx context.Context, in *SolvePackage
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(SolvePackagesResponse)
 	err := c.cc.Invoke(ctx, CondaService_SolvePackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *condaServiceClient) CompareLocks(ctx context.Context, in *CompareLocksRequest, opts ...grpc.CallOption) (*CompareLocksResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CompareLocksResponse)
+	err := c.cc.Invoke(ctx, CondaService_CompareLocks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *condaServiceClient) ExplainPackage(ctx context.Context, in *ExplainPackageRequest, opts ...grpc.CallOption) (*ExplainPackageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainPackageResponse)
+	err := c.cc.Invoke(ctx, CondaService_ExplainPackage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *condaServiceClient) ListLicenses(ctx context.Context, in *ListLicensesRequest, opts ...grpc.CallOption) (*ListLicensesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListLicensesResponse)
+	err := c.cc.Invoke(ctx, CondaService_ListLicenses_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -114,23 +156,32 @@ func (c *condaServiceClient) ListChannels(ctx context.Context, in *ListChannelsR
 // All implementations must embed UnimplementedCondaServiceServer
 // for forward compatibility.
 //
-// CondaService knows which packages Conda channels have, and which of them a
-// request stands for. It keeps nothing but copies of the channels' lists.
+// CondaService reads the package lists of Conda channels and solves requests with them. It only
+// caches the lists.
 type CondaServiceServer interface {
-	// LockPackages returns the packages that a request stands for, each at its exact
-	// address and digest; or 422 and why there is no such environment, and what there
-	// would be. Solving counts as a container request.
+	// LockPackages returns the packages that a request resolves to, with their URLs and digests.
+	// If there is no solution, it returns 422 with the reasons and with changes that would work.
+	// Solving counts as a container request.
 	LockPackages(context.Context, *LockPackagesRequest) (*LockPackagesResponse, error)
-	// SolvePackages is LockPackages for another room, on behalf of a caller that it
-	// knows. It is not charged.
+	// SolvePackages is LockPackages for another service, on behalf of a known caller. It is not
+	// charged.
 	SolvePackages(context.Context, *SolvePackagesRequest) (*SolvePackagesResponse, error)
-	// SearchPackages returns the packages whose names begin with a text, then those
-	// that contain it, then those that are one edit away from it.
+	// CompareLocks returns the differences between two locks, in any supported format. It solves
+	// nothing. It counts as a search.
+	CompareLocks(context.Context, *CompareLocksRequest) (*CompareLocksResponse, error)
+	// ExplainPackage returns why a package is in an environment: the chains of dependencies that
+	// lead from the request to the package.
+	ExplainPackage(context.Context, *ExplainPackageRequest) (*ExplainPackageResponse, error)
+	// ListLicenses returns the licences of the packages of a request or of a lock.
+	ListLicenses(context.Context, *ListLicensesRequest) (*ListLicensesResponse, error)
+	// SearchPackages returns the package with the searched name, then packages whose names begin
+	// with it, then those that contain it, then those at an edit distance of one. Within each
+	// group, packages with the most dependents come first.
 	SearchPackages(context.Context, *SearchPackagesRequest) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(context.Context, *DescribePackageRequest) (*DescribePackageResponse, error)
-	// ListChannels returns the lists of packages that the replica that answers keeps. For the
-	// platform's administrator, whom the Bearer token names.
+	// ListChannels returns the state of the package lists of the replica that responds. Only for
+	// the platform's administrator, whom the Bearer token identifies.
 	ListChannels(context.Context, *ListChannelsRequest) (*ListChannelsResponse, error)
 	mustEmbedUnimplementedCondaServiceServer()
 }
@@ -147,6 +198,15 @@ func (UnimplementedCondaServiceServer) LockPackages(context.Context, *LockPackag
 }
 func (UnimplementedCondaServiceServer) SolvePackages(context.Context, *SolvePackagesRequest) (*SolvePackagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SolvePackages not implemented")
+}
+func (UnimplementedCondaServiceServer) CompareLocks(context.Context, *CompareLocksRequest) (*CompareLocksResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CompareLocks not implemented")
+}
+func (UnimplementedCondaServiceServer) ExplainPackage(context.Context, *ExplainPackageRequest) (*ExplainPackageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainPackage not implemented")
+}
+func (UnimplementedCondaServiceServer) ListLicenses(context.Context, *ListLicensesRequest) (*ListLicensesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListLicenses not implemented")
 }
 func (UnimplementedCondaServiceServer) SearchPackages(context.Context, *SearchPackagesRequest) (*SearchPackagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SearchPackages not implemented")
@@ -210,6 +270,60 @@ func _CondaService_SolvePackages_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CondaServiceServer).SolvePackages(ctx, req.(*SolvePackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CondaService_CompareLocks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CompareLocksRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CondaServiceServer).CompareLocks(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CondaService_CompareLocks_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CondaServiceServer).CompareLocks(ctx, req.(*CompareLocksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CondaService_ExplainPackage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainPackageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CondaServiceServer).ExplainPackage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CondaService_ExplainPackage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CondaServiceServer).ExplainPackage(ctx, req.(*ExplainPackageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CondaService_ListLicenses_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListLicensesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CondaServiceServer).ListLicenses(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CondaService_ListLicenses_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CondaServiceServer).ListLicenses(ctx, req.(*ListLicensesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -282,6 +396,18 @@ var CondaService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SolvePackages",
 			Handler:    _CondaService_SolvePackages_Handler,
+		},
+		{
+			MethodName: "CompareLocks",
+			Handler:    _CondaService_CompareLocks_Handler,
+		},
+		{
+			MethodName: "ExplainPackage",
+			Handler:    _CondaService_ExplainPackage_Handler,
+		},
+		{
+			MethodName: "ListLicenses",
+			Handler:    _CondaService_ListLicenses_Handler,
 		},
 		{
 			MethodName: "SearchPackages",

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/container/v1/container.proto
 
-// The container room: a container request becomes a name that can be pulled.
+// The container service turns container requests into image names that can be pulled.
 
 package containerv1
 
@@ -72,31 +72,34 @@ func (x *SubmitContainerRequest) GetRequest() *ContainerRequest {
 	return nil
 }
 
-// SubmitContainerResponse is the name and what is known about it. Fields that
-// do not apply are absent.
+// SubmitContainerResponse is the image name and its properties. Fields that do not apply are
+// absent.
 type SubmitContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, for status and description.
+	// Id of the request, for status and description. It is not secret and gives no access to the
+	// image: it is the SHA-256 of the token in the name, in hex.
 	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The capability in the name; the same text as request_id.
+	// The token in the name, a secret: any client that has it can pull the image. Absent
+	// for a frozen image.
 	ContainerToken *string `protobuf:"bytes,2,opt,name=container_token,json=containerToken,proto3,oneof" json:"container_token,omitempty"`
-	// The name to pull.
+	// The image name to pull.
 	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// When the name stops working.
+	// When the image name expires.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// The fully qualified image that the name stands for.
+	// The fully qualified image that the name refers to.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that is making, or made, the image.
+	// The build of the image.
 	BuildId *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	// Whether the image, or a build of it, existed before this request.
 	Cached *bool `protobuf:"varint,7,opt,name=cached,proto3,oneof" json:"cached,omitempty"`
-	// Whether the image is frozen: pushed to the user's own repository under a
-	// lasting name.
+	// Whether the image is frozen: pushed to the user's own repository under a permanent name.
 	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
 	// Always false.
 	Mirror *bool `protobuf:"varint,9,opt,name=mirror,proto3,oneof" json:"mirror,omitempty"`
-	// True when the image can be pulled now; absent while a build runs.
-	Succeeded     *bool `protobuf:"varint,10,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
+	// True if the image can be pulled now; absent while a build is running.
+	Succeeded *bool `protobuf:"varint,10,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
+	// Options of the request that have no effect, as text; absent if there are none.
+	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -201,6 +204,13 @@ func (x *SubmitContainerResponse) GetSucceeded() bool {
 	return false
 }
 
+func (x *SubmitContainerResponse) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 // SubmitContainerTokenRequest wraps the request body.
 type SubmitContainerTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -250,17 +260,17 @@ func (x *SubmitContainerTokenRequest) GetRequest() *ContainerRequest {
 // SubmitContainerTokenResponse is the short response of the deprecated path.
 type SubmitContainerTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The capability in the name.
+	// The token in the name, a secret: any client that has it can pull the image.
 	ContainerToken *string `protobuf:"bytes,1,opt,name=container_token,json=containerToken,proto3,oneof" json:"container_token,omitempty"`
-	// The name to pull.
+	// The image name to pull.
 	TargetImage *string `protobuf:"bytes,2,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// When the name stops working.
+	// When the image name expires.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// Id of the request, for status and description.
+	// Id of the request, for status and description; no secret.
 	RequestId *string `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The fully qualified image that the name stands for.
+	// The fully qualified image that the name refers to.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that is making, or made, the image.
+	// The build of the image.
 	BuildId       *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -341,9 +351,9 @@ func (x *SubmitContainerTokenResponse) GetBuildId() string {
 // ListContainersRequest is a page of the caller's requests.
 type ListContainersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many to return at most, 1 to 100; 0 means 20.
+	// Maximum number of results, 1 to 100; 0 means 20.
 	Max int32 `protobuf:"varint,1,opt,name=max,proto3" json:"max,omitempty"`
-	// The nextPageToken of the page before; absent for the newest.
+	// The nextPageToken of the previous page; absent for the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -398,7 +408,7 @@ type ListContainersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The requests, newest first.
 	Containers []*Container `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
-	// Where the next page begins; absent on the last one.
+	// Token of the next page; absent on the last page.
 	NextPageToken *string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -448,35 +458,36 @@ func (x *ListContainersResponse) GetNextPageToken() string {
 	return ""
 }
 
-// Container is what a list shows of a request. The name that was returned is a secret,
-// which is not kept.
+// Container is a request in a list. It has no image name, since names are secret and not
+// stored.
 type Container struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What stands for the request's id with the access token of the user who made it, and
-	// for nothing without: 64 hex digits.
+	// The same as request_id; deprecated.
 	RequestKey *string `protobuf:"bytes,1,opt,name=request_key,json=requestKey,proto3,oneof" json:"request_key,omitempty"`
-	// The fully qualified image that the name stands for.
+	// The fully qualified image that the name refers to.
 	ContainerImage *string `protobuf:"bytes,2,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	ContainerPlatform *string `protobuf:"bytes,3,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
-	// "sif" for a Singularity image; else absent.
+	// "sif" for a Singularity image; otherwise absent.
 	Format *string `protobuf:"bytes,4,opt,name=format,proto3,oneof" json:"format,omitempty"`
-	// The build that is making, or made, the image; absent without a recipe.
+	// The build of the image; absent without a recipe.
 	BuildId *string `protobuf:"bytes,5,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	// The workspace; absent for the personal one.
 	WorkspaceId *float64 `protobuf:"fixed64,6,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The workflow that the request is bound to.
+	// The workflow whose end ends the validity of the name.
 	WorkflowId *string `protobuf:"bytes,7,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
-	// Whether the image is frozen: its name stays.
+	// Whether the image is frozen: its name is permanent.
 	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
 	// When the request was made.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// When the name stops, or stopped, working; absent for a frozen image.
+	// When the image name expires or has expired; absent for a frozen image.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// When the request was revoked; absent if it was not.
+	// When the request was revoked; absent if it is not revoked.
 	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Id of the request: 64 hex digits.
+	RequestId     *string `protobuf:"bytes,12,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Container) Reset() {
@@ -586,10 +597,17 @@ func (x *Container) GetRevocationTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Container) GetRequestId() string {
+	if x != nil && x.RequestId != nil {
+		return *x.RequestId
+	}
+	return ""
+}
+
 // DescribeContainerRequest names a request.
 type DescribeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, or its key.
+	// Id of the request, or the token in its name.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -632,20 +650,20 @@ func (x *DescribeContainerRequest) GetRequestId() string {
 	return ""
 }
 
-// DescribeContainerResponse is a stored request without tokens, layer content,
-// values of variables, e-mail address and IP address.
+// DescribeContainerResponse is a stored request without tokens, layer content, values of
+// variables, e-mail address and IP address.
 type DescribeContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, as it was sent.
+	// Id of the request.
 	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The name that was returned; absent where the request was asked for by its key.
+	// The image name, if the client sent the token in it, or if the image is frozen; otherwise
+	// absent.
 	TargetImage *string `protobuf:"bytes,2,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// The fully qualified image that the name stands for.
+	// The fully qualified image that the name refers to.
 	ContainerImage *string `protobuf:"bytes,3,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
 	// The platform, e.g. "linux/amd64".
 	ContainerPlatform *string `protobuf:"bytes,4,opt,name=container_platform,json=containerPlatform,proto3,oneof" json:"container_platform,omitempty"`
-	// What is added to the image; variables are shown without values, and "data:"
-	// layers without content.
+	// The additions to the image; variables have no values, and "data:" layers no content.
 	ContainerConfig *ContainerConfig `protobuf:"bytes,5,opt,name=container_config,json=containerConfig,proto3" json:"container_config,omitempty"`
 	// Digests that the reference has resolved to, newest first.
 	Digests []string `protobuf:"bytes,6,rep,name=digests,proto3" json:"digests,omitempty"`
@@ -653,37 +671,37 @@ type DescribeContainerResponse struct {
 	Timestamp *string `protobuf:"bytes,7,opt,name=timestamp,proto3,oneof" json:"timestamp,omitempty"`
 	// The client's fingerprint, as sent.
 	Fingerprint *string `protobuf:"bytes,8,opt,name=fingerprint,proto3,oneof" json:"fingerprint,omitempty"`
-	// Id of the user at their platform; absent for an anonymous caller.
+	// Id of the user on the user's platform; absent for an anonymous caller.
 	UserId *float64 `protobuf:"fixed64,9,opt,name=user_id,json=userId,proto3,oneof" json:"user_id,omitempty"`
 	// The user's platform; absent for an anonymous caller.
 	PlatformEndpoint *string `protobuf:"bytes,10,opt,name=platform_endpoint,json=platformEndpoint,proto3,oneof" json:"platform_endpoint,omitempty"`
 	// The workspace; absent for the personal one and for an anonymous caller.
 	WorkspaceId *float64 `protobuf:"fixed64,11,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The workflow that the request is bound to.
+	// The workflow whose end ends the validity of the name.
 	WorkflowId *string `protobuf:"bytes,12,opt,name=workflow_id,json=workflowId,proto3,oneof" json:"workflow_id,omitempty"`
-	// Whether the request asked for a frozen image.
+	// Whether the request was for a frozen image.
 	Freeze *bool `protobuf:"varint,13,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
 	// When the request was made.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// When the name stops, or stopped, working.
+	// When the image name expires or has expired.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// When the request was revoked; absent if it was not.
+	// When the request was revoked; absent if it is not revoked.
 	RevocationTime *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=revocation_time,json=revocationTime,proto3" json:"revocation_time,omitempty"`
-	// The build that is making, or made, the image; absent without a recipe.
+	// The build of the image; absent without a recipe.
 	BuildId *string `protobuf:"bytes,17,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
-	// The whole Dockerfile of the build, even if it was generated; absent without a
-	// build, and where its record is gone.
+	// The complete Dockerfile of the build, which may be generated; absent without a build, or if
+	// its record was deleted.
 	ContainerFile *string `protobuf:"bytes,18,opt,name=container_file,json=containerFile,proto3,oneof" json:"container_file,omitempty"`
 	// The Conda environment of the build, if there is one.
 	CondaFile *string `protobuf:"bytes,19,opt,name=conda_file,json=condaFile,proto3,oneof" json:"conda_file,omitempty"`
-	// The images that were included, each once, as they were when the request was made:
+	// The included images, without duplicates, resolved to digests at the time of the request:
 	// "<registry>/<path>@sha256:<hex>".
 	ContainerIncludes []string `protobuf:"bytes,20,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
-	// How its Conda packages were put into an image, if the request said that; absent
-	// where the record of the build is gone.
+	// The Conda options of the request, if it set any; absent if the record of the build was
+	// deleted.
 	CondaOpts *CondaOptions `protobuf:"bytes,21,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
-	// Length in bytes, compressed, of the folder that the build's Dockerfile copies from;
-	// absent where there is none, 0 where it is not known.
+	// Compressed length in bytes of the build context of its Dockerfile; absent without a build
+	// context, 0 if unknown.
 	ContextSize   *float64 `protobuf:"fixed64,22,opt,name=context_size,json=contextSize,proto3,oneof" json:"context_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -876,7 +894,7 @@ func (x *DescribeContainerResponse) GetContextSize() float64 {
 // GetContainerStatusRequest names a request.
 type GetContainerStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, or its key.
+	// Id of the request, or the token in its name.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -922,34 +940,38 @@ func (x *GetContainerStatusRequest) GetRequestId() string {
 // GetContainerStatusResponse is the state of a request.
 type GetContainerStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, as it was sent.
+	// Id of the request.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
 	// "PENDING", "BUILDING", "SCANNING" or "DONE"; no other value will be added.
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
-	// The build that is making, or made, the image.
+	// The build of the image.
 	BuildId *string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
-	// Whether the image can be pulled; always present once DONE.
+	// Whether the image can be pulled; always present if DONE.
 	Succeeded *bool `protobuf:"varint,4,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
-	// Why it cannot be pulled.
+	// Why it cannot be pulled: the message on one line, at most 500 characters.
 	Reason *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
-	// Where to find out more.
+	// A page with more details.
 	DetailsUri *string `protobuf:"bytes,6,opt,name=details_uri,json=detailsUri,proto3,oneof" json:"details_uri,omitempty"`
 	// When the request was made.
 	CreationTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=creation_time,json=creationTime,proto3" json:"creation_time,omitempty"`
-	// How long it took: nanoseconds as text, e.g. "60000000000"; absent until
-	// known.
+	// How long the build took, in nanoseconds, as a string, e.g. "60000000000"; absent until it
+	// has ended.
 	Duration *string `protobuf:"bytes,8,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
-	// Place in the queue while PENDING, from 1.
+	// Position in the queue while PENDING, from 1.
 	Position *int32 `protobuf:"varint,9,opt,name=position,proto3,oneof" json:"position,omitempty"`
-	// The name to pull; absent where the request was asked for by its key.
+	// The image name, if the client sent the token in it, or if the image is frozen; otherwise
+	// absent.
 	TargetImage *string `protobuf:"bytes,10,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// The reason in words, which may be several lines.
+	// Why it cannot be pulled, in words; may have several lines.
 	Message *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// Seconds from now until its build is likely to begin, and to have ended, as long as
-	// builds of its kind took lately; absent where that is not known.
+	// Estimated seconds until the build starts and ends, based on recent builds of the same kind;
+	// absent if there is no estimate.
 	ExpectedStart *float64 `protobuf:"fixed64,12,opt,name=expected_start,json=expectedStart,proto3,oneof" json:"expected_start,omitempty"`
 	// See expected_start.
-	ExpectedEnd   *float64 `protobuf:"fixed64,13,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	ExpectedEnd *float64 `protobuf:"fixed64,13,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
+	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
+	// "internal".
+	ReasonCode    *string `protobuf:"bytes,14,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1075,10 +1097,17 @@ func (x *GetContainerStatusResponse) GetExpectedEnd() float64 {
 	return 0
 }
 
+func (x *GetContainerStatusResponse) GetReasonCode() string {
+	if x != nil && x.ReasonCode != nil {
+		return *x.ReasonCode
+	}
+	return ""
+}
+
 // RevokeContainerRequest names a request.
 type RevokeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, or its key.
+	// The token in the image name, or the id of the request with the access token of its user.
 	RequestId     string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1161,7 +1190,8 @@ func (*RevokeContainerResponse) Descriptor() ([]byte, []int) {
 // NameContainerRequest names a request or a build.
 type NameContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request, or its key, or id of the build.
+	// The token in an image name, the id of a request with the access token of its user, or the
+	// id of a build.
 	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1204,25 +1234,25 @@ func (x *NameContainerRequest) GetId() string {
 	return ""
 }
 
-// NameContainerResponse is the name and what is known about it, as in the response to
-// a container request. Fields that do not apply are absent.
+// NameContainerResponse is the image name and its properties, as in the response to a container
+// request. Fields that do not apply are absent.
 type NameContainerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the new request, for status and description.
+	// Id of the new request, for status and description; no secret.
 	RequestId *string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// The capability in the name; the same text as request_id.
+	// The token in the name, a secret: any client that has it can pull the image.
 	ContainerToken *string `protobuf:"bytes,2,opt,name=container_token,json=containerToken,proto3,oneof" json:"container_token,omitempty"`
-	// The name to pull.
+	// The image name to pull.
 	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
-	// When the name stops working.
+	// When the image name expires.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// The fully qualified image that the name stands for.
+	// The fully qualified image that the name refers to.
 	ContainerImage *string `protobuf:"bytes,5,opt,name=container_image,json=containerImage,proto3,oneof" json:"container_image,omitempty"`
-	// The build that is making, or made, the image.
+	// The build of the image.
 	BuildId *string `protobuf:"bytes,6,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`
 	// Whether the image is frozen; see the response to a container request.
 	Freeze *bool `protobuf:"varint,7,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
-	// True when the image can be pulled now; absent while a build runs.
+	// True if the image can be pulled now; absent while a build is running.
 	Succeeded     *bool `protobuf:"varint,8,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1360,10 +1390,10 @@ func (x *RevokeBuildRequest) GetBuildId() string {
 	return ""
 }
 
-// RevokeBuildResponse says what was revoked.
+// RevokeBuildResponse reports what was revoked.
 type RevokeBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many names were revoked.
+	// Number of revoked image names.
 	Revoked       *int32 `protobuf:"varint,1,opt,name=revoked,proto3,oneof" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1409,7 +1439,7 @@ func (x *RevokeBuildResponse) GetRevoked() int32 {
 // RevokeTokenRequest names a token.
 type RevokeTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The token.
+	// The token, or the id of its request.
 	Token         string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1526,10 +1556,10 @@ func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
 }
 
-// GetServiceInfoResponse says what is running.
+// GetServiceInfoResponse describes the service.
 type GetServiceInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is running.
+	// The versions.
 	ServiceInfo   *ServiceInfo `protobuf:"bytes,1,opt,name=service_info,json=serviceInfo,proto3" json:"service_info,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1572,15 +1602,17 @@ func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
 	return nil
 }
 
-// ServiceInfo is the version of the REST contract and of the program.
+// ServiceInfo is the version of the REST API and of the program.
 type ServiceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Level of the REST contract, a strict semantic version, e.g. "1.31.0".
+	// Version of the REST API, a strict semantic version, e.g. "1.31.0".
 	Version *string `protobuf:"bytes,1,opt,name=version,proto3,oneof" json:"version,omitempty"`
-	// Commit that the program was built from, or "unknown".
-	CommitId      *string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3,oneof" json:"commit_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Commit of the program's source, or "unknown".
+	CommitId *string `protobuf:"bytes,2,opt,name=commit_id,json=commitId,proto3,oneof" json:"commit_id,omitempty"`
+	// Version of the program, e.g. "0.1.0", for information only.
+	ProductVersion *string `protobuf:"bytes,3,opt,name=product_version,json=productVersion,proto3,oneof" json:"product_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServiceInfo) Reset() {
@@ -1627,6 +1659,13 @@ func (x *ServiceInfo) GetCommitId() string {
 	return ""
 }
 
+func (x *ServiceInfo) GetProductVersion() string {
+	if x != nil && x.ProductVersion != nil {
+		return *x.ProductVersion
+	}
+	return ""
+}
+
 // ListAbilitiesRequest is empty.
 type ListAbilitiesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1664,12 +1703,12 @@ func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
-// ListAbilitiesResponse says what the service can do.
+// ListAbilitiesResponse lists the features of the service.
 type ListAbilitiesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the program, e.g. "0.1.0".
 	ProductVersion *string `protobuf:"bytes,1,opt,name=product_version,json=productVersion,proto3,oneof" json:"product_version,omitempty"`
-	// Everything that it could be able to do.
+	// All features, available or not.
 	Abilities     []*Ability `protobuf:"bytes,2,rep,name=abilities,proto3" json:"abilities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1719,17 +1758,17 @@ func (x *ListAbilitiesResponse) GetAbilities() []*Ability {
 	return nil
 }
 
-// Ability is something that the service can do, or cannot.
+// Ability is a feature of the service.
 type Ability struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "build" (recipes), "freeze", "sif" (Singularity images), "conda" (packages are
-	// found, and solved before they are built), "mirror" or "scan".
+	// "build" (recipes), "freeze", "sif" (Singularity images), "conda" (search and solving of
+	// packages), "mirror" or "scan".
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Whether it can.
+	// Whether the feature is available.
 	Available *bool `protobuf:"varint,2,opt,name=available,proto3,oneof" json:"available,omitempty"`
-	// For which platforms; absent where the platform does not matter.
+	// The supported platforms; absent if the platform does not matter.
 	Platforms []string `protobuf:"bytes,3,rep,name=platforms,proto3" json:"platforms,omitempty"`
-	// Why it cannot, in words.
+	// Why the feature is unavailable.
 	Problem       *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1798,8 +1837,8 @@ type ResolveTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Whether to bypass the copy in Redis and read the durable record. Set when a
-	// client wants a digest that the copy does not know.
+	// Whether to read the record in the database instead of its copy in Redis. Set if a client
+	// requests a digest that is missing in the copy.
 	Fresh         bool `protobuf:"varint,2,opt,name=fresh,proto3" json:"fresh,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1849,7 +1888,7 @@ func (x *ResolveTokenRequest) GetFresh() bool {
 	return false
 }
 
-// ResolveTokenResponse is what a token stands for.
+// ResolveTokenResponse is the plan of a token.
 type ResolveTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The plan; never absent.
@@ -1987,17 +2026,16 @@ func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
 }
 
-// StreamSifRequest names a Singularity image and a part of it.
+// StreamSifRequest selects a Singularity image and a part of it.
 type StreamSifRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Id of the request that made it.
+	// The token in the image name, or the id of the request with the access token of its user.
 	RequestId string `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	// The first byte wanted, from 0.
+	// The offset of the first byte, from 0.
 	Offset int64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes are wanted at most; 0 means none, only the description of
-	// the image.
+	// Maximum number of bytes; 0 means only the description of the image.
 	Length int64 `protobuf:"varint,3,opt,name=length,proto3" json:"length,omitempty"`
-	// Whether a client begins to download it, which is charged as a pull.
+	// Whether this call starts a download, which is charged as a pull.
 	Begins        bool `protobuf:"varint,4,opt,name=begins,proto3" json:"begins,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2232,7 +2270,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
 	"\x16SubmitContainerRequest\x12F\n" +
-	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\x9b\x04\n" +
+	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xc6\x04\n" +
 	"\x17SubmitContainerResponse\x12\"\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tH\x00R\trequestId\x88\x01\x01\x12,\n" +
@@ -2247,7 +2285,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x06freeze\x18\b \x01(\bH\x06R\x06freeze\x88\x01\x01\x12\x1b\n" +
 	"\x06mirror\x18\t \x01(\bH\aR\x06mirror\x88\x01\x01\x12!\n" +
 	"\tsucceeded\x18\n" +
-	" \x01(\bH\bR\tsucceeded\x88\x01\x01B\r\n" +
+	" \x01(\bH\bR\tsucceeded\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\r\n" +
 	"\v_request_idB\x12\n" +
 	"\x10_container_tokenB\x0f\n" +
 	"\r_target_imageB\x12\n" +
@@ -2257,7 +2296,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\a_freezeB\t\n" +
 	"\a_mirrorB\f\n" +
 	"\n" +
-	"_succeeded\"e\n" +
+	"_succeededB\n" +
+	"\n" +
+	"\b_message\"e\n" +
 	"\x1bSubmitContainerTokenRequest\x12F\n" +
 	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xf7\x02\n" +
 	"\x1cSubmitContainerTokenResponse\x12,\n" +
@@ -2274,9 +2315,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_target_imageB\r\n" +
 	"\v_request_idB\x12\n" +
 	"\x10_container_imageB\v\n" +
-	"\t_build_id\"H\n" +
-	"\x15ListContainersRequest\x12\x10\n" +
-	"\x03max\x18\x01 \x01(\x05R\x03max\x12\x1d\n" +
+	"\t_build_id\"N\n" +
+	"\x15ListContainersRequest\x12\x16\n" +
+	"\x03max\x18\x01 \x01(\x05B\x04\xa0\xb5\x18dR\x03max\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"\x9a\x01\n" +
 	"\x16ListContainersResponse\x12?\n" +
@@ -2284,7 +2325,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"containers\x18\x01 \x03(\v2\x1f.slipway.container.v1.ContainerR\n" +
 	"containers\x12+\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tH\x00R\rnextPageToken\x88\x01\x01B\x12\n" +
-	"\x10_next_page_token\"\x82\x05\n" +
+	"\x10_next_page_token\"\xb5\x05\n" +
 	"\tContainer\x12$\n" +
 	"\vrequest_key\x18\x01 \x01(\tH\x00R\n" +
 	"requestKey\x88\x01\x01\x12,\n" +
@@ -2301,7 +2342,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"expiration\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"expiration\x12C\n" +
-	"\x0frevocation_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTimeB\x0e\n" +
+	"\x0frevocation_time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x0erevocationTime\x12\"\n" +
+	"\n" +
+	"request_id\x18\f \x01(\tH\bR\trequestId\x88\x01\x01B\x0e\n" +
 	"\f_request_keyB\x12\n" +
 	"\x10_container_imageB\x15\n" +
 	"\x13_container_platformB\t\n" +
@@ -2309,7 +2352,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\t_build_idB\x0f\n" +
 	"\r_workspace_idB\x0e\n" +
 	"\f_workflow_idB\t\n" +
-	"\a_freeze\"?\n" +
+	"\a_freezeB\r\n" +
+	"\v_request_id\"?\n" +
 	"\x18DescribeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x8f\n" +
@@ -2364,7 +2408,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_context_size\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x95\x05\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xcb\x05\n" +
 	"\x1aGetContainerStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
@@ -2381,7 +2425,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01\x12*\n" +
 	"\x0eexpected_start\x18\f \x01(\x01H\n" +
 	"R\rexpectedStart\x88\x01\x01\x12&\n" +
-	"\fexpected_end\x18\r \x01(\x01H\vR\vexpectedEnd\x88\x01\x01B\x05\n" +
+	"\fexpected_end\x18\r \x01(\x01H\vR\vexpectedEnd\x88\x01\x01\x12$\n" +
+	"\vreason_code\x18\x0e \x01(\tH\fR\n" +
+	"reasonCode\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_build_idB\f\n" +
@@ -2395,7 +2441,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"\b_messageB\x11\n" +
 	"\x0f_expected_startB\x0f\n" +
-	"\r_expected_end\"=\n" +
+	"\r_expected_endB\x0e\n" +
+	"\f_reason_code\"=\n" +
 	"\x16RevokeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x19\n" +
@@ -2433,14 +2480,16 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x13RevokeTokenResponse\"\x17\n" +
 	"\x15GetServiceInfoRequest\"^\n" +
 	"\x16GetServiceInfoResponse\x12D\n" +
-	"\fservice_info\x18\x01 \x01(\v2!.slipway.container.v1.ServiceInfoR\vserviceInfo\"h\n" +
+	"\fservice_info\x18\x01 \x01(\v2!.slipway.container.v1.ServiceInfoR\vserviceInfo\"\xaa\x01\n" +
 	"\vServiceInfo\x12\x1d\n" +
 	"\aversion\x18\x01 \x01(\tH\x00R\aversion\x88\x01\x01\x12 \n" +
-	"\tcommit_id\x18\x02 \x01(\tH\x01R\bcommitId\x88\x01\x01B\n" +
+	"\tcommit_id\x18\x02 \x01(\tH\x01R\bcommitId\x88\x01\x01\x12,\n" +
+	"\x0fproduct_version\x18\x03 \x01(\tH\x02R\x0eproductVersion\x88\x01\x01B\n" +
 	"\n" +
 	"\b_versionB\f\n" +
 	"\n" +
-	"_commit_id\"\x16\n" +
+	"_commit_idB\x12\n" +
+	"\x10_product_version\"\x16\n" +
 	"\x14ListAbilitiesRequest\"\x96\x01\n" +
 	"\x15ListAbilitiesResponse\x12,\n" +
 	"\x0fproduct_version\x18\x01 \x01(\tH\x00R\x0eproductVersion\x88\x01\x01\x12;\n" +

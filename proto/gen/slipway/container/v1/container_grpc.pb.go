@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: slipway/container/v1/container.proto
 
-// The container room: a container request becomes a name that can be pulled.
+// The container service turns container requests into image names that can be pulled.
 
 package containerv1
 
@@ -42,53 +42,56 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ContainerService turns container requests into names that any engine can
-// pull, and tells the registry what a name stands for.
+// ContainerService turns container requests into image names that any container engine can
+// pull, and resolves names for the registry.
 type ContainerServiceClient interface {
-	// SubmitContainer returns a name for what the request describes. It never
-	// waits for a build.
+	// SubmitContainer returns an image name for the requested container. It never waits for a
+	// build.
 	SubmitContainer(ctx context.Context, in *SubmitContainerRequest, opts ...grpc.CallOption) (*SubmitContainerResponse, error)
-	// SubmitContainerToken returns a name in the deprecated way: the response is
-	// shorter, and packages and nameStrategy are refused.
+	// SubmitContainerToken is the deprecated version of SubmitContainer: the response is shorter,
+	// and packages and nameStrategy are rejected.
 	SubmitContainerToken(ctx context.Context, in *SubmitContainerTokenRequest, opts ...grpc.CallOption) (*SubmitContainerTokenResponse, error)
-	// ListContainers returns the caller's own requests, newest first, as long as they are
-	// kept. The Bearer token says who the caller is.
+	// ListContainers returns the caller's own stored requests, newest first. The Bearer token
+	// identifies the caller.
 	ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (*ListContainersResponse, error)
-	// DescribeContainer returns a stored request without its secrets. It is kept
-	// longer than the name works.
+	// DescribeContainer returns a stored request without its secrets. The request is stored for
+	// longer than its image name is valid. By id only, the response omits the additions to the
+	// image, its digests, and the user. With the token of the image name, or with the Bearer
+	// token of the user who made the request, the response is complete.
 	DescribeContainer(ctx context.Context, in *DescribeContainerRequest, opts ...grpc.CallOption) (*DescribeContainerResponse, error)
-	// GetContainerStatus says whether a container can be pulled yet.
+	// GetContainerStatus reports whether a container can be pulled. It requires no login.
 	GetContainerStatus(ctx context.Context, in *GetContainerStatusRequest, opts ...grpc.CallOption) (*GetContainerStatusResponse, error)
-	// RevokeContainer revokes the name of a request and cancels its build if
-	// nobody else waits for it. The response is 204, however often it is
-	// repeated.
+	// RevokeContainer revokes the image name of a request, and cancels its build unless another
+	// request waits for it. The response is 204, also if the call is repeated. It requires the
+	// token of the image name, or the id with the Bearer token of the user who made the request.
 	RevokeContainer(ctx context.Context, in *RevokeContainerRequest, opts ...grpc.CallOption) (*RevokeContainerResponse, error)
-	// NameContainer returns a fresh name for what an earlier request has named, or a
-	// build has made, with the rights of whoever asks now. Nothing is built.
-	// NOT_FOUND when it no longer exists.
+	// NameContainer returns a new image name for the image of an earlier request or build, with
+	// the rights of the caller. It builds nothing. NOT_FOUND if the image no longer exists. For a
+	// request it requires the token of its image name, or its id with the Bearer token of the
+	// user who made it.
 	NameContainer(ctx context.Context, in *NameContainerRequest, opts ...grpc.CallOption) (*NameContainerResponse, error)
-	// RevokeBuild revokes the names that the caller has of a build, and cancels it if
-	// nobody else waits for it. The Bearer token says who the caller is.
+	// RevokeBuild revokes the caller's image names for a build, and cancels the build unless
+	// another request waits for it. The Bearer token identifies the caller.
 	RevokeBuild(ctx context.Context, in *RevokeBuildRequest, opts ...grpc.CallOption) (*RevokeBuildResponse, error)
-	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
+	// RevokeToken revokes an image name on behalf of an operator, who authenticates with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
-	// GetServiceInfo returns the versions of what is running.
+	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
-	// ListAbilities returns what this service can do now, and why it cannot do the rest.
+	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(ctx context.Context, in *ListAbilitiesRequest, opts ...grpc.CallOption) (*ListAbilitiesResponse, error)
-	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
-	// unknown, expired or revoked. Internal.
+	// ResolveToken returns the plan of a token. NOT_FOUND if the token is unknown, expired or
+	// revoked. Internal.
 	ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error)
-	// RecordDigest keeps what a token's reference resolved to upstream, so that
-	// every replica can continue the same pull. Internal.
+	// RecordDigest stores the digest that a token's reference resolved to upstream, so that every
+	// replica can continue the same pull. Internal.
 	RecordDigest(ctx context.Context, in *RecordDigestRequest, opts ...grpc.CallOption) (*RecordDigestResponse, error)
-	// GetLayer streams the bytes of a "data:" layer. NOT_FOUND when no live
-	// request has it. Internal.
+	// GetLayer streams the content of a "data:" layer. NOT_FOUND if no valid request has it.
+	// Internal.
 	GetLayer(ctx context.Context, in *GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetLayerResponse], error)
-	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
-	// request made none, UNAVAILABLE while it is being built. Internal: the
-	// gateway turns it into an HTTP download.
+	// StreamSif streams a Singularity image or a part of it. NOT_FOUND if the request is not for
+	// a Singularity image, UNAVAILABLE while it is being built. Internal: the gateway serves the
+	// stream as an HTTP download.
 	StreamSif(ctx context.Context, in *StreamSifRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamSifResponse], error)
 }
 
@@ -272,53 +275,56 @@ type ContainerService_StreamSifClient = grpc.ServerStreamingClient[StreamSifResp
 // All implementations must embed UnimplementedContainerServiceServer
 // for forward compatibility.
 //
-// ContainerService turns container requests into names that any engine can
-// pull, and tells the registry what a name stands for.
+// ContainerService turns container requests into image names that any container engine can
+// pull, and resolves names for the registry.
 type ContainerServiceServer interface {
-	// SubmitContainer returns a name for what the request describes. It never
-	// waits for a build.
+	// SubmitContainer returns an image name for the requested container. It never waits for a
+	// build.
 	SubmitContainer(context.Context, *SubmitContainerRequest) (*SubmitContainerResponse, error)
-	// SubmitContainerToken returns a name in the deprecated way: the response is
-	// shorter, and packages and nameStrategy are refused.
+	// SubmitContainerToken is the deprecated version of SubmitContainer: the response is shorter,
+	// and packages and nameStrategy are rejected.
 	SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error)
-	// ListContainers returns the caller's own requests, newest first, as long as they are
-	// kept. The Bearer token says who the caller is.
+	// ListContainers returns the caller's own stored requests, newest first. The Bearer token
+	// identifies the caller.
 	ListContainers(context.Context, *ListContainersRequest) (*ListContainersResponse, error)
-	// DescribeContainer returns a stored request without its secrets. It is kept
-	// longer than the name works.
+	// DescribeContainer returns a stored request without its secrets. The request is stored for
+	// longer than its image name is valid. By id only, the response omits the additions to the
+	// image, its digests, and the user. With the token of the image name, or with the Bearer
+	// token of the user who made the request, the response is complete.
 	DescribeContainer(context.Context, *DescribeContainerRequest) (*DescribeContainerResponse, error)
-	// GetContainerStatus says whether a container can be pulled yet.
+	// GetContainerStatus reports whether a container can be pulled. It requires no login.
 	GetContainerStatus(context.Context, *GetContainerStatusRequest) (*GetContainerStatusResponse, error)
-	// RevokeContainer revokes the name of a request and cancels its build if
-	// nobody else waits for it. The response is 204, however often it is
-	// repeated.
+	// RevokeContainer revokes the image name of a request, and cancels its build unless another
+	// request waits for it. The response is 204, also if the call is repeated. It requires the
+	// token of the image name, or the id with the Bearer token of the user who made the request.
 	RevokeContainer(context.Context, *RevokeContainerRequest) (*RevokeContainerResponse, error)
-	// NameContainer returns a fresh name for what an earlier request has named, or a
-	// build has made, with the rights of whoever asks now. Nothing is built.
-	// NOT_FOUND when it no longer exists.
+	// NameContainer returns a new image name for the image of an earlier request or build, with
+	// the rights of the caller. It builds nothing. NOT_FOUND if the image no longer exists. For a
+	// request it requires the token of its image name, or its id with the Bearer token of the
+	// user who made it.
 	NameContainer(context.Context, *NameContainerRequest) (*NameContainerResponse, error)
-	// RevokeBuild revokes the names that the caller has of a build, and cancels it if
-	// nobody else waits for it. The Bearer token says who the caller is.
+	// RevokeBuild revokes the caller's image names for a build, and cancels the build unless
+	// another request waits for it. The Bearer token identifies the caller.
 	RevokeBuild(context.Context, *RevokeBuildRequest) (*RevokeBuildResponse, error)
-	// RevokeToken revokes a name on behalf of an operator, who signs in with HTTP
+	// RevokeToken revokes an image name on behalf of an operator, who authenticates with HTTP
 	// basic. The response is 200 with an empty body.
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
-	// GetServiceInfo returns the versions of what is running.
+	// GetServiceInfo returns the versions of the service.
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
-	// ListAbilities returns what this service can do now, and why it cannot do the rest.
+	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error)
-	// ResolveToken returns the plan behind a token. NOT_FOUND when the token is
-	// unknown, expired or revoked. Internal.
+	// ResolveToken returns the plan of a token. NOT_FOUND if the token is unknown, expired or
+	// revoked. Internal.
 	ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error)
-	// RecordDigest keeps what a token's reference resolved to upstream, so that
-	// every replica can continue the same pull. Internal.
+	// RecordDigest stores the digest that a token's reference resolved to upstream, so that every
+	// replica can continue the same pull. Internal.
 	RecordDigest(context.Context, *RecordDigestRequest) (*RecordDigestResponse, error)
-	// GetLayer streams the bytes of a "data:" layer. NOT_FOUND when no live
-	// request has it. Internal.
+	// GetLayer streams the content of a "data:" layer. NOT_FOUND if no valid request has it.
+	// Internal.
 	GetLayer(*GetLayerRequest, grpc.ServerStreamingServer[GetLayerResponse]) error
-	// StreamSif streams a Singularity image, or a part of it. NOT_FOUND when the
-	// request made none, UNAVAILABLE while it is being built. Internal: the
-	// gateway turns it into an HTTP download.
+	// StreamSif streams a Singularity image or a part of it. NOT_FOUND if the request is not for
+	// a Singularity image, UNAVAILABLE while it is being built. Internal: the gateway serves the
+	// stream as an HTTP download.
 	StreamSif(*StreamSifRequest, grpc.ServerStreamingServer[StreamSifResponse]) error
 	mustEmbedUnimplementedContainerServiceServer()
 }

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/container/v1/plan.proto
 
-// The container room: a container request becomes a name that can be pulled.
+// The container service turns container requests into image names that can be pulled.
 
 package containerv1
 
@@ -25,40 +25,38 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Plan is what a token stands for: all that the registry needs to serve a pull.
-// It is also the form in which Redis holds a token. It holds no layer content
-// and no credentials.
+// Plan is the resolution of a token: all data that the registry needs to serve a pull. It is
+// also stored in Redis. It contains no layer content and no credentials.
 type Plan struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The token.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// The image to serve.
 	Source *Source `protobuf:"bytes,2,opt,name=source,proto3" json:"source,omitempty"`
-	// Repository in the name that was returned, e.g. "library/ubuntu".
+	// Repository in the issued image name, e.g. "library/ubuntu".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Tag or digest in the name that was returned. It differs from the source's
-	// where an image asked for by digest is augmented.
+	// Tag or digest in the issued image name. It differs from the source's if an image that was
+	// requested by digest is augmented.
 	Reference string `protobuf:"bytes,4,opt,name=reference,proto3" json:"reference,omitempty"`
 	// The platform that is augmented, e.g. "linux/arm64".
 	Platform string `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
-	// What to add; "data:" layers by digest only. Absent: nothing.
+	// The additions; "data:" layers only by digest. Absent: none.
 	Config *ContainerConfig `protobuf:"bytes,6,opt,name=config,proto3" json:"config,omitempty"`
-	// On whose behalf; absent for an anonymous caller.
+	// The caller that made the request; absent if anonymous.
 	Identity *v1.Identity `protobuf:"bytes,7,opt,name=identity,proto3" json:"identity,omitempty"`
-	// When the token stops working.
+	// When the token expires.
 	Expiration *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expiration,proto3" json:"expiration,omitempty"`
-	// Upstream digests that the source's reference has resolved to, newest first.
-	// The truth is SQL; this copy may lack the newest.
+	// Upstream digests that the source's reference has resolved to, newest first. The database is
+	// authoritative; this copy may lack the newest digests.
 	Digests []string `protobuf:"bytes,9,rep,name=digests,proto3" json:"digests,omitempty"`
-	// The build that is making, or made, the image; "" where none does.
+	// The build of the image; "" if the image was not built.
 	BuildId string `protobuf:"bytes,10,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	// Whether the image existed when the request was made: then there is no build to
-	// wait for.
+	// Whether the image existed when the request was made, so that there is no build to wait for.
 	Built bool `protobuf:"varint,11,opt,name=built,proto3" json:"built,omitempty"`
-	// Whether the image is pushed for good to a repository of the user's. The token
-	// serves nothing: the source is the name to pull.
+	// Whether the image is frozen in a user's repository. The token itself then serves nothing:
+	// the source is the name to pull.
 	Frozen bool `protobuf:"varint,12,opt,name=frozen,proto3" json:"frozen,omitempty"`
-	// "sif" for a Singularity image; else "".
+	// "sif" for a Singularity image; otherwise "".
 	Format        string `protobuf:"bytes,13,opt,name=format,proto3" json:"format,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -185,7 +183,7 @@ func (x *Plan) GetFormat() string {
 	return ""
 }
 
-// Source is an image at somebody's registry.
+// Source is an image in any registry.
 type Source struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The registry's host, e.g. "docker.io" or "127.0.0.1:5000".
@@ -253,7 +251,7 @@ var File_slipway_container_v1_plan_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_plan_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a\"slipway/platform/v1/platform.proto\"\xd1\x03\n" +
+	"\x1fslipway/container/v1/plan.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/platform/v1/access.proto\"\xd1\x03\n" +
 	"\x04Plan\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x124\n" +
 	"\x06source\x18\x02 \x01(\v2\x1c.slipway.container.v1.SourceR\x06source\x12\x12\n" +

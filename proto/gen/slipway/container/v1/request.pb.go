@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/container/v1/request.proto
 
-// The container room: a container request becomes a name that can be pulled.
+// The container service turns container requests into image names that can be pulled.
 
 package containerv1
 
@@ -26,35 +26,32 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ContainerRequest says what should be in a container. Every field is optional
-// unless its comment says otherwise; absent, null, "", [] and {} mean the same.
-// Where two fields are names for the same thing (platform…, tower…), either may
-// be given; different values in both are refused.
+// ContainerRequest describes a container. Every field is optional unless its comment says
+// otherwise; absent, null, "", [] and {} are equivalent. If two fields have the same meaning
+// (platform…, tower…), set one of them; different values in both are rejected.
 type ContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// An existing image, "<registry>/<path>:<tag>" or "…@sha256:<hex>". The
 	// default registry is docker.io, the default tag "latest".
 	ContainerImage string `protobuf:"bytes,1,opt,name=container_image,json=containerImage,proto3" json:"container_image,omitempty"`
-	// A Dockerfile in base64 (standard alphabet), at most 10,000 characters
-	// encoded.
+	// A Dockerfile or a Singularity definition in base64, at most 1 MiB decoded.
 	ContainerFile string `protobuf:"bytes,2,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
-	// What to add to the image.
+	// The additions to the image.
 	ContainerConfig *ContainerConfig `protobuf:"bytes,3,opt,name=container_config,json=containerConfig,proto3" json:"container_config,omitempty"`
-	// A Conda environment file in base64, at most 50,000 characters encoded.
+	// A Conda environment file in base64, at most 1 MiB decoded.
 	CondaFile string `protobuf:"bytes,4,opt,name=conda_file,json=condaFile,proto3" json:"conda_file,omitempty"`
 	// "linux/amd64" (the default), "linux/arm64", "amd64", "arm64", "x86_64",
 	// "aarch64", "linux/arm64/v8"; builds also take two, separated by a comma.
 	ContainerPlatform string `protobuf:"bytes,5,opt,name=container_platform,json=containerPlatform,proto3" json:"container_platform,omitempty"`
 	// Where built images are pushed, "<registry>/<path>".
 	BuildRepository string `protobuf:"bytes,6,opt,name=build_repository,json=buildRepository,proto3" json:"build_repository,omitempty"`
-	// Where build caches are kept, "<registry>/<path>".
+	// The repository for build caches, "<registry>/<path>".
 	CacheRepository string `protobuf:"bytes,7,opt,name=cache_repository,json=cacheRepository,proto3" json:"cache_repository,omitempty"`
 	// When the client made the request: ISO-8601 with an offset.
 	Timestamp string `protobuf:"bytes,8,opt,name=timestamp,proto3" json:"timestamp,omitempty"`
-	// Opaque: stored and shown, never used.
+	// Any string; it is stored and returned, but not used.
 	Fingerprint string `protobuf:"bytes,9,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
-	// Whether to freeze the image: to push it to build_repository under a lasting
-	// name.
+	// Whether to freeze the image: to push it to build_repository under a permanent name.
 	Freeze bool `protobuf:"varint,10,opt,name=freeze,proto3" json:"freeze,omitempty"`
 	// "docker" or "oci" for an OCI image (the default), "sif" for a Singularity
 	// image.
@@ -78,31 +75,43 @@ type ContainerRequest struct {
 	TowerWorkspaceId *int64 `protobuf:"varint,19,opt,name=tower_workspace_id,json=towerWorkspaceId,proto3,oneof" json:"tower_workspace_id,omitempty"`
 	// Packages to build an image with.
 	Packages *Packages `protobuf:"bytes,20,opt,name=packages,proto3" json:"packages,omitempty"`
-	// "conda/micromamba:v1" or "conda/micromamba:v2".
+	// "conda/micromamba:v1" or "conda/micromamba:v2" install Conda packages in build steps. The
+	// other templates have no effect; "cran/installr:v1" requires packages of type CRAN.
 	BuildTemplate string `protobuf:"bytes,21,opt,name=build_template,json=buildTemplate,proto3" json:"build_template,omitempty"`
 	// The strategy for naming the built image: "none", "tagPrefix" (the default),
 	// "imageSuffix".
 	NameStrategy string `protobuf:"bytes,22,opt,name=name_strategy,json=nameStrategy,proto3" json:"name_strategy,omitempty"`
 	// The build context: the files that container_file can COPY.
 	BuildContext *Layer `protobuf:"bytes,23,opt,name=build_context,json=buildContext,proto3" json:"build_context,omitempty"`
-	// Whether to return a response without starting a build.
+	// Whether to return the response without starting a build.
 	DryRun bool `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// A workflow: the name works for as long as it runs.
+	// The id of a workflow: the image name is valid while it runs.
 	WorkflowId string `protobuf:"bytes,25,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Reserved for copying images to another registry; only false is accepted.
 	Mirror bool `protobuf:"varint,26,opt,name=mirror,proto3" json:"mirror,omitempty"`
-	// Reserved for security scans; only "none" is accepted.
+	// "none" or "async". The service does not scan images, which the response's message states.
+	// "required" is rejected.
 	ScanMode string `protobuf:"bytes,27,opt,name=scan_mode,json=scanMode,proto3" json:"scan_mode,omitempty"`
-	// Reserved for security scans; only an empty list is accepted.
+	// Severities that a scan tolerates; only with scan_mode, without effect.
 	ScanLevels []string `protobuf:"bytes,28,rep,name=scan_levels,json=scanLevels,proto3" json:"scan_levels,omitempty"`
-	// Images whose layers are put on top, above those of container_config, in this order;
-	// at most 10, each named like container_image.
+	// Images whose layers are added in this order, above the layers of container_config; at most
+	// 10, in the same format as container_image.
 	ContainerIncludes []string `protobuf:"bytes,30,rep,name=container_includes,json=containerIncludes,proto3" json:"container_includes,omitempty"`
-	// Whether Conda packages are solved anew, though the request is remembered; what they
-	// stand for then is remembered for this caller.
+	// Whether to solve the Conda packages again, although a solution is cached. The new solution
+	// is cached for this caller.
 	Refresh bool `protobuf:"varint,31,opt,name=refresh,proto3" json:"refresh,omitempty"`
-	// How the layers of what is built are compressed; absent for gzip.
-	Compression   *Compression `protobuf:"bytes,32,opt,name=compression,json=buildCompression,proto3" json:"compression,omitempty"`
+	// The compression of the built layers; absent means gzip.
+	Compression *Compression `protobuf:"bytes,32,opt,name=compression,json=buildCompression,proto3" json:"compression,omitempty"`
+	// Whether the image should have a SOCI index. The service creates none, which the response's
+	// message states.
+	Soci bool `protobuf:"varint,33,opt,name=soci,proto3" json:"soci,omitempty"`
+	// A date, e.g. "2026-03-01", or RFC 3339: the Conda channels are used as they were at that
+	// time; for a date, at the end of the day in UTC.
+	AsOf string `protobuf:"bytes,34,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	// Minimum age of Conda packages, e.g. "7d", "36h" or "1h30m".
+	MinAge string `protobuf:"bytes,35,opt,name=min_age,json=minAge,proto3" json:"min_age,omitempty"`
+	// Names of Conda packages to which min_age does not apply, at most 100.
+	MinAgeExcept  []string `protobuf:"bytes,36,rep,name=min_age_except,json=minAgeExcept,proto3" json:"min_age_except,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,16 +363,43 @@ func (x *ContainerRequest) GetCompression() *Compression {
 	return nil
 }
 
-// Compression is how the layers of what is built are compressed.
+func (x *ContainerRequest) GetSoci() bool {
+	if x != nil {
+		return x.Soci
+	}
+	return false
+}
+
+func (x *ContainerRequest) GetAsOf() string {
+	if x != nil {
+		return x.AsOf
+	}
+	return ""
+}
+
+func (x *ContainerRequest) GetMinAge() string {
+	if x != nil {
+		return x.MinAge
+	}
+	return ""
+}
+
+func (x *ContainerRequest) GetMinAgeExcept() []string {
+	if x != nil {
+		return x.MinAgeExcept
+	}
+	return nil
+}
+
+// Compression is the compression of the built layers.
 type Compression struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "gzip" (the default), "zstd", or "estargz".
 	Mode string `protobuf:"bytes,1,opt,name=mode,proto3" json:"mode,omitempty"`
-	// How much is done for small layers, 0 to 9, for "zstd" 1 to 22; absent for what is
-	// usual.
+	// The compression level, 0 to 9, for "zstd" 1 to 22; absent means the default.
 	Level *int32 `protobuf:"varint,2,opt,name=level,proto3,oneof" json:"level,omitempty"`
-	// Whether layers that are there already, as those of base images, are compressed anew.
-	// So they are for "estargz".
+	// Whether to also recompress existing layers, such as those of base images. With "estargz"
+	// they are always recompressed.
 	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -420,18 +456,18 @@ func (x *Compression) GetForce() bool {
 	return false
 }
 
-// ContainerConfig is what is added to an image, or changed in it.
+// ContainerConfig is the additions to an image, and overrides of its configuration.
 type ContainerConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program to run, in place of the image's own.
+	// The program to run; overrides the image's.
 	Entrypoint []string `protobuf:"bytes,1,rep,name=entrypoint,proto3" json:"entrypoint,omitempty"`
-	// The default arguments, in place of the image's own.
+	// The default arguments; override the image's.
 	Cmd []string `protobuf:"bytes,2,rep,name=cmd,proto3" json:"cmd,omitempty"`
-	// Environment variables, each "NAME=value"; they override the image's own.
+	// Environment variables, each "NAME=value"; they override the image's.
 	Env []string `protobuf:"bytes,3,rep,name=env,proto3" json:"env,omitempty"`
-	// The directory to start in, in place of the image's own.
+	// The working directory; overrides the image's.
 	WorkingDir string `protobuf:"bytes,4,opt,name=working_dir,json=workingDir,proto3" json:"working_dir,omitempty"`
-	// Layers to add on top, lowest first.
+	// Layers to add, lowest first.
 	Layers        []*Layer `protobuf:"bytes,5,rep,name=layers,proto3" json:"layers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -502,12 +538,11 @@ func (x *ContainerConfig) GetLayers() []*Layer {
 	return nil
 }
 
-// Layer is a gzip'd tar, given by content or by URL. All fields are required.
+// Layer is a gzip-compressed tar, by content or by URL. All fields are required.
 type Layer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "http(s)://…", or "data:" and the base64 of the gzip'd tar, at most
-	// 14,000,000 characters. In responses a "data:" location is bare: the content
-	// is fetched by digest.
+	// "http(s)://…", or "data:" followed by the base64 of the gzip-compressed tar, at most
+	// 14,000,000 characters. In responses, a "data:" location has no content.
 	Location string `protobuf:"bytes,1,opt,name=location,proto3" json:"location,omitempty"`
 	// Digest of the compressed bytes, "sha256:<64 hex>".
 	GzipDigest string `protobuf:"bytes,2,opt,name=gzip_digest,json=gzipDigest,proto3" json:"gzip_digest,omitempty"`
@@ -515,8 +550,8 @@ type Layer struct {
 	GzipSize *int64 `protobuf:"varint,3,opt,name=gzip_size,json=gzipSize,proto3,oneof" json:"gzip_size,omitempty"`
 	// Digest of the uncompressed tar, "sha256:<64 hex>".
 	TarDigest string `protobuf:"bytes,4,opt,name=tar_digest,json=tarDigest,proto3" json:"tar_digest,omitempty"`
-	// Where the layer lies that an included image has; absent for any other. It is
-	// ignored in requests, and absent from responses.
+	// The location of a layer of an included image; absent for other layers. It is ignored in
+	// requests and absent from responses.
 	IncludedFrom  *LayerOrigin `protobuf:"bytes,5,opt,name=included_from,json=includedFrom,proto3" json:"included_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -587,8 +622,8 @@ func (x *Layer) GetIncludedFrom() *LayerOrigin {
 	return nil
 }
 
-// LayerOrigin is where a layer of an included image lies, and who may read it there. Its
-// location is empty; its digests and its length are the image's own.
+// LayerOrigin is the location of a layer of an included image, and the caller that may read it.
+// The layer's own location is empty; its digests and length are the image's.
 type LayerOrigin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The registry's host, e.g. "docker.io" or "127.0.0.1:5000".
@@ -599,15 +634,16 @@ type LayerOrigin struct {
 	Reference string `protobuf:"bytes,3,opt,name=reference,proto3" json:"reference,omitempty"`
 	// Media type of the layer, as OCI names it.
 	MediaType string `protobuf:"bytes,4,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
-	// The architecture that the layer is for, e.g. "amd64"; "" where there is one
-	// platform only.
+	// The architecture of the layer, e.g. "amd64"; "" if the image has only one platform.
 	Architecture string `protobuf:"bytes,5,opt,name=architecture,proto3" json:"architecture,omitempty"`
-	// Whose login reads it; absent for an anonymous caller.
+	// The caller whose login reads the layer; absent if anonymous.
 	Identity *v1.Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The build that made the image; "" where none did.
-	BuildId       string `protobuf:"bytes,7,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// The build that created the image; "" if it was not built by this service.
+	BuildId string `protobuf:"bytes,7,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// The public host name of the registry; "" if it equals registry.
+	PublicRegistry string `protobuf:"bytes,8,opt,name=public_registry,json=publicRegistry,proto3" json:"public_registry,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *LayerOrigin) Reset() {
@@ -689,19 +725,39 @@ func (x *LayerOrigin) GetBuildId() string {
 	return ""
 }
 
+func (x *LayerOrigin) GetPublicRegistry() string {
+	if x != nil {
+		return x.PublicRegistry
+	}
+	return ""
+}
+
 // Packages is a list of packages to build an image with.
 type Packages struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "CONDA".
+	// "CONDA", or "CRAN" for R packages: their names are mapped to Conda packages.
 	Type string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// A Conda environment file in base64, at most 50,000 characters encoded.
+	// A Conda environment file, a pixi.toml or pyproject.toml, or a lock (@EXPLICIT,
+	// conda-lock.yml or pixi.lock), in base64, at most 1 MiB decoded. A lock is used without
+	// changes and without additional packages.
 	Environment string `protobuf:"bytes,2,opt,name=environment,proto3" json:"environment,omitempty"`
 	// Package specifications, e.g. "samtools=1.20", or one URL of a lock file.
 	Entries []string `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
 	// Channels, highest priority first.
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
 	// How the Conda image is built.
-	CondaOpts     *CondaOptions `protobuf:"bytes,5,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
+	CondaOpts *CondaOptions `protobuf:"bytes,5,opt,name=conda_opts,json=condaOpts,proto3" json:"conda_opts,omitempty"`
+	// The environment of a pixi.lock or pixi.toml, or the category of a conda-lock.yml besides
+	// "main"; by default "default".
+	EnvironmentName string `protobuf:"bytes,6,opt,name=environment_name,json=environmentName,proto3" json:"environment_name,omitempty"`
+	// For type CRAN: with "source", R packages without a Conda package are built from the CRAN
+	// mirror that the operator configured. Absent: such packages are rejected.
+	CranFallback string `protobuf:"bytes,7,opt,name=cran_fallback,json=cranFallback,proto3" json:"cran_fallback,omitempty"`
+	// Options that clients send for pixi. They have the same effect as conda_opts; different
+	// values in both are rejected.
+	PixiOpts *PixiOptions `protobuf:"bytes,8,opt,name=pixi_opts,json=pixiOpts,proto3" json:"pixi_opts,omitempty"`
+	// Options that clients send for type CRAN.
+	CranOpts      *CranOptions `protobuf:"bytes,9,opt,name=cran_opts,json=cranOpts,proto3" json:"cran_opts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -771,19 +827,187 @@ func (x *Packages) GetCondaOpts() *CondaOptions {
 	return nil
 }
 
-// CondaOptions says how a Conda image is built.
+func (x *Packages) GetEnvironmentName() string {
+	if x != nil {
+		return x.EnvironmentName
+	}
+	return ""
+}
+
+func (x *Packages) GetCranFallback() string {
+	if x != nil {
+		return x.CranFallback
+	}
+	return ""
+}
+
+func (x *Packages) GetPixiOpts() *PixiOptions {
+	if x != nil {
+		return x.PixiOpts
+	}
+	return nil
+}
+
+func (x *Packages) GetCranOpts() *CranOptions {
+	if x != nil {
+		return x.CranOpts
+	}
+	return nil
+}
+
+// PixiOptions are the options of clients for images that are built with pixi.
+type PixiOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only the default images of client libraries are accepted, since the service does not use
+	// pixi images.
+	PixiImage string `protobuf:"bytes,1,opt,name=pixi_image,json=pixiImage,proto3" json:"pixi_image,omitempty"`
+	// The base of the final image.
+	BaseImage string `protobuf:"bytes,2,opt,name=base_image,json=baseImage,proto3" json:"base_image,omitempty"`
+	// Packages that are added to every environment; an empty string means none.
+	BasePackages *string `protobuf:"bytes,3,opt,name=base_packages,json=basePackages,proto3,oneof" json:"base_packages,omitempty"`
+	// Dockerfile lines to append; they run after the packages are installed.
+	Commands      []string `protobuf:"bytes,4,rep,name=commands,proto3" json:"commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PixiOptions) Reset() {
+	*x = PixiOptions{}
+	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PixiOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PixiOptions) ProtoMessage() {}
+
+func (x *PixiOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PixiOptions.ProtoReflect.Descriptor instead.
+func (*PixiOptions) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PixiOptions) GetPixiImage() string {
+	if x != nil {
+		return x.PixiImage
+	}
+	return ""
+}
+
+func (x *PixiOptions) GetBaseImage() string {
+	if x != nil {
+		return x.BaseImage
+	}
+	return ""
+}
+
+func (x *PixiOptions) GetBasePackages() string {
+	if x != nil && x.BasePackages != nil {
+		return *x.BasePackages
+	}
+	return ""
+}
+
+func (x *PixiOptions) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+// CranOptions are the options of clients for R packages.
+type CranOptions struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Only the default images of client libraries are accepted, since R is installed as a Conda
+	// package.
+	RImage string `protobuf:"bytes,1,opt,name=r_image,json=rImage,proto3" json:"r_image,omitempty"`
+	// Only "littler r-cran-docopt", the default of client libraries, and "" are accepted, since
+	// no Debian package is installed.
+	BasePackages string `protobuf:"bytes,2,opt,name=base_packages,json=basePackages,proto3" json:"base_packages,omitempty"`
+	// Dockerfile lines to append; they run after the packages are installed.
+	Commands      []string `protobuf:"bytes,3,rep,name=commands,proto3" json:"commands,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CranOptions) Reset() {
+	*x = CranOptions{}
+	mi := &file_slipway_container_v1_request_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CranOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CranOptions) ProtoMessage() {}
+
+func (x *CranOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_request_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CranOptions.ProtoReflect.Descriptor instead.
+func (*CranOptions) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CranOptions) GetRImage() string {
+	if x != nil {
+		return x.RImage
+	}
+	return ""
+}
+
+func (x *CranOptions) GetBasePackages() string {
+	if x != nil {
+		return x.BasePackages
+	}
+	return ""
+}
+
+func (x *CranOptions) GetCommands() []string {
+	if x != nil {
+		return x.Commands
+	}
+	return nil
+}
+
+// CondaOptions describes how a Conda image is built.
 type CondaOptions struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The image in which the packages are installed.
+	// The image that installs the packages.
 	MambaImage string `protobuf:"bytes,1,opt,name=mamba_image,json=mambaImage,proto3" json:"mamba_image,omitempty"`
-	// Dockerfile lines to append: they are run when all packages are there.
+	// Dockerfile lines to append; they run after the packages are installed.
 	Commands []string `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
 	// Packages that are added to every environment; an empty string means none.
 	BasePackages *string `protobuf:"bytes,3,opt,name=base_packages,json=basePackages,proto3,oneof" json:"base_packages,omitempty"`
 	// The base of the final image.
 	BaseImage string `protobuf:"bytes,4,opt,name=base_image,json=baseImage,proto3" json:"base_image,omitempty"`
-	// Have the modules of Python packages compiled in a step, so that they load at once;
-	// their .pyc files are never checked against the sources.
+	// Whether to compile the modules of Python packages in a build step, so that they load
+	// faster. The .pyc files are never checked against their sources.
 	Compile       bool `protobuf:"varint,5,opt,name=compile,proto3" json:"compile,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -791,7 +1015,7 @@ type CondaOptions struct {
 
 func (x *CondaOptions) Reset() {
 	*x = CondaOptions{}
-	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -803,7 +1027,7 @@ func (x *CondaOptions) String() string {
 func (*CondaOptions) ProtoMessage() {}
 
 func (x *CondaOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_request_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_request_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -816,7 +1040,7 @@ func (x *CondaOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CondaOptions.ProtoReflect.Descriptor instead.
 func (*CondaOptions) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{6}
+	return file_slipway_container_v1_request_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CondaOptions) GetMambaImage() string {
@@ -858,21 +1082,21 @@ var File_slipway_container_v1_request_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\n" +
-	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a\"slipway/platform/v1/platform.proto\"\xc7\v\n" +
+	"\"slipway/container/v1/request.proto\x12\x14slipway.container.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a slipway/openapi/v1/options.proto\x1a slipway/platform/v1/access.proto\"\xc9\x0f\n" +
 	"\x10ContainerRequest\x12.\n" +
-	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12,\n" +
-	"\x0econtainer_file\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\rcontainerFile\x12P\n" +
+	"\x0fcontainer_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0econtainerImage\x12-\n" +
+	"\x0econtainer_file\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\rcontainerFile\x12P\n" +
 	"\x10container_config\x18\x03 \x01(\v2%.slipway.container.v1.ContainerConfigR\x0fcontainerConfig\x12%\n" +
 	"\n" +
-	"conda_file\x18\x04 \x01(\tB\x06\x90\xb5\x18І\x03R\tcondaFile\x124\n" +
-	"\x12container_platform\x18\x05 \x01(\tB\x05\x90\xb5\x18\x80\x01R\x11containerPlatform\x120\n" +
+	"conda_file\x18\x04 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\tcondaFile\x12\x9a\x01\n" +
+	"\x12container_platform\x18\x05 \x01(\tBk\x90\xb5\x18\x80\x01\xb2\xb5\x18b^((linux/)?(amd64|x86_64|(arm64|aarch64)(/v8)?))(,(linux/)?(amd64|x86_64|(arm64|aarch64)(/v8)?))?$R\x11containerPlatform\x120\n" +
 	"\x10build_repository\x18\x06 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0fbuildRepository\x120\n" +
 	"\x10cache_repository\x18\a \x01(\tB\x05\x90\xb5\x18\x80\x04R\x0fcacheRepository\x12#\n" +
 	"\ttimestamp\x18\b \x01(\tB\x05\x90\xb5\x18\x80\x01R\ttimestamp\x12'\n" +
 	"\vfingerprint\x18\t \x01(\tB\x05\x90\xb5\x18\x80\bR\vfingerprint\x12\x16\n" +
 	"\x06freeze\x18\n" +
-	" \x01(\bR\x06freeze\x12\x16\n" +
-	"\x06format\x18\v \x01(\tR\x06format\x122\n" +
+	" \x01(\bR\x06freeze\x120\n" +
+	"\x06format\x18\v \x01(\tB\x18\xaa\xb5\x18\x06docker\xaa\xb5\x18\x03oci\xaa\xb5\x18\x03sifR\x06format\x122\n" +
 	"\x15platform_access_token\x18\f \x01(\tR\x13platformAccessToken\x12,\n" +
 	"\x12tower_access_token\x18\r \x01(\tR\x10towerAccessToken\x124\n" +
 	"\x16platform_refresh_token\x18\x0e \x01(\tR\x14platformRefreshToken\x12.\n" +
@@ -881,46 +1105,51 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"\x0etower_endpoint\x18\x11 \x01(\tR\rtowerEndpoint\x127\n" +
 	"\x15platform_workspace_id\x18\x12 \x01(\x03H\x00R\x13platformWorkspaceId\x88\x01\x01\x121\n" +
 	"\x12tower_workspace_id\x18\x13 \x01(\x03H\x01R\x10towerWorkspaceId\x88\x01\x01\x12:\n" +
-	"\bpackages\x18\x14 \x01(\v2\x1e.slipway.container.v1.PackagesR\bpackages\x12%\n" +
-	"\x0ebuild_template\x18\x15 \x01(\tR\rbuildTemplate\x12#\n" +
-	"\rname_strategy\x18\x16 \x01(\tR\fnameStrategy\x12@\n" +
+	"\bpackages\x18\x14 \x01(\v2\x1e.slipway.container.v1.PackagesR\bpackages\x12\xad\x01\n" +
+	"\x0ebuild_template\x18\x15 \x01(\tB\x85\x01\xaa\xb5\x18\x13conda/micromamba:v1\xaa\xb5\x18\x13conda/micromamba:v2\xaa\xb5\x18\x18conda/micromamba:v2-fast\xaa\xb5\x18\rconda/pixi:v1\xaa\xb5\x18\x12conda/pixi:v1-fast\xaa\xb5\x18\x10cran/installr:v1R\rbuildTemplate\x12I\n" +
+	"\rname_strategy\x18\x16 \x01(\tB$\xaa\xb5\x18\x04none\xaa\xb5\x18\ttagPrefix\xaa\xb5\x18\vimageSuffixR\fnameStrategy\x12@\n" +
 	"\rbuild_context\x18\x17 \x01(\v2\x1b.slipway.container.v1.LayerR\fbuildContext\x12\x17\n" +
 	"\adry_run\x18\x18 \x01(\bR\x06dryRun\x12&\n" +
 	"\vworkflow_id\x18\x19 \x01(\tB\x05\x90\xb5\x18\x80\x01R\n" +
 	"workflowId\x12\x16\n" +
-	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12\x1b\n" +
-	"\tscan_mode\x18\x1b \x01(\tR\bscanMode\x12\x1f\n" +
+	"\x06mirror\x18\x1a \x01(\bR\x06mirror\x12.\n" +
+	"\tscan_mode\x18\x1b \x01(\tB\x11\xaa\xb5\x18\x04none\xaa\xb5\x18\x05asyncR\bscanMode\x12\x1f\n" +
 	"\vscan_levels\x18\x1c \x03(\tR\n" +
-	"scanLevels\x12-\n" +
-	"\x12container_includes\x18\x1e \x03(\tR\x11containerIncludes\x12\x18\n" +
+	"scanLevels\x123\n" +
+	"\x12container_includes\x18\x1e \x03(\tB\x04\xb8\xb5\x18\n" +
+	"R\x11containerIncludes\x12\x18\n" +
 	"\arefresh\x18\x1f \x01(\bR\arefresh\x12H\n" +
-	"\vcompression\x18  \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompressionB\x18\n" +
+	"\vcompression\x18  \x01(\v2!.slipway.container.v1.CompressionR\x10buildCompression\x12\x12\n" +
+	"\x04soci\x18! \x01(\bR\x04soci\x12\x19\n" +
+	"\x05as_of\x18\" \x01(\tB\x04\x90\xb5\x18@R\x04asOf\x12\x1d\n" +
+	"\amin_age\x18# \x01(\tB\x04\x90\xb5\x18 R\x06minAge\x12*\n" +
+	"\x0emin_age_except\x18$ \x03(\tB\x04\xb8\xb5\x18dR\fminAgeExcept:<\x8a\xb5\x18\x0econtainerImage\x8a\xb5\x18\rcontainerFile\x8a\xb5\x18\tcondaFile\x8a\xb5\x18\bpackagesB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\\\n" +
-	"\vCompression\x12\x12\n" +
-	"\x04mode\x18\x01 \x01(\tR\x04mode\x12\x19\n" +
-	"\x05level\x18\x02 \x01(\x05H\x00R\x05level\x88\x01\x01\x12\x14\n" +
+	"\x13_tower_workspace_idJ\x04\b\x1d\x10\x1eR\x11build_compression\"\x7f\n" +
+	"\vCompression\x12/\n" +
+	"\x04mode\x18\x01 \x01(\tB\x1b\xaa\xb5\x18\x04gzip\xaa\xb5\x18\x04zstd\xaa\xb5\x18\aestargzR\x04mode\x12\x1f\n" +
+	"\x05level\x18\x02 \x01(\x05B\x04\xa0\xb5\x18\x16H\x00R\x05level\x88\x01\x01\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05forceB\b\n" +
-	"\x06_level\"\xb2\x01\n" +
-	"\x0fContainerConfig\x12\x1e\n" +
+	"\x06_level\"\xd8\x01\n" +
+	"\x0fContainerConfig\x12%\n" +
 	"\n" +
-	"entrypoint\x18\x01 \x03(\tR\n" +
-	"entrypoint\x12\x10\n" +
-	"\x03cmd\x18\x02 \x03(\tR\x03cmd\x12\x10\n" +
-	"\x03env\x18\x03 \x03(\tR\x03env\x12&\n" +
+	"entrypoint\x18\x01 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\n" +
+	"entrypoint\x12\x17\n" +
+	"\x03cmd\x18\x02 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\x03cmd\x12\"\n" +
+	"\x03env\x18\x03 \x03(\tB\x10\xb2\xb5\x18\a^[^=]+=\xb8\xb5\x18\xe8\aR\x03env\x12&\n" +
 	"\vworking_dir\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80 R\n" +
-	"workingDir\x123\n" +
-	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerR\x06layers\"\x80\x02\n" +
+	"workingDir\x129\n" +
+	"\x06layers\x18\x05 \x03(\v2\x1b.slipway.container.v1.LayerB\x04\xb8\xb5\x18dR\x06layers\"\xbc\x02\n" +
 	"\x05Layer\x12'\n" +
-	"\blocation\x18\x01 \x01(\tB\v\xe2A\x01\x02\x90\xb5\x18\x80\xbf\xd6\x06R\blocation\x12%\n" +
-	"\vgzip_digest\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\n" +
-	"gzipDigest\x12&\n" +
-	"\tgzip_size\x18\x03 \x01(\x03B\x04\xe2A\x01\x02H\x00R\bgzipSize\x88\x01\x01\x12#\n" +
+	"\blocation\x18\x01 \x01(\tB\v\xe2A\x01\x02\x90\xb5\x18\x80\xbf\xd6\x06R\blocation\x12A\n" +
+	"\vgzip_digest\x18\x02 \x01(\tB \xe2A\x01\x02\xb2\xb5\x18\x18^sha256:[0-9a-fA-F]{64}$R\n" +
+	"gzipDigest\x12*\n" +
+	"\tgzip_size\x18\x03 \x01(\x03B\b\xe2A\x01\x02ȵ\x18\x01H\x00R\bgzipSize\x88\x01\x01\x12?\n" +
 	"\n" +
-	"tar_digest\x18\x04 \x01(\tB\x04\xe2A\x01\x02R\ttarDigest\x12L\n" +
+	"tar_digest\x18\x04 \x01(\tB \xe2A\x01\x02\xb2\xb5\x18\x18^sha256:[0-9a-fA-F]{64}$R\ttarDigest\x12L\n" +
 	"\rincluded_from\x18\x05 \x01(\v2!.slipway.container.v1.LayerOriginB\x04\x98\xb5\x18\x01R\fincludedFromB\f\n" +
 	"\n" +
-	"_gzip_size\"\x80\x02\n" +
+	"_gzip_size\"\xa9\x02\n" +
 	"\vLayerOrigin\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +
@@ -931,18 +1160,35 @@ const file_slipway_container_v1_request_proto_rawDesc = "" +
 	"media_type\x18\x04 \x01(\tR\tmediaType\x12\"\n" +
 	"\farchitecture\x18\x05 \x01(\tR\farchitecture\x129\n" +
 	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12\x19\n" +
-	"\bbuild_id\x18\a \x01(\tR\abuildId\"\xc7\x01\n" +
-	"\bPackages\x12\x18\n" +
-	"\x04type\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04type\x12(\n" +
-	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18І\x03R\venvironment\x12\x18\n" +
-	"\aentries\x18\x03 \x03(\tR\aentries\x12\x1a\n" +
-	"\bchannels\x18\x04 \x03(\tR\bchannels\x12A\n" +
+	"\bbuild_id\x18\a \x01(\tR\abuildId\x12'\n" +
+	"\x0fpublic_registry\x18\b \x01(\tR\x0epublicRegistry\"\xe9\x03\n" +
+	"\bPackages\x12)\n" +
+	"\x04type\x18\x01 \x01(\tB\x15\xe2A\x01\x02\xaa\xb5\x18\x05CONDA\xaa\xb5\x18\x04CRANR\x04type\x12(\n" +
+	"\venvironment\x18\x02 \x01(\tB\x06\x90\xb5\x18\x80\x80`R\venvironment\x12\x1f\n" +
+	"\aentries\x18\x03 \x03(\tB\x05\xb8\xb5\x18\xd0\x0fR\aentries\x12 \n" +
+	"\bchannels\x18\x04 \x03(\tB\x04\xb8\xb5\x18dR\bchannels\x12A\n" +
 	"\n" +
-	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\"\xd5\x01\n" +
+	"conda_opts\x18\x05 \x01(\v2\".slipway.container.v1.CondaOptionsR\tcondaOpts\x120\n" +
+	"\x10environment_name\x18\x06 \x01(\tB\x05\x90\xb5\x18\x80\x01R\x0fenvironmentName\x124\n" +
+	"\rcran_fallback\x18\a \x01(\tB\x0f\x90\xb5\x18\x80\x01\xaa\xb5\x18\x06sourceR\fcranFallback\x12>\n" +
+	"\tpixi_opts\x18\b \x01(\v2!.slipway.container.v1.PixiOptionsR\bpixiOpts\x12>\n" +
+	"\tcran_opts\x18\t \x01(\v2!.slipway.container.v1.CranOptionsR\bcranOpts:\x1a\x8a\xb5\x18\aentries\x8a\xb5\x18\venvironment\"\xbf\x01\n" +
+	"\vPixiOptions\x12$\n" +
+	"\n" +
+	"pixi_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tpixiImage\x12$\n" +
+	"\n" +
+	"base_image\x18\x02 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tbaseImage\x12/\n" +
+	"\rbase_packages\x18\x03 \x01(\tB\x05\x90\xb5\x18\x90NH\x00R\fbasePackages\x88\x01\x01\x12!\n" +
+	"\bcommands\x18\x04 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\bcommandsB\x10\n" +
+	"\x0e_base_packages\"|\n" +
+	"\vCranOptions\x12\x1e\n" +
+	"\ar_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\x06rImage\x12*\n" +
+	"\rbase_packages\x18\x02 \x01(\tB\x05\x90\xb5\x18\x90NR\fbasePackages\x12!\n" +
+	"\bcommands\x18\x03 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\bcommands\"\xdc\x01\n" +
 	"\fCondaOptions\x12&\n" +
 	"\vmamba_image\x18\x01 \x01(\tB\x05\x90\xb5\x18\x80\x04R\n" +
-	"mambaImage\x12\x1a\n" +
-	"\bcommands\x18\x02 \x03(\tR\bcommands\x12/\n" +
+	"mambaImage\x12!\n" +
+	"\bcommands\x18\x02 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\bcommands\x12/\n" +
 	"\rbase_packages\x18\x03 \x01(\tB\x05\x90\xb5\x18\x90NH\x00R\fbasePackages\x88\x01\x01\x12$\n" +
 	"\n" +
 	"base_image\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80\x04R\tbaseImage\x12\x18\n" +
@@ -961,7 +1207,7 @@ func file_slipway_container_v1_request_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_request_proto_rawDescData
 }
 
-var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_slipway_container_v1_request_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_slipway_container_v1_request_proto_goTypes = []any{
 	(*ContainerRequest)(nil), // 0: slipway.container.v1.ContainerRequest
 	(*Compression)(nil),      // 1: slipway.container.v1.Compression
@@ -969,23 +1215,27 @@ var file_slipway_container_v1_request_proto_goTypes = []any{
 	(*Layer)(nil),            // 3: slipway.container.v1.Layer
 	(*LayerOrigin)(nil),      // 4: slipway.container.v1.LayerOrigin
 	(*Packages)(nil),         // 5: slipway.container.v1.Packages
-	(*CondaOptions)(nil),     // 6: slipway.container.v1.CondaOptions
-	(*v1.Identity)(nil),      // 7: slipway.platform.v1.Identity
+	(*PixiOptions)(nil),      // 6: slipway.container.v1.PixiOptions
+	(*CranOptions)(nil),      // 7: slipway.container.v1.CranOptions
+	(*CondaOptions)(nil),     // 8: slipway.container.v1.CondaOptions
+	(*v1.Identity)(nil),      // 9: slipway.platform.v1.Identity
 }
 var file_slipway_container_v1_request_proto_depIdxs = []int32{
-	2, // 0: slipway.container.v1.ContainerRequest.container_config:type_name -> slipway.container.v1.ContainerConfig
-	5, // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
-	3, // 2: slipway.container.v1.ContainerRequest.build_context:type_name -> slipway.container.v1.Layer
-	1, // 3: slipway.container.v1.ContainerRequest.compression:type_name -> slipway.container.v1.Compression
-	3, // 4: slipway.container.v1.ContainerConfig.layers:type_name -> slipway.container.v1.Layer
-	4, // 5: slipway.container.v1.Layer.included_from:type_name -> slipway.container.v1.LayerOrigin
-	7, // 6: slipway.container.v1.LayerOrigin.identity:type_name -> slipway.platform.v1.Identity
-	6, // 7: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	2,  // 0: slipway.container.v1.ContainerRequest.container_config:type_name -> slipway.container.v1.ContainerConfig
+	5,  // 1: slipway.container.v1.ContainerRequest.packages:type_name -> slipway.container.v1.Packages
+	3,  // 2: slipway.container.v1.ContainerRequest.build_context:type_name -> slipway.container.v1.Layer
+	1,  // 3: slipway.container.v1.ContainerRequest.compression:type_name -> slipway.container.v1.Compression
+	3,  // 4: slipway.container.v1.ContainerConfig.layers:type_name -> slipway.container.v1.Layer
+	4,  // 5: slipway.container.v1.Layer.included_from:type_name -> slipway.container.v1.LayerOrigin
+	9,  // 6: slipway.container.v1.LayerOrigin.identity:type_name -> slipway.platform.v1.Identity
+	8,  // 7: slipway.container.v1.Packages.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	6,  // 8: slipway.container.v1.Packages.pixi_opts:type_name -> slipway.container.v1.PixiOptions
+	7,  // 9: slipway.container.v1.Packages.cran_opts:type_name -> slipway.container.v1.CranOptions
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_request_proto_init() }
@@ -997,13 +1247,14 @@ func file_slipway_container_v1_request_proto_init() {
 	file_slipway_container_v1_request_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_container_v1_request_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_container_v1_request_proto_msgTypes[6].OneofWrappers = []any{}
+	file_slipway_container_v1_request_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_request_proto_rawDesc), len(file_slipway_container_v1_request_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   7,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/inspect/v1/inspect.proto
 
-// The inspect room: what an image at a registry is made of.
+// The inspect service describes the content of images in registries.
 
 package inspectv1
 
@@ -25,15 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InspectImageRequest is an image and how to look at it.
+// InspectImageRequest selects an image.
 type InspectImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
 	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	// Query parameter: which image of a multi-platform image to return, e.g.
-	// "linux/arm64". Absent: that for linux/amd64, or else the first.
+	// Query parameter: the platform of a multi-platform image, e.g. "linux/arm64". Absent:
+	// linux/amd64, or the first one.
 	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// Query parameter: whether to list what refers to the image, too.
+	// Query parameter: whether to list the referrers of the image.
 	Referrers     *bool `protobuf:"varint,3,opt,name=referrers,proto3,oneof" json:"referrers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -90,7 +90,7 @@ func (x *InspectImageRequest) GetReferrers() bool {
 	return false
 }
 
-// ImageQuery names an image and, if it is not public, who is asking.
+// ImageQuery is the name of an image and, if it is not public, the caller.
 type ImageQuery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The image, e.g. "quay.io/biocontainers/samtools:1.20--h50ea8bc_0".
@@ -209,24 +209,24 @@ func (x *ImageQuery) GetTowerRefreshToken() string {
 	return ""
 }
 
-// ListLayerFilesRequest is a layer of an image, and which of its files to return.
+// ListLayerFilesRequest selects a layer of an image, and the files to return.
 type ListLayerFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
 	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
-	// Query parameter: of which image of a multi-platform image the layer is, e.g.
-	// "linux/arm64". Absent: of that for linux/amd64, or else of the first.
+	// Query parameter: the platform of a multi-platform image, e.g. "linux/arm64". Absent:
+	// linux/amd64, or the first one.
 	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// Query parameter: the digest of the layer, as the image's manifest has it.
+	// Query parameter: the digest of the layer in the image's manifest.
 	Layer string `protobuf:"bytes,3,opt,name=layer,proto3" json:"layer,omitempty"`
-	// Query parameter: return only entries that have this text in their path, in upper or
-	// lower case; at most 256 bytes.
+	// Query parameter: return only entries whose path contains this text, regardless of case; at
+	// most 256 bytes.
 	Filter string `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`
 	// Query parameter: "path" (the default), or "size" for the largest first.
 	Sort string `protobuf:"bytes,5,opt,name=sort,proto3" json:"sort,omitempty"`
-	// Query parameter: how many to return at most, 1 to 10000; 0 means 1000.
+	// Query parameter: maximum number of results, 1 to 10000; 0 means 1000.
 	Max int32 `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`
-	// Query parameter: the nextPageToken of the page before; absent for the first.
+	// Query parameter: the nextPageToken of the previous page; absent for the first page.
 	PageToken     string `protobuf:"bytes,7,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -311,23 +311,23 @@ func (x *ListLayerFilesRequest) GetPageToken() string {
 	return ""
 }
 
-// ListLayerFilesResponse is a page of what a layer adds and removes.
+// ListLayerFilesResponse is a page of the files that a layer adds and removes.
 type ListLayerFilesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The layer's digest.
 	Digest *string `protobuf:"bytes,1,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
-	// Its length as it is stored, in bytes.
+	// Compressed size in bytes.
 	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// How many entries it has.
+	// Number of entries of the layer.
 	Entries *int32 `protobuf:"varint,3,opt,name=entries,proto3,oneof" json:"entries,omitempty"`
-	// How long its files are together, in bytes.
+	// Total size of its files in bytes.
 	Unpacked *float64 `protobuf:"fixed64,4,opt,name=unpacked,proto3,oneof" json:"unpacked,omitempty"`
-	// How many of its entries fit the filter; absent without one.
+	// Number of entries that match the filter; absent without a filter.
 	Matching *int32 `protobuf:"varint,5,opt,name=matching,proto3,oneof" json:"matching,omitempty"`
-	// The entries, in the order that was asked for. Of names that are not UTF-8 the bytes in
-	// question are replaced by U+FFFD.
+	// The entries, in the requested order. In names that are not UTF-8, invalid bytes are
+	// replaced by U+FFFD.
 	Files []*LayerFile `protobuf:"bytes,6,rep,name=files,proto3" json:"files,omitempty"`
-	// Where the next page begins; absent on the last one.
+	// Token of the next page; absent on the last page.
 	NextPageToken *string `protobuf:"bytes,7,opt,name=next_page_token,json=nextPageToken,proto3,oneof" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -415,18 +415,18 @@ func (x *ListLayerFilesResponse) GetNextPageToken() string {
 // LayerFile is an entry of a layer.
 type LayerFile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is, without a slash at its ends, e.g. "usr/bin/env"; "." is the root.
+	// The path without leading and trailing slashes, e.g. "usr/bin/env"; "." is the root.
 	Path *string `protobuf:"bytes,1,opt,name=path,proto3,oneof" json:"path,omitempty"`
 	// "file", "directory", "symlink", "hardlink", "character" and "block" for devices, "fifo",
-	// "removed" for what lower layers have here and this one takes away, "emptied" for a
-	// directory of which it takes away all that lower layers have in it, or "other".
+	// "removed" for a path of lower layers that this layer deletes, "emptied" for a directory
+	// whose contents in lower layers this layer deletes, or "other".
 	Type *string `protobuf:"bytes,2,opt,name=type,proto3,oneof" json:"type,omitempty"`
-	// Length of a file in bytes; absent for others.
+	// Size of a file in bytes; absent for other types.
 	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// Its permissions in octal, with those to run as its owner or group, e.g. "0755" or
-	// "4755"; absent for what is removed.
+	// The permissions in octal with the setuid and setgid bits, e.g. "0755" or "4755"; absent for
+	// deletions.
 	Mode *string `protobuf:"bytes,4,opt,name=mode,proto3,oneof" json:"mode,omitempty"`
-	// Where a symbolic link leads, as it says; for a hard link the other path of the file.
+	// The target of a symbolic link, unresolved; for a hard link the other path of the file.
 	LinkTarget    *string `protobuf:"bytes,5,opt,name=link_target,json=linkTarget,proto3,oneof" json:"link_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -497,16 +497,327 @@ func (x *LayerFile) GetLinkTarget() string {
 	return ""
 }
 
-// InspectImageResponse is an image and, if there are several under its name, their
-// index.
+// ListImagePackagesRequest names an image.
+type ListImagePackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Image *ImageQuery `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// Query parameter: of which image of a multi-platform image to return the packages, e.g.
+	// "linux/arm64". Absent: of all of them.
+	Platform      *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListImagePackagesRequest) Reset() {
+	*x = ListImagePackagesRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListImagePackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListImagePackagesRequest) ProtoMessage() {}
+
+func (x *ListImagePackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListImagePackagesRequest.ProtoReflect.Descriptor instead.
+func (*ListImagePackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListImagePackagesRequest) GetImage() *ImageQuery {
+	if x != nil {
+		return x.Image
+	}
+	return nil
+}
+
+func (x *ListImagePackagesRequest) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+// ListImagePackagesResponse is the packages of an image.
+type ListImagePackagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each platform, in the order of the index.
+	Platforms     []*ImagePackages `protobuf:"bytes,1,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListImagePackagesResponse) Reset() {
+	*x = ListImagePackagesResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListImagePackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListImagePackagesResponse) ProtoMessage() {}
+
+func (x *ListImagePackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListImagePackagesResponse.ProtoReflect.Descriptor instead.
+func (*ListImagePackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListImagePackagesResponse) GetPlatforms() []*ImagePackages {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+// ImagePackages is the packages of the image for one platform.
+type ImagePackages struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The platform, e.g. "linux/amd64".
+	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// Digest of the image's manifest.
+	Digest *string `protobuf:"bytes,2,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// The packages of the image's lock: what a package needs comes before it.
+	Packages []*ImagePackage `protobuf:"bytes,3,rep,name=packages,proto3" json:"packages,omitempty"`
+	// Why the packages are not known, in a sentence; absent if they are.
+	Problem       *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagePackages) Reset() {
+	*x = ImagePackages{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagePackages) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagePackages) ProtoMessage() {}
+
+func (x *ImagePackages) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagePackages.ProtoReflect.Descriptor instead.
+func (*ImagePackages) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ImagePackages) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *ImagePackages) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *ImagePackages) GetPackages() []*ImagePackage {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+func (x *ImagePackages) GetProblem() string {
+	if x != nil && x.Problem != nil {
+		return *x.Problem
+	}
+	return ""
+}
+
+// ImagePackage is a package in an image.
+type ImagePackage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name, e.g. "samtools".
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// The version, e.g. "1.20".
+	Version *string `protobuf:"bytes,2,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// The build string, e.g. "h50ea8bc_0".
+	Build *string `protobuf:"bytes,3,opt,name=build,proto3,oneof" json:"build,omitempty"`
+	// The channel's name or URL.
+	Channel *string `protobuf:"bytes,4,opt,name=channel,proto3,oneof" json:"channel,omitempty"`
+	// The platform's folder in the channel, e.g. "linux-64" or "noarch".
+	Subdir *string `protobuf:"bytes,5,opt,name=subdir,proto3,oneof" json:"subdir,omitempty"`
+	// The licence, as the channel writes it; absent if the lock does not state it.
+	License *string `protobuf:"bytes,6,opt,name=license,proto3,oneof" json:"license,omitempty"`
+	// "conda" or "pypi".
+	Kind *string `protobuf:"bytes,7,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
+	// Where the artifact is.
+	Url *string `protobuf:"bytes,8,opt,name=url,proto3,oneof" json:"url,omitempty"`
+	// The artifact's SHA-256 in hex.
+	Sha256 *string `protobuf:"bytes,9,opt,name=sha256,proto3,oneof" json:"sha256,omitempty"`
+	// The artifact's length in bytes.
+	Size *float64 `protobuf:"fixed64,10,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// Digest of the layer that has the package; absent if the image's history does not state
+	// it. Small packages share a layer.
+	Layer         *string `protobuf:"bytes,11,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ImagePackage) Reset() {
+	*x = ImagePackage{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ImagePackage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ImagePackage) ProtoMessage() {}
+
+func (x *ImagePackage) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ImagePackage.ProtoReflect.Descriptor instead.
+func (*ImagePackage) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ImagePackage) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetVersion() string {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetBuild() string {
+	if x != nil && x.Build != nil {
+		return *x.Build
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetChannel() string {
+	if x != nil && x.Channel != nil {
+		return *x.Channel
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetSubdir() string {
+	if x != nil && x.Subdir != nil {
+		return *x.Subdir
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetLicense() string {
+	if x != nil && x.License != nil {
+		return *x.License
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetKind() string {
+	if x != nil && x.Kind != nil {
+		return *x.Kind
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetUrl() string {
+	if x != nil && x.Url != nil {
+		return *x.Url
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetSha256() string {
+	if x != nil && x.Sha256 != nil {
+		return *x.Sha256
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *ImagePackage) GetLayer() string {
+	if x != nil && x.Layer != nil {
+		return *x.Layer
+	}
+	return ""
+}
+
+// InspectImageResponse is an image and, for a multi-platform image, its index.
 type InspectImageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One image. Absent if the index has no entry that is one.
+	// The image. Absent if the index has no entry for an image.
 	Container *ContainerInspection `protobuf:"bytes,1,opt,name=container,proto3,oneof" json:"container,omitempty"`
 	// The index of a multi-platform image.
 	Index *IndexInspection `protobuf:"bytes,2,opt,name=index,proto3,oneof" json:"index,omitempty"`
-	// What refers to the index, and then what refers to the image, if that was asked for:
-	// signatures, SBOMs.
+	// The referrers of the index, followed by those of the image, if requested: signatures,
+	// SBOMs.
 	Referrers     []*Descriptor `protobuf:"bytes,3,rep,name=referrers,proto3" json:"referrers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -514,7 +825,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +837,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[5]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +850,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{5}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *InspectImageResponse) GetContainer() *ContainerInspection {
@@ -593,7 +904,7 @@ type ContainerInspection struct {
 
 func (x *ContainerInspection) Reset() {
 	*x = ContainerInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +916,7 @@ func (x *ContainerInspection) String() string {
 func (*ContainerInspection) ProtoMessage() {}
 
 func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[6]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +929,7 @@ func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerInspection.ProtoReflect.Descriptor instead.
 func (*ContainerInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{6}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ContainerInspection) GetRegistry() string {
@@ -696,15 +1007,15 @@ type ImageConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// CPU architecture, e.g. "amd64".
 	Architecture *string `protobuf:"bytes,1,opt,name=architecture,proto3,oneof" json:"architecture,omitempty"`
-	// When the image was made, as stated in the config.
+	// When the image was created, according to its config.
 	Created *string `protobuf:"bytes,2,opt,name=created,proto3,oneof" json:"created,omitempty"`
-	// Id of the container that the image was committed from, if there was one.
+	// Id of the container that the image was committed from, if any.
 	Container *string `protobuf:"bytes,3,opt,name=container,proto3,oneof" json:"container,omitempty"`
 	// Defaults for containers made from the image.
 	Config *RuntimeConfig `protobuf:"bytes,4,opt,name=config,proto3,oneof" json:"config,omitempty"`
-	// The image's layers, uncompressed.
+	// The image's uncompressed layers.
 	Rootfs *RootFS `protobuf:"bytes,5,opt,name=rootfs,proto3,oneof" json:"rootfs,omitempty"`
-	// What made each layer, lowest first, as stated in the config: nobody checks it.
+	// The build steps of the image, lowest layer first, from its config, unverified.
 	History       []*HistoryEntry `protobuf:"bytes,6,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -712,7 +1023,7 @@ type ImageConfig struct {
 
 func (x *ImageConfig) Reset() {
 	*x = ImageConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -724,7 +1035,7 @@ func (x *ImageConfig) String() string {
 func (*ImageConfig) ProtoMessage() {}
 
 func (x *ImageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[7]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -737,7 +1048,7 @@ func (x *ImageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageConfig.ProtoReflect.Descriptor instead.
 func (*ImageConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{7}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ImageConfig) GetArchitecture() string {
@@ -782,18 +1093,18 @@ func (x *ImageConfig) GetHistory() []*HistoryEntry {
 	return nil
 }
 
-// HistoryEntry is a step in which an image was made.
+// HistoryEntry is a build step of an image.
 type HistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When.
+	// When the step ran.
 	Created *string `protobuf:"bytes,1,opt,name=created,proto3,oneof" json:"created,omitempty"`
-	// What was run, e.g. "RUN apt-get update".
+	// The command, e.g. "RUN apt-get update".
 	CreatedBy *string `protobuf:"bytes,2,opt,name=created_by,proto3,oneof" json:"created_by,omitempty"`
-	// Who made it.
+	// The author.
 	Author *string `protobuf:"bytes,3,opt,name=author,proto3,oneof" json:"author,omitempty"`
-	// What they say about it.
+	// The author's comment.
 	Comment *string `protobuf:"bytes,4,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
-	// True for a step that made no layer.
+	// True for a step that created no layer.
 	EmptyLayer    *bool `protobuf:"varint,5,opt,name=empty_layer,proto3,oneof" json:"empty_layer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -801,7 +1112,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -813,7 +1124,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[8]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -826,7 +1137,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{8}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HistoryEntry) GetCreated() string {
@@ -879,13 +1190,13 @@ type RuntimeConfig struct {
 	Env []string `protobuf:"bytes,5,rep,name=env,proto3" json:"env,omitempty"`
 	// Default arguments.
 	Cmd []string `protobuf:"bytes,6,rep,name=cmd,proto3" json:"cmd,omitempty"`
-	// Id of the image that this one was made from.
+	// Id of the image that this image was created from.
 	Image *string `protobuf:"bytes,7,opt,name=image,proto3,oneof" json:"image,omitempty"`
-	// The program that is run.
+	// The program to run.
 	Entrypoint []string `protobuf:"bytes,8,rep,name=entrypoint,proto3" json:"entrypoint,omitempty"`
-	// The user that the program runs as.
+	// The user that runs the program.
 	User *string `protobuf:"bytes,9,opt,name=user,proto3,oneof" json:"user,omitempty"`
-	// The directory that the program starts in.
+	// The working directory.
 	WorkingDir *string `protobuf:"bytes,10,opt,name=working_dir,json=workingDir,proto3,oneof" json:"working_dir,omitempty"`
 	// Labels.
 	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -899,7 +1210,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1222,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1235,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RuntimeConfig) GetAttachStdin() bool {
@@ -1031,7 +1342,7 @@ type RootFS struct {
 
 func (x *RootFS) Reset() {
 	*x = RootFS{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1354,7 @@ func (x *RootFS) String() string {
 func (*RootFS) ProtoMessage() {}
 
 func (x *RootFS) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1367,7 @@ func (x *RootFS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RootFS.ProtoReflect.Descriptor instead.
 func (*RootFS) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RootFS) GetType() string {
@@ -1090,7 +1401,7 @@ type ImageManifest struct {
 
 func (x *ImageManifest) Reset() {
 	*x = ImageManifest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1413,7 @@ func (x *ImageManifest) String() string {
 func (*ImageManifest) ProtoMessage() {}
 
 func (x *ImageManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1426,7 @@ func (x *ImageManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageManifest.ProtoReflect.Descriptor instead.
 func (*ImageManifest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ImageManifest) GetSchemaVersion() int32 {
@@ -1155,7 +1466,7 @@ type IndexInspection struct {
 	MediaType *string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
 	// Digest of the index.
 	Digest *string `protobuf:"bytes,3,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
-	// Its entries, in its order.
+	// The entries, in order.
 	Manifests     []*Descriptor `protobuf:"bytes,4,rep,name=manifests,proto3" json:"manifests,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1163,7 +1474,7 @@ type IndexInspection struct {
 
 func (x *IndexInspection) Reset() {
 	*x = IndexInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +1486,7 @@ func (x *IndexInspection) String() string {
 func (*IndexInspection) ProtoMessage() {}
 
 func (x *IndexInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +1499,7 @@ func (x *IndexInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInspection.ProtoReflect.Descriptor instead.
 func (*IndexInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *IndexInspection) GetSchemaVersion() int32 {
@@ -1219,10 +1530,10 @@ func (x *IndexInspection) GetManifests() []*Descriptor {
 	return nil
 }
 
-// Descriptor points at a blob or manifest.
+// Descriptor refers to a blob or manifest.
 type Descriptor struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Media type of what it points at.
+	// Media type of the content.
 	MediaType *string `protobuf:"bytes,1,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
 	// Its digest.
 	Digest *string `protobuf:"bytes,2,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
@@ -1230,10 +1541,9 @@ type Descriptor struct {
 	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Annotations.
 	Annotations map[string]string `protobuf:"bytes,4,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The platform that it is for, in an index.
+	// The platform of an entry of an index.
 	Platform *Platform `protobuf:"bytes,5,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
-	// What kind of artifact it is, e.g. "application/spdx+json"; of what refers to an
-	// image alone.
+	// The type of the artifact, e.g. "application/spdx+json"; only for referrers.
 	ArtifactType  *string `protobuf:"bytes,6,opt,name=artifact_type,json=artifactType,proto3,oneof" json:"artifact_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1241,7 +1551,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1563,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1576,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Descriptor) GetMediaType() string {
@@ -1330,7 +1640,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1652,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1665,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Platform) GetArchitecture() string {
@@ -1393,7 +1703,7 @@ func (x *Platform) GetVariant() string {
 	return ""
 }
 
-// ValidateCredentialsRequest is a login to try.
+// ValidateCredentialsRequest is a login to check.
 type ValidateCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The request body.
@@ -1404,7 +1714,7 @@ type ValidateCredentialsRequest struct {
 
 func (x *ValidateCredentialsRequest) Reset() {
 	*x = ValidateCredentialsRequest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1726,7 @@ func (x *ValidateCredentialsRequest) String() string {
 func (*ValidateCredentialsRequest) ProtoMessage() {}
 
 func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1739,7 @@ func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ValidateCredentialsRequest) GetLogin() *Login {
@@ -1454,7 +1764,7 @@ type Login struct {
 
 func (x *Login) Reset() {
 	*x = Login{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1466,7 +1776,7 @@ func (x *Login) String() string {
 func (*Login) ProtoMessage() {}
 
 func (x *Login) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1479,7 +1789,7 @@ func (x *Login) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Login.ProtoReflect.Descriptor instead.
 func (*Login) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Login) GetUserName() string {
@@ -1503,10 +1813,10 @@ func (x *Login) GetRegistry() string {
 	return ""
 }
 
-// ValidateCredentialsResponse is a bare true or false in REST.
+// ValidateCredentialsResponse is true or false in REST, without an object.
 type ValidateCredentialsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// True when the registry accepted the login.
+	// True if the registry accepts the login.
 	Valid         bool `protobuf:"varint,1,opt,name=valid,proto3" json:"valid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1514,7 +1824,7 @@ type ValidateCredentialsResponse struct {
 
 func (x *ValidateCredentialsResponse) Reset() {
 	*x = ValidateCredentialsResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1836,7 @@ func (x *ValidateCredentialsResponse) String() string {
 func (*ValidateCredentialsResponse) ProtoMessage() {}
 
 func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1849,7 @@ func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ValidateCredentialsResponse) GetValid() bool {
@@ -1573,14 +1883,14 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x16platform_refresh_token\x18\b \x01(\tR\x14platformRefreshToken\x12.\n" +
 	"\x13tower_refresh_token\x18\t \x01(\tR\x11towerRefreshTokenB\x18\n" +
 	"\x16_platform_workspace_idB\x15\n" +
-	"\x13_tower_workspace_id\"\xf4\x01\n" +
+	"\x13_tower_workspace_id\"\xad\x02\n" +
 	"\x15ListLayerFilesRequest\x124\n" +
 	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
-	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12\x1a\n" +
-	"\x05layer\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\x05layer\x12\x16\n" +
-	"\x06filter\x18\x04 \x01(\tR\x06filter\x12\x12\n" +
-	"\x04sort\x18\x05 \x01(\tR\x04sort\x12\x10\n" +
-	"\x03max\x18\x06 \x01(\x05R\x03max\x12\x1d\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x123\n" +
+	"\x05layer\x18\x03 \x01(\tB\x1d\xe2A\x01\x02\xb2\xb5\x18\x15^sha256:[0-9a-f]{64}$R\x05layer\x12\x1d\n" +
+	"\x06filter\x18\x04 \x01(\tB\x05\x90\xb5\x18\x80\x02R\x06filter\x12$\n" +
+	"\x04sort\x18\x05 \x01(\tB\x10\xaa\xb5\x18\x04path\xaa\xb5\x18\x04sizeR\x04sort\x12\x17\n" +
+	"\x03max\x18\x06 \x01(\x05B\x05\xa0\xb5\x18\x90NR\x03max\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\a \x01(\tR\tpageTokenB\v\n" +
 	"\t_platform\"\xeb\x02\n" +
@@ -1610,7 +1920,50 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x05_typeB\a\n" +
 	"\x05_sizeB\a\n" +
 	"\x05_modeB\x0e\n" +
-	"\f_link_target\"\xf8\x01\n" +
+	"\f_link_target\"~\n" +
+	"\x18ListImagePackagesRequest\x124\n" +
+	"\x05image\x18\x01 \x01(\v2\x1e.slipway.inspect.v1.ImageQueryR\x05image\x12\x1f\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01B\v\n" +
+	"\t_platform\"\\\n" +
+	"\x19ListImagePackagesResponse\x12?\n" +
+	"\tplatforms\x18\x01 \x03(\v2!.slipway.inspect.v1.ImagePackagesR\tplatforms\"\xce\x01\n" +
+	"\rImagePackages\x12\x1f\n" +
+	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12\x1b\n" +
+	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12<\n" +
+	"\bpackages\x18\x03 \x03(\v2 .slipway.inspect.v1.ImagePackageR\bpackages\x12\x1d\n" +
+	"\aproblem\x18\x04 \x01(\tH\x02R\aproblem\x88\x01\x01B\v\n" +
+	"\t_platformB\t\n" +
+	"\a_digestB\n" +
+	"\n" +
+	"\b_problem\"\xb4\x03\n" +
+	"\fImagePackage\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
+	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x19\n" +
+	"\x05build\x18\x03 \x01(\tH\x02R\x05build\x88\x01\x01\x12\x1d\n" +
+	"\achannel\x18\x04 \x01(\tH\x03R\achannel\x88\x01\x01\x12\x1b\n" +
+	"\x06subdir\x18\x05 \x01(\tH\x04R\x06subdir\x88\x01\x01\x12\x1d\n" +
+	"\alicense\x18\x06 \x01(\tH\x05R\alicense\x88\x01\x01\x12\x17\n" +
+	"\x04kind\x18\a \x01(\tH\x06R\x04kind\x88\x01\x01\x12\x15\n" +
+	"\x03url\x18\b \x01(\tH\aR\x03url\x88\x01\x01\x12\x1b\n" +
+	"\x06sha256\x18\t \x01(\tH\bR\x06sha256\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\n" +
+	" \x01(\x01B\x04\x88\xb5\x18\x01H\tR\x04size\x88\x01\x01\x12\x19\n" +
+	"\x05layer\x18\v \x01(\tH\n" +
+	"R\x05layer\x88\x01\x01B\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_versionB\b\n" +
+	"\x06_buildB\n" +
+	"\n" +
+	"\b_channelB\t\n" +
+	"\a_subdirB\n" +
+	"\n" +
+	"\b_licenseB\a\n" +
+	"\x05_kindB\x06\n" +
+	"\x04_urlB\t\n" +
+	"\a_sha256B\a\n" +
+	"\x05_sizeB\b\n" +
+	"\x06_layer\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +
@@ -1763,10 +2116,11 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\bpassword\x12 \n" +
 	"\bregistry\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\bregistry\"3\n" +
 	"\x1bValidateCredentialsResponse\x12\x14\n" +
-	"\x05valid\x18\x01 \x01(\bR\x05valid2\xd1\x03\n" +
+	"\x05valid\x18\x01 \x01(\bR\x05valid2\xef\x04\n" +
 	"\x0eInspectService\x12\x83\x01\n" +
 	"\fInspectImage\x12'.slipway.inspect.v1.InspectImageRequest\x1a(.slipway.inspect.v1.InspectImageResponse\" \x82\xd3\xe4\x93\x02\x1a:\x05image\"\x11/v1alpha1/inspect\x12\x8f\x01\n" +
-	"\x0eListLayerFiles\x12).slipway.inspect.v1.ListLayerFilesRequest\x1a*.slipway.inspect.v1.ListLayerFilesResponse\"&\x82\xd3\xe4\x93\x02 :\x05image\"\x17/v1alpha1/inspect/files\x12\xa6\x01\n" +
+	"\x0eListLayerFiles\x12).slipway.inspect.v1.ListLayerFilesRequest\x1a*.slipway.inspect.v1.ListLayerFilesResponse\"&\x82\xd3\xe4\x93\x02 :\x05image\"\x17/v1alpha1/inspect/files\x12\x9b\x01\n" +
+	"\x11ListImagePackages\x12,.slipway.inspect.v1.ListImagePackagesRequest\x1a-.slipway.inspect.v1.ListImagePackagesResponse\")\x82\xd3\xe4\x93\x02#:\x05image\"\x1a/v1alpha1/inspect/packages\x12\xa6\x01\n" +
 	"\x13ValidateCredentials\x12..slipway.inspect.v1.ValidateCredentialsRequest\x1a/.slipway.inspect.v1.ValidateCredentialsResponse\".\x82\xd3\xe4\x93\x02(:\x05loginb\x05valid\"\x18/v1alpha2/validate-credsB4Z2slipway.dev/proto/gen/slipway/inspect/v1;inspectv1b\x06proto3"
 
 var (
@@ -1781,59 +2135,68 @@ func file_slipway_inspect_v1_inspect_proto_rawDescGZIP() []byte {
 	return file_slipway_inspect_v1_inspect_proto_rawDescData
 }
 
-var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
 	(*InspectImageRequest)(nil),         // 0: slipway.inspect.v1.InspectImageRequest
 	(*ImageQuery)(nil),                  // 1: slipway.inspect.v1.ImageQuery
 	(*ListLayerFilesRequest)(nil),       // 2: slipway.inspect.v1.ListLayerFilesRequest
 	(*ListLayerFilesResponse)(nil),      // 3: slipway.inspect.v1.ListLayerFilesResponse
 	(*LayerFile)(nil),                   // 4: slipway.inspect.v1.LayerFile
-	(*InspectImageResponse)(nil),        // 5: slipway.inspect.v1.InspectImageResponse
-	(*ContainerInspection)(nil),         // 6: slipway.inspect.v1.ContainerInspection
-	(*ImageConfig)(nil),                 // 7: slipway.inspect.v1.ImageConfig
-	(*HistoryEntry)(nil),                // 8: slipway.inspect.v1.HistoryEntry
-	(*RuntimeConfig)(nil),               // 9: slipway.inspect.v1.RuntimeConfig
-	(*RootFS)(nil),                      // 10: slipway.inspect.v1.RootFS
-	(*ImageManifest)(nil),               // 11: slipway.inspect.v1.ImageManifest
-	(*IndexInspection)(nil),             // 12: slipway.inspect.v1.IndexInspection
-	(*Descriptor)(nil),                  // 13: slipway.inspect.v1.Descriptor
-	(*Platform)(nil),                    // 14: slipway.inspect.v1.Platform
-	(*ValidateCredentialsRequest)(nil),  // 15: slipway.inspect.v1.ValidateCredentialsRequest
-	(*Login)(nil),                       // 16: slipway.inspect.v1.Login
-	(*ValidateCredentialsResponse)(nil), // 17: slipway.inspect.v1.ValidateCredentialsResponse
-	nil,                                 // 18: slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	nil,                                 // 19: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*ListImagePackagesRequest)(nil),    // 5: slipway.inspect.v1.ListImagePackagesRequest
+	(*ListImagePackagesResponse)(nil),   // 6: slipway.inspect.v1.ListImagePackagesResponse
+	(*ImagePackages)(nil),               // 7: slipway.inspect.v1.ImagePackages
+	(*ImagePackage)(nil),                // 8: slipway.inspect.v1.ImagePackage
+	(*InspectImageResponse)(nil),        // 9: slipway.inspect.v1.InspectImageResponse
+	(*ContainerInspection)(nil),         // 10: slipway.inspect.v1.ContainerInspection
+	(*ImageConfig)(nil),                 // 11: slipway.inspect.v1.ImageConfig
+	(*HistoryEntry)(nil),                // 12: slipway.inspect.v1.HistoryEntry
+	(*RuntimeConfig)(nil),               // 13: slipway.inspect.v1.RuntimeConfig
+	(*RootFS)(nil),                      // 14: slipway.inspect.v1.RootFS
+	(*ImageManifest)(nil),               // 15: slipway.inspect.v1.ImageManifest
+	(*IndexInspection)(nil),             // 16: slipway.inspect.v1.IndexInspection
+	(*Descriptor)(nil),                  // 17: slipway.inspect.v1.Descriptor
+	(*Platform)(nil),                    // 18: slipway.inspect.v1.Platform
+	(*ValidateCredentialsRequest)(nil),  // 19: slipway.inspect.v1.ValidateCredentialsRequest
+	(*Login)(nil),                       // 20: slipway.inspect.v1.Login
+	(*ValidateCredentialsResponse)(nil), // 21: slipway.inspect.v1.ValidateCredentialsResponse
+	nil,                                 // 22: slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	nil,                                 // 23: slipway.inspect.v1.Descriptor.AnnotationsEntry
 }
 var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	1,  // 1: slipway.inspect.v1.ListLayerFilesRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	4,  // 2: slipway.inspect.v1.ListLayerFilesResponse.files:type_name -> slipway.inspect.v1.LayerFile
-	6,  // 3: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
-	12, // 4: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
-	13, // 5: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
-	7,  // 6: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	11, // 7: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	9,  // 8: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	10, // 9: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	8,  // 10: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
-	18, // 11: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	13, // 12: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	13, // 13: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	13, // 14: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	19, // 15: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	14, // 16: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	16, // 17: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
-	0,  // 18: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
-	2,  // 19: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
-	15, // 20: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	5,  // 21: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	3,  // 22: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
-	17, // 23: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	21, // [21:24] is the sub-list for method output_type
-	18, // [18:21] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	1,  // 3: slipway.inspect.v1.ListImagePackagesRequest.image:type_name -> slipway.inspect.v1.ImageQuery
+	7,  // 4: slipway.inspect.v1.ListImagePackagesResponse.platforms:type_name -> slipway.inspect.v1.ImagePackages
+	8,  // 5: slipway.inspect.v1.ImagePackages.packages:type_name -> slipway.inspect.v1.ImagePackage
+	10, // 6: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
+	16, // 7: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
+	17, // 8: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
+	11, // 9: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
+	15, // 10: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	13, // 11: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	14, // 12: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	12, // 13: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	22, // 14: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	17, // 15: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	17, // 16: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	17, // 17: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	23, // 18: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	18, // 19: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	20, // 20: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	0,  // 21: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
+	2,  // 22: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
+	5,  // 23: slipway.inspect.v1.InspectService.ListImagePackages:input_type -> slipway.inspect.v1.ListImagePackagesRequest
+	19, // 24: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	9,  // 25: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	3,  // 26: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
+	6,  // 27: slipway.inspect.v1.InspectService.ListImagePackages:output_type -> slipway.inspect.v1.ListImagePackagesResponse
+	21, // 28: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	25, // [25:29] is the sub-list for method output_type
+	21, // [21:25] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_slipway_inspect_v1_inspect_proto_init() }
@@ -1847,7 +2210,6 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[4].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[5].OneofWrappers = []any{}
-	file_slipway_inspect_v1_inspect_proto_msgTypes[6].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[7].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[8].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[9].OneofWrappers = []any{}
@@ -1856,13 +2218,17 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[12].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[13].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[14].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[15].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[16].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[17].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_inspect_v1_inspect_proto_rawDesc), len(file_slipway_inspect_v1_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -4,7 +4,7 @@
 // - protoc             (unknown)
 // source: slipway/inspect/v1/inspect.proto
 
-// The inspect room: what an image at a registry is made of.
+// The inspect service describes the content of images in registries.
 
 package inspectv1
 
@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	InspectService_InspectImage_FullMethodName        = "/slipway.inspect.v1.InspectService/InspectImage"
 	InspectService_ListLayerFiles_FullMethodName      = "/slipway.inspect.v1.InspectService/ListLayerFiles"
+	InspectService_ListImagePackages_FullMethodName   = "/slipway.inspect.v1.InspectService/ListImagePackages"
 	InspectService_ValidateCredentials_FullMethodName = "/slipway.inspect.v1.InspectService/ValidateCredentials"
 )
 
@@ -30,18 +31,20 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// InspectService reads images with the caller's own credentials. It keeps nothing but,
-// for a while and in memory, the listings of layers.
+// InspectService reads images with the caller's own credentials. It stores nothing, but caches
+// listings of layers in memory.
 type InspectServiceClient interface {
 	// InspectImage returns the manifest and config of one image and, if it is a
 	// multi-platform image, the entries of its index.
 	InspectImage(ctx context.Context, in *InspectImageRequest, opts ...grpc.CallOption) (*InspectImageResponse, error)
-	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
-	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
-	// as another one for each 100 MiB of it, as stored or unpacked.
+	// ListLayerFiles lists the files that a layer of an image adds and removes. It reads the
+	// whole layer unless the listing is cached. It counts as a pull and, if the layer is read, as
+	// another pull for each 100 MiB of its compressed or uncompressed size.
 	ListLayerFiles(ctx context.Context, in *ListLayerFilesRequest, opts ...grpc.CallOption) (*ListLayerFilesResponse, error)
-	// ValidateCredentials says whether a registry accepts a login. It counts as a
-	// pull.
+	// ListImagePackages returns the Conda packages of an image that Slipway has built, from the
+	// lock in the image: 404 for other images. It counts as a pull for each platform.
+	ListImagePackages(ctx context.Context, in *ListImagePackagesRequest, opts ...grpc.CallOption) (*ListImagePackagesResponse, error)
+	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
 }
 
@@ -73,6 +76,16 @@ func (c *inspectServiceClient) ListLayerFiles(ctx context.Context, in *ListLayer
 	return out, nil
 }
 
+func (c *inspectServiceClient) ListImagePackages(ctx context.Context, in *ListImagePackagesRequest, opts ...grpc.CallOption) (*ListImagePackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListImagePackagesResponse)
+	err := c.cc.Invoke(ctx, InspectService_ListImagePackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ValidateCredentialsResponse)
@@ -87,18 +100,20 @@ func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *Vali
 // All implementations must embed UnimplementedInspectServiceServer
 // for forward compatibility.
 //
-// InspectService reads images with the caller's own credentials. It keeps nothing but,
-// for a while and in memory, the listings of layers.
+// InspectService reads images with the caller's own credentials. It stores nothing, but caches
+// listings of layers in memory.
 type InspectServiceServer interface {
 	// InspectImage returns the manifest and config of one image and, if it is a
 	// multi-platform image, the entries of its index.
 	InspectImage(context.Context, *InspectImageRequest) (*InspectImageResponse, error)
-	// ListLayerFiles returns what one layer of an image adds and removes: it reads the whole
-	// layer, unless it did so a moment ago. It counts as a pull, and, where the layer is read,
-	// as another one for each 100 MiB of it, as stored or unpacked.
+	// ListLayerFiles lists the files that a layer of an image adds and removes. It reads the
+	// whole layer unless the listing is cached. It counts as a pull and, if the layer is read, as
+	// another pull for each 100 MiB of its compressed or uncompressed size.
 	ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error)
-	// ValidateCredentials says whether a registry accepts a login. It counts as a
-	// pull.
+	// ListImagePackages returns the Conda packages of an image that Slipway has built, from the
+	// lock in the image: 404 for other images. It counts as a pull for each platform.
+	ListImagePackages(context.Context, *ListImagePackagesRequest) (*ListImagePackagesResponse, error)
+	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)
 	mustEmbedUnimplementedInspectServiceServer()
 }
@@ -115,6 +130,9 @@ func (UnimplementedInspectServiceServer) InspectImage(context.Context, *InspectI
 }
 func (UnimplementedInspectServiceServer) ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListLayerFiles not implemented")
+}
+func (UnimplementedInspectServiceServer) ListImagePackages(context.Context, *ListImagePackagesRequest) (*ListImagePackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListImagePackages not implemented")
 }
 func (UnimplementedInspectServiceServer) ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateCredentials not implemented")
@@ -176,6 +194,24 @@ func _InspectService_ListLayerFiles_Handler(srv interface{}, ctx context.Context
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InspectService_ListImagePackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListImagePackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).ListImagePackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_ListImagePackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).ListImagePackages(ctx, req.(*ListImagePackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InspectService_ValidateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ValidateCredentialsRequest)
 	if err := dec(in); err != nil {
@@ -208,6 +244,10 @@ var InspectService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListLayerFiles",
 			Handler:    _InspectService_ListLayerFiles_Handler,
+		},
+		{
+			MethodName: "ListImagePackages",
+			Handler:    _InspectService_ListImagePackages_Handler,
 		},
 		{
 			MethodName: "ValidateCredentials",

@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: slipway/metrics/v1/event.proto
 
-// What is said on the bus: other rooms publish what there is to count on
-// metrics.events, in the stream METRICS_EVENTS, which the metrics room makes.
+// Messages on the bus: other services publish countable events on metrics.events, in the stream
+// METRICS_EVENTS, which the metrics service creates.
 
 package metricsv1
 
@@ -24,17 +24,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Metric is what is counted.
+// Metric is a counter.
 type Metric int32
 
 const (
-	// Nothing.
+	// No metric.
 	Metric_METRIC_UNSPECIFIED Metric = 0
 	// A build was admitted.
 	Metric_METRIC_BUILDS Metric = 1
 	// An image manifest was pulled.
 	Metric_METRIC_PULLS Metric = 2
-	// It was one with a file system client's layer.
+	// The pulled image has a layer of a file system client.
 	Metric_METRIC_FILESYSTEM Metric = 3
 )
 
@@ -81,18 +81,17 @@ func (Metric) EnumDescriptor() ([]byte, []int) {
 	return file_slipway_metrics_v1_event_proto_rawDescGZIP(), []int{0}
 }
 
-// Batch is a message on metrics.events. A source numbers its events: a later
-// event has a higher ordinal, ordinals may be left out, and none is ever used
-// for another event. A batch that has not been acknowledged is published again,
-// as it was or cut otherwise, before any later one. So the metrics room needs to
-// know nothing but the last ordinal that it has counted of each source.
+// Batch is a message on metrics.events. A source numbers its events in ascending order. It may
+// skip ordinals, but never reuses one for another event. Unacknowledged events are published
+// again, possibly in other batches, before any later event. Therefore the metrics service only
+// stores the last counted ordinal of each source.
 type Batch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where the events come from: random text, unique for all time.
+	// The source of the events: a random string, globally unique.
 	Source string `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
-	// Ordinal of the first event; the others follow without a gap.
+	// Ordinal of the first event; the following events have consecutive ordinals.
 	First int64 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"`
-	// What happened, in order.
+	// The events, in order.
 	Events        []*Event `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,7 +151,7 @@ func (x *Batch) GetEvents() []*Event {
 // Event is one thing to count.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is counted. One that the room does not know is left out.
+	// The metric. Unknown metrics are ignored.
 	Metric Metric `protobuf:"varint,1,opt,name=metric,proto3,enum=slipway.metrics.v1.Metric" json:"metric,omitempty"`
 	// The day, UTC, in days since 1970-01-01.
 	Day int32 `protobuf:"varint,2,opt,name=day,proto3" json:"day,omitempty"`

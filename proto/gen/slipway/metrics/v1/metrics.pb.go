@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: slipway/metrics/v1/metrics.proto
 
-// The metrics room: how much the service is used, by day and organisation, and what it
-// keeps on disk.
+// The metrics service reports the usage of the service by day and organisation, and its disk
+// usage.
 
 package metricsv1
 
@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// GetStorageRequest asks for what is on disk.
+// GetStorageRequest has no parameters.
 type GetStorageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -63,11 +63,13 @@ func (*GetStorageRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{0}
 }
 
-// GetStorageResponse is what is on disk.
+// GetStorageResponse is the disk usage.
 type GetStorageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What takes up room; absent where no process has all of it.
-	Stores        []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
+	// The stores; absent if the roles run in separate processes.
+	Stores []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
+	// The disks that it is stored on; absent if no process has all of it.
+	Disks         []*Disk `protobuf:"bytes,2,rep,name=disks,proto3" json:"disks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,15 +111,96 @@ func (x *GetStorageResponse) GetStores() []*Store {
 	return nil
 }
 
-// Store is something that keeps content on disk.
+func (x *GetStorageResponse) GetDisks() []*Disk {
+	if x != nil {
+		return x.Disks
+	}
+	return nil
+}
+
+// Disk is a disk that the service stores data on.
+type Disk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The setting that names the folder on it: "data_dir" or "blob_cache".
+	Folder *string `protobuf:"bytes,1,opt,name=folder,proto3,oneof" json:"folder,omitempty"`
+	// The bytes that the service may still write.
+	Free *float64 `protobuf:"fixed64,2,opt,name=free,proto3,oneof" json:"free,omitempty"`
+	// The size in bytes.
+	Size *float64 `protobuf:"fixed64,3,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	// The setting disk_reserve in bytes: with less free space the service builds no images. Absent
+	// if there is no reserve.
+	Reserve       *float64 `protobuf:"fixed64,4,opt,name=reserve,proto3,oneof" json:"reserve,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disk) Reset() {
+	*x = Disk{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disk) ProtoMessage() {}
+
+func (x *Disk) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disk.ProtoReflect.Descriptor instead.
+func (*Disk) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Disk) GetFolder() string {
+	if x != nil && x.Folder != nil {
+		return *x.Folder
+	}
+	return ""
+}
+
+func (x *Disk) GetFree() float64 {
+	if x != nil && x.Free != nil {
+		return *x.Free
+	}
+	return 0
+}
+
+func (x *Disk) GetSize() float64 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *Disk) GetReserve() float64 {
+	if x != nil && x.Reserve != nil {
+		return *x.Reserve
+	}
+	return 0
+}
+
+// Store is a disk store.
 type Store struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "images" for those that were built, "blobs" for those of registries that are kept for
-	// the next pull, or "layers" for those that came with requests.
+	// "images" for built images, "blobs" for the cache of registries' blobs, or "layers" for
+	// layers of requests.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// How much it takes up, in bytes.
+	// Used bytes.
 	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
-	// How much it may take up, in bytes; absent where nothing bounds it.
+	// Maximum size in bytes; absent if unlimited.
 	Limit         *float64 `protobuf:"fixed64,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -125,7 +208,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -137,7 +220,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -150,7 +233,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Store) GetName() string {
@@ -174,7 +257,7 @@ func (x *Store) GetLimit() float64 {
 	return 0
 }
 
-// CountBuildsRequest says which builds to count.
+// CountBuildsRequest selects the builds to count.
 type CountBuildsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
@@ -187,7 +270,7 @@ type CountBuildsRequest struct {
 
 func (x *CountBuildsRequest) Reset() {
 	*x = CountBuildsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -199,7 +282,7 @@ func (x *CountBuildsRequest) String() string {
 func (*CountBuildsRequest) ProtoMessage() {}
 
 func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -212,7 +295,7 @@ func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsRequest.ProtoReflect.Descriptor instead.
 func (*CountBuildsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *CountBuildsRequest) GetDate() string {
@@ -232,13 +315,12 @@ func (x *CountBuildsRequest) GetOrg() string {
 // CountBuildsResponse is the count of builds.
 type CountBuildsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "builds"; absent if both a day and an organisation were given.
+	// "builds"; absent if the request has both a day and an organisation.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many. With a day and without an organisation, this includes events that
-	// belong to none.
+	// The count. With a day and without an organisation, it includes events that belong to no
+	// organisation.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation. Absent if both a day and an organisation were
-	// given.
+	// The counts by organisation; absent if the request has both a day and an organisation.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -246,7 +328,7 @@ type CountBuildsResponse struct {
 
 func (x *CountBuildsResponse) Reset() {
 	*x = CountBuildsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -258,7 +340,7 @@ func (x *CountBuildsResponse) String() string {
 func (*CountBuildsResponse) ProtoMessage() {}
 
 func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -271,7 +353,7 @@ func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsResponse.ProtoReflect.Descriptor instead.
 func (*CountBuildsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CountBuildsResponse) GetMetric() string {
@@ -295,7 +377,7 @@ func (x *CountBuildsResponse) GetOrgs() map[string]float64 {
 	return nil
 }
 
-// CountPullsRequest says which pulls to count.
+// CountPullsRequest selects the pulls to count.
 type CountPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
@@ -308,7 +390,7 @@ type CountPullsRequest struct {
 
 func (x *CountPullsRequest) Reset() {
 	*x = CountPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -320,7 +402,7 @@ func (x *CountPullsRequest) String() string {
 func (*CountPullsRequest) ProtoMessage() {}
 
 func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -333,7 +415,7 @@ func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CountPullsRequest) GetDate() string {
@@ -355,9 +437,9 @@ type CountPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "pulls"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many. See CountBuildsResponse.
+	// The count. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation. See CountBuildsResponse.
+	// The counts by organisation. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -365,7 +447,7 @@ type CountPullsResponse struct {
 
 func (x *CountPullsResponse) Reset() {
 	*x = CountPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -377,7 +459,7 @@ func (x *CountPullsResponse) String() string {
 func (*CountPullsResponse) ProtoMessage() {}
 
 func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -390,7 +472,7 @@ func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{6}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CountPullsResponse) GetMetric() string {
@@ -414,7 +496,7 @@ func (x *CountPullsResponse) GetOrgs() map[string]float64 {
 	return nil
 }
 
-// CountFilesystemPullsRequest says which pulls to count.
+// CountFilesystemPullsRequest selects the pulls to count.
 type CountFilesystemPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
@@ -427,7 +509,7 @@ type CountFilesystemPullsRequest struct {
 
 func (x *CountFilesystemPullsRequest) Reset() {
 	*x = CountFilesystemPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +521,7 @@ func (x *CountFilesystemPullsRequest) String() string {
 func (*CountFilesystemPullsRequest) ProtoMessage() {}
 
 func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +534,7 @@ func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{7}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CountFilesystemPullsRequest) GetDate() string {
@@ -474,9 +556,9 @@ type CountFilesystemPullsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "filesystem"; see CountBuildsResponse.
 	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
-	// How many. See CountBuildsResponse.
+	// The count. See CountBuildsResponse.
 	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
-	// How many by organisation. See CountBuildsResponse.
+	// The counts by organisation. See CountBuildsResponse.
 	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -484,7 +566,7 @@ type CountFilesystemPullsResponse struct {
 
 func (x *CountFilesystemPullsResponse) Reset() {
 	*x = CountFilesystemPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +578,7 @@ func (x *CountFilesystemPullsResponse) String() string {
 func (*CountFilesystemPullsResponse) ProtoMessage() {}
 
 func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +591,7 @@ func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{8}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CountFilesystemPullsResponse) GetMetric() string {
@@ -538,18 +620,29 @@ var File_slipway_metrics_v1_metrics_proto protoreflect.FileDescriptor
 const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\n" +
 	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a slipway/openapi/v1/options.proto\"\x13\n" +
-	"\x11GetStorageRequest\"G\n" +
+	"\x11GetStorageRequest\"w\n" +
 	"\x12GetStorageResponse\x121\n" +
-	"\x06stores\x18\x01 \x03(\v2\x19.slipway.metrics.v1.StoreR\x06stores\"|\n" +
+	"\x06stores\x18\x01 \x03(\v2\x19.slipway.metrics.v1.StoreR\x06stores\x12.\n" +
+	"\x05disks\x18\x02 \x03(\v2\x18.slipway.metrics.v1.DiskR\x05disks\"\xaf\x01\n" +
+	"\x04Disk\x12\x1b\n" +
+	"\x06folder\x18\x01 \x01(\tH\x00R\x06folder\x88\x01\x01\x12\x1d\n" +
+	"\x04free\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04free\x88\x01\x01\x12\x1d\n" +
+	"\x04size\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x04size\x88\x01\x01\x12#\n" +
+	"\areserve\x18\x04 \x01(\x01B\x04\x88\xb5\x18\x01H\x03R\areserve\x88\x01\x01B\t\n" +
+	"\a_folderB\a\n" +
+	"\x05_freeB\a\n" +
+	"\x05_sizeB\n" +
+	"\n" +
+	"\b_reserve\"|\n" +
 	"\x05Store\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\x04size\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x04size\x88\x01\x01\x12\x1f\n" +
 	"\x05limit\x18\x03 \x01(\x01B\x04\x88\xb5\x18\x01H\x02R\x05limit\x88\x01\x01B\a\n" +
 	"\x05_nameB\a\n" +
 	"\x05_sizeB\b\n" +
-	"\x06_limit\":\n" +
-	"\x12CountBuildsRequest\x12\x12\n" +
-	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
+	"\x06_limit\"\\\n" +
+	"\x12CountBuildsRequest\x124\n" +
+	"\x04date\x18\x01 \x01(\tB \xb2\xb5\x18\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$R\x04date\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\tR\x03org\"\xee\x01\n" +
 	"\x13CountBuildsResponse\x12\x1b\n" +
 	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
@@ -559,9 +652,9 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
 	"\a_metricB\b\n" +
-	"\x06_count\"9\n" +
-	"\x11CountPullsRequest\x12\x12\n" +
-	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
+	"\x06_count\"[\n" +
+	"\x11CountPullsRequest\x124\n" +
+	"\x04date\x18\x01 \x01(\tB \xb2\xb5\x18\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$R\x04date\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\tR\x03org\"\xec\x01\n" +
 	"\x12CountPullsResponse\x12\x1b\n" +
 	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
@@ -571,9 +664,9 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
 	"\a_metricB\b\n" +
-	"\x06_count\"C\n" +
-	"\x1bCountFilesystemPullsRequest\x12\x12\n" +
-	"\x04date\x18\x01 \x01(\tR\x04date\x12\x10\n" +
+	"\x06_count\"e\n" +
+	"\x1bCountFilesystemPullsRequest\x124\n" +
+	"\x04date\x18\x01 \x01(\tB \xb2\xb5\x18\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$R\x04date\x12\x10\n" +
 	"\x03org\x18\x02 \x01(\tR\x03org\"\x80\x02\n" +
 	"\x1cCountFilesystemPullsResponse\x12\x1b\n" +
 	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
@@ -604,39 +697,41 @@ func file_slipway_metrics_v1_metrics_proto_rawDescGZIP() []byte {
 	return file_slipway_metrics_v1_metrics_proto_rawDescData
 }
 
-var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_slipway_metrics_v1_metrics_proto_goTypes = []any{
 	(*GetStorageRequest)(nil),            // 0: slipway.metrics.v1.GetStorageRequest
 	(*GetStorageResponse)(nil),           // 1: slipway.metrics.v1.GetStorageResponse
-	(*Store)(nil),                        // 2: slipway.metrics.v1.Store
-	(*CountBuildsRequest)(nil),           // 3: slipway.metrics.v1.CountBuildsRequest
-	(*CountBuildsResponse)(nil),          // 4: slipway.metrics.v1.CountBuildsResponse
-	(*CountPullsRequest)(nil),            // 5: slipway.metrics.v1.CountPullsRequest
-	(*CountPullsResponse)(nil),           // 6: slipway.metrics.v1.CountPullsResponse
-	(*CountFilesystemPullsRequest)(nil),  // 7: slipway.metrics.v1.CountFilesystemPullsRequest
-	(*CountFilesystemPullsResponse)(nil), // 8: slipway.metrics.v1.CountFilesystemPullsResponse
-	nil,                                  // 9: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	nil,                                  // 10: slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	nil,                                  // 11: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	(*Disk)(nil),                         // 2: slipway.metrics.v1.Disk
+	(*Store)(nil),                        // 3: slipway.metrics.v1.Store
+	(*CountBuildsRequest)(nil),           // 4: slipway.metrics.v1.CountBuildsRequest
+	(*CountBuildsResponse)(nil),          // 5: slipway.metrics.v1.CountBuildsResponse
+	(*CountPullsRequest)(nil),            // 6: slipway.metrics.v1.CountPullsRequest
+	(*CountPullsResponse)(nil),           // 7: slipway.metrics.v1.CountPullsResponse
+	(*CountFilesystemPullsRequest)(nil),  // 8: slipway.metrics.v1.CountFilesystemPullsRequest
+	(*CountFilesystemPullsResponse)(nil), // 9: slipway.metrics.v1.CountFilesystemPullsResponse
+	nil,                                  // 10: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	nil,                                  // 11: slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	nil,                                  // 12: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
 }
 var file_slipway_metrics_v1_metrics_proto_depIdxs = []int32{
-	2,  // 0: slipway.metrics.v1.GetStorageResponse.stores:type_name -> slipway.metrics.v1.Store
-	9,  // 1: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	10, // 2: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	11, // 3: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
-	3,  // 4: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
-	5,  // 5: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
-	7,  // 6: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
-	0,  // 7: slipway.metrics.v1.MetricsService.GetStorage:input_type -> slipway.metrics.v1.GetStorageRequest
-	4,  // 8: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
-	6,  // 9: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
-	8,  // 10: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
-	1,  // 11: slipway.metrics.v1.MetricsService.GetStorage:output_type -> slipway.metrics.v1.GetStorageResponse
-	8,  // [8:12] is the sub-list for method output_type
-	4,  // [4:8] is the sub-list for method input_type
-	4,  // [4:4] is the sub-list for extension type_name
-	4,  // [4:4] is the sub-list for extension extendee
-	0,  // [0:4] is the sub-list for field type_name
+	3,  // 0: slipway.metrics.v1.GetStorageResponse.stores:type_name -> slipway.metrics.v1.Store
+	2,  // 1: slipway.metrics.v1.GetStorageResponse.disks:type_name -> slipway.metrics.v1.Disk
+	10, // 2: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	11, // 3: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	12, // 4: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	4,  // 5: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
+	6,  // 6: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
+	8,  // 7: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
+	0,  // 8: slipway.metrics.v1.MetricsService.GetStorage:input_type -> slipway.metrics.v1.GetStorageRequest
+	5,  // 9: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
+	7,  // 10: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
+	9,  // 11: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
+	1,  // 12: slipway.metrics.v1.MetricsService.GetStorage:output_type -> slipway.metrics.v1.GetStorageResponse
+	9,  // [9:13] is the sub-list for method output_type
+	5,  // [5:9] is the sub-list for method input_type
+	5,  // [5:5] is the sub-list for extension type_name
+	5,  // [5:5] is the sub-list for extension extendee
+	0,  // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_slipway_metrics_v1_metrics_proto_init() }
@@ -645,16 +740,17 @@ func file_slipway_metrics_v1_metrics_proto_init() {
 		return
 	}
 	file_slipway_metrics_v1_metrics_proto_msgTypes[2].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[4].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[6].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[8].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[3].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[5].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[7].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_metrics_v1_metrics_proto_rawDesc), len(file_slipway_metrics_v1_metrics_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

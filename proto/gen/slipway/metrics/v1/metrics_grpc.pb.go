@@ -4,8 +4,8 @@
 // - protoc             (unknown)
 // source: slipway/metrics/v1/metrics.proto
 
-// The metrics room: how much the service is used, by day and organisation, and what it
-// keeps on disk.
+// The metrics service reports the usage of the service by day and organisation, and its disk
+// usage.
 
 package metricsv1
 
@@ -32,21 +32,19 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// MetricsService returns counts, and sizes. Each call needs a metrics account (HTTP
-// basic); NOT_FOUND if metrics are switched off.
+// MetricsService returns counts and sizes. Each call requires a metrics account (HTTP basic).
+// NOT_FOUND if metrics are disabled.
 type MetricsServiceClient interface {
-	// CountBuilds counts the builds that were admitted, without requests for an
-	// image that already existed and without those that joined a build. Each
-	// platform of a pair counts.
+	// CountBuilds counts the admitted builds. It does not count requests for an existing image or
+	// for a running build. For two platforms it counts two builds.
 	CountBuilds(ctx context.Context, in *CountBuildsRequest, opts ...grpc.CallOption) (*CountBuildsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(ctx context.Context, in *CountPullsRequest, opts ...grpc.CallOption) (*CountPullsResponse, error)
-	// CountFilesystemPulls counts the pulls of images with a layer of a file
-	// system client.
+	// CountFilesystemPulls counts the pulls of images with a layer of a file system client.
 	CountFilesystemPulls(ctx context.Context, in *CountFilesystemPullsRequest, opts ...grpc.CallOption) (*CountFilesystemPullsResponse, error)
-	// GetStorage returns how much of the disk the service takes up, where it is one
-	// process. A process for each role has a disk of its own, which its metrics tell of,
-	// and images are at a registry elsewhere: then nothing is listed.
+	// GetStorage returns the disk usage of the service, if all roles run in one process.
+	// Otherwise each process has its own disk, whose usage is in its metrics, and the images are
+	// in an external registry: then the list is empty.
 	GetStorage(ctx context.Context, in *GetStorageRequest, opts ...grpc.CallOption) (*GetStorageResponse, error)
 }
 
@@ -102,21 +100,19 @@ func (c *metricsServiceClient) GetStorage(ctx context.Context, in *GetStorageReq
 // All implementations must embed UnimplementedMetricsServiceServer
 // for forward compatibility.
 //
-// MetricsService returns counts, and sizes. Each call needs a metrics account (HTTP
-// basic); NOT_FOUND if metrics are switched off.
+// MetricsService returns counts and sizes. Each call requires a metrics account (HTTP basic).
+// NOT_FOUND if metrics are disabled.
 type MetricsServiceServer interface {
-	// CountBuilds counts the builds that were admitted, without requests for an
-	// image that already existed and without those that joined a build. Each
-	// platform of a pair counts.
+	// CountBuilds counts the admitted builds. It does not count requests for an existing image or
+	// for a running build. For two platforms it counts two builds.
 	CountBuilds(context.Context, *CountBuildsRequest) (*CountBuildsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(context.Context, *CountPullsRequest) (*CountPullsResponse, error)
-	// CountFilesystemPulls counts the pulls of images with a layer of a file
-	// system client.
+	// CountFilesystemPulls counts the pulls of images with a layer of a file system client.
 	CountFilesystemPulls(context.Context, *CountFilesystemPullsRequest) (*CountFilesystemPullsResponse, error)
-	// GetStorage returns how much of the disk the service takes up, where it is one
-	// process. A process for each role has a disk of its own, which its metrics tell of,
-	// and images are at a registry elsewhere: then nothing is listed.
+	// GetStorage returns the disk usage of the service, if all roles run in one process.
+	// Otherwise each process has its own disk, whose usage is in its metrics, and the images are
+	// in an external registry: then the list is empty.
 	GetStorage(context.Context, *GetStorageRequest) (*GetStorageResponse, error)
 	mustEmbedUnimplementedMetricsServiceServer()
 }

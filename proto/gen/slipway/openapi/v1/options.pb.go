@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/openapi/v1/options.proto
 
-// What OpenAPI documents say of a field beyond its type.
+// Properties of fields in the OpenAPI documents, in addition to their types.
 
 package openapiv1
 
@@ -42,29 +42,129 @@ var file_slipway_openapi_v1_options_proto_extTypes = []protoimpl.ExtensionInfo{
 	},
 	{
 		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*int32)(nil),
+		Field:         50004,
+		Name:          "slipway.openapi.v1.maximum",
+		Tag:           "varint,50004,opt,name=maximum",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         50005,
+		Name:          "slipway.openapi.v1.values",
+		Tag:           "bytes,50005,rep,name=values",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*string)(nil),
+		Field:         50006,
+		Name:          "slipway.openapi.v1.pattern",
+		Tag:           "bytes,50006,opt,name=pattern",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*int32)(nil),
+		Field:         50007,
+		Name:          "slipway.openapi.v1.max_items",
+		Tag:           "varint,50007,opt,name=max_items",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         50008,
+		Name:          "slipway.openapi.v1.requires",
+		Tag:           "bytes,50008,rep,name=requires",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*int32)(nil),
+		Field:         50009,
+		Name:          "slipway.openapi.v1.minimum",
+		Tag:           "varint,50009,opt,name=minimum",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
+		ExtensionType: (*int32)(nil),
+		Field:         50010,
+		Name:          "slipway.openapi.v1.min_length",
+		Tag:           "varint,50010,opt,name=min_length",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
+	{
+		ExtendedType:  (*descriptorpb.FieldOptions)(nil),
 		ExtensionType: (*bool)(nil),
 		Field:         50003,
 		Name:          "slipway.openapi.v1.internal",
 		Tag:           "varint,50003,opt,name=internal",
 		Filename:      "slipway/openapi/v1/options.proto",
 	},
+	{
+		ExtendedType:  (*descriptorpb.MessageOptions)(nil),
+		ExtensionType: ([]string)(nil),
+		Field:         50001,
+		Name:          "slipway.openapi.v1.any_of",
+		Tag:           "bytes,50001,rep,name=any_of",
+		Filename:      "slipway/openapi/v1/options.proto",
+	},
 }
 
 // Extension fields to descriptorpb.FieldOptions.
 var (
-	// A double that holds whole numbers, exact to 2^53: JSON would have an int64 as a
-	// string.
+	// A double that holds whole numbers, exact to 2^53. int64 is not used, since its JSON form is
+	// a string.
 	//
 	// optional bool integer = 50001;
 	E_Integer = &file_slipway_openapi_v1_options_proto_extTypes[0]
-	// How many characters a string may have.
+	// The maximum number of characters of a string.
 	//
 	// optional int32 max_length = 50002;
 	E_MaxLength = &file_slipway_openapi_v1_options_proto_extTypes[1]
-	// A field that the service keeps for itself: ignored in requests, absent from responses.
+	// The largest value of a number.
+	//
+	// optional int32 maximum = 50004;
+	E_Maximum = &file_slipway_openapi_v1_options_proto_extTypes[2]
+	// The allowed values of a string. The empty string means absent.
+	//
+	// repeated string values = 50005;
+	E_Values = &file_slipway_openapi_v1_options_proto_extTypes[3]
+	// A regular expression that a string must match.
+	//
+	// optional string pattern = 50006;
+	E_Pattern = &file_slipway_openapi_v1_options_proto_extTypes[4]
+	// The maximum number of elements of a list.
+	//
+	// optional int32 max_items = 50007;
+	E_MaxItems = &file_slipway_openapi_v1_options_proto_extTypes[5]
+	// Required members of the field's message, each a path such as "credentials.name".
+	//
+	// repeated string requires = 50008;
+	E_Requires = &file_slipway_openapi_v1_options_proto_extTypes[6]
+	// The smallest value of a number, if it is not 0.
+	//
+	// optional int32 minimum = 50009;
+	E_Minimum = &file_slipway_openapi_v1_options_proto_extTypes[7]
+	// The minimum number of characters of a string.
+	//
+	// optional int32 min_length = 50010;
+	E_MinLength = &file_slipway_openapi_v1_options_proto_extTypes[8]
+	// An internal field: ignored in requests, absent from responses.
 	//
 	// optional bool internal = 50003;
-	E_Internal = &file_slipway_openapi_v1_options_proto_extTypes[2]
+	E_Internal = &file_slipway_openapi_v1_options_proto_extTypes[9]
+)
+
+// Extension fields to descriptorpb.MessageOptions.
+var (
+	// Members of which at least one is required.
+	//
+	// repeated string any_of = 50001;
+	E_AnyOf = &file_slipway_openapi_v1_options_proto_extTypes[10]
 )
 
 var File_slipway_openapi_v1_options_proto protoreflect.FileDescriptor
@@ -74,21 +174,39 @@ const file_slipway_openapi_v1_options_proto_rawDesc = "" +
 	" slipway/openapi/v1/options.proto\x12\x12slipway.openapi.v1\x1a google/protobuf/descriptor.proto:9\n" +
 	"\ainteger\x12\x1d.google.protobuf.FieldOptions\x18ц\x03 \x01(\bR\ainteger:>\n" +
 	"\n" +
-	"max_length\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\x05R\tmaxLength:;\n" +
-	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18ӆ\x03 \x01(\bR\binternalB4Z2slipway.dev/proto/gen/slipway/openapi/v1;openapiv1b\x06proto3"
+	"max_length\x12\x1d.google.protobuf.FieldOptions\x18҆\x03 \x01(\x05R\tmaxLength:9\n" +
+	"\amaximum\x12\x1d.google.protobuf.FieldOptions\x18Ԇ\x03 \x01(\x05R\amaximum:7\n" +
+	"\x06values\x12\x1d.google.protobuf.FieldOptions\x18Ն\x03 \x03(\tR\x06values:9\n" +
+	"\apattern\x12\x1d.google.protobuf.FieldOptions\x18ֆ\x03 \x01(\tR\apattern:<\n" +
+	"\tmax_items\x12\x1d.google.protobuf.FieldOptions\x18׆\x03 \x01(\x05R\bmaxItems:;\n" +
+	"\brequires\x12\x1d.google.protobuf.FieldOptions\x18؆\x03 \x03(\tR\brequires:9\n" +
+	"\aminimum\x12\x1d.google.protobuf.FieldOptions\x18ن\x03 \x01(\x05R\aminimum:>\n" +
+	"\n" +
+	"min_length\x12\x1d.google.protobuf.FieldOptions\x18چ\x03 \x01(\x05R\tminLength:;\n" +
+	"\binternal\x12\x1d.google.protobuf.FieldOptions\x18ӆ\x03 \x01(\bR\binternal:8\n" +
+	"\x06any_of\x12\x1f.google.protobuf.MessageOptions\x18ц\x03 \x03(\tR\x05anyOfB4Z2slipway.dev/proto/gen/slipway/openapi/v1;openapiv1b\x06proto3"
 
 var file_slipway_openapi_v1_options_proto_goTypes = []any{
-	(*descriptorpb.FieldOptions)(nil), // 0: google.protobuf.FieldOptions
+	(*descriptorpb.FieldOptions)(nil),   // 0: google.protobuf.FieldOptions
+	(*descriptorpb.MessageOptions)(nil), // 1: google.protobuf.MessageOptions
 }
 var file_slipway_openapi_v1_options_proto_depIdxs = []int32{
-	0, // 0: slipway.openapi.v1.integer:extendee -> google.protobuf.FieldOptions
-	0, // 1: slipway.openapi.v1.max_length:extendee -> google.protobuf.FieldOptions
-	0, // 2: slipway.openapi.v1.internal:extendee -> google.protobuf.FieldOptions
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	0, // [0:3] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	0,  // 0: slipway.openapi.v1.integer:extendee -> google.protobuf.FieldOptions
+	0,  // 1: slipway.openapi.v1.max_length:extendee -> google.protobuf.FieldOptions
+	0,  // 2: slipway.openapi.v1.maximum:extendee -> google.protobuf.FieldOptions
+	0,  // 3: slipway.openapi.v1.values:extendee -> google.protobuf.FieldOptions
+	0,  // 4: slipway.openapi.v1.pattern:extendee -> google.protobuf.FieldOptions
+	0,  // 5: slipway.openapi.v1.max_items:extendee -> google.protobuf.FieldOptions
+	0,  // 6: slipway.openapi.v1.requires:extendee -> google.protobuf.FieldOptions
+	0,  // 7: slipway.openapi.v1.minimum:extendee -> google.protobuf.FieldOptions
+	0,  // 8: slipway.openapi.v1.min_length:extendee -> google.protobuf.FieldOptions
+	0,  // 9: slipway.openapi.v1.internal:extendee -> google.protobuf.FieldOptions
+	1,  // 10: slipway.openapi.v1.any_of:extendee -> google.protobuf.MessageOptions
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	0,  // [0:11] is the sub-list for extension extendee
+	0,  // [0:0] is the sub-list for field type_name
 }
 
 func init() { file_slipway_openapi_v1_options_proto_init() }
@@ -103,7 +221,7 @@ func file_slipway_openapi_v1_options_proto_init() {
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_openapi_v1_options_proto_rawDesc), len(file_slipway_openapi_v1_options_proto_rawDesc)),
 			NumEnums:      0,
 			NumMessages:   0,
-			NumExtensions: 3,
+			NumExtensions: 11,
 			NumServices:   0,
 		},
 		GoTypes:           file_slipway_openapi_v1_options_proto_goTypes,

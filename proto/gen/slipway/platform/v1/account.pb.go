@@ -4,11 +4,12 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/account.proto
 
-// Who the caller is, and the caller's access tokens.
+// The caller's account and access tokens.
 
 package platformv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -63,10 +64,10 @@ func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{0}
 }
 
-// GetServiceInfoResponse is what is running.
+// GetServiceInfoResponse describes the service.
 type GetServiceInfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is running.
+	// The service.
 	ServiceInfo   *ServiceInfo `protobuf:"bytes,1,opt,name=service_info,json=serviceInfo,proto3" json:"service_info,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -109,30 +110,30 @@ func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
 	return nil
 }
 
-// ServiceInfo says what is running.
+// ServiceInfo describes the service.
 type ServiceInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The program's version, e.g. "0.1.0".
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// The API's version, e.g. "1.198.0".
 	ApiVersion string `protobuf:"bytes,2,opt,name=api_version,json=apiVersion,proto3" json:"api_version,omitempty"`
-	// What the program was built from.
+	// Commit of the program's source.
 	CommitId string `protobuf:"bytes,3,opt,name=commit_id,json=commitId,proto3" json:"commit_id,omitempty"`
 	// The ways to sign in, e.g. "oidc".
 	AuthTypes []string `protobuf:"bytes,4,rep,name=auth_types,json=authTypes,proto3" json:"auth_types,omitempty"`
-	// Where people sign in, below landing_url.
+	// The path of the sign-in page, below landing_url.
 	LoginPath string `protobuf:"bytes,5,opt,name=login_path,json=loginPath,proto3" json:"login_path,omitempty"`
-	// Empty; clients expect it.
+	// Empty; required by clients.
 	Navbar *Navbar `protobuf:"bytes,6,opt,name=navbar,proto3" json:"navbar,omitempty"`
 	// How often a run should report, in seconds.
 	HeartbeatInterval int32 `protobuf:"varint,7,opt,name=heartbeat_interval,json=heartbeatInterval,proto3" json:"heartbeat_interval,omitempty"`
 	// Whether users have a personal workspace.
 	UserWorkspaceEnabled bool `protobuf:"varint,8,opt,name=user_workspace_enabled,json=userWorkspaceEnabled,proto3" json:"user_workspace_enabled,omitempty"`
-	// The page for people.
+	// The URL of the web page.
 	LandingUrl string `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3" json:"landing_url,omitempty"`
 	// Whether container requests are served.
 	WaveEnabled bool `protobuf:"varint,10,opt,name=wave_enabled,json=waveEnabled,proto3" json:"wave_enabled,omitempty"`
-	// The address of this API.
+	// The URL of this API.
 	ApiUrl        string `protobuf:"bytes,11,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -392,7 +393,7 @@ func (x *GetUserInfoResponse) GetDefaultWorkspaceId() *wrapperspb.DoubleValue {
 	return nil
 }
 
-// User is a person.
+// User is a user account.
 type User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user's id.
@@ -405,16 +406,14 @@ type User struct {
 	FirstName string `protobuf:"bytes,4,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
 	// The last name.
 	LastName string `protobuf:"bytes,5,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
-	// Where the user works.
+	// The organisation that the user works for.
 	Organization string `protobuf:"bytes,6,opt,name=organization,proto3" json:"organization,omitempty"`
 	// A description.
 	Description string `protobuf:"bytes,7,opt,name=description,proto3" json:"description,omitempty"`
-	// The address of a picture.
+	// The URL of a picture.
 	Avatar string `protobuf:"bytes,8,opt,name=avatar,proto3" json:"avatar,omitempty"`
 	// Always false.
 	Notification bool `protobuf:"varint,9,opt,name=notification,proto3" json:"notification,omitempty"`
-	// Always false.
-	WaveBuildNotification bool `protobuf:"varint,10,opt,name=wave_build_notification,json=waveBuildNotification,proto3" json:"wave_build_notification,omitempty"`
 	// When the user was created; whole seconds.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
 	// When it was last changed.
@@ -422,9 +421,11 @@ type User struct {
 	// Approximately when a token was last used.
 	LastAccess *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_access,json=lastAccess,proto3" json:"last_access,omitempty"`
 	// Always false.
-	Deleted       bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Deleted bool `protobuf:"varint,14,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	// ALWAYS_ON, ON_ERROR or ALWAYS_OFF. Always null: no notifications are sent.
+	BuildNotification *wrapperspb.StringValue `protobuf:"bytes,15,opt,name=build_notification,json=waveBuildNotification,proto3" json:"build_notification,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *User) Reset() {
@@ -520,13 +521,6 @@ func (x *User) GetNotification() bool {
 	return false
 }
 
-func (x *User) GetWaveBuildNotification() bool {
-	if x != nil {
-		return x.WaveBuildNotification
-	}
-	return false
-}
-
 func (x *User) GetDateCreated() *timestamppb.Timestamp {
 	if x != nil {
 		return x.DateCreated
@@ -555,262 +549,23 @@ func (x *User) GetDeleted() bool {
 	return false
 }
 
-// ListUserWorkspacesRequest names a user.
-type ListUserWorkspacesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; by default all.
-	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
-	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
-	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
-	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// The user; the caller's own id.
-	UserId        int64 `protobuf:"varint,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListUserWorkspacesRequest) Reset() {
-	*x = ListUserWorkspacesRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListUserWorkspacesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListUserWorkspacesRequest) ProtoMessage() {}
-
-func (x *ListUserWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
+func (x *User) GetBuildNotification() *wrapperspb.StringValue {
 	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListUserWorkspacesRequest.ProtoReflect.Descriptor instead.
-func (*ListUserWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{7}
-}
-
-func (x *ListUserWorkspacesRequest) GetMax() int32 {
-	if x != nil && x.Max != nil {
-		return *x.Max
-	}
-	return 0
-}
-
-func (x *ListUserWorkspacesRequest) GetOffset() int32 {
-	if x != nil && x.Offset != nil {
-		return *x.Offset
-	}
-	return 0
-}
-
-func (x *ListUserWorkspacesRequest) GetPage() int32 {
-	if x != nil && x.Page != nil {
-		return *x.Page
-	}
-	return 0
-}
-
-func (x *ListUserWorkspacesRequest) GetPageSize() int32 {
-	if x != nil && x.PageSize != nil {
-		return *x.PageSize
-	}
-	return 0
-}
-
-func (x *ListUserWorkspacesRequest) GetUserId() int64 {
-	if x != nil {
-		return x.UserId
-	}
-	return 0
-}
-
-// ListUserWorkspacesResponse lists where a user works.
-type ListUserWorkspacesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Each organisation once on its own, then once with each of its workspaces.
-	OrgsAndWorkspaces []*UserWorkspace `protobuf:"bytes,1,rep,name=orgs_and_workspaces,json=orgsAndWorkspaces,proto3" json:"orgs_and_workspaces,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
-}
-
-func (x *ListUserWorkspacesResponse) Reset() {
-	*x = ListUserWorkspacesResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListUserWorkspacesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListUserWorkspacesResponse) ProtoMessage() {}
-
-func (x *ListUserWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListUserWorkspacesResponse.ProtoReflect.Descriptor instead.
-func (*ListUserWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{8}
-}
-
-func (x *ListUserWorkspacesResponse) GetOrgsAndWorkspaces() []*UserWorkspace {
-	if x != nil {
-		return x.OrgsAndWorkspaces
+		return x.BuildNotification
 	}
 	return nil
 }
 
-// UserWorkspace is an organisation, or a workspace of one.
-type UserWorkspace struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The organisation.
-	OrgId float64 `protobuf:"fixed64,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
-	// Its name.
-	OrgName string `protobuf:"bytes,2,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
-	// Always null.
-	OrgLogoUrl *wrapperspb.StringValue `protobuf:"bytes,3,opt,name=org_logo_url,json=orgLogoUrl,proto3" json:"org_logo_url,omitempty"`
-	// Always "community".
-	OrgType string `protobuf:"bytes,4,opt,name=org_type,json=orgType,proto3" json:"org_type,omitempty"`
-	// The workspace; null for the organisation itself.
-	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// Its name; null for the organisation itself.
-	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,6,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
-	// Its full name; null for the organisation itself.
-	WorkspaceFullName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=workspace_full_name,json=workspaceFullName,proto3" json:"workspace_full_name,omitempty"`
-	// PRIVATE or SHARED; null for the organisation itself.
-	Visibility *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=visibility,proto3" json:"visibility,omitempty"`
-	// What the user may do there, e.g. "owner".
-	Roles         []string `protobuf:"bytes,9,rep,name=roles,proto3" json:"roles,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *UserWorkspace) Reset() {
-	*x = UserWorkspace{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *UserWorkspace) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*UserWorkspace) ProtoMessage() {}
-
-func (x *UserWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use UserWorkspace.ProtoReflect.Descriptor instead.
-func (*UserWorkspace) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{9}
-}
-
-func (x *UserWorkspace) GetOrgId() float64 {
-	if x != nil {
-		return x.OrgId
-	}
-	return 0
-}
-
-func (x *UserWorkspace) GetOrgName() string {
-	if x != nil {
-		return x.OrgName
-	}
-	return ""
-}
-
-func (x *UserWorkspace) GetOrgLogoUrl() *wrapperspb.StringValue {
-	if x != nil {
-		return x.OrgLogoUrl
-	}
-	return nil
-}
-
-func (x *UserWorkspace) GetOrgType() string {
-	if x != nil {
-		return x.OrgType
-	}
-	return ""
-}
-
-func (x *UserWorkspace) GetWorkspaceId() *wrapperspb.DoubleValue {
-	if x != nil {
-		return x.WorkspaceId
-	}
-	return nil
-}
-
-func (x *UserWorkspace) GetWorkspaceName() *wrapperspb.StringValue {
-	if x != nil {
-		return x.WorkspaceName
-	}
-	return nil
-}
-
-func (x *UserWorkspace) GetWorkspaceFullName() *wrapperspb.StringValue {
-	if x != nil {
-		return x.WorkspaceFullName
-	}
-	return nil
-}
-
-func (x *UserWorkspace) GetVisibility() *wrapperspb.StringValue {
-	if x != nil {
-		return x.Visibility
-	}
-	return nil
-}
-
-func (x *UserWorkspace) GetRoles() []string {
-	if x != nil {
-		return x.Roles
-	}
-	return nil
-}
-
-// ListTokensRequest is a page of each list.
+// ListTokensRequest selects a page of each list.
 type ListTokensRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; by default all.
+	// Query parameter: maximum number of results; by default all.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,3,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize      *int32 `protobuf:"varint,4,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -818,7 +573,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +585,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +598,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListTokensRequest) GetMax() int32 {
@@ -874,13 +629,12 @@ func (x *ListTokensRequest) GetPageSize() int32 {
 	return 0
 }
 
-// ListTokensResponse lists everything that gives access on behalf of the
-// caller.
+// ListTokensResponse lists all tokens and sessions that act on behalf of the caller.
 type ListTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The access tokens, by name.
 	Tokens []*TokenRecord `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
-	// The sessions of programs that the caller let in, newest first.
+	// The sessions of programs that the caller authorized, newest first.
 	Sessions      []*SessionRecord `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,7 +642,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +654,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +667,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTokensResponse) GetTokens() []*TokenRecord {
@@ -930,21 +684,21 @@ func (x *ListTokensResponse) GetSessions() []*SessionRecord {
 	return nil
 }
 
-// SessionRecord is a program that the caller let in, without its secrets.
+// SessionRecord is a program that the caller authorized, without its secrets.
 type SessionRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id for DELETE, which takes sessions as well as tokens.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What the program calls itself; this is not verified.
+	// The program's name for itself, unverified.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// The access token that the caller signed in with; the session ends with it.
-	// Null if they signed in with the OIDC provider.
+	// The access token that the caller signed in with; the session ends with it. Null if the
+	// caller signed in with the OIDC provider.
 	TokenId *wrapperspb.DoubleValue `protobuf:"bytes,3,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
-	// When it was last given new tokens.
+	// When its tokens were last refreshed.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
-	// When the caller let it in.
+	// When the caller authorized it.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
-	// When it ends unless the program refreshes its tokens first.
+	// When it ends unless its tokens are refreshed first.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -952,7 +706,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +718,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +731,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SessionRecord) GetId() float64 {
@@ -1027,7 +781,7 @@ type TokenRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id for DELETE.
 	Id float64 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The name that the user gave it.
+	// The name.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// Approximately when it was last used; null: never.
 	LastUsed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
@@ -1041,7 +795,7 @@ type TokenRecord struct {
 
 func (x *TokenRecord) Reset() {
 	*x = TokenRecord{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1053,7 +807,7 @@ func (x *TokenRecord) String() string {
 func (*TokenRecord) ProtoMessage() {}
 
 func (x *TokenRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1066,7 +820,7 @@ func (x *TokenRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRecord.ProtoReflect.Descriptor instead.
 func (*TokenRecord) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TokenRecord) GetId() float64 {
@@ -1115,7 +869,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +881,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +894,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateTokenRequest) GetToken() *TokenSpec {
@@ -1155,7 +909,8 @@ type TokenSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name; 1 to 50 characters.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When it expires (RFC 3339), e.g. "2027-01-31T12:00:00Z"; empty: never.
+	// When it expires (RFC 3339), e.g. "2027-01-31T12:00:00Z". Empty means after 90 days, or
+	// after the server's maximum if that is shorter. "never" is rejected if there is a maximum.
 	Expires       string `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1163,7 +918,7 @@ type TokenSpec struct {
 
 func (x *TokenSpec) Reset() {
 	*x = TokenSpec{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1175,7 +930,7 @@ func (x *TokenSpec) String() string {
 func (*TokenSpec) ProtoMessage() {}
 
 func (x *TokenSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1188,7 +943,7 @@ func (x *TokenSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenSpec.ProtoReflect.Descriptor instead.
 func (*TokenSpec) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TokenSpec) GetName() string {
@@ -1218,7 +973,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1230,7 +985,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1243,7 +998,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CreateTokenResponse) GetAccessKey() string {
@@ -1260,11 +1015,11 @@ func (x *CreateTokenResponse) GetToken() *TokenRecord {
 	return nil
 }
 
-// DeleteTokenRequest names a token or a session. The sessions that began with a
-// token end with it.
+// DeleteTokenRequest selects a token or a session. Deleting a token also ends the sessions that
+// began with it.
 type DeleteTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of either.
+	// The id of a token or session.
 	TokenId       int64 `protobuf:"varint,1,opt,name=token_id,json=tokenId,proto3" json:"token_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1272,7 +1027,7 @@ type DeleteTokenRequest struct {
 
 func (x *DeleteTokenRequest) Reset() {
 	*x = DeleteTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1039,7 @@ func (x *DeleteTokenRequest) String() string {
 func (*DeleteTokenRequest) ProtoMessage() {}
 
 func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1052,7 @@ func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DeleteTokenRequest) GetTokenId() int64 {
@@ -1316,7 +1071,7 @@ type DeleteTokenResponse struct {
 
 func (x *DeleteTokenResponse) Reset() {
 	*x = DeleteTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1083,7 @@ func (x *DeleteTokenResponse) String() string {
 func (*DeleteTokenResponse) ProtoMessage() {}
 
 func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1096,7 @@ func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{18}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 // DeleteAllTokensRequest has no parameters.
@@ -1353,7 +1108,7 @@ type DeleteAllTokensRequest struct {
 
 func (x *DeleteAllTokensRequest) Reset() {
 	*x = DeleteAllTokensRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1120,7 @@ func (x *DeleteAllTokensRequest) String() string {
 func (*DeleteAllTokensRequest) ProtoMessage() {}
 
 func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1133,7 @@ func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{19}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 // DeleteAllTokensResponse is empty: 204.
@@ -1390,7 +1145,7 @@ type DeleteAllTokensResponse struct {
 
 func (x *DeleteAllTokensResponse) Reset() {
 	*x = DeleteAllTokensResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1157,7 @@ func (x *DeleteAllTokensResponse) String() string {
 func (*DeleteAllTokensResponse) ProtoMessage() {}
 
 func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,14 +1170,14 @@ func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensResponse.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{20}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 var File_slipway_platform_v1_account_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\n" +
-	"!slipway/platform/v1/account.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x17\n" +
+	"!slipway/platform/v1/account.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x17\n" +
 	"\x15GetServiceInfoRequest\"]\n" +
 	"\x16GetServiceInfoResponse\x12C\n" +
 	"\fservice_info\x18\x01 \x01(\v2 .slipway.platform.v1.ServiceInfoR\vserviceInfo\"\x9a\x03\n" +
@@ -1449,7 +1204,7 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\x13GetUserInfoResponse\x12-\n" +
 	"\x04user\x18\x01 \x01(\v2\x19.slipway.platform.v1.UserR\x04user\x12!\n" +
 	"\fneed_consent\x18\x02 \x01(\bR\vneedConsent\x12T\n" +
-	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\"\x9a\x04\n" +
+	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\"\xd2\x04\n" +
 	"\x04User\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12\x14\n" +
@@ -1460,40 +1215,14 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\forganization\x18\x06 \x01(\tR\forganization\x12 \n" +
 	"\vdescription\x18\a \x01(\tR\vdescription\x12\x16\n" +
 	"\x06avatar\x18\b \x01(\tR\x06avatar\x12\"\n" +
-	"\fnotification\x18\t \x01(\bR\fnotification\x126\n" +
-	"\x17wave_build_notification\x18\n" +
-	" \x01(\bR\x15waveBuildNotification\x12=\n" +
+	"\fnotification\x18\t \x01(\bR\fnotification\x12=\n" +
 	"\fdate_created\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x12=\n" +
 	"\flast_updated\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\vlastUpdated\x12;\n" +
 	"\vlast_access\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"lastAccess\x12\x18\n" +
-	"\adeleted\x18\x0e \x01(\bR\adeleted\"\xcd\x01\n" +
-	"\x19ListUserWorkspacesRequest\x12\x15\n" +
-	"\x03max\x18\x02 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
-	"\x06offset\x18\x03 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x17\n" +
-	"\x04page\x18\x04 \x01(\x05H\x02R\x04page\x88\x01\x01\x12 \n" +
-	"\tpage_size\x18\x05 \x01(\x05H\x03R\bpageSize\x88\x01\x01\x12\x17\n" +
-	"\auser_id\x18\x01 \x01(\x03R\x06userIdB\x06\n" +
-	"\x04_maxB\t\n" +
-	"\a_offsetB\a\n" +
-	"\x05_pageB\f\n" +
-	"\n" +
-	"_page_size\"p\n" +
-	"\x1aListUserWorkspacesResponse\x12R\n" +
-	"\x13orgs_and_workspaces\x18\x01 \x03(\v2\".slipway.platform.v1.UserWorkspaceR\x11orgsAndWorkspaces\"\xd0\x03\n" +
-	"\rUserWorkspace\x12\x1b\n" +
-	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x19\n" +
-	"\borg_name\x18\x02 \x01(\tR\aorgName\x12>\n" +
-	"\forg_logo_url\x18\x03 \x01(\v2\x1c.google.protobuf.StringValueR\n" +
-	"orgLogoUrl\x12\x19\n" +
-	"\borg_type\x18\x04 \x01(\tR\aorgType\x12E\n" +
-	"\fworkspace_id\x18\x05 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
-	"\x0eworkspace_name\x18\x06 \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12L\n" +
-	"\x13workspace_full_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\x11workspaceFullName\x12<\n" +
-	"\n" +
-	"visibility\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\n" +
-	"visibility\x12\x14\n" +
-	"\x05roles\x18\t \x03(\tR\x05roles\"\xac\x01\n" +
+	"\adeleted\x18\x0e \x01(\bR\adeleted\x12O\n" +
+	"\x12build_notification\x18\x0f \x01(\v2\x1c.google.protobuf.StringValueR\x15waveBuildNotificationJ\x04\b\n" +
+	"\x10\vR\x17wave_build_notification\"\xac\x01\n" +
 	"\x11ListTokensRequest\x12\x15\n" +
 	"\x03max\x18\x01 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
 	"\x06offset\x18\x02 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x17\n" +
@@ -1521,9 +1250,9 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\fdate_created\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"J\n" +
 	"\x12CreateTokenRequest\x124\n" +
-	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"9\n" +
-	"\tTokenSpec\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"G\n" +
+	"\tTokenSpec\x12 \n" +
+	"\x04name\x18\x01 \x01(\tB\f\xe2A\x01\x02\x90\xb5\x182е\x18\x01R\x04name\x12\x18\n" +
 	"\aexpires\x18\x02 \x01(\tR\aexpires\"l\n" +
 	"\x13CreateTokenResponse\x12\x1d\n" +
 	"\n" +
@@ -1547,63 +1276,55 @@ func file_slipway_platform_v1_account_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_account_proto_rawDescData
 }
 
-var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_slipway_platform_v1_account_proto_goTypes = []any{
-	(*GetServiceInfoRequest)(nil),      // 0: slipway.platform.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),     // 1: slipway.platform.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                // 2: slipway.platform.v1.ServiceInfo
-	(*Navbar)(nil),                     // 3: slipway.platform.v1.Navbar
-	(*GetUserInfoRequest)(nil),         // 4: slipway.platform.v1.GetUserInfoRequest
-	(*GetUserInfoResponse)(nil),        // 5: slipway.platform.v1.GetUserInfoResponse
-	(*User)(nil),                       // 6: slipway.platform.v1.User
-	(*ListUserWorkspacesRequest)(nil),  // 7: slipway.platform.v1.ListUserWorkspacesRequest
-	(*ListUserWorkspacesResponse)(nil), // 8: slipway.platform.v1.ListUserWorkspacesResponse
-	(*UserWorkspace)(nil),              // 9: slipway.platform.v1.UserWorkspace
-	(*ListTokensRequest)(nil),          // 10: slipway.platform.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),         // 11: slipway.platform.v1.ListTokensResponse
-	(*SessionRecord)(nil),              // 12: slipway.platform.v1.SessionRecord
-	(*TokenRecord)(nil),                // 13: slipway.platform.v1.TokenRecord
-	(*CreateTokenRequest)(nil),         // 14: slipway.platform.v1.CreateTokenRequest
-	(*TokenSpec)(nil),                  // 15: slipway.platform.v1.TokenSpec
-	(*CreateTokenResponse)(nil),        // 16: slipway.platform.v1.CreateTokenResponse
-	(*DeleteTokenRequest)(nil),         // 17: slipway.platform.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),        // 18: slipway.platform.v1.DeleteTokenResponse
-	(*DeleteAllTokensRequest)(nil),     // 19: slipway.platform.v1.DeleteAllTokensRequest
-	(*DeleteAllTokensResponse)(nil),    // 20: slipway.platform.v1.DeleteAllTokensResponse
-	(*wrapperspb.DoubleValue)(nil),     // 21: google.protobuf.DoubleValue
-	(*timestamppb.Timestamp)(nil),      // 22: google.protobuf.Timestamp
-	(*wrapperspb.StringValue)(nil),     // 23: google.protobuf.StringValue
+	(*GetServiceInfoRequest)(nil),   // 0: slipway.platform.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),  // 1: slipway.platform.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),             // 2: slipway.platform.v1.ServiceInfo
+	(*Navbar)(nil),                  // 3: slipway.platform.v1.Navbar
+	(*GetUserInfoRequest)(nil),      // 4: slipway.platform.v1.GetUserInfoRequest
+	(*GetUserInfoResponse)(nil),     // 5: slipway.platform.v1.GetUserInfoResponse
+	(*User)(nil),                    // 6: slipway.platform.v1.User
+	(*ListTokensRequest)(nil),       // 7: slipway.platform.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 8: slipway.platform.v1.ListTokensResponse
+	(*SessionRecord)(nil),           // 9: slipway.platform.v1.SessionRecord
+	(*TokenRecord)(nil),             // 10: slipway.platform.v1.TokenRecord
+	(*CreateTokenRequest)(nil),      // 11: slipway.platform.v1.CreateTokenRequest
+	(*TokenSpec)(nil),               // 12: slipway.platform.v1.TokenSpec
+	(*CreateTokenResponse)(nil),     // 13: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenRequest)(nil),      // 14: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 15: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensRequest)(nil),  // 16: slipway.platform.v1.DeleteAllTokensRequest
+	(*DeleteAllTokensResponse)(nil), // 17: slipway.platform.v1.DeleteAllTokensResponse
+	(*wrapperspb.DoubleValue)(nil),  // 18: google.protobuf.DoubleValue
+	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
+	(*wrapperspb.StringValue)(nil),  // 20: google.protobuf.StringValue
 }
 var file_slipway_platform_v1_account_proto_depIdxs = []int32{
 	2,  // 0: slipway.platform.v1.GetServiceInfoResponse.service_info:type_name -> slipway.platform.v1.ServiceInfo
 	3,  // 1: slipway.platform.v1.ServiceInfo.navbar:type_name -> slipway.platform.v1.Navbar
 	6,  // 2: slipway.platform.v1.GetUserInfoResponse.user:type_name -> slipway.platform.v1.User
-	21, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
-	22, // 4: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
-	22, // 5: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
-	22, // 6: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
-	9,  // 7: slipway.platform.v1.ListUserWorkspacesResponse.orgs_and_workspaces:type_name -> slipway.platform.v1.UserWorkspace
-	23, // 8: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
-	21, // 9: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
-	23, // 10: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
-	23, // 11: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
-	23, // 12: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
-	13, // 13: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
-	12, // 14: slipway.platform.v1.ListTokensResponse.sessions:type_name -> slipway.platform.v1.SessionRecord
-	21, // 15: slipway.platform.v1.SessionRecord.token_id:type_name -> google.protobuf.DoubleValue
-	22, // 16: slipway.platform.v1.SessionRecord.last_used:type_name -> google.protobuf.Timestamp
-	22, // 17: slipway.platform.v1.SessionRecord.date_created:type_name -> google.protobuf.Timestamp
-	22, // 18: slipway.platform.v1.SessionRecord.expires:type_name -> google.protobuf.Timestamp
-	22, // 19: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
-	22, // 20: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
-	22, // 21: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
-	15, // 22: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
-	13, // 23: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	18, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
+	19, // 4: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
+	19, // 5: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
+	19, // 6: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
+	20, // 7: slipway.platform.v1.User.build_notification:type_name -> google.protobuf.StringValue
+	10, // 8: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
+	9,  // 9: slipway.platform.v1.ListTokensResponse.sessions:type_name -> slipway.platform.v1.SessionRecord
+	18, // 10: slipway.platform.v1.SessionRecord.token_id:type_name -> google.protobuf.DoubleValue
+	19, // 11: slipway.platform.v1.SessionRecord.last_used:type_name -> google.protobuf.Timestamp
+	19, // 12: slipway.platform.v1.SessionRecord.date_created:type_name -> google.protobuf.Timestamp
+	19, // 13: slipway.platform.v1.SessionRecord.expires:type_name -> google.protobuf.Timestamp
+	19, // 14: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
+	19, // 15: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
+	19, // 16: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
+	12, // 17: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
+	10, // 18: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_account_proto_init() }
@@ -1612,14 +1333,13 @@ func file_slipway_platform_v1_account_proto_init() {
 		return
 	}
 	file_slipway_platform_v1_account_proto_msgTypes[7].OneofWrappers = []any{}
-	file_slipway_platform_v1_account_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_account_proto_rawDesc), len(file_slipway_platform_v1_account_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -4,16 +4,18 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/credentials.proto
 
-// Registry credentials and others, and services that may read them.
+// Stored credentials, and services that may read them.
 
 package platformv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
+	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
 	unsafe "unsafe"
 )
@@ -34,16 +36,17 @@ type CredentialsRecord struct {
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// A description.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	// "container-reg", a login at a registry; "conda", a login at a Conda channel; or
-	// another one that is stored but not interpreted.
+	// "container-reg", a registry login; "conda", a Conda channel login; or another provider,
+	// which is stored but not interpreted.
 	Provider string `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The address that the credentials are for.
 	BaseUrl string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3" json:"base_url,omitempty"`
 	// Always empty.
 	Category string `protobuf:"bytes,6,opt,name=category,proto3" json:"category,omitempty"`
-	// The parts that are not secret, e.g. {"registry": "quay.io", "userName":
-	// "ada"}.
-	Keys *structpb.Struct `protobuf:"bytes,7,opt,name=keys,proto3" json:"keys,omitempty"`
+	// The fields that are not secret, with the provider as "discriminator", e.g.
+	// {"discriminator": "container-reg", "registry": "quay.io", "userName": "ada"}. Absent for
+	// providers that are not interpreted.
+	Keys *structpb.Struct `protobuf:"bytes,7,opt,name=keys,proto3,oneof" json:"keys,omitempty"`
 	// Always false.
 	Deleted bool `protobuf:"varint,8,opt,name=deleted,proto3" json:"deleted,omitempty"`
 	// When it was last used; null: never.
@@ -172,8 +175,7 @@ func (x *CredentialsRecord) GetStatus() string {
 	return ""
 }
 
-// CredentialsSpec is credentials to store. Fields that are absent stay as they
-// are.
+// CredentialsSpec is the credentials to store. Absent fields are unchanged.
 type CredentialsSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ignored.
@@ -186,10 +188,10 @@ type CredentialsSpec struct {
 	Provider *string `protobuf:"bytes,4,opt,name=provider,proto3,oneof" json:"provider,omitempty"`
 	// The address that the credentials are for.
 	BaseUrl *string `protobuf:"bytes,5,opt,name=base_url,json=baseUrl,proto3,oneof" json:"base_url,omitempty"`
-	// For container-reg: userName, password, registry (host or host/path; absent
-	// is docker.io). For conda the same, where registry is a channel's host/path, and
-	// userName says how the password is shown: "bearer", as a "token" in the path, or,
-	// where it is any other, as HTTP basic.
+	// For container-reg: userName, password, registry (host or host/path; absent means
+	// docker.io). For conda the same, where registry is a channel's host/path, and userName
+	// selects how the password is sent: "bearer", "token" for a token in the path, or any other
+	// user name for HTTP basic.
 	Keys          *structpb.Struct `protobuf:"bytes,6,opt,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -270,7 +272,7 @@ func (x *CredentialsSpec) GetKeys() *structpb.Struct {
 // CredentialsBody wraps credentials.
 type CredentialsBody struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The credentials.
+	// The credentials. POST requires a name.
 	Credentials   *CredentialsSpec `protobuf:"bytes,1,opt,name=credentials,proto3" json:"credentials,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -318,13 +320,13 @@ type ListCredentialsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: how many to return at most; by default all.
+	// Query parameter: maximum number of results; by default all.
 	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize      *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -751,7 +753,7 @@ type DeleteCredentialsRequest struct {
 	CredentialsId string `protobuf:"bytes,1,opt,name=credentials_id,json=credentialsId,proto3" json:"credentials_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: whether to refuse, with 409, if the credentials were used
+	// Query parameter: whether to reject the deletion, with 409, if the credentials were used
 	// within the last hour.
 	Checked       bool `protobuf:"varint,3,opt,name=checked,proto3" json:"checked,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -901,7 +903,7 @@ func (x *ValidateCredentialsNameRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// ValidateCredentialsNameResponse is empty: 204, the name is free.
+// ValidateCredentialsNameResponse is empty: 204 means that the name is available.
 type ValidateCredentialsNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1014,8 +1016,8 @@ func (x *GetCredentialsKeysRequest) GetVersion() int32 {
 // GetCredentialsKeysResponse is a key packet.
 type GetCredentialsKeysResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Four parts joined by backslashes: version, "P", session key, data; the last
-	// two base64.
+	// Four parts, separated by backslashes: version, "P", session key, data; the last two in
+	// base64.
 	Keys          string `protobuf:"bytes,1,opt,name=keys,proto3" json:"keys,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1104,7 +1106,7 @@ func (x *CreatePairingRequest) GetPairing() *PairingSpec {
 	return nil
 }
 
-// PairingSpec is the key of a service.
+// PairingSpec is the public key of a service.
 type PairingSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// RSA public key of 2048 bits or more: base64 of its SubjectPublicKeyInfo, or
@@ -1156,7 +1158,7 @@ type CreatePairingResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The pairingId for GET /credentials/{id}/keys.
 	PairingId string `protobuf:"bytes,1,opt,name=pairing_id,json=pairingId,proto3" json:"pairing_id,omitempty"`
-	// When it ends.
+	// When the pairing expires.
 	Expires       *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1206,130 +1208,39 @@ func (x *CreatePairingResponse) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
-// ListComputeEnvsRequest names a workspace.
-type ListComputeEnvsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: the workspace; absent or 0 means the personal one.
-	WorkspaceId   *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListComputeEnvsRequest) Reset() {
-	*x = ListComputeEnvsRequest{}
-	mi := &file_slipway_platform_v1_credentials_proto_msgTypes[20]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListComputeEnvsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListComputeEnvsRequest) ProtoMessage() {}
-
-func (x *ListComputeEnvsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_credentials_proto_msgTypes[20]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListComputeEnvsRequest.ProtoReflect.Descriptor instead.
-func (*ListComputeEnvsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_credentials_proto_rawDescGZIP(), []int{20}
-}
-
-func (x *ListComputeEnvsRequest) GetWorkspaceId() int64 {
-	if x != nil && x.WorkspaceId != nil {
-		return *x.WorkspaceId
-	}
-	return 0
-}
-
-// ListComputeEnvsResponse is an empty list.
-type ListComputeEnvsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Always empty.
-	ComputeEnvs   []string `protobuf:"bytes,1,rep,name=compute_envs,json=computeEnvs,proto3" json:"compute_envs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListComputeEnvsResponse) Reset() {
-	*x = ListComputeEnvsResponse{}
-	mi := &file_slipway_platform_v1_credentials_proto_msgTypes[21]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListComputeEnvsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListComputeEnvsResponse) ProtoMessage() {}
-
-func (x *ListComputeEnvsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_credentials_proto_msgTypes[21]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListComputeEnvsResponse.ProtoReflect.Descriptor instead.
-func (*ListComputeEnvsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_credentials_proto_rawDescGZIP(), []int{21}
-}
-
-func (x *ListComputeEnvsResponse) GetComputeEnvs() []string {
-	if x != nil {
-		return x.ComputeEnvs
-	}
-	return nil
-}
-
 var File_slipway_platform_v1_credentials_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_credentials_proto_rawDesc = "" +
 	"\n" +
-	"%slipway/platform/v1/credentials.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc2\x03\n" +
+	"%slipway/platform/v1/credentials.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\"\xd0\x03\n" +
 	"\x11CredentialsRecord\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x1a\n" +
 	"\bprovider\x18\x04 \x01(\tR\bprovider\x12\x19\n" +
 	"\bbase_url\x18\x05 \x01(\tR\abaseUrl\x12\x1a\n" +
-	"\bcategory\x18\x06 \x01(\tR\bcategory\x12+\n" +
-	"\x04keys\x18\a \x01(\v2\x17.google.protobuf.StructR\x04keys\x12\x18\n" +
+	"\bcategory\x18\x06 \x01(\tR\bcategory\x120\n" +
+	"\x04keys\x18\a \x01(\v2\x17.google.protobuf.StructH\x00R\x04keys\x88\x01\x01\x12\x18\n" +
 	"\adeleted\x18\b \x01(\bR\adeleted\x127\n" +
 	"\tlast_used\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x12=\n" +
 	"\flast_updated\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\vlastUpdated\x12\x16\n" +
-	"\x06status\x18\f \x01(\tR\x06status\"\x82\x02\n" +
+	"\x06status\x18\f \x01(\tR\x06statusB\a\n" +
+	"\x05_keys\"\xa0\x02\n" +
 	"\x0fCredentialsSpec\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\x12\x17\n" +
-	"\x04name\x18\x02 \x01(\tH\x00R\x04name\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x01R\vdescription\x88\x01\x01\x12\x1f\n" +
-	"\bprovider\x18\x04 \x01(\tH\x02R\bprovider\x88\x01\x01\x12\x1e\n" +
-	"\bbase_url\x18\x05 \x01(\tH\x03R\abaseUrl\x88\x01\x01\x12+\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
+	"\x04name\x18\x02 \x01(\tB\b\x90\xb5\x18dе\x18\x01H\x00R\x04name\x88\x01\x01\x12,\n" +
+	"\vdescription\x18\x03 \x01(\tB\x05\x90\xb5\x18\xe8\aH\x01R\vdescription\x88\x01\x01\x12%\n" +
+	"\bprovider\x18\x04 \x01(\tB\x04\x90\xb5\x182H\x02R\bprovider\x88\x01\x01\x12%\n" +
+	"\bbase_url\x18\x05 \x01(\tB\x05\x90\xb5\x18\xc8\x01H\x03R\abaseUrl\x88\x01\x01\x12+\n" +
 	"\x04keys\x18\x06 \x01(\v2\x17.google.protobuf.StructR\x04keysB\a\n" +
 	"\x05_nameB\x0e\n" +
 	"\f_descriptionB\v\n" +
 	"\t_providerB\v\n" +
-	"\t_base_url\"Y\n" +
-	"\x0fCredentialsBody\x12F\n" +
-	"\vcredentials\x18\x01 \x01(\v2$.slipway.platform.v1.CredentialsSpecR\vcredentials\"\xea\x01\n" +
+	"\t_base_url\"_\n" +
+	"\x0fCredentialsBody\x12L\n" +
+	"\vcredentials\x18\x01 \x01(\v2$.slipway.platform.v1.CredentialsSpecB\x04\xe2A\x01\x02R\vcredentials\"\xea\x01\n" +
 	"\x16ListCredentialsRequest\x12&\n" +
 	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
 	"\x03max\x18\x02 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
@@ -1343,10 +1254,10 @@ const file_slipway_platform_v1_credentials_proto_rawDesc = "" +
 	"\n" +
 	"_page_size\"c\n" +
 	"\x17ListCredentialsResponse\x12H\n" +
-	"\vcredentials\x18\x01 \x03(\v2&.slipway.platform.v1.CredentialsRecordR\vcredentials\"\x8d\x01\n" +
+	"\vcredentials\x18\x01 \x03(\v2&.slipway.platform.v1.CredentialsRecordR\vcredentials\"\xa3\x01\n" +
 	"\x18CreateCredentialsRequest\x12&\n" +
-	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x128\n" +
-	"\x04body\x18\x02 \x01(\v2$.slipway.platform.v1.CredentialsBodyR\x04bodyB\x0f\n" +
+	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12N\n" +
+	"\x04body\x18\x02 \x01(\v2$.slipway.platform.v1.CredentialsBodyB\x14µ\x18\x10credentials.nameR\x04bodyB\x0f\n" +
 	"\r_workspace_id\"B\n" +
 	"\x19CreateCredentialsResponse\x12%\n" +
 	"\x0ecredentials_id\x18\x01 \x01(\tR\rcredentialsId\"|\n" +
@@ -1372,30 +1283,34 @@ const file_slipway_platform_v1_credentials_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
 	"\r_workspace_id\"!\n" +
-	"\x1fValidateCredentialsNameResponse\"\xb4\x01\n" +
+	"\x1fValidateCredentialsNameResponse\"\xc0\x01\n" +
 	"\x19GetCredentialsKeysRequest\x12%\n" +
 	"\x0ecredentials_id\x18\x01 \x01(\tR\rcredentialsId\x12&\n" +
-	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x1d\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12#\n" +
 	"\n" +
-	"pairing_id\x18\x03 \x01(\tR\tpairingId\x12\x18\n" +
-	"\aversion\x18\x04 \x01(\x05R\aversionB\x0f\n" +
+	"pairing_id\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\tpairingId\x12\x1e\n" +
+	"\aversion\x18\x04 \x01(\x05B\x04\xa0\xb5\x18\x02R\aversionB\x0f\n" +
 	"\r_workspace_id\"0\n" +
 	"\x1aGetCredentialsKeysResponse\x12\x12\n" +
 	"\x04keys\x18\x01 \x01(\tR\x04keys\"R\n" +
 	"\x14CreatePairingRequest\x12:\n" +
-	"\apairing\x18\x01 \x01(\v2 .slipway.platform.v1.PairingSpecR\apairing\",\n" +
-	"\vPairingSpec\x12\x1d\n" +
+	"\apairing\x18\x01 \x01(\v2 .slipway.platform.v1.PairingSpecR\apairing\"2\n" +
+	"\vPairingSpec\x12#\n" +
 	"\n" +
-	"public_key\x18\x01 \x01(\tR\tpublicKey\"l\n" +
+	"public_key\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\tpublicKey\"l\n" +
 	"\x15CreatePairingResponse\x12\x1d\n" +
 	"\n" +
 	"pairing_id\x18\x01 \x01(\tR\tpairingId\x124\n" +
-	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"Q\n" +
-	"\x16ListComputeEnvsRequest\x12&\n" +
-	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
-	"\r_workspace_id\"<\n" +
-	"\x17ListComputeEnvsResponse\x12!\n" +
-	"\fcompute_envs\x18\x01 \x03(\tR\vcomputeEnvsB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\aexpires\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires2\xd7\t\n" +
+	"\x11CredentialService\x12\x82\x01\n" +
+	"\x0fListCredentials\x12+.slipway.platform.v1.ListCredentialsRequest\x1a,.slipway.platform.v1.ListCredentialsResponse\"\x14\x82\xd3\xe4\x93\x02\x0e\x12\f/credentials\x12\x8e\x01\n" +
+	"\x11CreateCredentials\x12-.slipway.platform.v1.CreateCredentialsRequest\x1a..slipway.platform.v1.CreateCredentialsResponse\"\x1a\x82\xd3\xe4\x93\x02\x14:\x04body\"\f/credentials\x12\x9f\x01\n" +
+	"\x13DescribeCredentials\x12/.slipway.platform.v1.DescribeCredentialsRequest\x1a0.slipway.platform.v1.DescribeCredentialsResponse\"%\x82\xd3\xe4\x93\x02\x1f\x12\x1d/credentials/{credentials_id}\x12\x9f\x01\n" +
+	"\x11UpdateCredentials\x12-.slipway.platform.v1.UpdateCredentialsRequest\x1a..slipway.platform.v1.UpdateCredentialsResponse\"+\x82\xd3\xe4\x93\x02%:\x04body\x1a\x1d/credentials/{credentials_id}\x12\x99\x01\n" +
+	"\x11DeleteCredentials\x12-.slipway.platform.v1.DeleteCredentialsRequest\x1a..slipway.platform.v1.DeleteCredentialsResponse\"%\x82\xd3\xe4\x93\x02\x1f*\x1d/credentials/{credentials_id}\x12\xa3\x01\n" +
+	"\x17ValidateCredentialsName\x123.slipway.platform.v1.ValidateCredentialsNameRequest\x1a4.slipway.platform.v1.ValidateCredentialsNameResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/credentials/validate\x12\xa1\x01\n" +
+	"\x12GetCredentialsKeys\x12..slipway.platform.v1.GetCredentialsKeysRequest\x1a/.slipway.platform.v1.GetCredentialsKeysResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/credentials/{credentials_id}/keys\x12\x81\x01\n" +
+	"\rCreatePairing\x12).slipway.platform.v1.CreatePairingRequest\x1a*.slipway.platform.v1.CreatePairingResponse\"\x19\x82\xd3\xe4\x93\x02\x13:\apairing\"\b/pairingB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_credentials_proto_rawDescOnce sync.Once
@@ -1409,7 +1324,7 @@ func file_slipway_platform_v1_credentials_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_credentials_proto_rawDescData
 }
 
-var file_slipway_platform_v1_credentials_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_slipway_platform_v1_credentials_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_platform_v1_credentials_proto_goTypes = []any{
 	(*CredentialsRecord)(nil),               // 0: slipway.platform.v1.CredentialsRecord
 	(*CredentialsSpec)(nil),                 // 1: slipway.platform.v1.CredentialsSpec
@@ -1431,26 +1346,40 @@ var file_slipway_platform_v1_credentials_proto_goTypes = []any{
 	(*CreatePairingRequest)(nil),            // 17: slipway.platform.v1.CreatePairingRequest
 	(*PairingSpec)(nil),                     // 18: slipway.platform.v1.PairingSpec
 	(*CreatePairingResponse)(nil),           // 19: slipway.platform.v1.CreatePairingResponse
-	(*ListComputeEnvsRequest)(nil),          // 20: slipway.platform.v1.ListComputeEnvsRequest
-	(*ListComputeEnvsResponse)(nil),         // 21: slipway.platform.v1.ListComputeEnvsResponse
-	(*structpb.Struct)(nil),                 // 22: google.protobuf.Struct
-	(*timestamppb.Timestamp)(nil),           // 23: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),                 // 20: google.protobuf.Struct
+	(*timestamppb.Timestamp)(nil),           // 21: google.protobuf.Timestamp
 }
 var file_slipway_platform_v1_credentials_proto_depIdxs = []int32{
-	22, // 0: slipway.platform.v1.CredentialsRecord.keys:type_name -> google.protobuf.Struct
-	23, // 1: slipway.platform.v1.CredentialsRecord.last_used:type_name -> google.protobuf.Timestamp
-	23, // 2: slipway.platform.v1.CredentialsRecord.date_created:type_name -> google.protobuf.Timestamp
-	23, // 3: slipway.platform.v1.CredentialsRecord.last_updated:type_name -> google.protobuf.Timestamp
-	22, // 4: slipway.platform.v1.CredentialsSpec.keys:type_name -> google.protobuf.Struct
+	20, // 0: slipway.platform.v1.CredentialsRecord.keys:type_name -> google.protobuf.Struct
+	21, // 1: slipway.platform.v1.CredentialsRecord.last_used:type_name -> google.protobuf.Timestamp
+	21, // 2: slipway.platform.v1.CredentialsRecord.date_created:type_name -> google.protobuf.Timestamp
+	21, // 3: slipway.platform.v1.CredentialsRecord.last_updated:type_name -> google.protobuf.Timestamp
+	20, // 4: slipway.platform.v1.CredentialsSpec.keys:type_name -> google.protobuf.Struct
 	1,  // 5: slipway.platform.v1.CredentialsBody.credentials:type_name -> slipway.platform.v1.CredentialsSpec
 	0,  // 6: slipway.platform.v1.ListCredentialsResponse.credentials:type_name -> slipway.platform.v1.CredentialsRecord
 	2,  // 7: slipway.platform.v1.CreateCredentialsRequest.body:type_name -> slipway.platform.v1.CredentialsBody
 	0,  // 8: slipway.platform.v1.DescribeCredentialsResponse.credentials:type_name -> slipway.platform.v1.CredentialsRecord
 	2,  // 9: slipway.platform.v1.UpdateCredentialsRequest.body:type_name -> slipway.platform.v1.CredentialsBody
 	18, // 10: slipway.platform.v1.CreatePairingRequest.pairing:type_name -> slipway.platform.v1.PairingSpec
-	23, // 11: slipway.platform.v1.CreatePairingResponse.expires:type_name -> google.protobuf.Timestamp
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
+	21, // 11: slipway.platform.v1.CreatePairingResponse.expires:type_name -> google.protobuf.Timestamp
+	3,  // 12: slipway.platform.v1.CredentialService.ListCredentials:input_type -> slipway.platform.v1.ListCredentialsRequest
+	5,  // 13: slipway.platform.v1.CredentialService.CreateCredentials:input_type -> slipway.platform.v1.CreateCredentialsRequest
+	7,  // 14: slipway.platform.v1.CredentialService.DescribeCredentials:input_type -> slipway.platform.v1.DescribeCredentialsRequest
+	9,  // 15: slipway.platform.v1.CredentialService.UpdateCredentials:input_type -> slipway.platform.v1.UpdateCredentialsRequest
+	11, // 16: slipway.platform.v1.CredentialService.DeleteCredentials:input_type -> slipway.platform.v1.DeleteCredentialsRequest
+	13, // 17: slipway.platform.v1.CredentialService.ValidateCredentialsName:input_type -> slipway.platform.v1.ValidateCredentialsNameRequest
+	15, // 18: slipway.platform.v1.CredentialService.GetCredentialsKeys:input_type -> slipway.platform.v1.GetCredentialsKeysRequest
+	17, // 19: slipway.platform.v1.CredentialService.CreatePairing:input_type -> slipway.platform.v1.CreatePairingRequest
+	4,  // 20: slipway.platform.v1.CredentialService.ListCredentials:output_type -> slipway.platform.v1.ListCredentialsResponse
+	6,  // 21: slipway.platform.v1.CredentialService.CreateCredentials:output_type -> slipway.platform.v1.CreateCredentialsResponse
+	8,  // 22: slipway.platform.v1.CredentialService.DescribeCredentials:output_type -> slipway.platform.v1.DescribeCredentialsResponse
+	10, // 23: slipway.platform.v1.CredentialService.UpdateCredentials:output_type -> slipway.platform.v1.UpdateCredentialsResponse
+	12, // 24: slipway.platform.v1.CredentialService.DeleteCredentials:output_type -> slipway.platform.v1.DeleteCredentialsResponse
+	14, // 25: slipway.platform.v1.CredentialService.ValidateCredentialsName:output_type -> slipway.platform.v1.ValidateCredentialsNameResponse
+	16, // 26: slipway.platform.v1.CredentialService.GetCredentialsKeys:output_type -> slipway.platform.v1.GetCredentialsKeysResponse
+	19, // 27: slipway.platform.v1.CredentialService.CreatePairing:output_type -> slipway.platform.v1.CreatePairingResponse
+	20, // [20:28] is the sub-list for method output_type
+	12, // [12:20] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -1461,6 +1390,7 @@ func file_slipway_platform_v1_credentials_proto_init() {
 	if File_slipway_platform_v1_credentials_proto != nil {
 		return
 	}
+	file_slipway_platform_v1_credentials_proto_msgTypes[0].OneofWrappers = []any{}
 	file_slipway_platform_v1_credentials_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_credentials_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_platform_v1_credentials_proto_msgTypes[5].OneofWrappers = []any{}
@@ -1469,16 +1399,15 @@ func file_slipway_platform_v1_credentials_proto_init() {
 	file_slipway_platform_v1_credentials_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_platform_v1_credentials_proto_msgTypes[13].OneofWrappers = []any{}
 	file_slipway_platform_v1_credentials_proto_msgTypes[15].OneofWrappers = []any{}
-	file_slipway_platform_v1_credentials_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_credentials_proto_rawDesc), len(file_slipway_platform_v1_credentials_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   20,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_slipway_platform_v1_credentials_proto_goTypes,
 		DependencyIndexes: file_slipway_platform_v1_credentials_proto_depIdxs,

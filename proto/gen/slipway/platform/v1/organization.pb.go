@@ -9,6 +9,7 @@
 package platformv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
@@ -25,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Organization is a group of people with workspaces.
+// Organization is a group of users with workspaces.
 type Organization struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -38,15 +39,15 @@ type Organization struct {
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	// The location.
 	Location string `protobuf:"bytes,5,opt,name=location,proto3" json:"location,omitempty"`
-	// The address of its website.
+	// The URL of its website.
 	Website string `protobuf:"bytes,6,opt,name=website,proto3" json:"website,omitempty"`
 	// Always null.
 	LogoUrl *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=logo_url,json=logoUrl,proto3" json:"logo_url,omitempty"`
-	// The membership of the caller; null if there is none.
+	// The membership of the caller; null if the caller is not a member.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,8,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// owner or member; null for those who are not members.
+	// owner or member; null for users that are not members.
 	MemberRole *wrapperspb.StringValue `protobuf:"bytes,9,opt,name=member_role,json=memberRole,proto3" json:"member_role,omitempty"`
-	// Always "community".
+	// Always "internal".
 	Type          string `protobuf:"bytes,10,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,11 +153,10 @@ func (x *Organization) GetType() string {
 	return ""
 }
 
-// OrganizationSpec describes an organisation. Fields that are absent stay as
-// they are.
+// OrganizationSpec describes an organisation. Absent fields are unchanged.
 type OrganizationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 2 to 40 characters, e.g. "lab".
+	// 2 to 40 letters and digits, with single - and _ between them, e.g. "lab".
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// E.g. "The Lab".
 	FullName *string `protobuf:"bytes,2,opt,name=full_name,json=fullName,proto3,oneof" json:"full_name,omitempty"`
@@ -164,7 +164,7 @@ type OrganizationSpec struct {
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	// The location.
 	Location *string `protobuf:"bytes,4,opt,name=location,proto3,oneof" json:"location,omitempty"`
-	// The address of its website.
+	// The URL of its website.
 	Website       *string `protobuf:"bytes,5,opt,name=website,proto3,oneof" json:"website,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -238,15 +238,15 @@ func (x *OrganizationSpec) GetWebsite() string {
 // ListOrganizationsRequest is a page.
 type ListOrganizationsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; 0 or absent means 100.
+	// Query parameter: maximum number of results; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize      *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -322,7 +322,7 @@ type ListOrganizationsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Organizations []*Organization `protobuf:"bytes,1,rep,name=organizations,proto3" json:"organizations,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -823,7 +823,7 @@ func (x *ValidateOrganizationNameRequest) GetName() string {
 	return ""
 }
 
-// ValidateOrganizationNameResponse is empty: 204, the name is free.
+// ValidateOrganizationNameResponse is empty: 204 means that the name is available.
 type ValidateOrganizationNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -875,7 +875,7 @@ type Member struct {
 	FirstName string `protobuf:"bytes,5,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
 	// The last name.
 	LastName string `protobuf:"bytes,6,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
-	// The address of a picture.
+	// The URL of a picture.
 	Avatar string `protobuf:"bytes,7,opt,name=avatar,proto3" json:"avatar,omitempty"`
 	// owner or member.
 	Role          string `protobuf:"bytes,8,opt,name=role,proto3" json:"role,omitempty"`
@@ -972,15 +972,15 @@ func (x *Member) GetRole() string {
 // ListMembersRequest is a page.
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; 0 or absent means 100.
+	// Query parameter: maximum number of results; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId         int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -1065,7 +1065,7 @@ type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1366,8 +1366,7 @@ func (*UpdateMemberRoleResponse) Descriptor() ([]byte, []int) {
 // RoleSpec names a role.
 type RoleSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Members: owner, member. Participants: owner, admin, maintain, launch,
-	// connect, view.
+	// "owner" or "member".
 	Role          string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1589,7 +1588,7 @@ var File_slipway_platform_v1_organization_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\n" +
-	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x81\x03\n" +
+	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\x1a#slipway/platform/v1/workspace.proto\"\x81\x03\n" +
 	"\fOrganization\x12\x1b\n" +
 	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1602,9 +1601,9 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\vmember_role\x18\t \x01(\v2\x1c.google.protobuf.StringValueR\n" +
 	"memberRole\x12\x12\n" +
 	"\x04type\x18\n" +
-	" \x01(\tR\x04type\"\xf4\x01\n" +
-	"\x10OrganizationSpec\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12 \n" +
+	" \x01(\tR\x04type\"\xa3\x02\n" +
+	"\x10OrganizationSpec\x12F\n" +
+	"\x04name\x18\x01 \x01(\tB-\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02H\x00R\x04name\x88\x01\x01\x12 \n" +
 	"\tfull_name\x18\x02 \x01(\tH\x01R\bfullName\x88\x01\x01\x12%\n" +
 	"\vdescription\x18\x03 \x01(\tH\x02R\vdescription\x88\x01\x01\x12\x1f\n" +
 	"\blocation\x18\x04 \x01(\tH\x03R\blocation\x88\x01\x01\x12\x1d\n" +
@@ -1632,9 +1631,9 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\n" +
 	"total_size\x18\x02 \x01(\x05R\ttotalSize\"\\\n" +
 	"\x19CreateOrganizationRequest\x12?\n" +
-	"\x04body\x18\x01 \x01(\v2+.slipway.platform.v1.CreateOrganizationBodyR\x04body\"c\n" +
-	"\x16CreateOrganizationBody\x12I\n" +
-	"\forganization\x18\x01 \x01(\v2%.slipway.platform.v1.OrganizationSpecR\forganization\"c\n" +
+	"\x04body\x18\x01 \x01(\v2+.slipway.platform.v1.CreateOrganizationBodyR\x04body\"q\n" +
+	"\x16CreateOrganizationBody\x12W\n" +
+	"\forganization\x18\x01 \x01(\v2%.slipway.platform.v1.OrganizationSpecB\f\xe2A\x01\x02µ\x18\x04nameR\forganization\"c\n" +
 	"\x1aCreateOrganizationResponse\x12E\n" +
 	"\forganization\x18\x01 \x01(\v2!.slipway.platform.v1.OrganizationR\forganization\"4\n" +
 	"\x1bDescribeOrganizationRequest\x12\x15\n" +
@@ -1647,9 +1646,9 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x1aUpdateOrganizationResponse\"2\n" +
 	"\x19DeleteOrganizationRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\"\x1c\n" +
-	"\x1aDeleteOrganizationResponse\"5\n" +
-	"\x1fValidateOrganizationNameRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\"\n" +
+	"\x1aDeleteOrganizationResponse\"h\n" +
+	"\x1fValidateOrganizationNameRequest\x12E\n" +
+	"\x04name\x18\x01 \x01(\tB1\xe2A\x01\x02\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02R\x04name\"\"\n" +
 	" ValidateOrganizationNameResponse\"\xe5\x01\n" +
 	"\x06Member\x12!\n" +
 	"\tmember_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\bmemberId\x12\x1d\n" +
@@ -1679,26 +1678,50 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"total_size\x18\x02 \x01(\x05R\ttotalSize\"b\n" +
 	"\x10AddMemberRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x127\n" +
-	"\x06member\x18\x02 \x01(\v2\x1f.slipway.platform.v1.MemberSpecR\x06member\" \n" +
+	"\x06member\x18\x02 \x01(\v2\x1f.slipway.platform.v1.MemberSpecR\x06member\"&\n" +
 	"\n" +
-	"MemberSpec\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\"H\n" +
+	"MemberSpec\x12\x18\n" +
+	"\x04user\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x04user\"H\n" +
 	"\x11AddMemberResponse\x123\n" +
 	"\x06member\x18\x01 \x01(\v2\x1b.slipway.platform.v1.MemberR\x06member\"\x80\x01\n" +
 	"\x17UpdateMemberRoleRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\x03R\bmemberId\x121\n" +
 	"\x04role\x18\x03 \x01(\v2\x1d.slipway.platform.v1.RoleSpecR\x04role\"\x1a\n" +
-	"\x18UpdateMemberRoleResponse\"\x1e\n" +
-	"\bRoleSpec\x12\x12\n" +
-	"\x04role\x18\x01 \x01(\tR\x04role\"I\n" +
+	"\x18UpdateMemberRoleResponse\"7\n" +
+	"\bRoleSpec\x12+\n" +
+	"\x04role\x18\x01 \x01(\tB\x17\xe2A\x01\x02\xaa\xb5\x18\x05owner\xaa\xb5\x18\x06memberR\x04role\"I\n" +
 	"\x13DeleteMemberRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x1b\n" +
 	"\tmember_id\x18\x02 \x01(\x03R\bmemberId\"\x16\n" +
 	"\x14DeleteMemberResponse\"1\n" +
 	"\x18LeaveOrganizationRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\"\x1b\n" +
-	"\x19LeaveOrganizationResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\x19LeaveOrganizationResponse2\xbb\x1c\n" +
+	"\x13OrganizationService\x12\x99\x01\n" +
+	"\x12ListUserWorkspaces\x12..slipway.platform.v1.ListUserWorkspacesRequest\x1a/.slipway.platform.v1.ListUserWorkspacesResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/user/{user_id}/workspaces\x12\x81\x01\n" +
+	"\x11ListOrganizations\x12-.slipway.platform.v1.ListOrganizationsRequest\x1a..slipway.platform.v1.ListOrganizationsResponse\"\r\x82\xd3\xe4\x93\x02\a\x12\x05/orgs\x12\x8a\x01\n" +
+	"\x12CreateOrganization\x12..slipway.platform.v1.CreateOrganizationRequest\x1a/.slipway.platform.v1.CreateOrganizationResponse\"\x13\x82\xd3\xe4\x93\x02\r:\x04body\"\x05/orgs\x12\x93\x01\n" +
+	"\x14DescribeOrganization\x120.slipway.platform.v1.DescribeOrganizationRequest\x1a1.slipway.platform.v1.DescribeOrganizationResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/orgs/{org_id}\x12\x9b\x01\n" +
+	"\x12UpdateOrganization\x12..slipway.platform.v1.UpdateOrganizationRequest\x1a/.slipway.platform.v1.UpdateOrganizationResponse\"$\x82\xd3\xe4\x93\x02\x1e:\forganization\x1a\x0e/orgs/{org_id}\x12\x8d\x01\n" +
+	"\x12DeleteOrganization\x12..slipway.platform.v1.DeleteOrganizationRequest\x1a/.slipway.platform.v1.DeleteOrganizationResponse\"\x16\x82\xd3\xe4\x93\x02\x10*\x0e/orgs/{org_id}\x12\x9f\x01\n" +
+	"\x18ValidateOrganizationName\x124.slipway.platform.v1.ValidateOrganizationNameRequest\x1a5.slipway.platform.v1.ValidateOrganizationNameResponse\"\x16\x82\xd3\xe4\x93\x02\x10\x12\x0e/orgs/validate\x12\x80\x01\n" +
+	"\vListMembers\x12'.slipway.platform.v1.ListMembersRequest\x1a(.slipway.platform.v1.ListMembersResponse\"\x1e\x82\xd3\xe4\x93\x02\x18\x12\x16/orgs/{org_id}/members\x12\x86\x01\n" +
+	"\tAddMember\x12%.slipway.platform.v1.AddMemberRequest\x1a&.slipway.platform.v1.AddMemberResponse\"*\x82\xd3\xe4\x93\x02$:\x06member\x1a\x1a/orgs/{org_id}/members/add\x12\xa6\x01\n" +
+	"\x10UpdateMemberRole\x12,.slipway.platform.v1.UpdateMemberRoleRequest\x1a-.slipway.platform.v1.UpdateMemberRoleResponse\"5\x82\xd3\xe4\x93\x02/:\x04role\x1a'/orgs/{org_id}/members/{member_id}/role\x12\x8f\x01\n" +
+	"\fDeleteMember\x12(.slipway.platform.v1.DeleteMemberRequest\x1a).slipway.platform.v1.DeleteMemberResponse\"*\x82\xd3\xe4\x93\x02$*\"/orgs/{org_id}/members/{member_id}\x12\x98\x01\n" +
+	"\x11LeaveOrganization\x12-.slipway.platform.v1.LeaveOrganizationRequest\x1a..slipway.platform.v1.LeaveOrganizationResponse\"$\x82\xd3\xe4\x93\x02\x1e*\x1c/orgs/{org_id}/members/leave\x12\x8c\x01\n" +
+	"\x0eListWorkspaces\x12*.slipway.platform.v1.ListWorkspacesRequest\x1a+.slipway.platform.v1.ListWorkspacesResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/orgs/{org_id}/workspaces\x12\x95\x01\n" +
+	"\x0fCreateWorkspace\x12+.slipway.platform.v1.CreateWorkspaceRequest\x1a,.slipway.platform.v1.CreateWorkspaceResponse\"'\x82\xd3\xe4\x93\x02!:\x04body\"\x19/orgs/{org_id}/workspaces\x12\x9a\x01\n" +
+	"\x11DescribeWorkspace\x12-.slipway.platform.v1.DescribeWorkspaceRequest\x1a..slipway.platform.v1.DescribeWorkspaceResponse\"&\x82\xd3\xe4\x93\x02 \x12\x1e/orgs/{org_id}/workspaces/{id}\x12\x9f\x01\n" +
+	"\x0fUpdateWorkspace\x12+.slipway.platform.v1.UpdateWorkspaceRequest\x1a,.slipway.platform.v1.UpdateWorkspaceResponse\"1\x82\xd3\xe4\x93\x02+:\tworkspace\x1a\x1e/orgs/{org_id}/workspaces/{id}\x12\x94\x01\n" +
+	"\x0fDeleteWorkspace\x12+.slipway.platform.v1.DeleteWorkspaceRequest\x1a,.slipway.platform.v1.DeleteWorkspaceResponse\"&\x82\xd3\xe4\x93\x02 *\x1e/orgs/{org_id}/workspaces/{id}\x12\xaa\x01\n" +
+	"\x15ValidateWorkspaceName\x121.slipway.platform.v1.ValidateWorkspaceNameRequest\x1a2.slipway.platform.v1.ValidateWorkspaceNameResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/orgs/{org_id}/workspaces/validate\x12\xa4\x01\n" +
+	"\x10ListParticipants\x12,.slipway.platform.v1.ListParticipantsRequest\x1a-.slipway.platform.v1.ListParticipantsResponse\"3\x82\xd3\xe4\x93\x02-\x12+/orgs/{org_id}/workspaces/{id}/participants\x12\xaf\x01\n" +
+	"\x0eAddParticipant\x12*.slipway.platform.v1.AddParticipantRequest\x1a+.slipway.platform.v1.AddParticipantResponse\"D\x82\xd3\xe4\x93\x02>:\vparticipant\x1a//orgs/{org_id}/workspaces/{id}/participants/add\x12\xcf\x01\n" +
+	"\x15UpdateParticipantRole\x121.slipway.platform.v1.UpdateParticipantRoleRequest\x1a2.slipway.platform.v1.UpdateParticipantRoleResponse\"O\x82\xd3\xe4\x93\x02I:\x04role\x1aA/orgs/{org_id}/workspaces/{id}/participants/{participant_id}/role\x12\xb8\x01\n" +
+	"\x11DeleteParticipant\x12-.slipway.platform.v1.DeleteParticipantRequest\x1a..slipway.platform.v1.DeleteParticipantResponse\"D\x82\xd3\xe4\x93\x02>*</orgs/{org_id}/workspaces/{id}/participants/{participant_id}\x12\x9e\x01\n" +
+	"\x0eLeaveWorkspace\x12*.slipway.platform.v1.LeaveWorkspaceRequest\x1a+.slipway.platform.v1.LeaveWorkspaceResponse\"3\x82\xd3\xe4\x93\x02-*+/orgs/{org_id}/workspaces/{id}/participantsB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_organization_proto_rawDescOnce sync.Once
@@ -1744,6 +1767,30 @@ var file_slipway_platform_v1_organization_proto_goTypes = []any{
 	(*LeaveOrganizationResponse)(nil),        // 27: slipway.platform.v1.LeaveOrganizationResponse
 	(*wrapperspb.StringValue)(nil),           // 28: google.protobuf.StringValue
 	(*wrapperspb.DoubleValue)(nil),           // 29: google.protobuf.DoubleValue
+	(*ListUserWorkspacesRequest)(nil),        // 30: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListWorkspacesRequest)(nil),            // 31: slipway.platform.v1.ListWorkspacesRequest
+	(*CreateWorkspaceRequest)(nil),           // 32: slipway.platform.v1.CreateWorkspaceRequest
+	(*DescribeWorkspaceRequest)(nil),         // 33: slipway.platform.v1.DescribeWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),           // 34: slipway.platform.v1.UpdateWorkspaceRequest
+	(*DeleteWorkspaceRequest)(nil),           // 35: slipway.platform.v1.DeleteWorkspaceRequest
+	(*ValidateWorkspaceNameRequest)(nil),     // 36: slipway.platform.v1.ValidateWorkspaceNameRequest
+	(*ListParticipantsRequest)(nil),          // 37: slipway.platform.v1.ListParticipantsRequest
+	(*AddParticipantRequest)(nil),            // 38: slipway.platform.v1.AddParticipantRequest
+	(*UpdateParticipantRoleRequest)(nil),     // 39: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*DeleteParticipantRequest)(nil),         // 40: slipway.platform.v1.DeleteParticipantRequest
+	(*LeaveWorkspaceRequest)(nil),            // 41: slipway.platform.v1.LeaveWorkspaceRequest
+	(*ListUserWorkspacesResponse)(nil),       // 42: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListWorkspacesResponse)(nil),           // 43: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 44: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 45: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 46: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 47: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 48: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 49: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 50: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 51: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 52: slipway.platform.v1.DeleteParticipantResponse
+	(*LeaveWorkspaceResponse)(nil),           // 53: slipway.platform.v1.LeaveWorkspaceResponse
 }
 var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	28, // 0: slipway.platform.v1.Organization.logo_url:type_name -> google.protobuf.StringValue
@@ -1759,8 +1806,54 @@ var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	19, // 10: slipway.platform.v1.AddMemberRequest.member:type_name -> slipway.platform.v1.MemberSpec
 	15, // 11: slipway.platform.v1.AddMemberResponse.member:type_name -> slipway.platform.v1.Member
 	23, // 12: slipway.platform.v1.UpdateMemberRoleRequest.role:type_name -> slipway.platform.v1.RoleSpec
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
+	30, // 13: slipway.platform.v1.OrganizationService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
+	2,  // 14: slipway.platform.v1.OrganizationService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
+	4,  // 15: slipway.platform.v1.OrganizationService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
+	7,  // 16: slipway.platform.v1.OrganizationService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
+	9,  // 17: slipway.platform.v1.OrganizationService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
+	11, // 18: slipway.platform.v1.OrganizationService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
+	13, // 19: slipway.platform.v1.OrganizationService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
+	16, // 20: slipway.platform.v1.OrganizationService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
+	18, // 21: slipway.platform.v1.OrganizationService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
+	21, // 22: slipway.platform.v1.OrganizationService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
+	24, // 23: slipway.platform.v1.OrganizationService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
+	26, // 24: slipway.platform.v1.OrganizationService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
+	31, // 25: slipway.platform.v1.OrganizationService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
+	32, // 26: slipway.platform.v1.OrganizationService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
+	33, // 27: slipway.platform.v1.OrganizationService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
+	34, // 28: slipway.platform.v1.OrganizationService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
+	35, // 29: slipway.platform.v1.OrganizationService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
+	36, // 30: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
+	37, // 31: slipway.platform.v1.OrganizationService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
+	38, // 32: slipway.platform.v1.OrganizationService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
+	39, // 33: slipway.platform.v1.OrganizationService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
+	40, // 34: slipway.platform.v1.OrganizationService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
+	41, // 35: slipway.platform.v1.OrganizationService.LeaveWorkspace:input_type -> slipway.platform.v1.LeaveWorkspaceRequest
+	42, // 36: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	3,  // 37: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	6,  // 38: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	8,  // 39: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	10, // 40: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	12, // 41: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	14, // 42: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	17, // 43: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	20, // 44: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	22, // 45: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	25, // 46: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	27, // 47: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	43, // 48: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	44, // 49: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	45, // 50: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	46, // 51: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	47, // 52: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	48, // 53: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	49, // 54: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	50, // 55: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	51, // 56: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	52, // 57: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	53, // 58: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
+	36, // [36:59] is the sub-list for method output_type
+	13, // [13:36] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1771,6 +1864,7 @@ func file_slipway_platform_v1_organization_proto_init() {
 	if File_slipway_platform_v1_organization_proto != nil {
 		return
 	}
+	file_slipway_platform_v1_workspace_proto_init()
 	file_slipway_platform_v1_organization_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_organization_proto_msgTypes[2].OneofWrappers = []any{}
 	file_slipway_platform_v1_organization_proto_msgTypes[16].OneofWrappers = []any{}
@@ -1782,7 +1876,7 @@ func file_slipway_platform_v1_organization_proto_init() {
 			NumEnums:      0,
 			NumMessages:   28,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_slipway_platform_v1_organization_proto_goTypes,
 		DependencyIndexes: file_slipway_platform_v1_organization_proto_depIdxs,

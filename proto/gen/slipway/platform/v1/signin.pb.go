@@ -4,8 +4,8 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/signin.proto
 
-// Signing in with an authorization code, or with a code that a person enters
-// elsewhere, and refreshing (RFC 6749, RFC 7636, RFC 8252, RFC 8628).
+// Sign-in with an authorization code, or with a code that the user enters on another device,
+// and token refresh (RFC 6749, RFC 7636, RFC 8252, RFC 8628).
 
 package platformv1
 
@@ -24,16 +24,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// CreateCodeRequest is a person's consent.
+// CreateCodeRequest is a user's consent.
 type CreateCodeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The access token that the person presented. Secret.
+	// The access token of the user. Secret.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// What the program calls itself.
+	// The program's name for itself.
 	ClientId string `protobuf:"bytes,2,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// Where the code is sent: a loopback address.
+	// The redirect URI of the program: a loopback address.
 	RedirectUri string `protobuf:"bytes,3,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
-	// base64url of the SHA-256 of the verifier that comes with the code.
+	// base64url of the SHA-256 of the code verifier.
 	CodeChallenge string `protobuf:"bytes,4,opt,name=code_challenge,json=codeChallenge,proto3" json:"code_challenge,omitempty"`
 	// Must be "S256".
 	CodeChallengeMethod string `protobuf:"bytes,5,opt,name=code_challenge_method,json=codeChallengeMethod,proto3" json:"code_challenge_method,omitempty"`
@@ -152,14 +152,14 @@ func (x *CreateCodeResponse) GetCode() string {
 	return ""
 }
 
-// Program is a program that asks for access on behalf of a person.
+// Program is a program that requests access on behalf of a user.
 type Program struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the program calls itself.
+	// The program's name for itself.
 	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
-	// Where the code is sent: a loopback address.
+	// The redirect URI of the program: a loopback address.
 	RedirectUri string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
-	// base64url of the SHA-256 of the verifier that comes with the code.
+	// base64url of the SHA-256 of the code verifier.
 	CodeChallenge string `protobuf:"bytes,3,opt,name=code_challenge,json=codeChallenge,proto3" json:"code_challenge,omitempty"`
 	// Must be "S256".
 	CodeChallengeMethod string `protobuf:"bytes,4,opt,name=code_challenge_method,json=codeChallengeMethod,proto3" json:"code_challenge_method,omitempty"`
@@ -225,13 +225,12 @@ func (x *Program) GetCodeChallengeMethod() string {
 	return ""
 }
 
-// BeginSignInRequest is a program whose user wants to sign in with the
-// provider.
+// BeginSignInRequest is a program whose user wants to sign in with the OIDC provider.
 type BeginSignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program; absent for a person who is about to enter the code of a device.
+	// The program; absent for a user who is about to enter the code of a device.
 	Program *Program `protobuf:"bytes,1,opt,name=program,proto3" json:"program,omitempty"`
-	// What the program wants back with the code.
+	// The program's state, which is returned with the code.
 	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -281,12 +280,12 @@ func (x *BeginSignInRequest) GetState() string {
 	return ""
 }
 
-// BeginSignInResponse is where the person goes.
+// BeginSignInResponse is the redirect to the provider.
 type BeginSignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The provider's page.
+	// The URL of the provider's page.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// What the person's browser must show when it comes back. Secret.
+	// The state that the user's browser must present when it returns. Secret.
 	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -336,7 +335,7 @@ func (x *BeginSignInResponse) GetState() string {
 	return ""
 }
 
-// FinishSignInRequest is what the provider sent.
+// FinishSignInRequest is the provider's redirect.
 type FinishSignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The state of BeginSignInResponse.
@@ -391,15 +390,19 @@ func (x *FinishSignInRequest) GetCode() string {
 	return ""
 }
 
-// FinishSignInResponse is where the browser goes.
+// FinishSignInResponse is the next redirect, or the user and the consent question.
 type FinishSignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The program's address, with a code for it; empty without a program. Secret.
+	// The URL of the page of this service, with a code for it; empty for any other program.
+	// Secret.
 	RedirectUri string `protobuf:"bytes,1,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
-	// Without a program: what AllowDevice takes as the person's consent. Secret.
+	// Identifies the sign-in in GrantConsent or, if there is no program, in DescribeDevice. Valid
+	// once, for ten minutes. Secret.
 	Consent string `protobuf:"bytes,2,opt,name=consent,proto3" json:"consent,omitempty"`
-	// Without a program: who signed in, e.g. "ada".
-	UserName      string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	// The user name, e.g. "ada"; empty with redirect_uri.
+	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	// The program of the consent question; absent without one.
+	Program       *Program `protobuf:"bytes,4,opt,name=program,proto3" json:"program,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -455,10 +458,17 @@ func (x *FinishSignInResponse) GetUserName() string {
 	return ""
 }
 
+func (x *FinishSignInResponse) GetProgram() *Program {
+	if x != nil {
+		return x.Program
+	}
+	return nil
+}
+
 // BeginDeviceSignInRequest is a program on a machine without a browser.
 type BeginDeviceSignInRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the program calls itself.
+	// The program's name for itself.
 	ClientId      string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -501,18 +511,18 @@ func (x *BeginDeviceSignInRequest) GetClientId() string {
 	return ""
 }
 
-// BeginDeviceSignInResponse is what the program shows, and what it waits with.
+// BeginDeviceSignInResponse is the codes of a device sign-in.
 type BeginDeviceSignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the program asks for tokens with. Secret.
+	// The code with which the program requests tokens. Secret.
 	DeviceCode string `protobuf:"bytes,1,opt,name=device_code,json=deviceCode,proto3" json:"device_code,omitempty"`
-	// What the person enters, e.g. "BDFG-HJKL".
+	// The code that the user enters, e.g. "BDFG-HJKL".
 	UserCode string `protobuf:"bytes,2,opt,name=user_code,json=userCode,proto3" json:"user_code,omitempty"`
-	// Where the person enters it.
+	// The URL at which the user enters the code.
 	VerificationUri string `protobuf:"bytes,3,opt,name=verification_uri,json=verificationUri,proto3" json:"verification_uri,omitempty"`
-	// How long both codes work, in seconds.
+	// The lifetime of both codes in seconds.
 	ExpiresIn int32 `protobuf:"varint,4,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
-	// How long the program waits between two questions at least, in seconds.
+	// The minimum time between two token requests in seconds.
 	Interval      int32 `protobuf:"varint,5,opt,name=interval,proto3" json:"interval,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -583,33 +593,33 @@ func (x *BeginDeviceSignInResponse) GetInterval() int32 {
 	return 0
 }
 
-// AllowDeviceRequest is a person's consent to the program that showed a code.
-type AllowDeviceRequest struct {
+// DescribeDeviceRequest is the code that a device displays, and the user who enters it.
+type DescribeDeviceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The code that was shown; case, spaces and hyphens do not matter.
+	// The displayed code; case, spaces and hyphens do not matter.
 	UserCode string `protobuf:"bytes,1,opt,name=user_code,json=userCode,proto3" json:"user_code,omitempty"`
-	// The access token that the person presented; empty with a consent. Secret.
+	// The access token of the user; empty with a consent. Secret.
 	AccessToken string `protobuf:"bytes,2,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// What FinishSignIn returned. Secret.
+	// The consent from FinishSignIn. Secret.
 	Consent       string `protobuf:"bytes,3,opt,name=consent,proto3" json:"consent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AllowDeviceRequest) Reset() {
-	*x = AllowDeviceRequest{}
+func (x *DescribeDeviceRequest) Reset() {
+	*x = DescribeDeviceRequest{}
 	mi := &file_slipway_platform_v1_signin_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AllowDeviceRequest) String() string {
+func (x *DescribeDeviceRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AllowDeviceRequest) ProtoMessage() {}
+func (*DescribeDeviceRequest) ProtoMessage() {}
 
-func (x *AllowDeviceRequest) ProtoReflect() protoreflect.Message {
+func (x *DescribeDeviceRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_slipway_platform_v1_signin_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -621,55 +631,59 @@ func (x *AllowDeviceRequest) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AllowDeviceRequest.ProtoReflect.Descriptor instead.
-func (*AllowDeviceRequest) Descriptor() ([]byte, []int) {
+// Deprecated: Use DescribeDeviceRequest.ProtoReflect.Descriptor instead.
+func (*DescribeDeviceRequest) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *AllowDeviceRequest) GetUserCode() string {
+func (x *DescribeDeviceRequest) GetUserCode() string {
 	if x != nil {
 		return x.UserCode
 	}
 	return ""
 }
 
-func (x *AllowDeviceRequest) GetAccessToken() string {
+func (x *DescribeDeviceRequest) GetAccessToken() string {
 	if x != nil {
 		return x.AccessToken
 	}
 	return ""
 }
 
-func (x *AllowDeviceRequest) GetConsent() string {
+func (x *DescribeDeviceRequest) GetConsent() string {
 	if x != nil {
 		return x.Consent
 	}
 	return ""
 }
 
-// AllowDeviceResponse says who was let in.
-type AllowDeviceResponse struct {
+// DescribeDeviceResponse is the consent question.
+type DescribeDeviceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the program calls itself.
-	ClientId      string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The program's name for itself.
+	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The user name, e.g. "ada".
+	UserName string `protobuf:"bytes,2,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
+	// Identifies the question in GrantConsent. Valid once, for ten minutes at most. Secret.
+	Consent       string `protobuf:"bytes,3,opt,name=consent,proto3" json:"consent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *AllowDeviceResponse) Reset() {
-	*x = AllowDeviceResponse{}
+func (x *DescribeDeviceResponse) Reset() {
+	*x = DescribeDeviceResponse{}
 	mi := &file_slipway_platform_v1_signin_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *AllowDeviceResponse) String() string {
+func (x *DescribeDeviceResponse) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*AllowDeviceResponse) ProtoMessage() {}
+func (*DescribeDeviceResponse) ProtoMessage() {}
 
-func (x *AllowDeviceResponse) ProtoReflect() protoreflect.Message {
+func (x *DescribeDeviceResponse) ProtoReflect() protoreflect.Message {
 	mi := &file_slipway_platform_v1_signin_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -681,14 +695,129 @@ func (x *AllowDeviceResponse) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use AllowDeviceResponse.ProtoReflect.Descriptor instead.
-func (*AllowDeviceResponse) Descriptor() ([]byte, []int) {
+// Deprecated: Use DescribeDeviceResponse.ProtoReflect.Descriptor instead.
+func (*DescribeDeviceResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{10}
 }
 
-func (x *AllowDeviceResponse) GetClientId() string {
+func (x *DescribeDeviceResponse) GetClientId() string {
 	if x != nil {
 		return x.ClientId
+	}
+	return ""
+}
+
+func (x *DescribeDeviceResponse) GetUserName() string {
+	if x != nil {
+		return x.UserName
+	}
+	return ""
+}
+
+func (x *DescribeDeviceResponse) GetConsent() string {
+	if x != nil {
+		return x.Consent
+	}
+	return ""
+}
+
+// GrantConsentRequest is a user's consent to a program.
+type GrantConsentRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The consent from FinishSignIn or DescribeDevice. Secret.
+	Consent       string `protobuf:"bytes,1,opt,name=consent,proto3" json:"consent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantConsentRequest) Reset() {
+	*x = GrantConsentRequest{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantConsentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantConsentRequest) ProtoMessage() {}
+
+func (x *GrantConsentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantConsentRequest.ProtoReflect.Descriptor instead.
+func (*GrantConsentRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GrantConsentRequest) GetConsent() string {
+	if x != nil {
+		return x.Consent
+	}
+	return ""
+}
+
+// GrantConsentResponse is the authorized program.
+type GrantConsentResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The program's name for itself.
+	ClientId string `protobuf:"bytes,1,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
+	// The redirect for the browser, with a code for the program; empty for a device. Secret.
+	RedirectUri   string `protobuf:"bytes,2,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantConsentResponse) Reset() {
+	*x = GrantConsentResponse{}
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantConsentResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantConsentResponse) ProtoMessage() {}
+
+func (x *GrantConsentResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantConsentResponse.ProtoReflect.Descriptor instead.
+func (*GrantConsentResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GrantConsentResponse) GetClientId() string {
+	if x != nil {
+		return x.ClientId
+	}
+	return ""
+}
+
+func (x *GrantConsentResponse) GetRedirectUri() string {
+	if x != nil {
+		return x.RedirectUri
 	}
 	return ""
 }
@@ -701,11 +830,11 @@ type IssueTokensRequest struct {
 	GrantType string `protobuf:"bytes,1,opt,name=grant_type,json=grantType,proto3" json:"grant_type,omitempty"`
 	// The code.
 	Code string `protobuf:"bytes,2,opt,name=code,proto3" json:"code,omitempty"`
-	// What the code's challenge is the hash of.
+	// The verifier of the code challenge.
 	CodeVerifier string `protobuf:"bytes,3,opt,name=code_verifier,json=codeVerifier,proto3" json:"code_verifier,omitempty"`
-	// Where the code was sent.
+	// The redirect URI that the code was sent to.
 	RedirectUri string `protobuf:"bytes,4,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
-	// What the program calls itself.
+	// The program's name for itself.
 	ClientId string `protobuf:"bytes,5,opt,name=client_id,json=clientId,proto3" json:"client_id,omitempty"`
 	// The refresh token. Secret.
 	RefreshToken string `protobuf:"bytes,6,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
@@ -717,7 +846,7 @@ type IssueTokensRequest struct {
 
 func (x *IssueTokensRequest) Reset() {
 	*x = IssueTokensRequest{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +858,7 @@ func (x *IssueTokensRequest) String() string {
 func (*IssueTokensRequest) ProtoMessage() {}
 
 func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +871,7 @@ func (x *IssueTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensRequest.ProtoReflect.Descriptor instead.
 func (*IssueTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{11}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *IssueTokensRequest) GetGrantType() string {
@@ -799,9 +928,9 @@ type IssueTokensResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A JWT for Authorization: Bearer. Secret.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// Valid once: the response to it holds the next one. Secret.
+	// Valid once: the response contains the next one. Secret.
 	RefreshToken string `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
-	// How long the access token works, in seconds.
+	// The lifetime of the access token in seconds.
 	ExpiresIn     int32 `protobuf:"varint,3,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -809,7 +938,7 @@ type IssueTokensResponse struct {
 
 func (x *IssueTokensResponse) Reset() {
 	*x = IssueTokensResponse{}
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -821,7 +950,7 @@ func (x *IssueTokensResponse) String() string {
 func (*IssueTokensResponse) ProtoMessage() {}
 
 func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_signin_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_signin_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -834,7 +963,7 @@ func (x *IssueTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IssueTokensResponse.ProtoReflect.Descriptor instead.
 func (*IssueTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_signin_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *IssueTokensResponse) GetAccessToken() string {
@@ -884,11 +1013,12 @@ const file_slipway_platform_v1_signin_proto_rawDesc = "" +
 	"\x05state\x18\x02 \x01(\tR\x05state\"?\n" +
 	"\x13FinishSignInRequest\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\tR\x05state\x12\x12\n" +
-	"\x04code\x18\x02 \x01(\tR\x04code\"p\n" +
+	"\x04code\x18\x02 \x01(\tR\x04code\"\xa8\x01\n" +
 	"\x14FinishSignInResponse\x12!\n" +
 	"\fredirect_uri\x18\x01 \x01(\tR\vredirectUri\x12\x18\n" +
 	"\aconsent\x18\x02 \x01(\tR\aconsent\x12\x1b\n" +
-	"\tuser_name\x18\x03 \x01(\tR\buserName\"7\n" +
+	"\tuser_name\x18\x03 \x01(\tR\buserName\x126\n" +
+	"\aprogram\x18\x04 \x01(\v2\x1c.slipway.platform.v1.ProgramR\aprogram\"7\n" +
 	"\x18BeginDeviceSignInRequest\x12\x1b\n" +
 	"\tclient_id\x18\x01 \x01(\tR\bclientId\"\xbf\x01\n" +
 	"\x19BeginDeviceSignInResponse\x12\x1f\n" +
@@ -898,13 +1028,20 @@ const file_slipway_platform_v1_signin_proto_rawDesc = "" +
 	"\x10verification_uri\x18\x03 \x01(\tR\x0fverificationUri\x12\x1d\n" +
 	"\n" +
 	"expires_in\x18\x04 \x01(\x05R\texpiresIn\x12\x1a\n" +
-	"\binterval\x18\x05 \x01(\x05R\binterval\"n\n" +
-	"\x12AllowDeviceRequest\x12\x1b\n" +
+	"\binterval\x18\x05 \x01(\x05R\binterval\"q\n" +
+	"\x15DescribeDeviceRequest\x12\x1b\n" +
 	"\tuser_code\x18\x01 \x01(\tR\buserCode\x12!\n" +
 	"\faccess_token\x18\x02 \x01(\tR\vaccessToken\x12\x18\n" +
-	"\aconsent\x18\x03 \x01(\tR\aconsent\"2\n" +
-	"\x13AllowDeviceResponse\x12\x1b\n" +
-	"\tclient_id\x18\x01 \x01(\tR\bclientId\"\xf2\x01\n" +
+	"\aconsent\x18\x03 \x01(\tR\aconsent\"l\n" +
+	"\x16DescribeDeviceResponse\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12\x1b\n" +
+	"\tuser_name\x18\x02 \x01(\tR\buserName\x12\x18\n" +
+	"\aconsent\x18\x03 \x01(\tR\aconsent\"/\n" +
+	"\x13GrantConsentRequest\x12\x18\n" +
+	"\aconsent\x18\x01 \x01(\tR\aconsent\"V\n" +
+	"\x14GrantConsentResponse\x12\x1b\n" +
+	"\tclient_id\x18\x01 \x01(\tR\bclientId\x12!\n" +
+	"\fredirect_uri\x18\x02 \x01(\tR\vredirectUri\"\xf2\x01\n" +
 	"\x12IssueTokensRequest\x12\x1d\n" +
 	"\n" +
 	"grant_type\x18\x01 \x01(\tR\tgrantType\x12\x12\n" +
@@ -933,7 +1070,7 @@ func file_slipway_platform_v1_signin_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_signin_proto_rawDescData
 }
 
-var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_slipway_platform_v1_signin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_slipway_platform_v1_signin_proto_goTypes = []any{
 	(*CreateCodeRequest)(nil),         // 0: slipway.platform.v1.CreateCodeRequest
 	(*CreateCodeResponse)(nil),        // 1: slipway.platform.v1.CreateCodeResponse
@@ -944,18 +1081,21 @@ var file_slipway_platform_v1_signin_proto_goTypes = []any{
 	(*FinishSignInResponse)(nil),      // 6: slipway.platform.v1.FinishSignInResponse
 	(*BeginDeviceSignInRequest)(nil),  // 7: slipway.platform.v1.BeginDeviceSignInRequest
 	(*BeginDeviceSignInResponse)(nil), // 8: slipway.platform.v1.BeginDeviceSignInResponse
-	(*AllowDeviceRequest)(nil),        // 9: slipway.platform.v1.AllowDeviceRequest
-	(*AllowDeviceResponse)(nil),       // 10: slipway.platform.v1.AllowDeviceResponse
-	(*IssueTokensRequest)(nil),        // 11: slipway.platform.v1.IssueTokensRequest
-	(*IssueTokensResponse)(nil),       // 12: slipway.platform.v1.IssueTokensResponse
+	(*DescribeDeviceRequest)(nil),     // 9: slipway.platform.v1.DescribeDeviceRequest
+	(*DescribeDeviceResponse)(nil),    // 10: slipway.platform.v1.DescribeDeviceResponse
+	(*GrantConsentRequest)(nil),       // 11: slipway.platform.v1.GrantConsentRequest
+	(*GrantConsentResponse)(nil),      // 12: slipway.platform.v1.GrantConsentResponse
+	(*IssueTokensRequest)(nil),        // 13: slipway.platform.v1.IssueTokensRequest
+	(*IssueTokensResponse)(nil),       // 14: slipway.platform.v1.IssueTokensResponse
 }
 var file_slipway_platform_v1_signin_proto_depIdxs = []int32{
 	2, // 0: slipway.platform.v1.BeginSignInRequest.program:type_name -> slipway.platform.v1.Program
-	1, // [1:1] is the sub-list for method output_type
-	1, // [1:1] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2, // 1: slipway.platform.v1.FinishSignInResponse.program:type_name -> slipway.platform.v1.Program
+	2, // [2:2] is the sub-list for method output_type
+	2, // [2:2] is the sub-list for method input_type
+	2, // [2:2] is the sub-list for extension type_name
+	2, // [2:2] is the sub-list for extension extendee
+	0, // [0:2] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_signin_proto_init() }
@@ -969,7 +1109,7 @@ func file_slipway_platform_v1_signin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_signin_proto_rawDesc), len(file_slipway_platform_v1_signin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

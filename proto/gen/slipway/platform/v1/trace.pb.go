@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/trace.proto
 
-// What a running workflow reports.
+// The reports of running workflows.
 
 package platformv1
 
@@ -30,8 +30,8 @@ type CreateTraceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body, as it came: {sessionId, runName, projectName, repository,
-	// workflowId, instant}.
+	// The request body without changes: {sessionId, runName, projectName, repository, workflowId,
+	// instant}.
 	Body          []byte `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -86,9 +86,9 @@ type CreateTraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The address at which people can watch the run.
+	// The page that shows the run.
 	WatchUrl string `protobuf:"bytes,2,opt,name=watch_url,json=watchUrl,proto3" json:"watch_url,omitempty"`
-	// Who runs it, and where.
+	// The user and the workspace of the run.
 	Metadata      *TraceMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -145,25 +145,25 @@ func (x *CreateTraceResponse) GetMetadata() *TraceMetadata {
 	return nil
 }
 
-// TraceMetadata says who runs it and where.
+// TraceMetadata is the user and the workspace of a run.
 type TraceMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The user.
 	UserId float64 `protobuf:"fixed64,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The user name.
 	UserName string `protobuf:"bytes,2,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
-	// Where the user works.
+	// The organisation that the user works for.
 	UserOrganization string `protobuf:"bytes,3,opt,name=user_organization,json=userOrganization,proto3" json:"user_organization,omitempty"`
 	// Null in the personal workspace.
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,4,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,5,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceFullName *wrapperspb.StringValue `protobuf:"bytes,6,opt,name=workspace_full_name,json=workspaceFullName,proto3" json:"workspace_full_name,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	OrgName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
-	// Always empty.
-	Labels        string `protobuf:"bytes,8,opt,name=labels,proto3" json:"labels,omitempty"`
+	// The labels of the run: a list that is always empty.
+	LabelNames    []string `protobuf:"bytes,9,rep,name=label_names,json=labels,proto3" json:"label_names,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -247,11 +247,11 @@ func (x *TraceMetadata) GetOrgName() *wrapperspb.StringValue {
 	return nil
 }
 
-func (x *TraceMetadata) GetLabels() string {
+func (x *TraceMetadata) GetLabelNames() []string {
 	if x != nil {
-		return x.Labels
+		return x.LabelNames
 	}
-	return ""
+	return nil
 }
 
 // BeginTraceRequest starts a run.
@@ -261,8 +261,8 @@ type BeginTraceRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body, as it came: a JSON object. Members of an unexpected type
-	// count as absent, unknown ones are kept.
+	// The request body without changes: a JSON object. Members of an unexpected type
+	// count as absent; unknown members are stored.
 	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -326,7 +326,7 @@ type BeginTraceResponse struct {
 	Status string `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
 	// The run.
 	WorkflowId string `protobuf:"bytes,2,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// The address at which people can watch the run.
+	// The page that shows the run.
 	WatchUrl      string `protobuf:"bytes,3,opt,name=watch_url,json=watchUrl,proto3" json:"watch_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -390,8 +390,8 @@ type RecordProgressRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body, as it came: a JSON object. Members of an unexpected type
-	// count as absent, unknown ones are kept.
+	// The request body without changes: a JSON object. Members of an unexpected type
+	// count as absent; unknown members are stored.
 	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -503,15 +503,15 @@ func (x *RecordProgressResponse) GetWorkflowId() string {
 	return ""
 }
 
-// RecordHeartbeatRequest reports that a run is still going on.
+// RecordHeartbeatRequest reports that a run is still running.
 type RecordHeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run's id, at most 16 of A-Z, a-z, 0-9.
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body, as it came: a JSON object. Members of an unexpected type
-	// count as absent, unknown ones are kept.
+	// The request body without changes: a JSON object. Members of an unexpected type
+	// count as absent; unknown members are stored.
 	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -621,8 +621,8 @@ type CompleteTraceRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body, as it came: a JSON object. Members of an unexpected type
-	// count as absent, unknown ones are kept.
+	// The request body without changes: a JSON object. Members of an unexpected type
+	// count as absent; unknown members are stored.
 	Body          []byte `protobuf:"bytes,3,opt,name=body,proto3" json:"body,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -747,7 +747,7 @@ const file_slipway_platform_v1_trace_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12\x1b\n" +
 	"\twatch_url\x18\x02 \x01(\tR\bwatchUrl\x12>\n" +
-	"\bmetadata\x18\x03 \x01(\v2\".slipway.platform.v1.TraceMetadataR\bmetadata\"\xa3\x03\n" +
+	"\bmetadata\x18\x03 \x01(\v2\".slipway.platform.v1.TraceMetadataR\bmetadata\"\xb6\x03\n" +
 	"\rTraceMetadata\x12\x1d\n" +
 	"\auser_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12+\n" +
@@ -755,8 +755,8 @@ const file_slipway_platform_v1_trace_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x04 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
 	"\x0eworkspace_name\x18\x05 \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12L\n" +
 	"\x13workspace_full_name\x18\x06 \x01(\v2\x1c.google.protobuf.StringValueR\x11workspaceFullName\x127\n" +
-	"\borg_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12\x16\n" +
-	"\x06labels\x18\b \x01(\tR\x06labels\"\x81\x01\n" +
+	"\borg_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\aorgName\x12\x1b\n" +
+	"\vlabel_names\x18\t \x03(\tR\x06labelsJ\x04\b\b\x10\tR\x06labels\"\x81\x01\n" +
 	"\x11BeginTraceRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +

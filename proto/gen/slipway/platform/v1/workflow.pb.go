@@ -4,7 +4,7 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/workflow.proto
 
-// Runs of workflows as they are read.
+// Runs of workflows, for reading.
 
 package platformv1
 
@@ -26,7 +26,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Load counts tasks and what they use.
+// Load is task counts and resource usage.
 type Load struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Tasks that are pending.
@@ -71,11 +71,11 @@ type Load struct {
 	LoadCpus float64 `protobuf:"fixed64,20,opt,name=load_cpus,json=loadCpus,proto3" json:"load_cpus,omitempty"`
 	// Memory in use now, bytes.
 	LoadMemory float64 `protobuf:"fixed64,21,opt,name=load_memory,json=loadMemory,proto3" json:"load_memory,omitempty"`
-	// The most tasks at a time.
+	// Maximum number of concurrent tasks.
 	PeakTasks float64 `protobuf:"fixed64,22,opt,name=peak_tasks,json=peakTasks,proto3" json:"peak_tasks,omitempty"`
-	// The most processors at a time.
+	// Maximum number of processors in use.
 	PeakCpus float64 `protobuf:"fixed64,23,opt,name=peak_cpus,json=peakCpus,proto3" json:"peak_cpus,omitempty"`
-	// The most memory at a time, bytes.
+	// Maximum memory in use, bytes.
 	PeakMemory float64 `protobuf:"fixed64,24,opt,name=peak_memory,json=peakMemory,proto3" json:"peak_memory,omitempty"`
 	// Percentage of the requested processors that was used.
 	CpuEfficiency float64 `protobuf:"fixed64,25,opt,name=cpu_efficiency,json=cpuEfficiency,proto3" json:"cpu_efficiency,omitempty"`
@@ -322,7 +322,7 @@ type Progress struct {
 	WorkflowProgress *Load `protobuf:"bytes,1,opt,name=workflow_progress,json=workflowProgress,proto3" json:"workflow_progress,omitempty"`
 	// By process.
 	ProcessesProgress []*Load `protobuf:"bytes,2,rep,name=processes_progress,json=processesProgress,proto3" json:"processes_progress,omitempty"`
-	// How many processes there are.
+	// Number of processes.
 	TotalProcesses int32 `protobuf:"varint,3,opt,name=total_processes,json=totalProcesses,proto3" json:"total_processes,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -379,8 +379,8 @@ func (x *Progress) GetTotalProcesses() int32 {
 	return 0
 }
 
-// Document is a JSON object: what a run reported, and what the platform adds.
-// REST shows the object itself.
+// Document is a JSON object: the report of a run, with additions by the platform. In REST it is
+// the object itself.
 type Document struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The object as text.
@@ -429,8 +429,8 @@ func (x *Document) GetJson() []byte {
 // WorkflowItem is a run in a list.
 type WorkflowItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run: what it reported about itself, and status, submit, ownerId,
-	// launchId, dateCreated, lastUpdated, deleted.
+	// The run: its own report, and status, submit, ownerId, launchId, dateCreated, lastUpdated,
+	// deleted.
 	Document *Document `protobuf:"bytes,9,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
 	// Always empty.
 	Labels []string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty"`
@@ -438,13 +438,13 @@ type WorkflowItem struct {
 	Starred bool `protobuf:"varint,3,opt,name=starred,proto3" json:"starred,omitempty"`
 	// Null in the personal workspace.
 	OrgId *wrapperspb.DoubleValue `protobuf:"bytes,4,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	OrgName *wrapperspb.StringValue `protobuf:"bytes,5,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,6,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
-	// Present if attributes ask for it.
+	// Present if requested in attributes.
 	Progress      *Progress `protobuf:"bytes,8,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -541,21 +541,21 @@ type ListWorkflowsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: how many to return at most; default 25, at most 100.
+	// Query parameter: maximum number of results, up to 100; default 25.
 	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: words to find in project, run name and session, `*` for
 	// anything; status:, runName:, workflowId:, sessionId:, projectName:,
 	// userName:, after:, before:.
 	Search string `protobuf:"bytes,4,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: what to add, e.g. "progress".
+	// Query parameter: additional data, e.g. "progress".
 	Attributes string `protobuf:"bytes,5,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	// Query parameter: whether to count all runs; default true.
 	IncludeTotalSize *bool `protobuf:"varint,6,opt,name=include_total_size,json=includeTotalSize,proto3,oneof" json:"include_total_size,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,7,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize      *int32 `protobuf:"varint,8,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -652,9 +652,9 @@ type ListWorkflowsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Newest first.
 	Workflows []*WorkflowItem `protobuf:"bytes,1,rep,name=workflows,proto3" json:"workflows,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	TotalSize *int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3,oneof" json:"total_size,omitempty"`
-	// Whether there are more.
+	// Whether there are more pages.
 	HasMore       bool `protobuf:"varint,3,opt,name=has_more,json=hasMore,proto3" json:"has_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -718,7 +718,7 @@ type DescribeWorkflowRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: accepted and not used.
+	// Query parameter: accepted and ignored.
 	Attributes    string `protobuf:"bytes,3,opt,name=attributes,proto3" json:"attributes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -780,7 +780,7 @@ type DescribeWorkflowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run, as in a list.
 	Document *Document `protobuf:"bytes,11,opt,name=document,json=workflow,proto3" json:"document,omitempty"`
-	// Its counts.
+	// The counts.
 	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3" json:"progress,omitempty"`
 	// The system that runs it.
 	Platform *WorkflowPlatform `protobuf:"bytes,3,opt,name=platform,proto3" json:"platform,omitempty"`
@@ -792,11 +792,11 @@ type DescribeWorkflowResponse struct {
 	Messages []string `protobuf:"bytes,6,rep,name=messages,proto3" json:"messages,omitempty"`
 	// Null in the personal workspace.
 	OrgId *wrapperspb.DoubleValue `protobuf:"bytes,7,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	OrgName *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,9,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
-	// Likewise.
+	// Null in the personal workspace.
 	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,10,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -907,7 +907,7 @@ type WorkflowPlatform struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// E.g. "nextflow".
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The name for people.
+	// The display name.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -964,7 +964,7 @@ type UpdateWorkflowRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// The request body; nothing in it can be changed.
+	// The request body; its content is ignored.
 	Workflow      *structpb.Struct `protobuf:"bytes,3,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1471,7 +1471,7 @@ func (x *ValidateWorkflowNameRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// ValidateWorkflowNameResponse is empty: 204, the name is free.
+// ValidateWorkflowNameResponse is empty: 204 means that the name is available.
 type ValidateWorkflowNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1667,7 +1667,7 @@ func (x *GetWorkflowMetricsRequest) GetWorkspaceId() int64 {
 // GetWorkflowMetricsResponse is the metrics of a run.
 type GetWorkflowMetricsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// As the run reported them, one for each process.
+	// The metrics as reported by the run, one document for each process.
 	Documents     []*Document `protobuf:"bytes,2,rep,name=documents,json=metrics,proto3" json:"documents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1765,10 +1765,10 @@ func (x *GetWorkflowLaunchRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
-// GetWorkflowLaunchResponse is what a run was launched with.
+// GetWorkflowLaunchResponse is the launch parameters of a run.
 type GetWorkflowLaunchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Null if the run was launched elsewhere and did not say.
+	// Null if the run was launched elsewhere and reported none.
 	Document      *Document `protobuf:"bytes,2,opt,name=document,json=launch,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1814,8 +1814,7 @@ func (x *GetWorkflowLaunchResponse) GetDocument() *Document {
 // TaskItem is a task in a list.
 type TaskItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task: what the run reported, and id, exitStatus, dateCreated,
-	// lastUpdated.
+	// The task: the report of the run, and id, exitStatus, dateCreated, lastUpdated.
 	Document      *Document `protobuf:"bytes,2,opt,name=document,json=task,proto3" json:"document,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1865,9 +1864,9 @@ type ListTasksRequest struct {
 	WorkflowId string `protobuf:"bytes,1,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
 	// Query parameter: the workspace; absent or 0 means the personal one.
 	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
-	// Query parameter: how many to return at most; default 100, at most 1000.
+	// Query parameter: maximum number of results, up to 1000; default 100.
 	Max *int32 `protobuf:"varint,3,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,4,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name, process, hash or status.
 	Search string `protobuf:"bytes,5,opt,name=search,proto3" json:"search,omitempty"`
@@ -1876,9 +1875,9 @@ type ListTasksRequest struct {
 	SortBy string `protobuf:"bytes,6,opt,name=sort_by,json=sortBy,proto3" json:"sort_by,omitempty"`
 	// Query parameter: asc (the default) or desc.
 	SortDir string `protobuf:"bytes,7,opt,name=sort_dir,json=sortDir,proto3" json:"sort_dir,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,8,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize      *int32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1982,7 +1981,7 @@ type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks.
 	Tasks []*TaskItem `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	Total         int32 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2142,6 +2141,98 @@ func (x *DescribeTaskResponse) GetDocument() *Document {
 	return nil
 }
 
+// ListComputeEnvsRequest names a workspace.
+type ListComputeEnvsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Query parameter: the workspace; absent or 0 means the personal one.
+	WorkspaceId   *int64 `protobuf:"varint,1,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListComputeEnvsRequest) Reset() {
+	*x = ListComputeEnvsRequest{}
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListComputeEnvsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListComputeEnvsRequest) ProtoMessage() {}
+
+func (x *ListComputeEnvsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListComputeEnvsRequest.ProtoReflect.Descriptor instead.
+func (*ListComputeEnvsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListComputeEnvsRequest) GetWorkspaceId() int64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+// ListComputeEnvsResponse is an empty list.
+type ListComputeEnvsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Always empty.
+	ComputeEnvs   []string `protobuf:"bytes,1,rep,name=compute_envs,json=computeEnvs,proto3" json:"compute_envs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListComputeEnvsResponse) Reset() {
+	*x = ListComputeEnvsResponse{}
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListComputeEnvsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListComputeEnvsResponse) ProtoMessage() {}
+
+func (x *ListComputeEnvsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workflow_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListComputeEnvsResponse.ProtoReflect.Descriptor instead.
+func (*ListComputeEnvsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workflow_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListComputeEnvsResponse) GetComputeEnvs() []string {
+	if x != nil {
+		return x.ComputeEnvs
+	}
+	return nil
+}
+
 var File_slipway_platform_v1_workflow_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
@@ -2267,16 +2358,16 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x16DeleteWorkflowsRequest\x12&\n" +
 	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12<\n" +
 	"\x04body\x18\x02 \x01(\v2(.slipway.platform.v1.DeleteWorkflowsBodyR\x04bodyB\x0f\n" +
-	"\r_workspace_id\"8\n" +
-	"\x13DeleteWorkflowsBody\x12!\n" +
-	"\fworkflow_ids\x18\x01 \x03(\tR\vworkflowIds\"I\n" +
+	"\r_workspace_id\"?\n" +
+	"\x13DeleteWorkflowsBody\x12(\n" +
+	"\fworkflow_ids\x18\x01 \x03(\tB\x05\xb8\xb5\x18\xe8\aR\vworkflowIds\"I\n" +
 	"\x17DeleteWorkflowsResponse\x12.\n" +
-	"\x13failed_workflow_ids\x18\x01 \x03(\tR\x11failedWorkflowIds\"\x9e\x01\n" +
+	"\x13failed_workflow_ids\x18\x01 \x03(\tR\x11failedWorkflowIds\"\xa4\x01\n" +
 	"\x15CancelWorkflowRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
-	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12+\n" +
-	"\x04body\x18\x03 \x01(\v2\x17.google.protobuf.StructR\x04bodyB\x0f\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x121\n" +
+	"\x04body\x18\x03 \x01(\v2\x17.google.protobuf.StructB\x04\x98\xb5\x18\x01R\x04bodyB\x0f\n" +
 	"\r_workspace_id\"\x18\n" +
 	"\x16CancelWorkflowResponse\"\x90\x01\n" +
 	"\x1bValidateWorkflowNameRequest\x12\x19\n" +
@@ -2308,16 +2399,16 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\x19GetWorkflowLaunchResponse\x127\n" +
 	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x06launchJ\x04\b\x01\x10\x02R\x06launch\"M\n" +
 	"\bTaskItem\x125\n" +
-	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xd1\x02\n" +
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"\xaa\x03\n" +
 	"\x10ListTasksRequest\x12\x1f\n" +
 	"\vworkflow_id\x18\x01 \x01(\tR\n" +
 	"workflowId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
 	"\x03max\x18\x03 \x01(\x05H\x01R\x03max\x88\x01\x01\x12\x1b\n" +
 	"\x06offset\x18\x04 \x01(\x05H\x02R\x06offset\x88\x01\x01\x12\x16\n" +
-	"\x06search\x18\x05 \x01(\tR\x06search\x12\x17\n" +
-	"\asort_by\x18\x06 \x01(\tR\x06sortBy\x12\x19\n" +
-	"\bsort_dir\x18\a \x01(\tR\asortDir\x12\x17\n" +
+	"\x06search\x18\x05 \x01(\tR\x06search\x12_\n" +
+	"\asort_by\x18\x06 \x01(\tBF\xaa\xb5\x18\x06taskId\xaa\xb5\x18\x04name\xaa\xb5\x18\aprocess\xaa\xb5\x18\x06status\xaa\xb5\x18\x06submit\xaa\xb5\x18\x05start\xaa\xb5\x18\bcompleteR\x06sortBy\x12*\n" +
+	"\bsort_dir\x18\a \x01(\tB\x0f\xaa\xb5\x18\x03asc\xaa\xb5\x18\x04descR\asortDir\x12\x17\n" +
 	"\x04page\x18\b \x01(\x05H\x03R\x04page\x88\x01\x01\x12 \n" +
 	"\tpage_size\x18\t \x01(\x05H\x04R\bpageSize\x88\x01\x01B\x0f\n" +
 	"\r_workspace_idB\x06\n" +
@@ -2336,7 +2427,12 @@ const file_slipway_platform_v1_workflow_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x03 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
 	"\r_workspace_id\"Y\n" +
 	"\x14DescribeTaskResponse\x125\n" +
-	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04taskB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\bdocument\x18\x02 \x01(\v2\x1d.slipway.platform.v1.DocumentR\x04taskJ\x04\b\x01\x10\x02R\x04task\"Q\n" +
+	"\x16ListComputeEnvsRequest\x12&\n" +
+	"\fworkspace_id\x18\x01 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01B\x0f\n" +
+	"\r_workspace_id\"<\n" +
+	"\x17ListComputeEnvsResponse\x12!\n" +
+	"\fcompute_envs\x18\x01 \x03(\tR\vcomputeEnvsB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_workflow_proto_rawDescOnce sync.Once
@@ -2350,7 +2446,7 @@ func file_slipway_platform_v1_workflow_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_workflow_proto_rawDescData
 }
 
-var file_slipway_platform_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_slipway_platform_v1_workflow_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_slipway_platform_v1_workflow_proto_goTypes = []any{
 	(*Load)(nil),                         // 0: slipway.platform.v1.Load
 	(*Progress)(nil),                     // 1: slipway.platform.v1.Progress
@@ -2383,32 +2479,34 @@ var file_slipway_platform_v1_workflow_proto_goTypes = []any{
 	(*ListTasksResponse)(nil),            // 28: slipway.platform.v1.ListTasksResponse
 	(*DescribeTaskRequest)(nil),          // 29: slipway.platform.v1.DescribeTaskRequest
 	(*DescribeTaskResponse)(nil),         // 30: slipway.platform.v1.DescribeTaskResponse
-	(*wrapperspb.DoubleValue)(nil),       // 31: google.protobuf.DoubleValue
-	(*wrapperspb.StringValue)(nil),       // 32: google.protobuf.StringValue
-	(*structpb.Struct)(nil),              // 33: google.protobuf.Struct
+	(*ListComputeEnvsRequest)(nil),       // 31: slipway.platform.v1.ListComputeEnvsRequest
+	(*ListComputeEnvsResponse)(nil),      // 32: slipway.platform.v1.ListComputeEnvsResponse
+	(*wrapperspb.DoubleValue)(nil),       // 33: google.protobuf.DoubleValue
+	(*wrapperspb.StringValue)(nil),       // 34: google.protobuf.StringValue
+	(*structpb.Struct)(nil),              // 35: google.protobuf.Struct
 }
 var file_slipway_platform_v1_workflow_proto_depIdxs = []int32{
 	0,  // 0: slipway.platform.v1.Progress.workflow_progress:type_name -> slipway.platform.v1.Load
 	0,  // 1: slipway.platform.v1.Progress.processes_progress:type_name -> slipway.platform.v1.Load
 	2,  // 2: slipway.platform.v1.WorkflowItem.document:type_name -> slipway.platform.v1.Document
-	31, // 3: slipway.platform.v1.WorkflowItem.org_id:type_name -> google.protobuf.DoubleValue
-	32, // 4: slipway.platform.v1.WorkflowItem.org_name:type_name -> google.protobuf.StringValue
-	31, // 5: slipway.platform.v1.WorkflowItem.workspace_id:type_name -> google.protobuf.DoubleValue
-	32, // 6: slipway.platform.v1.WorkflowItem.workspace_name:type_name -> google.protobuf.StringValue
+	33, // 3: slipway.platform.v1.WorkflowItem.org_id:type_name -> google.protobuf.DoubleValue
+	34, // 4: slipway.platform.v1.WorkflowItem.org_name:type_name -> google.protobuf.StringValue
+	33, // 5: slipway.platform.v1.WorkflowItem.workspace_id:type_name -> google.protobuf.DoubleValue
+	34, // 6: slipway.platform.v1.WorkflowItem.workspace_name:type_name -> google.protobuf.StringValue
 	1,  // 7: slipway.platform.v1.WorkflowItem.progress:type_name -> slipway.platform.v1.Progress
 	3,  // 8: slipway.platform.v1.ListWorkflowsResponse.workflows:type_name -> slipway.platform.v1.WorkflowItem
 	2,  // 9: slipway.platform.v1.DescribeWorkflowResponse.document:type_name -> slipway.platform.v1.Document
 	1,  // 10: slipway.platform.v1.DescribeWorkflowResponse.progress:type_name -> slipway.platform.v1.Progress
 	8,  // 11: slipway.platform.v1.DescribeWorkflowResponse.platform:type_name -> slipway.platform.v1.WorkflowPlatform
-	33, // 12: slipway.platform.v1.DescribeWorkflowResponse.job_info:type_name -> google.protobuf.Struct
-	31, // 13: slipway.platform.v1.DescribeWorkflowResponse.org_id:type_name -> google.protobuf.DoubleValue
-	32, // 14: slipway.platform.v1.DescribeWorkflowResponse.org_name:type_name -> google.protobuf.StringValue
-	31, // 15: slipway.platform.v1.DescribeWorkflowResponse.workspace_id:type_name -> google.protobuf.DoubleValue
-	32, // 16: slipway.platform.v1.DescribeWorkflowResponse.workspace_name:type_name -> google.protobuf.StringValue
-	33, // 17: slipway.platform.v1.UpdateWorkflowRequest.workflow:type_name -> google.protobuf.Struct
+	35, // 12: slipway.platform.v1.DescribeWorkflowResponse.job_info:type_name -> google.protobuf.Struct
+	33, // 13: slipway.platform.v1.DescribeWorkflowResponse.org_id:type_name -> google.protobuf.DoubleValue
+	34, // 14: slipway.platform.v1.DescribeWorkflowResponse.org_name:type_name -> google.protobuf.StringValue
+	33, // 15: slipway.platform.v1.DescribeWorkflowResponse.workspace_id:type_name -> google.protobuf.DoubleValue
+	34, // 16: slipway.platform.v1.DescribeWorkflowResponse.workspace_name:type_name -> google.protobuf.StringValue
+	35, // 17: slipway.platform.v1.UpdateWorkflowRequest.workflow:type_name -> google.protobuf.Struct
 	2,  // 18: slipway.platform.v1.UpdateWorkflowResponse.document:type_name -> slipway.platform.v1.Document
 	14, // 19: slipway.platform.v1.DeleteWorkflowsRequest.body:type_name -> slipway.platform.v1.DeleteWorkflowsBody
-	33, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
+	35, // 20: slipway.platform.v1.CancelWorkflowRequest.body:type_name -> google.protobuf.Struct
 	1,  // 21: slipway.platform.v1.GetWorkflowProgressResponse.progress:type_name -> slipway.platform.v1.Progress
 	2,  // 22: slipway.platform.v1.GetWorkflowMetricsResponse.documents:type_name -> slipway.platform.v1.Document
 	2,  // 23: slipway.platform.v1.GetWorkflowLaunchResponse.document:type_name -> slipway.platform.v1.Document
@@ -2442,13 +2540,14 @@ func file_slipway_platform_v1_workflow_proto_init() {
 	file_slipway_platform_v1_workflow_proto_msgTypes[24].OneofWrappers = []any{}
 	file_slipway_platform_v1_workflow_proto_msgTypes[27].OneofWrappers = []any{}
 	file_slipway_platform_v1_workflow_proto_msgTypes[29].OneofWrappers = []any{}
+	file_slipway_platform_v1_workflow_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_workflow_proto_rawDesc), len(file_slipway_platform_v1_workflow_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

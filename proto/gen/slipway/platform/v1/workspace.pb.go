@@ -4,11 +4,12 @@
 // 	protoc        (unknown)
 // source: slipway/platform/v1/workspace.proto
 
-// Workspaces and who works in them.
+// Workspaces and their participants.
 
 package platformv1
 
 import (
+	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
@@ -26,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Workspace is a place where credentials and runs are shared.
+// Workspace shares credentials and runs among its participants.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its id.
@@ -126,10 +127,10 @@ func (x *Workspace) GetLastUpdated() *timestamppb.Timestamp {
 	return nil
 }
 
-// WorkspaceSpec describes a workspace. Fields that are absent stay as they are.
+// WorkspaceSpec describes a workspace. Absent fields are unchanged.
 type WorkspaceSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 2 to 40 characters.
+	// 2 to 40 letters and digits, with single - and _ between them.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
 	// Its full name.
 	FullName *string `protobuf:"bytes,2,opt,name=full_name,json=fullName,proto3,oneof" json:"full_name,omitempty"`
@@ -202,15 +203,15 @@ func (x *WorkspaceSpec) GetVisibility() string {
 // ListWorkspacesRequest is a page.
 type ListWorkspacesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; 0 or absent means 100.
+	// Query parameter: maximum number of results; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId         int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -295,7 +296,7 @@ type ListWorkspacesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Workspaces []*Workspace `protobuf:"bytes,1,rep,name=workspaces,proto3" json:"workspaces,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -850,7 +851,7 @@ func (x *ValidateWorkspaceNameRequest) GetName() string {
 	return ""
 }
 
-// ValidateWorkspaceNameResponse is empty: 204, the name is free.
+// ValidateWorkspaceNameResponse is empty: 204 means that the name is available.
 type ValidateWorkspaceNameResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -892,7 +893,7 @@ type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The participation's id.
 	ParticipantId float64 `protobuf:"fixed64,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// The user's membership in the organisation; null if there is none.
+	// The user's membership in the organisation; null if the user is not a member.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	// The user name.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
@@ -902,7 +903,7 @@ type Participant struct {
 	LastName string `protobuf:"bytes,5,opt,name=last_name,json=lastName,proto3" json:"last_name,omitempty"`
 	// The e-mail address.
 	Email string `protobuf:"bytes,6,opt,name=email,proto3" json:"email,omitempty"`
-	// owner or member; null for those who are not members of the organisation.
+	// owner or member; null for users that are not members of the organisation.
 	OrgRole *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=org_role,json=orgRole,proto3" json:"org_role,omitempty"`
 	// Always null.
 	TeamId *wrapperspb.DoubleValue `protobuf:"bytes,8,opt,name=team_id,json=teamId,proto3" json:"team_id,omitempty"`
@@ -910,7 +911,7 @@ type Participant struct {
 	TeamName *wrapperspb.StringValue `protobuf:"bytes,9,opt,name=team_name,json=teamName,proto3" json:"team_name,omitempty"`
 	// owner, admin, maintain, launch, connect or view.
 	WspRole string `protobuf:"bytes,10,opt,name=wsp_role,json=wspRole,proto3" json:"wsp_role,omitempty"`
-	// MEMBER, or COLLABORATOR for those who are not members of the organisation.
+	// MEMBER, or COLLABORATOR for users that are not members of the organisation.
 	Type          string `protobuf:"bytes,11,opt,name=type,proto3" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,15 +1027,15 @@ func (x *Participant) GetType() string {
 // ListParticipantsRequest is a page.
 type ListParticipantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Query parameter: how many to return at most; 0 or absent means 100.
+	// Query parameter: maximum number of results; 0 or absent means 100.
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
-	// Query parameter: how many to skip.
+	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
 	// Query parameter: part of a name.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
-	// Query parameter: a page number, from 1, in place of offset.
+	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// Query parameter: the size of a page, in place of max.
+	// Query parameter: page size; replaces max.
 	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	// The organisation.
 	OrgId int64 `protobuf:"varint,6,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
@@ -1128,7 +1129,7 @@ type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// By name.
 	Participants []*Participant `protobuf:"bytes,1,rep,name=participants,proto3" json:"participants,omitempty"`
-	// How many there are in all, beyond this page too.
+	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1242,7 +1243,7 @@ func (x *AddParticipantRequest) GetParticipant() *ParticipantSpec {
 	return nil
 }
 
-// ParticipantSpec names a user in one of two ways.
+// ParticipantSpec identifies a user by one of two fields.
 type ParticipantSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The membership's id.
@@ -1600,11 +1601,349 @@ func (*DeleteParticipantResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{25}
 }
 
+// ListUserWorkspacesRequest names a user.
+type ListUserWorkspacesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Query parameter: maximum number of results; by default all.
+	Max *int32 `protobuf:"varint,2,opt,name=max,proto3,oneof" json:"max,omitempty"`
+	// Query parameter: number of results to skip.
+	Offset *int32 `protobuf:"varint,3,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
+	// Query parameter: page number, from 1; replaces offset.
+	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
+	// Query parameter: page size; replaces max.
+	PageSize *int32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// The user; the caller's own id.
+	UserId        int64 `protobuf:"varint,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUserWorkspacesRequest) Reset() {
+	*x = ListUserWorkspacesRequest{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUserWorkspacesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUserWorkspacesRequest) ProtoMessage() {}
+
+func (x *ListUserWorkspacesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUserWorkspacesRequest.ProtoReflect.Descriptor instead.
+func (*ListUserWorkspacesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListUserWorkspacesRequest) GetMax() int32 {
+	if x != nil && x.Max != nil {
+		return *x.Max
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetOffset() int32 {
+	if x != nil && x.Offset != nil {
+		return *x.Offset
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetPage() int32 {
+	if x != nil && x.Page != nil {
+		return *x.Page
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetPageSize() int32 {
+	if x != nil && x.PageSize != nil {
+		return *x.PageSize
+	}
+	return 0
+}
+
+func (x *ListUserWorkspacesRequest) GetUserId() int64 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+// ListUserWorkspacesResponse lists where a user works.
+type ListUserWorkspacesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each organisation once on its own, then once with each of its workspaces.
+	OrgsAndWorkspaces []*UserWorkspace `protobuf:"bytes,1,rep,name=orgs_and_workspaces,json=orgsAndWorkspaces,proto3" json:"orgs_and_workspaces,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *ListUserWorkspacesResponse) Reset() {
+	*x = ListUserWorkspacesResponse{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUserWorkspacesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUserWorkspacesResponse) ProtoMessage() {}
+
+func (x *ListUserWorkspacesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUserWorkspacesResponse.ProtoReflect.Descriptor instead.
+func (*ListUserWorkspacesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListUserWorkspacesResponse) GetOrgsAndWorkspaces() []*UserWorkspace {
+	if x != nil {
+		return x.OrgsAndWorkspaces
+	}
+	return nil
+}
+
+// UserWorkspace is an organisation, or a workspace of one.
+type UserWorkspace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organisation.
+	OrgId float64 `protobuf:"fixed64,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// Its name.
+	OrgName string `protobuf:"bytes,2,opt,name=org_name,json=orgName,proto3" json:"org_name,omitempty"`
+	// Always null.
+	OrgLogoUrl *wrapperspb.StringValue `protobuf:"bytes,3,opt,name=org_logo_url,json=orgLogoUrl,proto3" json:"org_logo_url,omitempty"`
+	// Always "internal".
+	OrgType string `protobuf:"bytes,4,opt,name=org_type,json=orgType,proto3" json:"org_type,omitempty"`
+	// The workspace; null for the organisation itself.
+	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// Its name; null for the organisation itself.
+	WorkspaceName *wrapperspb.StringValue `protobuf:"bytes,6,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
+	// Its full name; null for the organisation itself.
+	WorkspaceFullName *wrapperspb.StringValue `protobuf:"bytes,7,opt,name=workspace_full_name,json=workspaceFullName,proto3" json:"workspace_full_name,omitempty"`
+	// PRIVATE or SHARED; null for the organisation itself.
+	Visibility *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=visibility,proto3" json:"visibility,omitempty"`
+	// What the user may do there, e.g. "owner".
+	Roles         []string `protobuf:"bytes,9,rep,name=roles,proto3" json:"roles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserWorkspace) Reset() {
+	*x = UserWorkspace{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserWorkspace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserWorkspace) ProtoMessage() {}
+
+func (x *UserWorkspace) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserWorkspace.ProtoReflect.Descriptor instead.
+func (*UserWorkspace) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *UserWorkspace) GetOrgId() float64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *UserWorkspace) GetOrgName() string {
+	if x != nil {
+		return x.OrgName
+	}
+	return ""
+}
+
+func (x *UserWorkspace) GetOrgLogoUrl() *wrapperspb.StringValue {
+	if x != nil {
+		return x.OrgLogoUrl
+	}
+	return nil
+}
+
+func (x *UserWorkspace) GetOrgType() string {
+	if x != nil {
+		return x.OrgType
+	}
+	return ""
+}
+
+func (x *UserWorkspace) GetWorkspaceId() *wrapperspb.DoubleValue {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return nil
+}
+
+func (x *UserWorkspace) GetWorkspaceName() *wrapperspb.StringValue {
+	if x != nil {
+		return x.WorkspaceName
+	}
+	return nil
+}
+
+func (x *UserWorkspace) GetWorkspaceFullName() *wrapperspb.StringValue {
+	if x != nil {
+		return x.WorkspaceFullName
+	}
+	return nil
+}
+
+func (x *UserWorkspace) GetVisibility() *wrapperspb.StringValue {
+	if x != nil {
+		return x.Visibility
+	}
+	return nil
+}
+
+func (x *UserWorkspace) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+// LeaveWorkspaceRequest names a workspace.
+type LeaveWorkspaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organisation.
+	OrgId int64 `protobuf:"varint,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// The workspace.
+	Id            int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveWorkspaceRequest) Reset() {
+	*x = LeaveWorkspaceRequest{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveWorkspaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveWorkspaceRequest) ProtoMessage() {}
+
+func (x *LeaveWorkspaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveWorkspaceRequest.ProtoReflect.Descriptor instead.
+func (*LeaveWorkspaceRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *LeaveWorkspaceRequest) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *LeaveWorkspaceRequest) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+// LeaveWorkspaceResponse is empty: 204.
+type LeaveWorkspaceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LeaveWorkspaceResponse) Reset() {
+	*x = LeaveWorkspaceResponse{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LeaveWorkspaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LeaveWorkspaceResponse) ProtoMessage() {}
+
+func (x *LeaveWorkspaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LeaveWorkspaceResponse.ProtoReflect.Descriptor instead.
+func (*LeaveWorkspaceResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{30}
+}
+
 var File_slipway_platform_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/platform/v1/workspace.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x92\x02\n" +
+	"#slipway/platform/v1/workspace.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\"\x92\x02\n" +
 	"\tWorkspace\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1614,13 +1953,13 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"visibility\x18\x05 \x01(\tR\n" +
 	"visibility\x12=\n" +
 	"\fdate_created\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x12=\n" +
-	"\flast_updated\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vlastUpdated\"\xcc\x01\n" +
-	"\rWorkspaceSpec\x12\x17\n" +
-	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12 \n" +
+	"\flast_updated\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vlastUpdated\"\x92\x02\n" +
+	"\rWorkspaceSpec\x12F\n" +
+	"\x04name\x18\x01 \x01(\tB-\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02H\x00R\x04name\x88\x01\x01\x12 \n" +
 	"\tfull_name\x18\x02 \x01(\tH\x01R\bfullName\x88\x01\x01\x12%\n" +
-	"\vdescription\x18\x03 \x01(\tH\x02R\vdescription\x88\x01\x01\x12#\n" +
+	"\vdescription\x18\x03 \x01(\tH\x02R\vdescription\x88\x01\x01\x12:\n" +
 	"\n" +
-	"visibility\x18\x04 \x01(\tH\x03R\n" +
+	"visibility\x18\x04 \x01(\tB\x15\xaa\xb5\x18\aPRIVATE\xaa\xb5\x18\x06SHAREDH\x03R\n" +
 	"visibility\x88\x01\x01B\a\n" +
 	"\x05_nameB\f\n" +
 	"\n" +
@@ -1647,9 +1986,9 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"total_size\x18\x02 \x01(\x05R\ttotalSize\"m\n" +
 	"\x16CreateWorkspaceRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12<\n" +
-	"\x04body\x18\x02 \x01(\v2(.slipway.platform.v1.CreateWorkspaceBodyR\x04body\"W\n" +
-	"\x13CreateWorkspaceBody\x12@\n" +
-	"\tworkspace\x18\x01 \x01(\v2\".slipway.platform.v1.WorkspaceSpecR\tworkspace\"W\n" +
+	"\x04body\x18\x02 \x01(\v2(.slipway.platform.v1.CreateWorkspaceBodyR\x04body\"e\n" +
+	"\x13CreateWorkspaceBody\x12N\n" +
+	"\tworkspace\x18\x01 \x01(\v2\".slipway.platform.v1.WorkspaceSpecB\f\xe2A\x01\x02µ\x18\x04nameR\tworkspace\"W\n" +
 	"\x17CreateWorkspaceResponse\x12<\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x1e.slipway.platform.v1.WorkspaceR\tworkspace\"A\n" +
 	"\x18DescribeWorkspaceRequest\x12\x15\n" +
@@ -1666,10 +2005,10 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\x16DeleteWorkspaceRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\"\x19\n" +
-	"\x17DeleteWorkspaceResponse\"I\n" +
+	"\x17DeleteWorkspaceResponse\"|\n" +
 	"\x1cValidateWorkspaceNameRequest\x12\x15\n" +
-	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"\x1f\n" +
+	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12E\n" +
+	"\x04name\x18\x02 \x01(\tB1\xe2A\x01\x02\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02R\x04name\"\x1f\n" +
 	"\x1dValidateWorkspaceNameResponse\"\xca\x03\n" +
 	"\vParticipant\x12+\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\rparticipantId\x12?\n" +
@@ -1705,10 +2044,10 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\x15AddParticipantRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12F\n" +
-	"\vparticipant\x18\x03 \x01(\v2$.slipway.platform.v1.ParticipantSpecR\vparticipant\"[\n" +
+	"\vparticipant\x18\x03 \x01(\v2$.slipway.platform.v1.ParticipantSpecR\vparticipant\"|\n" +
 	"\x0fParticipantSpec\x12\x1b\n" +
 	"\tmember_id\x18\x01 \x01(\x03R\bmemberId\x12+\n" +
-	"\x12user_name_or_email\x18\x02 \x01(\tR\x0fuserNameOrEmail\"\\\n" +
+	"\x12user_name_or_email\x18\x02 \x01(\tR\x0fuserNameOrEmail:\x1f\x8a\xb5\x18\bmemberId\x8a\xb5\x18\x0fuserNameOrEmail\"\\\n" +
 	"\x16AddParticipantResponse\x12B\n" +
 	"\vparticipant\x18\x01 \x01(\v2 .slipway.platform.v1.ParticipantR\vparticipant\"\xa6\x01\n" +
 	"\x1cUpdateParticipantRoleRequest\x12\x15\n" +
@@ -1716,14 +2055,44 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12%\n" +
 	"\x0eparticipant_id\x18\x03 \x01(\x03R\rparticipantId\x128\n" +
 	"\x04role\x18\x04 \x01(\v2$.slipway.platform.v1.ParticipantRoleR\x04role\"\x1f\n" +
-	"\x1dUpdateParticipantRoleResponse\"%\n" +
-	"\x0fParticipantRole\x12\x12\n" +
-	"\x04role\x18\x01 \x01(\tR\x04role\"h\n" +
+	"\x1dUpdateParticipantRoleResponse\"f\n" +
+	"\x0fParticipantRole\x12S\n" +
+	"\x04role\x18\x01 \x01(\tB?\xe2A\x01\x02\xaa\xb5\x18\x05owner\xaa\xb5\x18\x05admin\xaa\xb5\x18\bmaintain\xaa\xb5\x18\x06launch\xaa\xb5\x18\aconnect\xaa\xb5\x18\x04viewR\x04role\"h\n" +
 	"\x18DeleteParticipantRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x03R\x02id\x12%\n" +
 	"\x0eparticipant_id\x18\x03 \x01(\x03R\rparticipantId\"\x1b\n" +
-	"\x19DeleteParticipantResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\x19DeleteParticipantResponse\"\xcd\x01\n" +
+	"\x19ListUserWorkspacesRequest\x12\x15\n" +
+	"\x03max\x18\x02 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
+	"\x06offset\x18\x03 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x17\n" +
+	"\x04page\x18\x04 \x01(\x05H\x02R\x04page\x88\x01\x01\x12 \n" +
+	"\tpage_size\x18\x05 \x01(\x05H\x03R\bpageSize\x88\x01\x01\x12\x17\n" +
+	"\auser_id\x18\x01 \x01(\x03R\x06userIdB\x06\n" +
+	"\x04_maxB\t\n" +
+	"\a_offsetB\a\n" +
+	"\x05_pageB\f\n" +
+	"\n" +
+	"_page_size\"p\n" +
+	"\x1aListUserWorkspacesResponse\x12R\n" +
+	"\x13orgs_and_workspaces\x18\x01 \x03(\v2\".slipway.platform.v1.UserWorkspaceR\x11orgsAndWorkspaces\"\xd0\x03\n" +
+	"\rUserWorkspace\x12\x1b\n" +
+	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x19\n" +
+	"\borg_name\x18\x02 \x01(\tR\aorgName\x12>\n" +
+	"\forg_logo_url\x18\x03 \x01(\v2\x1c.google.protobuf.StringValueR\n" +
+	"orgLogoUrl\x12\x19\n" +
+	"\borg_type\x18\x04 \x01(\tR\aorgType\x12E\n" +
+	"\fworkspace_id\x18\x05 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12C\n" +
+	"\x0eworkspace_name\x18\x06 \x01(\v2\x1c.google.protobuf.StringValueR\rworkspaceName\x12L\n" +
+	"\x13workspace_full_name\x18\a \x01(\v2\x1c.google.protobuf.StringValueR\x11workspaceFullName\x12<\n" +
+	"\n" +
+	"visibility\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\n" +
+	"visibility\x12\x14\n" +
+	"\x05roles\x18\t \x03(\tR\x05roles\">\n" +
+	"\x15LeaveWorkspaceRequest\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\"\x18\n" +
+	"\x16LeaveWorkspaceResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_workspace_proto_rawDescOnce sync.Once
@@ -1737,7 +2106,7 @@ func file_slipway_platform_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_workspace_proto_rawDescData
 }
 
-var file_slipway_platform_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_slipway_platform_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_slipway_platform_v1_workspace_proto_goTypes = []any{
 	(*Workspace)(nil),                     // 0: slipway.platform.v1.Workspace
 	(*WorkspaceSpec)(nil),                 // 1: slipway.platform.v1.WorkspaceSpec
@@ -1765,13 +2134,18 @@ var file_slipway_platform_v1_workspace_proto_goTypes = []any{
 	(*ParticipantRole)(nil),               // 23: slipway.platform.v1.ParticipantRole
 	(*DeleteParticipantRequest)(nil),      // 24: slipway.platform.v1.DeleteParticipantRequest
 	(*DeleteParticipantResponse)(nil),     // 25: slipway.platform.v1.DeleteParticipantResponse
-	(*timestamppb.Timestamp)(nil),         // 26: google.protobuf.Timestamp
-	(*wrapperspb.DoubleValue)(nil),        // 27: google.protobuf.DoubleValue
-	(*wrapperspb.StringValue)(nil),        // 28: google.protobuf.StringValue
+	(*ListUserWorkspacesRequest)(nil),     // 26: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListUserWorkspacesResponse)(nil),    // 27: slipway.platform.v1.ListUserWorkspacesResponse
+	(*UserWorkspace)(nil),                 // 28: slipway.platform.v1.UserWorkspace
+	(*LeaveWorkspaceRequest)(nil),         // 29: slipway.platform.v1.LeaveWorkspaceRequest
+	(*LeaveWorkspaceResponse)(nil),        // 30: slipway.platform.v1.LeaveWorkspaceResponse
+	(*timestamppb.Timestamp)(nil),         // 31: google.protobuf.Timestamp
+	(*wrapperspb.DoubleValue)(nil),        // 32: google.protobuf.DoubleValue
+	(*wrapperspb.StringValue)(nil),        // 33: google.protobuf.StringValue
 }
 var file_slipway_platform_v1_workspace_proto_depIdxs = []int32{
-	26, // 0: slipway.platform.v1.Workspace.date_created:type_name -> google.protobuf.Timestamp
-	26, // 1: slipway.platform.v1.Workspace.last_updated:type_name -> google.protobuf.Timestamp
+	31, // 0: slipway.platform.v1.Workspace.date_created:type_name -> google.protobuf.Timestamp
+	31, // 1: slipway.platform.v1.Workspace.last_updated:type_name -> google.protobuf.Timestamp
 	0,  // 2: slipway.platform.v1.ListWorkspacesResponse.workspaces:type_name -> slipway.platform.v1.Workspace
 	5,  // 3: slipway.platform.v1.CreateWorkspaceRequest.body:type_name -> slipway.platform.v1.CreateWorkspaceBody
 	1,  // 4: slipway.platform.v1.CreateWorkspaceBody.workspace:type_name -> slipway.platform.v1.WorkspaceSpec
@@ -1779,19 +2153,25 @@ var file_slipway_platform_v1_workspace_proto_depIdxs = []int32{
 	0,  // 6: slipway.platform.v1.DescribeWorkspaceResponse.workspace:type_name -> slipway.platform.v1.Workspace
 	1,  // 7: slipway.platform.v1.UpdateWorkspaceRequest.workspace:type_name -> slipway.platform.v1.WorkspaceSpec
 	0,  // 8: slipway.platform.v1.UpdateWorkspaceResponse.workspace:type_name -> slipway.platform.v1.Workspace
-	27, // 9: slipway.platform.v1.Participant.member_id:type_name -> google.protobuf.DoubleValue
-	28, // 10: slipway.platform.v1.Participant.org_role:type_name -> google.protobuf.StringValue
-	27, // 11: slipway.platform.v1.Participant.team_id:type_name -> google.protobuf.DoubleValue
-	28, // 12: slipway.platform.v1.Participant.team_name:type_name -> google.protobuf.StringValue
+	32, // 9: slipway.platform.v1.Participant.member_id:type_name -> google.protobuf.DoubleValue
+	33, // 10: slipway.platform.v1.Participant.org_role:type_name -> google.protobuf.StringValue
+	32, // 11: slipway.platform.v1.Participant.team_id:type_name -> google.protobuf.DoubleValue
+	33, // 12: slipway.platform.v1.Participant.team_name:type_name -> google.protobuf.StringValue
 	15, // 13: slipway.platform.v1.ListParticipantsResponse.participants:type_name -> slipway.platform.v1.Participant
 	19, // 14: slipway.platform.v1.AddParticipantRequest.participant:type_name -> slipway.platform.v1.ParticipantSpec
 	15, // 15: slipway.platform.v1.AddParticipantResponse.participant:type_name -> slipway.platform.v1.Participant
 	23, // 16: slipway.platform.v1.UpdateParticipantRoleRequest.role:type_name -> slipway.platform.v1.ParticipantRole
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	28, // 17: slipway.platform.v1.ListUserWorkspacesResponse.orgs_and_workspaces:type_name -> slipway.platform.v1.UserWorkspace
+	33, // 18: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
+	32, // 19: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
+	33, // 20: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
+	33, // 21: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
+	33, // 22: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_workspace_proto_init() }
@@ -1802,13 +2182,14 @@ func file_slipway_platform_v1_workspace_proto_init() {
 	file_slipway_platform_v1_workspace_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_workspace_proto_msgTypes[2].OneofWrappers = []any{}
 	file_slipway_platform_v1_workspace_proto_msgTypes[16].OneofWrappers = []any{}
+	file_slipway_platform_v1_workspace_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_workspace_proto_rawDesc), len(file_slipway_platform_v1_workspace_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// layers are what a container room has, by digest.
+// layers are the layers of a container service, by digest.
 type layers map[string][]byte
 
 // GetLayer implements remote.Layers.

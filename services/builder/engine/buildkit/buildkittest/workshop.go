@@ -1,4 +1,4 @@
-// Package buildkittest is a real daemon with registries around it, for tests of builds.
+// Package buildkittest provides a real daemon with registries for tests of builds.
 package buildkittest
 
 import (
@@ -33,7 +33,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Busybox is an image with a shell, of what this machine has.
+// Busybox returns an image with a shell, made of this machine's programs.
 func Busybox(t testing.TB) v1.Image {
 	t.Helper()
 	var b bytes.Buffer
@@ -97,44 +97,44 @@ func (p *Printed) Print(phase, text string) {
 	}
 }
 
-// String is all that was printed.
+// String returns the whole output.
 func (p *Printed) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.b.String()
 }
 
-// Workshop is a daemon, an engine, and registries that want a login.
+// Workshop is a daemon, an engine, and registries that require a login.
 type Workshop struct {
-	Room   *jobstest.Room
-	Engine *buildkit.Engine
-	Leave  func() // ends the engine
-	Daemon *daemon.Daemon
-	Dir    string
-	From   *testkit.Registry
-	To     *testkit.Registry
-	Base   string
-	Layers layers
-	Far    string // another name of from, which only the egress rules know
+	BuildService *jobstest.BuildService
+	Engine       *buildkit.Engine
+	Leave        func() // ends the engine
+	Daemon       *daemon.Daemon
+	Dir          string
+	From         *testkit.Registry
+	To           *testkit.Registry
+	Base         string
+	Layers       layers
+	Far          string // another name of From that only the egress rules know
 
 	daemonOptions daemon.Options
 	EngineOptions buildkit.Options
 }
 
-// Setup is how a workshop differs from others.
+// Setup holds the options of a workshop.
 type Setup struct {
 	Memory, Disk int64
-	Near         []string // what the worker itself may reach beside public addresses
+	Near         []string // non-public addresses that the worker itself may reach
 }
 
-// NewWorkshop starts one, where builds can be made at all.
+// NewWorkshop starts a workshop, or skips the test if this machine cannot build.
 func NewWorkshop(t *testing.T, s Setup) *Workshop {
 	t.Helper()
 	testkit.Builders(t)
-	w := &Workshop{Room: jobstest.NewRoom(t), Layers: layers{}, From: testkit.NewRegistry(t, testkit.Basic), To: testkit.NewRegistry(t, testkit.Basic)}
+	w := &Workshop{BuildService: jobstest.NewBuildService(t), Layers: layers{}, From: testkit.NewRegistry(t, testkit.Basic), To: testkit.NewRegistry(t, testkit.Basic)}
 	w.Base = w.From.Push(t, "base/busybox:1", Busybox(t))
-	w.Room.Logins[w.From.Host] = testkit.Password
-	w.Room.Logins[w.To.Host] = testkit.Password
+	w.BuildService.Logins[w.From.Host] = testkit.Password
+	w.BuildService.Logins[w.To.Host] = testkit.Password
 	egress, err := upstream.NewEgress(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -156,14 +156,14 @@ func NewWorkshop(t *testing.T, s Setup) *Workshop {
 		Memory: s.Memory, Pids: 500, Log: testkit.Log(t),
 	}
 	w.EngineOptions = buildkit.Options{
-		Deps: remote.Deps{Work: w.Room.Client, Egress: near, Registries: w.registries(t), Layers: w.Layers}, Disk: s.Disk, Log: testkit.Log(t),
+		Deps: remote.Deps{Work: w.BuildService.Client, Egress: near, Registries: w.registries(t), Layers: w.Layers}, Disk: s.Disk, Log: testkit.Log(t),
 	}
 	w.Start(t)
 	return w
 }
 
-// Start starts a daemon that has built nothing yet, and an engine for it, in the
-// place of those that were there.
+// Start starts a daemon without cached builds and an engine for it, in place of the
+// previous ones.
 func (w *Workshop) Start(t *testing.T) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sw")
@@ -182,7 +182,7 @@ func (w *Workshop) Start(t *testing.T) {
 	w.ready(t)
 }
 
-// registries knows the far name too.
+// registries also resolves the far name.
 func (w *Workshop) registries(t testing.TB) remote.Registries {
 	t.Helper()
 	hosts := []string{w.From.Host, w.To.Host}
@@ -198,7 +198,7 @@ type nearby struct {
 	w *Workshop
 }
 
-// Resolve knows the far name.
+// Resolve also resolves the far name.
 func (n nearby) Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error) {
 	if repo.Host == n.w.Far {
 		repo.Host = n.w.From.Host
@@ -215,7 +215,7 @@ func (w *Workshop) ready(t testing.TB) {
 	}
 }
 
-// Job is one of a Dockerfile, in which BASE is the base image.
+// Job returns a job for a Dockerfile, in which BASE is the base image.
 func (w *Workshop) Job(id, dockerfile string) jobs.Job {
 	return jobs.Job{
 		ID: id, Delivery: 1, ContentDigest: strings.Repeat("ab", 32), CacheScope: "scope", Ticket: "ticket-" + id,
@@ -224,7 +224,7 @@ func (w *Workshop) Job(id, dockerfile string) jobs.Job {
 	}
 }
 
-// Build has the engine build, and shows what it prints.
+// Build builds with the engine and logs its output.
 func (w *Workshop) Build(t *testing.T, job jobs.Job) (string, *Printed, error) {
 	t.Helper()
 	out := &Printed{}
@@ -250,7 +250,7 @@ func (w *Workshop) Pull(t *testing.T, ref string) *registry.Descriptor {
 	return d
 }
 
-// Contents are what a pushed index lists, and its first image.
+// Contents returns the manifest of a pushed index, and its first image.
 func Contents(t *testing.T, d *registry.Descriptor) (*v1.IndexManifest, v1.Image) {
 	t.Helper()
 	index, err := d.ImageIndex()

@@ -1,5 +1,5 @@
-// Package account has the commands about what a user keeps at the server: tokens, logins of
-// registries, organisations, workspaces and who belongs to them.
+// Package account implements the commands for a user's data at the server: tokens, registry
+// logins, organisations, workspaces and members.
 package account
 
 import (
@@ -16,14 +16,14 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Credentials is `slipway credentials`.
+// Credentials returns `slipway credentials`.
 func Credentials(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("credentials", "Keep logins of registries at the server")
-	cmd.Long = `Keep logins of registries at the server: yours, or those of a workspace.
+	cmd := usage.Group("credentials", "Manage registry logins at the server")
+	cmd.Long = `Manage registry logins at the server: your own, or those of a workspace.
 
-The server uses them when it reads and pushes images for you. Secrets go in and
-never come out: no command shows one. No flag takes a secret: it is asked for, or
-read from standard input or a file.`
+The server uses them when it reads and pushes images for you. No command shows a
+stored secret, and no flag takes one: you are prompted for it, or it is read from
+standard input or a file.`
 	cmd.AddCommand(credentialsListCommand(s), credentialsAddCommand(s), credentialsShowCommand(s), credentialsUpdateCommand(s), credentialsDeleteCommand(s))
 	return cmd
 }
@@ -37,7 +37,7 @@ func credentials(ctx context.Context, c *session.Client, query url.Values) ([]by
 	return raw, res.GetCredentials(), nil
 }
 
-// credentialsID finds credentials by id or name.
+// credentialsID finds the id of credentials by id or name.
 func credentialsID(ctx context.Context, c *session.Client, query url.Values, key string) (string, error) {
 	kept, err := keptCredentials(ctx, c, query, key)
 	return kept.GetId(), err
@@ -58,7 +58,7 @@ func keptCredentials(ctx context.Context, c *session.Client, query url.Values, k
 	return nil, err
 }
 
-// offersCredentials has a shell offer ids of the workspace that a flag names.
+// offersCredentials completes ids of the workspace that a flag names.
 func offersCredentials(s *session.Settings, workspace *string) cobra.CompletionFunc {
 	return s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 		query, err := c.InWorkspace(ctx, *workspace)
@@ -77,7 +77,7 @@ func offersCredentials(s *session.Settings, workspace *string) cobra.CompletionF
 func credentialsListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list",
-		Short:             "Show what is kept, without what is secret",
+		Short:             "List stored credentials, without their secrets",
 		Example:           "  slipway credentials list\n  slipway credentials list --workspace lab/rnaseq -o json",
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -97,7 +97,7 @@ func credentialsListCommand(s *session.Settings) *cobra.Command {
 		for _, r := range list {
 			t = append(t, []string{r.GetId(), r.GetName(), r.GetProvider(), shownKey(r, "registry"), shownKey(r, "userName"), output.MomentOrNever(r.GetLastUsed())})
 		}
-		return format.List(cmd, raw, t, "No credentials yet. `slipway credentials add NAME --registry HOST --username USER` keeps a login.")
+		return format.List(cmd, raw, t, "No credentials yet. `slipway credentials add NAME --registry HOST --username USER` stores a login.")
 	}
 	return cmd
 }
@@ -109,7 +109,7 @@ func shownKey(r *platformv1.CredentialsRecord, name string) string {
 func credentialsShowCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "show ID|NAME",
-		Short:   "Show one record, without what is secret",
+		Short:   "Show one record, without its secrets",
 		Example: "  slipway credentials show quay",
 		Args:    usage.Exactly(1),
 	}
@@ -159,7 +159,7 @@ func credentialsDeleteCommand(s *session.Settings) *cobra.Command {
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to delete them in")
 	cmd.ValidArgsFunction = offersCredentials(s, workspace)
-	cmd.Flags().BoolVar(&checked, "checked", false, "Keep those that were used in the last hour.")
+	cmd.Flags().BoolVar(&checked, "checked", false, "Do not delete credentials that were used in the last hour.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {

@@ -16,14 +16,14 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// usualRegistry is the one that a login is for where none is named.
+// usualRegistry is the default registry of a login.
 const usualRegistry = "docker.io"
 
-// try has the server log in at a registry, as it will when it pulls, so that a login
-// that does not work is not kept. was is what is kept already; nil for nothing. Where no
-// password was given, or none that the server uses itself, there is nothing to try.
+// try makes the server log in at a registry, as it does when it pulls, so that an invalid
+// login is not stored. The argument was is the stored record, or nil. Without a password,
+// or for a provider that the server does not use itself, nothing is tried.
 func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *platformv1.CredentialsSpec, was *platformv1.CredentialsRecord) (*inspectv1.Login, error) {
-	if f.keysFile != "" || f.unseen {
+	if f.keysFile != "" || f.unseen || f.channel.address != "" {
 		return nil, nil
 	}
 	given := func(name string) string { return spec.GetKeys().GetFields()[name].GetStringValue() }
@@ -39,17 +39,17 @@ func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *pla
 		err = errors.New("the registry refuses the user name or the password")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("trying the login at %s: %w; nothing was kept: mend it, or give --no-verify to keep it all the same", login.GetRegistry(), err)
+		return nil, fmt.Errorf("trying the login at %s: %w; nothing was stored: correct the login, or store it anyway with --no-verify", login.GetRegistry(), err)
 	}
 	return login, nil
 }
 
-// sayTried says what a login that works is good for, and what is not known of it.
+// sayTried prints what a valid login is used for, and what was not tested.
 func sayTried(cmd *cobra.Command, login *inspectv1.Login) {
 	if login == nil {
 		return
 	}
-	cmd.PrintErrf("%s accepts the login. From now on images below %s are read and pushed with it, on your behalf alone; "+
-		"whether it may read or push one of them is for the registry to say: `slipway inspect` tries that.\n",
+	cmd.PrintErrf("%s accepts the login. From now on images below %s are read and pushed with it, on your behalf only; "+
+		"whether it may read or push a certain image was not tested: `slipway inspect` tests that.\n",
 		output.Printable(login.GetRegistry()), output.Printable(login.GetRegistry()))
 }

@@ -19,30 +19,31 @@ import (
 // registryProvider is the provider of logins that the server itself uses.
 const registryProvider = "container-reg"
 
-// credentialsFlags say what is kept.
+// credentialsFlags are the flags of stored credentials.
 type credentialsFlags struct {
 	password                                  prompt.Secret
 	registry, username, description, provider string
 	keysFile                                  string
-	// ask asks for the password; unseen keeps a login that was not tried.
+	// ask prompts for the password; unseen stores a login without trying it.
 	ask, unseen bool
+	channel     channelFlags
 }
 
 func (f *credentialsFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.registry, "registry", "", "The `registry` that the login is for: its host, or host/path (default: docker.io).")
 	flags.StringVarP(&f.username, "username", "u", "", "The `name` to log in with.")
-	flags.StringVar(&f.description, "description", "", "What it is for.")
+	flags.StringVar(&f.description, "description", "", "A description.")
 	f.password = prompt.Secret{What: "password"}
 	f.password.Add(cmd)
 	flags.StringVar(&f.keysFile, "keys-file", "", "A `file` with a JSON object of keys, for other providers; - for standard input.")
-	flags.BoolVar(&f.unseen, "no-verify", false, "Keep the login without trying it at the registry.")
+	flags.BoolVar(&f.unseen, "no-verify", false, "Store the login without trying it at the registry.")
 	for _, name := range []string{"registry", "username", "description"} {
 		usage.Offer(cmd, name)
 	}
 }
 
-// spec is what the flags that were given say.
+// spec returns the values of the given flags.
 func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platformv1.CredentialsSpec, error) {
 	spec := &platformv1.CredentialsSpec{Keys: &structpb.Struct{Fields: map[string]*structpb.Value{}}}
 	if cmd.Flags().Changed("description") {
@@ -63,6 +64,9 @@ func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platfo
 		}
 		spec.Keys.Fields[name] = structpb.NewStringValue(value)
 	}
+	if f.channel.address != "" {
+		f.channel.into(spec.GetKeys())
+	}
 	if !f.ask && !f.password.Given() {
 		return spec, nil
 	}
@@ -71,9 +75,11 @@ func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platfo
 	return spec, err
 }
 
-// complete says what is missing of credentials that are new.
+// complete returns an error if new credentials lack a value.
 func (f *credentialsFlags) complete() error {
 	switch isRegistry := f.provider == registryProvider; {
+	case f.channel.address != "":
+		return nil // already validated
 	case f.keysFile != "":
 		return nil
 	case !isRegistry:
@@ -90,7 +96,7 @@ func (f *credentialsFlags) readKeys(d *prompt.Dialogue, into *structpb.Struct) e
 		return err
 	}
 	keys := map[string]any{}
-	if json.Unmarshal([]byte(text), &keys) != nil { // its error would show what is secret
+	if json.Unmarshal([]byte(text), &keys) != nil { // the decoder's error would show a part of the secret
 		return fmt.Errorf("reading the keys: %s does not hold a JSON object", f.keysFile)
 	}
 	made, err := structpb.NewStruct(keys)
@@ -105,18 +111,25 @@ func credentialsAddCommand(s *session.Settings) *cobra.Command {
 	f := credentialsFlags{ask: true}
 	cmd := &cobra.Command{
 		Use:   "add NAME",
-		Short: "Keep the login of a registry",
-		Long: `Keep the login of a registry at the server, which encrypts it. Its id is printed.
+		Short: "Store a login for a registry or a Conda channel",
+		Long: `Store a registry login at the server, which encrypts it. Its id is printed.
 
-The password is asked for, or read with --password-stdin or --password-file. A
-login for a path of a registry, such as quay.io/team, is used below that path;
-the longest one wins. With --workspace everybody in the workspace uses it.
+The command prompts for the password, or reads it with --password-stdin or
+--password-file. A login for a path of a registry, such as quay.io/team, is used
+below that path; the longest matching path wins. With --workspace all members of
+the workspace use it.
 
-The server tries the login before it is kept, and uses it from then on, at once.
+The server tries the login before it is stored, and uses it from then on.
 
---provider and --keys-file keep what the server stores and does not use itself.`,
+With --channel the login is for a private Conda channel: a user name with its
+password (--username), a token that is part of addresses (--token-in-path), or
+a bearer token (--bearer). Tokens are read like passwords. The server tests the
+login by reading the channel, and removes it if that fails.
+
+--provider and --keys-file store credentials that the server does not use itself.`,
 		Example: `  slipway credentials add quay --registry quay.io --username team+robot
   pass show quay | slipway credentials add quay --registry quay.io -u team+robot --password-stdin
+  slipway credentials add lab --channel https://conda.example.org/lab --bearer
   slipway credentials add cloud --provider aws --keys-file keys.json`,
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -124,9 +137,13 @@ The server tries the login before it is kept, and uses it from then on, at once.
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.provider, "provider", registryProvider, "What the keys are for; all but "+registryProvider+" need --keys-file.")
 	usage.Offer(cmd, "provider", registryProvider)
-	workspace := session.WorkspaceFlag(cmd, s, "to keep it in")
+	f.channel.add(cmd)
+	workspace := session.WorkspaceFlag(cmd, s, "to store it in")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := f.readChannel(cmd); err != nil {
+			return err
+		}
 		if err := f.complete(); err != nil {
 			return err
 		}
@@ -147,7 +164,10 @@ The server tries the login before it is kept, and uses it from then on, at once.
 		what := session.Call{Method: http.MethodPost, Path: "/api/credentials", Query: query, Signed: true, Body: &platformv1.CredentialsBody{Credentials: spec}}
 		raw, err := c.Do(cmd.Context(), what, &res)
 		if err != nil {
-			return fmt.Errorf("keeping the credentials %s: %w", args[0], err)
+			return fmt.Errorf("storing the credentials %s: %w", args[0], err)
+		}
+		if err := f.tryChannel(cmd, c, query, res.GetCredentialsId()); err != nil {
+			return err
 		}
 		sayTried(cmd, tried)
 		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetCredentialsId()}})
@@ -160,7 +180,7 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "update ID|NAME",
-		Short: "Change credentials; what is not given stays as it is",
+		Short: "Change credentials; values without a flag stay as they are",
 		Example: `  slipway credentials update quay --password
   slipway credentials update quay --name quay-robot --username team+robot2 --password-file new`,
 		Args: usage.Exactly(1),
@@ -184,7 +204,7 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 			spec.Name = &name
 		}
 		if isEmpty(spec) {
-			return usage.Errorf("nothing is to change; say what")
+			return usage.Errorf("no change was requested; give at least one flag")
 		}
 		kept, err := keptCredentials(cmd.Context(), c, query, args[0])
 		if err != nil {

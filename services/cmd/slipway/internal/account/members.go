@@ -15,21 +15,21 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Member is `slipway member`.
+// Member returns `slipway member`.
 func Member(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("member", "Show, add and remove who belongs to an organisation or a workspace")
+	cmd := usage.Group("member", "List, add and remove members of an organisation or a workspace")
 	cmd.AddCommand(memberListCommand(s), memberAddCommand(s), memberRoleCommand(s), memberRemoveCommand(s))
 	return cmd
 }
 
-// place is where people belong: an organisation, or a workspace.
+// place is an organisation or a workspace.
 type place struct {
 	name        string
 	path        string // of its own calls
 	isWorkspace bool
 }
 
-// people is the path of the calls about them.
+// people returns the path of the calls for members.
 func (p place) people() string {
 	if p.isWorkspace {
 		return p.path + "/participants"
@@ -37,7 +37,7 @@ func (p place) people() string {
 	return p.path + "/members"
 }
 
-// placeOf reads ORGANISATION or ORGANISATION/WORKSPACE.
+// placeOf parses ORGANISATION or ORGANISATION/WORKSPACE.
 func placeOf(ctx context.Context, c *session.Client, name string) (place, error) {
 	org, workspace, isWorkspace := strings.Cut(name, "/")
 	id, err := orgID(ctx, c, org)
@@ -53,7 +53,7 @@ func placeOf(ctx context.Context, c *session.Client, name string) (place, error)
 	return place{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
 }
 
-// person is somebody who belongs to a place.
+// person is a member of a place.
 type person struct{ id, name, email, role string }
 
 func peopleOf(ctx context.Context, c *session.Client, p place) (raw []byte, out []person, err error) {
@@ -72,12 +72,12 @@ func peopleOf(ctx context.Context, c *session.Client, p place) (raw []byte, out 
 		}
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("listing who belongs to %s: %w", p.name, err)
+		return nil, nil, fmt.Errorf("listing the members of %s: %w", p.name, err)
 	}
 	return raw, out, nil
 }
 
-// locate finds a place, and somebody there by user name or e-mail address.
+// locate finds a place and one of its members, by user name or e-mail address.
 func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, place, string, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -102,7 +102,7 @@ func locate(ctx context.Context, s *session.Settings, where, who string) (*sessi
 
 func memberListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list ORGANISATION[/WORKSPACE]", Short: "Show who belongs to it, and as what", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the members and their roles", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  slipway member list lab\n  slipway member list lab/rnaseq",
 	}
 	format := output.Flag(cmd)
@@ -133,7 +133,7 @@ func memberAddCommand(s *session.Settings) *cobra.Command {
 		Use: "add ORGANISATION[/WORKSPACE] USER", Short: "Add a user, by name or e-mail address", Long: "Add a user, by name or e-mail address.\n\n" + rolesHelp,
 		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions, Example: "  slipway member add lab ada\n  slipway member add lab/rnaseq ada --role launch",
 	}
-	cmd.Flags().StringVar(&role, "role", "", "As what (default: what the server gives: member, or launch).")
+	cmd.Flags().StringVar(&role, "role", "", "The role (default: the server's: member, or launch).")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, p, _, err := locate(cmd.Context(), s, args[0], "")
 		if err != nil {
@@ -168,7 +168,7 @@ func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) e
 	if err != nil {
 		return err
 	}
-	// Both kinds of places take the same words.
+	// Both kinds of places have the same request.
 	what := session.Call{Method: http.MethodPut, Path: p.people() + "/" + id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {
 		return fmt.Errorf("making %s %s of %s: %w", who, role, where, err)
@@ -179,7 +179,7 @@ func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) e
 
 func memberRemoveCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove ORGANISATION[/WORKSPACE] USER", Short: "Take somebody out; out of an organisation, out of its workspaces too",
+		Use: "remove ORGANISATION[/WORKSPACE] USER", Short: "Remove a member; from an organisation, also from its workspaces",
 		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, p, id, err := locate(cmd.Context(), s, args[0], args[1])
@@ -187,7 +187,7 @@ func memberRemoveCommand(s *session.Settings) *cobra.Command {
 				return err
 			}
 			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.people() + "/" + id, Signed: true}, nil); err != nil {
-				return fmt.Errorf("taking %s out of %s: %w", args[1], args[0], err)
+				return fmt.Errorf("removing %s from %s: %w", args[1], args[0], err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no member of %s any more.\n", output.Printable(args[1]), output.Printable(args[0]))
 			return err

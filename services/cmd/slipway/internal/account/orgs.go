@@ -16,23 +16,23 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Org is `slipway org`.
+// Org returns `slipway org`.
 func Org(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("org", "Show, make and delete organisations, which workspaces belong to")
+	cmd := usage.Group("org", "List, create and delete organisations, which workspaces belong to")
 	cmd.AddCommand(orgListCommand(s), orgCreateCommand(s), orgDeleteCommand(s))
 	return cmd
 }
 
-// Workspace is `slipway workspace`.
+// Workspace returns `slipway workspace`.
 func Workspace(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("workspace", "Show, make and delete workspaces, in which people share credentials and runs")
+	cmd := usage.Group("workspace", "List, create and delete workspaces, in which users share credentials and runs")
 	list := Workspaces(s)
 	list.Use = "list"
 	cmd.AddCommand(list, workspaceCreateCommand(s), workspaceDeleteCommand(s))
 	return cmd
 }
 
-// mostListed is how many entries a list asks for.
+// mostListed is how many entries a list requests.
 const mostListed = "1000"
 
 func listed() url.Values { return url.Values{"max": {mostListed}} }
@@ -46,7 +46,7 @@ func orgs(ctx context.Context, c *session.Client) ([]byte, []*platformv1.Organiz
 	return raw, res.GetOrganizations(), nil
 }
 
-// orgID finds an organisation by its id, or its name.
+// orgID finds an organisation by id or name.
 func orgID(ctx context.Context, c *session.Client, name string) (string, error) {
 	_, list, err := orgs(ctx, c)
 	if err != nil {
@@ -56,7 +56,7 @@ func orgID(ctx context.Context, c *session.Client, name string) (string, error) 
 }
 
 func orgListCommand(s *session.Settings) *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "Show your organisations", Args: usage.Exactly(0), ValidArgsFunction: cobra.NoFileCompletions}
+	cmd := &cobra.Command{Use: "list", Short: "List your organisations", Args: usage.Exactly(0), ValidArgsFunction: cobra.NoFileCompletions}
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		raw, list, err := orgs(cmd.Context(), c)
@@ -67,7 +67,7 @@ func orgListCommand(s *session.Settings) *cobra.Command {
 		for _, o := range list {
 			t = append(t, []string{output.Tallied(o.GetOrgId()), o.GetName(), o.GetFullName(), o.GetMemberRole().GetValue()})
 		}
-		return format.List(cmd, raw, t, "No organisations yet. `slipway org create NAME` makes one.")
+		return format.List(cmd, raw, t, "No organisations yet. `slipway org create NAME` creates one.")
 	})
 	return cmd
 }
@@ -75,11 +75,11 @@ func orgListCommand(s *session.Settings) *cobra.Command {
 func orgCreateCommand(s *session.Settings) *cobra.Command {
 	var full, about string
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make an organisation, as its owner", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "create NAME", Short: "Create an organisation, as its owner", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  slipway org create lab --full-name 'The laboratory'\n  slipway workspace create lab/rnaseq",
 	}
 	cmd.Flags().StringVar(&full, "full-name", "", "Its full name (default: the name).")
-	cmd.Flags().StringVar(&about, "description", "", "What it is.")
+	cmd.Flags().StringVar(&about, "description", "", "A description.")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if full == "" {
@@ -89,9 +89,9 @@ func orgCreateCommand(s *session.Settings) *cobra.Command {
 		var res platformv1.CreateOrganizationResponse
 		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/api/orgs", Signed: true, Body: body}, &res)
 		if err != nil {
-			return fmt.Errorf("making the organisation %s: %w", args[0], err)
+			return fmt.Errorf("creating the organisation %s: %w", args[0], err)
 		}
-		return format.Print(cmd.OutOrStdout(), raw, output.Table{{"Made the organisation", res.GetOrganization().GetName()}})
+		return format.Print(cmd.OutOrStdout(), raw, output.Table{{"Created the organisation", res.GetOrganization().GetName()}})
 	}
 	return cmd
 }
@@ -113,11 +113,11 @@ func workspaceCreateCommand(s *session.Settings) *cobra.Command {
 	var full, about string
 	var shared bool
 	cmd := &cobra.Command{
-		Use: "create ORGANISATION/NAME", Short: "Make a workspace", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "create ORGANISATION/NAME", Short: "Create a workspace", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  slipway workspace create lab/rnaseq\n  slipway member add lab/rnaseq ada --role launch",
 	}
 	cmd.Flags().StringVar(&full, "full-name", "", "Its full name (default: the name).")
-	cmd.Flags().StringVar(&about, "description", "", "What it is.")
+	cmd.Flags().StringVar(&about, "description", "", "A description.")
 	cmd.Flags().BoolVar(&shared, "shared", false, "Whether the whole organisation sees it.")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -144,9 +144,9 @@ func workspaceCreateCommand(s *session.Settings) *cobra.Command {
 		what := session.Call{Method: http.MethodPost, Path: "/api/orgs/" + id + "/workspaces", Signed: true, Body: &platformv1.CreateWorkspaceBody{Workspace: spec}}
 		raw, err := c.Do(cmd.Context(), what, &res)
 		if err != nil {
-			return fmt.Errorf("making the workspace %s: %w", args[0], err)
+			return fmt.Errorf("creating the workspace %s: %w", args[0], err)
 		}
-		return format.Print(cmd.OutOrStdout(), raw, output.Table{{"Made the workspace", args[0], "with the id " + output.Tallied(res.GetWorkspace().GetId())}})
+		return format.Print(cmd.OutOrStdout(), raw, output.Table{{"Created the workspace", args[0], "with the id " + output.Tallied(res.GetWorkspace().GetId())}})
 	}
 	return cmd
 }

@@ -15,9 +15,9 @@ import (
 	"slipway.dev/services/internal/lifetime"
 )
 
-// Tokens is `slipway tokens`.
+// Tokens returns `slipway tokens`.
 func Tokens(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("tokens", "Show, make and end your access tokens")
+	cmd := usage.Group("tokens", "List, create and delete your access tokens")
 	cmd.AddCommand(tokensListCommand(s), tokensCreateCommand(s), tokensDeleteCommand(s))
 	return cmd
 }
@@ -34,7 +34,7 @@ func tokens(ctx context.Context, c *session.Client) ([]byte, *platformv1.ListTok
 func tokensListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "list",
-		Short:             "Show your access tokens, and the programs that are signed in with them",
+		Short:             "List your access tokens, and the programs that are signed in with them",
 		Example:           "  slipway tokens list\n  slipway tokens list -o json",
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -52,7 +52,7 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 		for _, r := range list.GetSessions() {
 			t = append(t, []string{output.Tallied(r.GetId()), "session of " + r.GetClientId(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), output.MomentOrNever(r.GetExpires())})
 		}
-		return format.List(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` makes one.")
+		return format.List(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` creates one.")
 	})
 	return cmd
 }
@@ -61,26 +61,28 @@ func tokensCreateCommand(s *session.Settings) *cobra.Command {
 	var ttl lifetime.Value
 	cmd := &cobra.Command{
 		Use:   "create NAME",
-		Short: "Make an access token and print it, this once",
-		Long: `Make an access token and print it, this once.
+		Short: "Create an access token and print it, this once",
+		Long: `Create an access token and print it, this once.
 
-The token alone is printed: whoever has it can do everything that you can.`,
+Only the token is printed. It gives access to everything that you can do.`,
 		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().Var(&ttl, "expires-in", "How long it works, e.g. 90d or 12h; 0 is for ever.")
+	cmd.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire, if the server allows that (default: 90 days).")
 	usage.Offer(cmd, "expires-in", "1d", "30d", "90d")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		spec := &platformv1.TokenSpec{Name: args[0]}
 		if end := ttl.From(time.Now()); !end.IsZero() {
 			spec.Expires = end.UTC().Format(time.RFC3339)
+		} else if cmd.Flags().Changed("expires-in") {
+			spec.Expires = "never"
 		}
 		var res platformv1.CreateTokenResponse
 		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/api/tokens", Signed: true, Body: spec}, &res)
 		if err != nil {
-			return fmt.Errorf("making the token %s: %w", args[0], err)
+			return fmt.Errorf("creating the token %s: %w", args[0], err)
 		}
 		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetAccessKey()}})
 	}
@@ -91,22 +93,22 @@ func tokensDeleteCommand(s *session.Settings) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "delete ID|NAME...",
-		Short: "End access tokens, at once",
-		Long: `End access tokens, at once, by their ids or names.
+		Short: "Delete access tokens",
+		Long: `Delete access tokens by their ids or names, effective immediately.
 
-With a token end the sessions of programs that signed in with it; one of them ends
-alone by its id. With --all every token and session of yours ends, the one that this
-command uses too.`,
+The sessions of programs that signed in with a token end with it; delete one of them
+by its id. With --all every token and session of yours is deleted, including the one
+that this command uses.`,
 		Example: "  slipway tokens delete laptop\n  slipway tokens delete --all",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
-				return usage.Errorf("name the tokens to end, or give --all; write it as `%s`", cmd.UseLine())
+				return usage.Errorf("name the tokens to delete, or give --all; write it as `%s`", cmd.UseLine())
 			}
 			return nil
 		},
 		ValidArgsFunction: s.Offers(offersTokens),
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "End all of them.")
+	cmd.Flags().BoolVar(&all, "all", false, "Delete all of them.")
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if all {
 			return c.Remove(cmd, session.Call{Path: "/api/tokens/delete-all"}, "all tokens")
@@ -116,7 +118,7 @@ command uses too.`,
 	return cmd
 }
 
-// offersTokens are the ids of tokens and sessions, for a shell to complete.
+// offersTokens returns the ids of tokens and sessions, for shell completion.
 func offersTokens(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 	_, list, err := tokens(ctx, c)
 	var out []cobra.Completion
@@ -129,7 +131,7 @@ func offersTokens(ctx context.Context, c *session.Client) ([]cobra.Completion, e
 	return out, err
 }
 
-// deleteTokens ends tokens and sessions by their ids or names; a session has no name.
+// deleteTokens deletes tokens and sessions by id or name. Sessions have no name.
 func deleteTokens(cmd *cobra.Command, c *session.Client, names []string) error {
 	_, list, err := tokens(cmd.Context(), c)
 	if err != nil {
@@ -151,7 +153,7 @@ func deleteTokens(cmd *cobra.Command, c *session.Client, names []string) error {
 	return nil
 }
 
-// idOf finds what has an id, or else a name.
+// idOf finds an id by id, or else by name.
 func idOf[T any](list []T, key, what string, names func(T) (id, name string)) (string, error) {
 	found := ""
 	for _, item := range list {

@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Workspaces is `slipway workspaces`.
+// Workspaces returns `slipway workspaces`.
 func Workspaces(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "workspaces",
-		Short:             "Show the workspaces that you work in",
-		Long:              "Show the workspaces that you work in. Credentials and runs are kept in one of\nthem, or in your own, which has no name.",
+		Short:             "List your workspaces",
+		Long:              "List your workspaces. Credentials and runs are stored in one of them, or in your\npersonal workspace, which has no name.",
 		Example:           "  slipway workspaces\n  slipway runs list --workspace lab/rnaseq",
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -33,7 +33,7 @@ func Workspaces(s *session.Settings) *cobra.Command {
 				t = append(t, []string{output.Tallied(w.GetWorkspaceId().GetValue()), session.FullWorkspace(w), w.GetVisibility().GetValue(), strings.Join(w.GetRoles(), ", ")})
 			}
 		}
-		return format.List(cmd, raw, t, "No workspaces yet. `slipway workspace create ORGANISATION/NAME` makes one; without one everything is in your own.")
+		return format.List(cmd, raw, t, "No workspaces yet. `slipway workspace create ORGANISATION/NAME` creates one; without one everything is in your personal workspace.")
 	})
 	return cmd
 }

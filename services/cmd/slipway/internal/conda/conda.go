@@ -1,5 +1,5 @@
-// Package conda has the commands about Conda packages: to find them, to say which a request
-// stands for, and to build an image of them. What fits is for the server to say.
+// Package conda implements the commands for Conda packages: search, lock, explain, and
+// building an image. The server solves.
 package conda
 
 import (
@@ -19,15 +19,17 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// condaFlags say what a Conda image is made of.
+// condaFlags are the flags of a Conda image.
 type condaFlags struct {
-	file                            string
+	file, environment               string
 	channels, run                   []string
 	baseImage, mambaImage, packages string
+	asOf, minAge                    string
+	exceptions                      []string
 	refresh, compile                bool
 }
 
-// Command is `slipway conda`.
+// Command returns `slipway conda`.
 func Command(s *session.Settings) *cobra.Command {
 	var f image.RecipeFlags
 	var conda condaFlags
@@ -37,21 +39,25 @@ func Command(s *session.Settings) *cobra.Command {
 		Long: `Build an image from Conda packages, and get a name to pull it by.
 
 A PACKAGE is a Conda specification, e.g. samtools=1.20 or conda-forge::jq, or
-pip:NAME for one of PyPI; or one http(s) URL of an explicit lock file stands
-alone. --file gives a Conda environment instead, or an explicit lock file.
+pip:NAME for one of PyPI; or one http(s) URL of a lock file stands alone. --file
+gives a Conda environment or a pixi.toml instead, or a lock: a list of addresses
+(@EXPLICIT), a conda-lock.yml or a pixi.lock. --environment chooses one of the
+environments of a pixi.toml or a lock. A lock is used as it is: its packages, and
+no other, on every server.
 
-The name alone is printed, at once: who pulls it waits for the build. With
---await the build's log is shown on standard error, and the name is printed when
-the image is there; the exit code tells whether it is. Ctrl-C then leaves the
-build running. What was built before is not built again.
+Only the name is printed, immediately; a pull waits for the build. With --await
+the build's log is shown on standard error, and the name is printed when the
+image exists; the exit code reports success. Ctrl-C then leaves the build
+running. An image that was built before is not built again.
 
-A request is remembered: for some weeks it stands for the packages that it stood
-for first. With --refresh it is solved anew, and remembered so.
+A solution is cached: for some weeks the same request resolves to the same
+packages. With --refresh it is solved again, and the new solution is cached.
 
 With --dry-run nothing is built: the name is printed, and on standard error the
 packages that would be in the image, with what would be downloaded.`,
 		Example: `  docker run --rm $(slipway conda samtools=1.20 --await) samtools --version
   slipway conda samtools=1.20 bwa -c conda-forge -c bioconda
+  slipway conda --file pixi.lock --environment test
   slipway conda --file environment.yml --freeze registry.example.org/team/tools --await
   slipway pull $(slipway conda samtools=1.20 --sif) --sif samtools.sif
   slipway conda samtools=1.20 bwa --dry-run
@@ -76,14 +82,16 @@ packages that would be in the image, with what would be downloaded.`,
 
 func (f *condaFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "An environment or explicit lock `file` instead of packages; - for standard input.")
+	flags.StringVarP(&f.file, "file", "f", "", "An environment or lock `file` instead of packages; - for standard input.")
+	addEnvironment(cmd, &f.environment)
 	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
 	flags.StringVar(&f.baseImage, "base-image", "", "The `image` that the packages are put into.")
 	flags.StringVar(&f.mambaImage, "mamba-image", "", "The `image` that installs the packages.")
 	flags.StringVar(&f.packages, "base-packages", "", "The `packages` that every environment gets; empty for none (default: the server's, conda-forge::procps-ng).")
 	flags.StringArrayVar(&f.run, "run", nil, "A Dockerfile `line` to append, e.g. 'RUN ldconfig'; may be repeated.")
-	flags.BoolVar(&f.compile, "compile", false, "Compile Python's modules, so that they load at once; it is done in a step.")
-	flags.BoolVar(&f.refresh, "refresh", false, "Solve the packages anew, though the request is remembered.")
+	flags.BoolVar(&f.compile, "compile", false, "Compile Python modules in an extra step, so that they load faster.")
+	flags.BoolVar(&f.refresh, "refresh", false, "Solve the packages again instead of using the cached solution. The channels are checked for changed package lists, unless that was done in the last minute.")
+	addAges(cmd, &f.asOf, &f.minAge, &f.exceptions)
 	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
 	for _, name := range []string{"base-image", "mamba-image", "base-packages", "run"} {
 		usage.Offer(cmd, name)
@@ -100,8 +108,25 @@ func (f *condaFlags) check(args []string) error {
 	return condaSpecs(args)
 }
 
+// addAges adds the flags about the age of packages.
+func addAges(cmd *cobra.Command, asOf, minAge *string, exceptions *[]string) {
+	flags := cmd.Flags()
+	flags.StringVar(asOf, "as-of", "", "Use the channels as they were on this `date` or at this time, e.g. 2026-03-01.")
+	flags.StringVar(minAge, "min-age", "", "Ignore packages that are newer than this `age`, e.g. 7d.")
+	flags.StringSliceVar(exceptions, "min-age-except", nil, "The `names` of packages to which --min-age does not apply, e.g. openssl; several with commas.")
+	usage.Offer(cmd, "as-of")
+	usage.Offer(cmd, "min-age-except")
+	usage.Offer(cmd, "min-age", "7d", "14d", "30d")
+}
+
+// addEnvironment adds the flag that selects one of a lock's environments.
+func addEnvironment(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "environment", "", "The `name` of the environment of a pixi.lock or pixi.toml, or of the category of a conda-lock.yml beside main (default: default).")
+	usage.Offer(cmd, "environment")
+}
+
 func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.ContainerRequest, error) {
-	packages := &containerv1.Packages{Type: "CONDA", Entries: args, Channels: f.channels}
+	packages := &containerv1.Packages{Type: "CONDA", Entries: args, Channels: f.channels, EnvironmentName: f.environment}
 	if f.file != "" {
 		var err error
 		if packages.Environment, err = image.Encoded(cmd, f.file); err != nil {
@@ -115,17 +140,18 @@ func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.Co
 	if proto.Size(opts) > 0 {
 		packages.CondaOpts = opts
 	}
-	return &containerv1.ContainerRequest{Packages: packages, Refresh: f.refresh}, nil
+	return &containerv1.ContainerRequest{Packages: packages, Refresh: f.refresh, AsOf: f.asOf, MinAge: f.minAge, MinAgeExcept: f.exceptions}, nil
 }
 
-// showPackages shows which packages would be in an image. Where the server solves
-// nothing, it shows nothing.
+// showPackages shows the packages of the image. It shows nothing if the server does not
+// solve the request.
 func showPackages(cmd *cobra.Command, s *session.Settings, req *containerv1.ContainerRequest) error {
 	p := req.GetPackages()
 	q := &condav1.LockQuery{
-		Packages:            &condav1.CondaPackages{Type: p.GetType(), Entries: p.GetEntries(), Environment: p.GetEnvironment(), Channels: p.GetChannels()},
+		Packages:            &condav1.CondaPackages{Type: p.GetType(), Entries: p.GetEntries(), Environment: p.GetEnvironment(), Channels: p.GetChannels(), EnvironmentName: p.GetEnvironmentName()},
 		PlatformWorkspaceId: req.PlatformWorkspaceId,
 		ForContainer:        p.GetCondaOpts() == nil || p.GetCondaOpts().BasePackages == nil,
+		AsOf:                req.GetAsOf(), MinAge: req.GetMinAge(), MinAgeExcept: req.GetMinAgeExcept(),
 	}
 	if req.GetContainerPlatform() != "" {
 		q.Platforms = strings.Split(req.GetContainerPlatform(), ",")
@@ -136,7 +162,7 @@ func showPackages(cmd *cobra.Command, s *session.Settings, req *containerv1.Cont
 	switch {
 	case ok && (no.Status == http.StatusNotFound || no.Status == http.StatusNotImplemented):
 		return nil
-	case ok && no.Status != http.StatusUnprocessableEntity: // packages of pip, an address of a lock
+	case ok && no.Status != http.StatusUnprocessableEntity: // pip packages, or the URL of a lock
 		cmd.PrintErrln("slipway: the packages are not shown:", no)
 		return nil
 	case err != nil:

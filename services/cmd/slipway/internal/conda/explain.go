@@ -13,30 +13,44 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Explain is `slipway explain`.
+// Explain returns `slipway explain`.
 func Explain(s *session.Settings) *cobra.Command {
 	var f packageFlags
+	var why string
 	cmd := &cobra.Command{
 		Use:   "explain [PACKAGE...]",
-		Short: "Say why Conda packages do not go together, and what would",
-		Long: `Say why Conda packages do not go together, and what would.
+		Short: "Explain why Conda packages conflict, or why a package is in an environment",
+		Long: `Explain why Conda packages conflict, and suggest changes; or, with --why, explain
+why a package is in an environment.
 
-Each step of the reason stands below the one that it follows from. The changes
-that are proposed were each tried. The exit code tells whether there is such an
-environment: 0 if there is, and then its size is shown; 1 if not.`,
+Each step of the explanation is shown below the step that it causes. Each
+suggested change was tested. The exit code is 0 if the packages can be solved,
+in which case the size of the environment is shown, and 1 otherwise.
+
+--why NAME shows the requirements that lead to the package NAME, with their
+versions: a chain for each package that requires it. The environment is that of
+the packages, or the lock in --file. The exit code is 1 if NAME is not in it.`,
 		Example: `  slipway explain samtools=1.20 htslib=1.17
+  slipway explain samtools=1.20 --why openssl
+  slipway explain --file pixi.lock --why libzlib
   slipway explain --file environment.yml --platform linux/arm64`,
 		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
 		ValidArgsFunction: offersPackages(s),
 	}
 	f.add(cmd, s)
+	cmd.Flags().StringVar(&why, "why", "", "Explain why the package `name` is in the environment.")
+	usage.Offer(cmd, "why")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		q, err := f.query(cmd, c, args)
 		if err != nil {
 			return err
+		}
+		if why != "" {
+			return explainPackage(cmd, c, format, q, why)
 		}
 		var res condav1.LockPackagesResponse
 		raw, err := c.Do(cmd.Context(), lockCall(q), &res)
@@ -52,7 +66,7 @@ environment: 0 if there is, and then its size is shown; 1 if not.`,
 	return cmd
 }
 
-// printConflict shows why there is no such environment.
+// printConflict shows why the packages cannot be solved.
 func printConflict(cmd *cobra.Command, s *session.Settings, format *output.Format, no *session.Refused, q *condav1.LockQuery) error {
 	w := cmd.OutOrStdout()
 	if format.IsDocument() {
@@ -80,12 +94,12 @@ func printConflict(cmd *cobra.Command, s *session.Settings, format *output.Forma
 
 var errUnsolvable = errors.New("there is no such environment")
 
-// painter colours what is shown on a terminal.
+// painter colours text for a terminal.
 type painter struct{ on bool }
 
 func (p painter) bold(s string) string { return p.paint("1", s) }
 
-// paint makes text printable, and colours it.
+// paint makes text printable and colours it.
 func (p painter) paint(code, s string) string {
 	if s = output.Printable(s); !p.on || s == "" {
 		return s
@@ -96,11 +110,11 @@ func (p painter) paint(code, s string) string {
 // deepest is how many steps of a reason are indented.
 const deepest = 20
 
-// reason writes a step, and those that follow from it below.
+// reason writes a step and, below it, the steps that cause it.
 func (p painter) reason(out *strings.Builder, r *condav1.Reason, depth int) {
 	text := output.Printable(r.GetText())
 	if len(r.GetBecause()) == 0 {
-		text = p.paint("31", r.GetText()) // the end of the way
+		text = p.paint("31", r.GetText()) // the last step
 	}
 	out.WriteString(strings.Repeat("  ", min(depth, deepest)) + text + "\n")
 	for _, b := range r.GetBecause() {
@@ -113,14 +127,17 @@ func (p painter) missing(out *strings.Builder, m *condav1.MissingPackage) {
 	if len(m.GetNearest()) > 0 {
 		line += "; did you mean " + strings.Join(m.GetNearest(), ", ") + "?"
 	}
+	if len(m.GetPlatforms()) > 0 {
+		line += "; it is only available for " + strings.Join(m.GetPlatforms(), " and ")
+	}
 	if len(m.GetElsewhere()) > 0 {
 		line += "; it is in " + strings.Join(m.GetElsewhere(), ", ")
 	}
 	out.WriteString("  " + p.paint("31", line) + "\n")
 }
 
-// withSuggestions adds to a refusal the commands that would work: its text says what
-// they change.
+// withSuggestions appends to an error the commands that would work, since the server's
+// message only describes the changes.
 func withSuggestions(err error, q *condav1.LockQuery) error {
 	no, ok := errors.AsType[*session.Refused](err)
 	if !ok || no.Status != http.StatusUnprocessableEntity || len(q.GetPackages().GetEntries()) == 0 {
@@ -140,8 +157,8 @@ func withSuggestions(err error, q *condav1.LockQuery) error {
 	return fmt.Errorf("%w\nTry:%s", err, more)
 }
 
-// suggestionText lists the changes that would work, and for packages of the command
-// line the command that makes each.
+// suggestionText lists the changes that would work and, for packages from the command line,
+// the command for each.
 func suggestionText(res *condav1.LockPackagesResponse, q *condav1.LockQuery) string {
 	var out strings.Builder
 	for i, s := range res.GetSuggestions() {
@@ -156,7 +173,7 @@ func suggestionText(res *condav1.LockPackagesResponse, q *condav1.LockQuery) str
 	return out.String()
 }
 
-// arguments are those of a suggestion, as a shell takes them.
+// arguments returns a suggestion's arguments in shell syntax.
 func arguments(s *condav1.Suggestion, q *condav1.LockQuery) string {
 	channels := s.GetChannels()
 	if len(channels) == 0 {
@@ -175,7 +192,7 @@ func arguments(s *condav1.Suggestion, q *condav1.LockQuery) string {
 	return strings.Join(words, " ")
 }
 
-// shellWord quotes a word where a shell would read it as anything else.
+// shellWord quotes a word if the shell would interpret it.
 func shellWord(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-=:/+,@") == "" {
 		return s
@@ -183,7 +200,7 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// lockTable shows the packages of each platform and their sizes.
+// lockTable lists the packages of each platform and their sizes.
 func lockTable(res *condav1.LockPackagesResponse) output.Table {
 	var t output.Table
 	for i, l := range res.GetLocks() {
@@ -196,9 +213,12 @@ func lockTable(res *condav1.LockPackagesResponse) output.Table {
 		}
 		all := len(l.GetPackages())
 		t = append(t, []string{fmt.Sprintf("%d packages", all), "", "", l.GetPlatform(), fmt.Sprintf("%8s", output.BytesText(l.GetSize()))})
-		if there := int(l.GetKnownLayers()); there > 0 { // an image takes these from the registry
+		if there := int(l.GetKnownLayers()); there > 0 { // an image gets these layers from the registry
 			t = append(t, []string{fmt.Sprintf("%d to fetch", all-there), "", "", "", fmt.Sprintf("%8s", output.BytesText(l.GetMissingBytes()))})
 		}
+	}
+	for _, note := range res.GetNotes() {
+		t = append(t, nil, []string{note})
 	}
 	return t
 }

@@ -13,28 +13,38 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Lock is `slipway lock`.
+// Lock returns `slipway lock`.
 func Lock(s *session.Settings) *cobra.Command {
 	var f packageFlags
 	var as, build string
+	var sha256 bool
 	cmd := &cobra.Command{
 		Use:   "lock [PACKAGE...]",
-		Short: "Say exactly which Conda packages a request stands for",
-		Long: `Say exactly which Conda packages a request stands for.
+		Short: "Print the exact Conda packages that a request resolves to",
+		Long: `Print the exact Conda packages that a request resolves to.
 
 The lock is printed, in one of the formats that conda, micromamba, conda-lock and
 pixi install from, with the address and the digest of each package; nothing is
 downloaded and nothing built. The same lock always gives the same packages.
-Where there is no such environment, the reason is told, and what there would be.
+If the packages conflict, the reason and suggestions are shown.
 
---build prints what the request of a build stood for when it was made, if that was
-known; the build itself has resolved it again.
+A lock given with --file is converted to another format without solving.
 
---format explicit is for one platform; conda-lock and pixi are also for two.
---output json has sizes, licences and what the channels had.`,
+--build prints the lock that a build was started with, if there is one; a build from
+a Dockerfile has resolved the packages again.
+
+--format explicit is for one platform, with the MD5 of each package, which every
+conda reads; with --sha256 it has SHA-256, which conda reads since 23.11.
+conda-lock and pixi are also for two platforms, and have both.
+--output json has sizes, licences and what the channels had.
+
+--as-of solves with the packages that were available at a time. Records that a
+channel has corrected since are used in their current form. --min-age excludes recent
+packages, which few users have tried.`,
 		Example: `  slipway lock samtools=1.20 bwa >conda-linux-64.lock
   slipway lock --file environment.yml --platform linux/amd64,linux/arm64 --format pixi >pixi.lock
   slipway lock --build 3f2a00000000beef_1
+  slipway lock samtools=1.20 --min-age 7d --min-age-except openssl
   slipway lock pytorch --virtual-package __cuda=12.4 --output json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if build != "" {
@@ -46,6 +56,7 @@ known; the build itself has resolved it again.
 	}
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&as, "format", "explicit", "The lock's format: explicit, conda-lock or pixi.")
+	cmd.Flags().BoolVar(&sha256, "sha256", false, "With --format explicit: write SHA-256 instead of MD5.")
 	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, or of a request, or its name, instead of packages: print the lock that the build was started with.")
 	usage.Offer(cmd, "format", "explicit", "conda-lock", "pixi")
 	usage.Offer(cmd, "build")
@@ -53,6 +64,12 @@ known; the build itself has resolved it again.
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if format.IsDocument() && cmd.Flags().Changed("format") {
 			return usage.Errorf("--output json is a format of its own; leave out --format")
+		}
+		if sha256 && (as != "explicit" || format.IsDocument()) {
+			return usage.Errorf("--sha256 is for --format explicit; other formats have both hashes")
+		}
+		if sha256 {
+			as = "explicit-sha256"
 		}
 		c, err := s.Client()
 		if err != nil {
@@ -75,14 +92,15 @@ known; the build itself has resolved it again.
 		}
 		return printLock(cmd, raw, format)
 	}
+	cmd.AddCommand(s.Paged(lockDiff(s)), lockUpdate(s))
 	return cmd
 }
 
-// ofBuild refuses what says which packages are meant, where a build says it.
+// ofBuild rejects flags and arguments that describe packages together with --build.
 func ofBuild(cmd *cobra.Command, args []string) error {
-	for _, name := range []string{"file", "channel", "platform", "virtual-package", "exclude-newer", "flexible"} {
+	for _, name := range []string{"file", "environment", "channel", "platform", "virtual-package", "exclude-newer", "as-of", "min-age", "min-age-except", "refresh", "flexible"} {
 		if len(args) > 0 || cmd.Flags().Changed(name) {
-			return usage.Errorf("--build is instead of packages, and of what is said about them")
+			return usage.Errorf("--build replaces packages and the flags for them; give one or the other")
 		}
 	}
 	return nil

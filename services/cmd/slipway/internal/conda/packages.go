@@ -12,25 +12,33 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// packageFlags say which Conda packages are meant, and for which machines.
+// packageFlags are the flags that select Conda packages and platforms.
 type packageFlags struct {
-	file      string
-	channels  []string
-	platforms []string
-	virtual   usage.Assignments
-	newer     string
-	flexible  bool
-	workspace *string
+	file        string
+	environment string
+	channels    []string
+	platforms   []string
+	virtual     usage.Assignments
+	newer       string
+	asOf        string
+	minAge      string
+	exceptions  []string
+	flexible    bool
+	refresh     bool
+	workspace   *string
 }
 
 func (f *packageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "A Conda environment `file` instead of packages; - for standard input.")
+	flags.StringVarP(&f.file, "file", "f", "", "A Conda environment or lock `file` instead of packages; - for standard input.")
+	addEnvironment(cmd, &f.environment)
 	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
 	flags.StringSliceVar(&f.platforms, "platform", nil, "The platforms, linux/amd64, linux/arm64 or both with a comma between (default: linux/amd64).")
 	flags.Var(&f.virtual, "virtual-package", "What the machine has, e.g. __glibc=2.28 or __cuda=12.4; an empty value takes it away. May be repeated.")
-	flags.StringVar(&f.newer, "exclude-newer", "", "Leave out packages that were made after this `time`, RFC 3339, e.g. 2026-01-31T00:00:00Z.")
-	flags.BoolVar(&f.flexible, "flexible", false, "Take a package from a later channel where those of the first that has its name do not fit.")
+	flags.StringVar(&f.newer, "exclude-newer", "", "Ignore packages that were built after this `time`, RFC 3339, e.g. 2026-01-31T00:00:00Z.")
+	addAges(cmd, &f.asOf, &f.minAge, &f.exceptions)
+	flags.BoolVar(&f.refresh, "refresh", false, "Check the channels for changed package lists, unless that was done in the last minute.")
+	flags.BoolVar(&f.flexible, "flexible", false, "Use a package of a later channel if those of the first channel with its name do not fit.")
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose logins for private channels are used")
 	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
 	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
@@ -48,11 +56,11 @@ func (f *packageFlags) check(args []string) error {
 	return condaSpecs(args)
 }
 
-// query is what the flags and arguments ask for.
+// query returns the query of the flags and arguments.
 func (f *packageFlags) query(cmd *cobra.Command, c *session.Client, args []string) (*condav1.LockQuery, error) {
 	q := &condav1.LockQuery{
-		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: args, Channels: f.channels},
-		Platforms: f.platforms, ExcludeNewer: f.newer, Flexible: f.flexible, VirtualPackages: f.virtual.Values(),
+		Packages:  &condav1.CondaPackages{Type: "CONDA", Entries: args, Channels: f.channels, EnvironmentName: f.environment},
+		Platforms: f.platforms, ExcludeNewer: f.newer, AsOf: f.asOf, MinAge: f.minAge, MinAgeExcept: f.exceptions, Refresh: f.refresh, Flexible: f.flexible, VirtualPackages: f.virtual.Values(),
 	}
 	if f.file != "" {
 		var err error
@@ -67,12 +75,12 @@ func (f *packageFlags) query(cmd *cobra.Command, c *session.Client, args []strin
 	return q, err
 }
 
-// lockCall asks for a lock.
+// lockCall returns the call for a lock.
 func lockCall(q *condav1.LockQuery) session.Call {
 	return session.Call{Method: http.MethodPost, Path: "/v1alpha1/conda/lock", Signed: true, Body: q}
 }
 
-// condaSpecs checks what cannot be meant: docker's way to write a version.
+// condaSpecs rejects versions in docker's syntax.
 func condaSpecs(args []string) error {
 	for _, a := range args {
 		name, version, ok := strings.Cut(a, ":")

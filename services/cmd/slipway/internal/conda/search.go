@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Search is `slipway search`.
+// Search returns `slipway search`.
 func Search(s *session.Settings) *cobra.Command {
 	var channel, platform string
 	var most int
@@ -25,9 +25,10 @@ func Search(s *session.Settings) *cobra.Command {
 		Short: "Find Conda packages by name, and their versions",
 		Long: `Find Conda packages by name, and their versions.
 
-First come packages whose names begin with NAME, then those that contain it, then
-those whose names are one letter away from it. CHANNEL::NAME shows the versions
-and builds of one package instead, newest first.`,
+Results are ordered by match: the package NAME, packages whose names begin with it,
+contain it, or differ from it by one letter. Within each group, packages with more
+dependents come first. CHANNEL::NAME shows the versions and builds of one
+package instead, newest first.`,
 		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: offersPackages(s),
@@ -53,7 +54,7 @@ and builds of one package instead, newest first.`,
 			return fmt.Errorf("searching %s: %w", args[0], err)
 		}
 		if len(res.GetPackages()) == 0 {
-			cmd.PrintErrln("slipway: no package is called like that; another channel is searched with --channel")
+			cmd.PrintErrln("slipway: no package has such a name; search another channel with --channel")
 		}
 		return format.Print(cmd.OutOrStdout(), raw, foundTable(&res))
 	})
@@ -74,9 +75,9 @@ func foundTable(res *condav1.SearchPackagesResponse) output.Table {
 	if len(res.GetPackages()) == 0 {
 		return nil
 	}
-	t := output.Table{{"PACKAGE", "NEWEST", "CHANNEL", "FOR"}}
+	t := output.Table{{"PACKAGE", "NEWEST", "CHANNEL", "FOR", "LICENCE"}}
 	for _, p := range res.GetPackages() {
-		t = append(t, []string{p.GetName(), p.GetVersion(), p.GetChannel(), strings.Join(p.GetPlatforms(), ", ")})
+		t = append(t, []string{p.GetName(), p.GetVersion(), p.GetChannel(), strings.Join(p.GetPlatforms(), ", "), p.GetLicense()})
 	}
 	if more := int(res.GetTotal()) - len(res.GetPackages()); more > 0 {
 		t = append(t, nil, []string{fmt.Sprintf("and %d more", more)})
@@ -84,7 +85,7 @@ func foundTable(res *condav1.SearchPackagesResponse) output.Table {
 	return t
 }
 
-// versions asks for the versions of one package.
+// versions requests the versions of one package.
 func versions(ctx context.Context, c *session.Client, channel, name string, most int) ([]byte, output.Table, error) {
 	var res condav1.DescribePackageResponse
 	path := "/v1alpha1/conda/packages/" + url.PathEscape(channel) + "/" + url.PathEscape(name)
@@ -101,13 +102,13 @@ func versions(ctx context.Context, c *session.Client, channel, name string, most
 			}
 			made, _, _ := strings.Cut(b.GetDate(), "T")
 			t = append(t, []string{version, b.GetBuild(), b.GetSubdir(), fmt.Sprintf("%8s", output.BytesText(b.GetSize())), made, license})
-			version, license = "", "" // said once
+			version, license = "", "" // shown once
 		}
 	}
 	return raw, t, nil
 }
 
-// offersPackages has a shell offer names of packages that begin as the word does.
+// offersPackages completes names of packages.
 func offersPackages(s *session.Settings) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		channel, name, ok := strings.Cut(word, "::")

@@ -1,5 +1,5 @@
-// Package dockerfile changes a Dockerfile as docker's flags do: its last stage, and the
-// values of its arguments. The server alone understands the rest.
+// Package dockerfile changes a Dockerfile according to docker's flags: its last stage, and
+// the values of its arguments. The server interprets everything else.
 package dockerfile
 
 import (
@@ -11,9 +11,9 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// instruction is one of a Dockerfile, with its lines [from, to).
+// instruction is an instruction of a Dockerfile, with its lines [from, to).
 type instruction struct {
-	word, rest string // the keyword in capitals, and what follows it on its first line
+	word, rest string // the keyword in capitals, and the rest of its first line
 	from, to   int
 }
 
@@ -22,10 +22,9 @@ var (
 	stageName = regexp.MustCompile(`(?i)\sAS\s+(\S+)\s*$`)
 )
 
-// readDockerfile finds the instructions in the lines of a Dockerfile, as far as it takes
-// to know where stages begin: an instruction goes on behind a line that ends in a
-// backslash, and to the end of its here-documents. Truth: the Dockerfile reference,
-// "Format" and "Here-documents".
+// readDockerfile finds the instructions of a Dockerfile, to locate its stages. An
+// instruction continues after a line that ends in a backslash, and to the end of its
+// here-documents. See the Dockerfile reference, "Format" and "Here-documents".
 func readDockerfile(lines []string) []instruction {
 	var out []instruction
 	for i := 0; i < len(lines); {
@@ -50,7 +49,7 @@ func readDockerfile(lines []string) []instruction {
 	return out
 }
 
-// behindHeredocs is the line behind the here-documents that lines [from, to) begin.
+// behindHeredocs returns the line after the here-documents that begin in lines [from, to).
 func behindHeredocs(lines []string, from, to int) int {
 	for _, m := range heredocs.FindAllStringSubmatch(strings.Join(lines[from:to], "\n"), -1) {
 		for at := to; at < len(lines); at++ {
@@ -63,8 +62,8 @@ func behindHeredocs(lines []string, from, to int) int {
 	return to
 }
 
-// UntilStage leaves out what follows a stage of a Dockerfile, which is named as in FROM …
-// AS NAME, or by its number from 0: what is built is the last one.
+// UntilStage removes everything after a stage, which is given by name (FROM … AS NAME) or
+// by number from 0, since the last stage is built.
 func UntilStage(text, target string) (string, error) {
 	lines := strings.Split(text, "\n")
 	found, number := false, -1
@@ -90,8 +89,8 @@ func UntilStage(text, target string) (string, error) {
 	return text, nil
 }
 
-// WithArguments gives the ARG instructions of a Dockerfile their values. One that no ARG
-// asks for is a mistake: it would change nothing.
+// WithArguments sets the values of ARG instructions. An argument without an ARG is an
+// error, because it would have no effect.
 func WithArguments(text string, values map[string]string) (string, error) {
 	lines := strings.Split(text, "\n")
 	asked := map[string]bool{}
@@ -115,7 +114,7 @@ func WithArguments(text string, values map[string]string) (string, error) {
 	return strings.Join(lines, "\n"), nil
 }
 
-// argument is a name with or without its default, which may be quoted.
+// argument matches a name with an optional default, which may be quoted.
 var argument = regexp.MustCompile(`(^|\s)([A-Za-z_][A-Za-z0-9_]*)(?:=("(?:[^"\\]|\\.)*"|'[^']*'|(?:[^\s"'\\]|\\.)*))?`)
 
 func setArguments(line string, values map[string]string, asked map[string]bool) string {

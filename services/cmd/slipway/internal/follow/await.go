@@ -13,9 +13,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// Await shows the builds of a request until its image is there. An image for two
-// platforms has two builds, and the request's status names the one that it waits
-// for.
+// Await follows the builds of a request until its image exists. An image for two platforms
+// has two builds, and the request's status names the one that it waits for.
 func Await(ctx context.Context, c *session.Client, res *containerv1.SubmitContainerResponse, show *Console) error {
 	return show.during(func() error { return untilMade(ctx, c, res, show) })
 }
@@ -38,7 +37,7 @@ func untilMade(ctx context.Context, c *session.Client, res *containerv1.SubmitCo
 			return comeBack(ctx, res, id, err)
 		}
 		if now.GetStatus() == "DONE" {
-			return (&ending{Succeeded: now.GetSucceeded(), Reason: now.GetReason()}).fault(now.GetBuildId())
+			return (&ending{Succeeded: now.GetSucceeded(), ReasonCode: now.GetReasonCode()}).fault(now.GetBuildId())
 		}
 		if id = now.GetBuildId(); followed[id] && !pause(ctx) {
 			return comeBack(ctx, res, id, ctx.Err())
@@ -58,7 +57,7 @@ func untilEnded(ctx context.Context, c *session.Client, res *containerv1.SubmitC
 	return end.fault(id)
 }
 
-// statusOf is how far a request is.
+// statusOf returns the status of a request.
 func statusOf(ctx context.Context, c *session.Client, request string) (*containerv1.GetContainerStatusResponse, error) {
 	now := &containerv1.GetContainerStatusResponse{}
 	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha2/container/" + request + "/status"}, now); err != nil {
@@ -67,7 +66,7 @@ func statusOf(ctx context.Context, c *session.Client, request string) (*containe
 	return now, nil
 }
 
-// pause waits a second; false says that the context ended meanwhile.
+// pause waits a second; it returns false if the context ended.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(time.Second):
@@ -77,13 +76,13 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// comeBack says how to see more of a build that goes on without us.
+// comeBack returns an error that says how to follow a build which continues.
 func comeBack(ctx context.Context, res *containerv1.SubmitContainerResponse, id string, err error) error {
 	why := err.Error()
 	if ctx.Err() != nil {
 		why = "interrupted"
 	}
-	lines := []string{why + "; the build goes on. See more with", "  slipway logs " + id + " -f"}
+	lines := []string{why + "; the build continues. See more with", "  slipway logs " + id + " -f"}
 	if res.GetRequestId() != "" {
 		lines = append(lines, "  slipway status "+res.GetRequestId())
 	}

@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// Console shows a log while it is written. On a terminal its last line says how
-// long the build has been at what.
+// Console shows a log while it is written. On a terminal the last line shows the current
+// phase and its duration.
 type Console struct {
 	w      io.Writer
 	live   bool // whether there is such a line
@@ -20,15 +20,15 @@ type Console struct {
 
 	mu    sync.Mutex
 	phase string
-	err   error // of the first write that did not work
+	err   error // of the first failed write
 }
 
-// NewConsole returns one for w.
+// NewConsole returns a console that writes to w.
 func NewConsole(w io.Writer, live, phases bool) *Console {
 	return &Console{w: w, live: live, phases: phases || live, start: time.Now()}
 }
 
-// during keeps the last line alive while work is done.
+// during updates the last line while work runs.
 func (c *Console) during(work func() error) error {
 	if !c.live {
 		return work()
@@ -50,12 +50,12 @@ func (c *Console) during(work func() error) error {
 	}
 }
 
-// show takes in an event of a build.
+// show shows an event of a build.
 func (c *Console) show(e event) error {
 	switch {
 	case e.name == "log":
 		return c.write(output.PlainText(e.data) + "\n")
-	case e.name != "phase" || c.phase == e.data: // one is told again after a break
+	case e.name != "phase" || c.phase == e.data: // repeated after a reconnect
 		return nil
 	}
 	c.mu.Lock()
@@ -67,10 +67,10 @@ func (c *Console) show(e event) error {
 	return c.write(fmt.Sprintf("==> %s (%s)\n", output.Printable(e.data), c.elapsed()))
 }
 
-// draw writes the last line again. What does not work is told by the next write.
+// draw writes the last line again. The next write reports an error.
 func (c *Console) draw() { _ = c.write("") }
 
-// write puts text above the last line.
+// write inserts text above the last line.
 func (c *Console) write(text string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// maxEvent is the longest line of an event stream, in bytes.
+// maxEvent is the maximum length of a line of an event stream, in bytes.
 const maxEvent = 16_000_000
 
 // event is a Server-Sent Event: "log", "phase" or "done"
@@ -17,11 +17,11 @@ type event struct {
 	name, data string
 }
 
-// stream reads events. Truth: the HTML standard, "Server-sent events".
+// stream parses Server-Sent Events as defined by the HTML standard.
 type stream struct {
 	lines *bufio.Scanner
-	last  string        // id to come back with
-	retry time.Duration // the server's hint when to; 0 for none
+	last  string        // id for reconnecting
+	retry time.Duration // the server's reconnection time; 0 for none
 }
 
 func newStream(r io.Reader) *stream {
@@ -30,8 +30,8 @@ func newStream(r io.Reader) *stream {
 	return &stream{lines: lines}
 }
 
-// next returns the next event. An event that is cut off is none: io.EOF, or what
-// cut it off.
+// next returns the next event. It ignores an incomplete event and returns io.EOF or the
+// error that cut it off.
 func (s *stream) next() (event, error) {
 	e, id := event{}, s.last
 	var data []string

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// Expected says when a build is likely to begin and to end, in seconds from now; 0 is
-// now, or not known. It is empty where nothing is known.
+// Expected describes when a build is likely to begin and to end, in seconds from now; 0 is
+// now, or unknown. It returns "" if nothing is known.
 func Expected(start, end float64) string {
 	switch {
 	case end <= 0:
@@ -23,7 +23,7 @@ func Expected(start, end float64) string {
 	return "to end in about " + about(end)
 }
 
-// about is a length of time, as exactly as an estimate is.
+// about formats a duration with the precision of an estimate.
 func about(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	if d >= 2*time.Minute {
@@ -32,8 +32,8 @@ func about(seconds float64) string {
 	return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))
 }
 
-// foresee shows where a build waits, and when it is likely to end, as far as that is
-// known. What goes wrong with it is no matter: the build is followed all the same.
+// foresee shows a build's place in the queue and its likely end, if known. Errors of the
+// server are ignored: the build is followed anyway.
 func (c *Console) foresee(ctx context.Context, server *session.Client, id string) error {
 	if !c.phases {
 		return nil

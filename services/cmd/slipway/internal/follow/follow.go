@@ -1,4 +1,4 @@
-// Package follow shows builds while they go on, across broken connections, and their logs.
+// Package follow shows running builds and their logs, across broken connections.
 package follow
 
 import (
@@ -15,21 +15,21 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// ending is how a build ended.
+// ending is the result of a build.
 type ending struct {
-	Succeeded bool   `json:"succeeded"`
-	Reason    string `json:"reason"`
-	Message   string `json:"message"`
+	Succeeded  bool   `json:"succeeded"`
+	ReasonCode string `json:"reasonCode"`
+	Message    string `json:"message"`
 }
 
-// fault is nil for a build that made its image.
+// fault returns nil if the build succeeded.
 func (e *ending) fault(id string) error {
 	if e.Succeeded {
 		return nil
 	}
 	text := "build " + id + " failed"
-	if e.Reason != "" {
-		text += " (" + e.Reason + ")"
+	if e.ReasonCode != "" {
+		text += " (" + e.ReasonCode + ")"
 	}
 	if e.Message != "" {
 		text += ": " + e.Message
@@ -37,7 +37,7 @@ func (e *ending) fault(id string) error {
 	return errors.New(output.PrintableLines(text))
 }
 
-// Build shows a build until it ends, and returns what it failed of.
+// Build follows a build until it ends and returns its failure.
 func Build(ctx context.Context, c *session.Client, id string, show *Console) error {
 	return show.during(func() error {
 		if err := show.foresee(ctx, c, id); err != nil {
@@ -51,18 +51,18 @@ func Build(ctx context.Context, c *session.Client, id string, show *Console) err
 	})
 }
 
-// follower reads a build's events, across broken connections.
+// follower reads a build's events across broken connections.
 type follower struct {
 	c    *session.Client
 	id   string
 	show func(event) error
 
-	silence  time.Duration // until a connection that says nothing is taken for dead
-	patience time.Duration // with a server that cannot be reached
+	silence  time.Duration // after this time a silent connection is considered broken
+	patience time.Duration // how long to retry an unreachable server
 
 	last  string        // id of the last event
-	retry time.Duration // the server's hint
-	heard time.Time     // when the server was there last; zero when never
+	retry time.Duration // the server's reconnection time
+	heard time.Time     // when the server last responded; zero for never
 }
 
 func newFollower(c *session.Client, id string, show func(event) error) *follower {
@@ -89,7 +89,7 @@ func (f *follower) run(ctx context.Context) (*ending, error) {
 	}
 }
 
-// connect reads events for as long as the connection holds.
+// connect reads events until the connection ends.
 func (f *follower) connect(ctx context.Context) (*ending, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if f.last != "" {

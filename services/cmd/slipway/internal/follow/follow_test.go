@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// clientOf returns a client of a server that answers so.
+// clientOf returns a client of a server with this handler.
 func clientOf(t *testing.T, h http.HandlerFunc) *session.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -30,7 +30,7 @@ func clientOf(t *testing.T, h http.HandlerFunc) *session.Client {
 	return c
 }
 
-// events writes a line of a log, and more.
+// events writes a line of a log and additional text.
 func events(w http.ResponseWriter, more string) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 1\n\nevent: log\nid: 1\ndata: line\n\n"+more)
@@ -74,7 +74,7 @@ func TestFollowerGivesUp(t *testing.T) {
 	})
 }
 
-// TestTerminal: the last line says how long, and is gone in the end.
+// TestTerminal checks that the last line shows the duration and is removed at the end.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

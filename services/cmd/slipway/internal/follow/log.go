@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// ReadLog reads the log of a build as far as it is written, a line at a time.
+// ReadLog reads the current log of a build line by line.
 func ReadLog(ctx context.Context, c *session.Client, id string, each func(line string)) error {
 	what := session.Call{Method: http.MethodGet, Path: "/v1alpha1/builds/" + id + "/logs"}
 	body, err := c.Open(ctx, what, http.Header{"Accept": {"text/plain"}}, time.Minute)

@@ -16,13 +16,13 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// dockerfileFlags say what is built, as docker's do.
+// dockerfileFlags are the flags of a Dockerfile build, named like docker's.
 type dockerfileFlags struct {
 	file, context, target, tag string
 	arguments                  usage.Assignments
 }
 
-// Build is `slipway build`.
+// Build returns `slipway build`.
 func Build(s *session.Settings) *cobra.Command {
 	var f RecipeFlags
 	var d dockerfileFlags
@@ -31,14 +31,14 @@ func Build(s *session.Settings) *cobra.Command {
 		Short: "Build an image from a Dockerfile",
 		Long: `Build an image from a Dockerfile, and get a name to pull it by.
 
-The name alone is printed, at once: who pulls it waits for the build. With
---await the build's log is shown on standard error, and the name is printed when
-the image is there; the exit code tells whether it is. Ctrl-C then leaves the
-build running. What was built before is not built again.
+Only the name is printed, immediately; a pull waits for the build. With --await
+the build's log is shown on standard error, and the name is printed when the
+image exists; the exit code reports success. Ctrl-C then leaves the build
+running. An image that was built before is not built again.
 
-With DIR, as docker has it, the Dockerfile is the one in it, and may COPY what else
-is there. --target builds a stage, --build-arg gives an ARG its value: both change
-the Dockerfile before it is sent. -t is --freeze: it pushes to a repository of yours.
+With DIR, as with docker, the Dockerfile is the one in DIR and may COPY other files
+from it. --target builds a stage, and --build-arg sets an ARG: both change the
+Dockerfile before it is sent. -t is --freeze: it pushes to your own repository.
 
 The Dockerfile may COPY the files of DIR, or of --context: a directory, a tar.gz file or
 the URL of one. A .dockerignore file in the directory, or DOCKERFILE.dockerignore
@@ -46,7 +46,7 @@ beside the Dockerfile, is honoured. Data folders of a slipwayd, sockets, pipes
 and devices are left out; files that look like secrets are warned of. A directory or file is sent with the request,
 up to 14,000,000 characters of base64 (10.5 MB).
 
---env, --layer, --include, --entrypoint, --cmd and --workdir go on top of the built image,
+--env, --layer, --include, --entrypoint, --cmd and --workdir are applied to the built image,
 as ` + "`slipway image --help`" + ` says.`,
 		Example: `  docker run --rm $(slipway build . --await)
   slipway build . -t registry.example.org/team/tools --build-arg VERSION=2 --target tools --await
@@ -78,15 +78,15 @@ func (d *dockerfileFlags) add(cmd *cobra.Command) {
 	flags.StringVarP(&d.file, "file", "f", "Dockerfile", "The Dockerfile; - for standard input (default: the one in DIR).")
 	flags.StringVar(&d.context, "context", "", "The `directory`, tar.gz file or http(s) URL of the files that the Dockerfile may COPY (default: DIR, or none).")
 	flags.StringVar(&d.target, "target", "", "The `stage` to build, by its name or number (default: the last).")
-	flags.StringVarP(&d.tag, "tag", "t", "", "Push the image to this `repository` for good, as --freeze does; its tag follows from what is in it.")
-	flags.Var(&d.arguments, "build-arg", "The value of an ARG, `NAME=value`; may be repeated. It is no place for a secret: it stays in the recipe.")
+	flags.StringVarP(&d.tag, "tag", "t", "", "Push the image permanently to this `repository`, as --freeze does; its tag is derived from its content.")
+	flags.Var(&d.arguments, "build-arg", "The value of an ARG, `NAME=value`; may be repeated. Do not use it for secrets: it is stored in the recipe.")
 	usage.OfferDirs(cmd, "context")
 	for _, name := range []string{"target", "tag", "build-arg"} {
 		usage.Offer(cmd, name)
 	}
 }
 
-// settle puts together what can be said in two ways.
+// settle combines flags with the same meaning.
 func (d *dockerfileFlags) settle(cmd *cobra.Command, f *RecipeFlags, args []string) error {
 	if len(args) == 1 {
 		if d.context != "" {
@@ -101,7 +101,7 @@ func (d *dockerfileFlags) settle(cmd *cobra.Command, f *RecipeFlags, args []stri
 		return nil
 	}
 	if _, tag, ok := strings.Cut(d.tag[strings.LastIndex(d.tag, "/")+1:], ":"); ok && strings.Contains(d.tag, "/") {
-		return usage.Errorf("-t %s: the tag follows from what is in the image; leave :%s out", d.tag, tag)
+		return usage.Errorf("-t %s: the tag is derived from the image's content; omit :%s", d.tag, tag)
 	}
 	if f.freeze != "" && f.freeze != d.tag {
 		return usage.Errorf("-t and --freeze name two repositories; one is enough")
@@ -110,7 +110,8 @@ func (d *dockerfileFlags) settle(cmd *cobra.Command, f *RecipeFlags, args []stri
 	return nil
 }
 
-// request is the Dockerfile, with what the flags change in it, and its context.
+// request returns the request for the Dockerfile, with the changes of the flags, and its
+// context.
 func (d *dockerfileFlags) request(cmd *cobra.Command, s *session.Settings) (*containerv1.ContainerRequest, error) {
 	text, err := contents(cmd, d.file)
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Builds is `slipway builds`.
+// Builds returns `slipway builds`.
 func Builds(s *session.Settings) *cobra.Command {
 	var most, offset int
 	cmd := &cobra.Command{
 		Use:               "builds",
-		Short:             "Show your builds, newest first",
-		Long:              "Show your builds, newest first. An access token says who you are.",
+		Short:             "List your builds, newest first",
+		Long:              "List your builds, newest first. This requires an access token.",
 		Example:           "  slipway builds --max 50\n  slipway builds show 3f2a5b6c7d8e9f01_1\n  docker pull $(slipway get 3f2a5b6c7d8e9f01_1)",
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
-	cmd.Flags().IntVar(&offset, "offset", 0, "How many of the newest to leave out.")
+	cmd.Flags().IntVar(&offset, "offset", 0, "How many of the newest to skip.")
 	usage.Offer(cmd, "max")
 	usage.Offer(cmd, "offset")
 	format := output.Flag(cmd)
@@ -70,9 +70,9 @@ func buildsTable(r *buildv1.ListBuildsResponse, wide bool) output.Table {
 	return t
 }
 
-// imageTitle is the name that an image is pulled by. One that the service keeps itself
-// has names that `slipway get` prints; of it the packages are shown that it is named
-// after.
+// imageTitle returns the name that an image is pulled by. An image in the service's own
+// repository has no fixed name (`slipway get` prints one); for it the packages in its name
+// are returned.
 func imageTitle(b *buildv1.Build) string {
 	if !b.GetServed() {
 		return b.GetTargetImage()
@@ -80,7 +80,7 @@ func imageTitle(b *buildv1.Build) string {
 	return packagesIn(b.GetTargetImage(), b.GetBuildId())
 }
 
-// packagesIn are the packages that the image of a build is named after; "-" for none.
+// packagesIn returns the packages that a build's image is named after; "-" for none.
 func packagesIn(title, build string) string {
 	id, _, _ := strings.Cut(build, "_")
 	title = title[strings.LastIndexAny(title, "/:")+1:]
@@ -90,15 +90,15 @@ func packagesIn(title, build string) string {
 	return "-"
 }
 
-// verdict is a build's status in a word or two.
+// verdict returns a build's status in a word or two.
 func verdict(b *buildv1.Build) string {
 	switch {
 	case b.Succeeded == nil:
 		return b.GetStatus()
 	case b.GetSucceeded():
 		return "SUCCEEDED"
-	case b.GetReason() == "":
+	case b.GetReasonCode() == "":
 		return "FAILED"
 	}
-	return "FAILED (" + b.GetReason() + ")"
+	return "FAILED (" + b.GetReasonCode() + ")"
 }

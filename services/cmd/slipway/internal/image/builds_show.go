@@ -26,7 +26,7 @@ func buildsShowCommand(s *session.Settings) *cobra.Command {
 		Long: `Show a build: its recipe, packages, layers, digest, and the end of its log.
 
 ` + idForms + `
-With --output json it is the build's record alone.`,
+With --output json only the build's record is printed.`,
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -41,7 +41,7 @@ With --output json it is the build's record alone.`,
 	return cmd
 }
 
-// showBuild prints all that is known of a build.
+// showBuild prints everything known about a build.
 func showBuild(cmd *cobra.Command, s *session.Settings, id string, format *output.Format) error {
 	c, err := s.Client()
 	if err != nil {
@@ -62,8 +62,8 @@ func showBuild(cmd *cobra.Command, s *session.Settings, id string, format *outpu
 	return format.Print(cmd.OutOrStdout(), raw, t)
 }
 
-// buildTable shows a build with what other calls know of it. What there is not, or is
-// not for the caller, is left out.
+// buildTable returns a build with data of other calls. It omits what does not exist or is
+// not permitted.
 func buildTable(ctx context.Context, c *session.Client, b *buildv1.Build) (output.Table, error) {
 	var t output.Table
 	t.Fact("Build", b.GetBuildId())
@@ -98,7 +98,7 @@ func buildTable(ctx context.Context, c *session.Client, b *buildv1.Build) (outpu
 	return t, nil
 }
 
-// pulledAs says how the image of a build is pulled.
+// pulledAs describes how the image of a build is pulled.
 func pulledAs(b *buildv1.Build) string {
 	switch {
 	case !b.GetServed():
@@ -109,7 +109,7 @@ func pulledAs(b *buildv1.Build) string {
 	return "`slipway get " + b.GetBuildId() + "` prints a name to pull it by"
 }
 
-// lockLines are the packages that the request of a build stood for.
+// lockLines returns the packages of a build's lock.
 func lockLines(ctx context.Context, c *session.Client, id string) ([]string, error) {
 	var res buildv1.GetBuildLockResponse
 	if _, err := c.Do(ctx, BuildLockCall(id, ""), &res); err != nil {
@@ -128,7 +128,7 @@ func lockLines(ctx context.Context, c *session.Client, id string) ([]string, err
 	return out, nil
 }
 
-// layerLines are the layers of an image that was built, or its platforms.
+// layerLines returns the layers of a built image, or its platforms.
 func layerLines(ctx context.Context, c *session.Client, b *buildv1.Build) ([]string, error) {
 	if !b.GetSucceeded() || strings.HasPrefix(b.GetTargetImage(), orasScheme) {
 		return nil, nil
@@ -152,7 +152,7 @@ func layerLines(ctx context.Context, c *session.Client, b *buildv1.Build) ([]str
 	return out, nil
 }
 
-// logEnd is the end of a build's log.
+// logEnd returns the end of a build's log.
 func logEnd(ctx context.Context, c *session.Client, id string) (out []string, err error) {
 	err = follow.ReadLog(ctx, c, id, func(line string) {
 		if out = append(out, line); len(out) > logTail {

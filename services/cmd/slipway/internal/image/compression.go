@@ -10,11 +10,11 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// compression is --build-compression: MODE[:LEVEL][,force]. Which there are, and their
-// levels, the server knows.
-type compression struct{ as *containerv1.Compression } // nil for what is usual
+// compression is --build-compression: MODE[:LEVEL][,force]. The server validates the mode
+// and level.
+type compression struct{ as *containerv1.Compression } // nil for the default
 
-// Set reads the flag.
+// Set parses the flag.
 func (c *compression) Set(s string) error {
 	rest, force := strings.CutSuffix(s, ",force")
 	mode, text, levelled := strings.Cut(rest, ":")
@@ -48,5 +48,5 @@ func (c *compression) String() string {
 	return out
 }
 
-// Type names the flag's kind in the help.
+// Type returns the flag's type for the help.
 func (*compression) Type() string { return "MODE[:LEVEL]" }

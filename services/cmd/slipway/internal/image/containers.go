@@ -15,23 +15,22 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Containers is `slipway containers`.
+// Containers returns `slipway containers`.
 func Containers(s *session.Settings) *cobra.Command {
 	var most int
 	var from string
 	cmd := &cobra.Command{
 		Use:   "containers",
-		Short: "Show the containers that you requested, newest first",
-		Long: `Show the containers that you requested, newest first. An access token says who you
-are. The names that were answered are secret, and are not kept: a request has a key in
-their place, which is worth nothing to others, and which every command takes that takes
-an ID.`,
-		Example:           "  slipway containers --max 50\n  docker pull $(slipway get KEY)\n  slipway containers -o name | xargs -n 1 slipway revoke",
+		Short: "List the containers that you requested, newest first",
+		Long: `List the containers that you requested, newest first. This requires an access token.
+The names are secret and not stored: the id of a request gives no access
+to its image without your access token. Every command that takes an ID takes it.`,
+		Example:           "  slipway containers --max 50\n  docker pull $(slipway get ID)\n  slipway containers -o name | xargs -n 1 slipway revoke",
 		Args:              usage.Exactly(0),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
-	cmd.Flags().StringVar(&from, "page", "", "Where to go on: what the page before ended with.")
+	cmd.Flags().StringVar(&from, "page", "", "The continuation token that the previous page ended with.")
 	usage.Offer(cmd, "max")
 	usage.Offer(cmd, "page")
 	format := output.Flag(cmd)
@@ -58,12 +57,12 @@ an ID.`,
 }
 
 func containersTable(r *containerv1.ListContainersResponse, wide bool) output.Table {
-	t := output.Table{{"KEY", "CREATED", "NAME WORKS", "PLATFORM", "IMAGE"}}
+	t := output.Table{{"ID", "CREATED", "NAME WORKS", "PLATFORM", "IMAGE"}}
 	if wide {
 		t[0] = append(t[0], "BUILD", "WORKSPACE", "WORKFLOW")
 	}
 	for _, c := range r.GetContainers() {
-		row := []string{c.GetRequestKey(), output.Moment(c.GetCreationTime()), until(c), c.GetContainerPlatform(), containerTitle(c)}
+		row := []string{c.GetRequestId(), output.Moment(c.GetCreationTime()), until(c), c.GetContainerPlatform(), containerTitle(c)}
 		if wide {
 			row = append(row, c.GetBuildId(), output.Number(c.WorkspaceId), c.GetWorkflowId())
 		}
@@ -72,7 +71,7 @@ func containersTable(r *containerv1.ListContainersResponse, wide bool) output.Ta
 	return t
 }
 
-// until is how long a name works.
+// until returns how long a name is valid.
 func until(c *containerv1.Container) string {
 	switch {
 	case c.GetRevocationTime() != nil:
@@ -85,8 +84,8 @@ func until(c *containerv1.Container) string {
 	return "until " + output.Moment(c.GetExpiration())
 }
 
-// containerTitle is the image, or, of one that the service built for itself, the packages
-// that it is named after.
+// containerTitle returns the image or, for an image that the service built for itself, the
+// packages that it is named after.
 func containerTitle(c *containerv1.Container) string {
 	if c.GetBuildId() == "" || c.GetFreeze() {
 		return c.GetContainerImage()

@@ -14,12 +14,14 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Describe is `slipway describe`.
+// Describe returns `slipway describe`.
 func Describe(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "describe ID",
 		Short: "Show what was requested",
-		Long: `Show what was requested, without its secrets; also when the name has expired.
+		Long: `Show what was requested, without its secrets; also when the name has expired. By
+the id of another user's request it leaves out what was added to the image, and who
+made the request.
 
 ` + idForms + `
 Of a build it shows what ` + "`slipway builds show`" + ` does.`,
@@ -35,20 +37,20 @@ Of a build it shows what ` + "`slipway builds show`" + ` does.`,
 			return showBuild(cmd, s, what.build, format)
 		}
 		var res containerv1.DescribeContainerResponse
-		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path(), Signed: what.isKey()}, &res)
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path(), Signed: what.isID()}, &res)
 		if err != nil {
 			return fmt.Errorf("describing the request: %w", err)
 		}
-		return format.Print(cmd.OutOrStdout(), raw, requestTable(&res))
+		return format.Print(cmd.OutOrStdout(), raw, requestTable(&res, args[0]))
 	}
 	return cmd
 }
 
-func requestTable(r *containerv1.DescribeContainerResponse) output.Table {
+func requestTable(r *containerv1.DescribeContainerResponse, id string) output.Table {
 	var t output.Table
 	t.Fact("Request", r.GetRequestId())
 	t.Fact("Name", r.GetTargetImage())
-	if r.GetBuildId() == "" { // where an image lies that was built is of no use to anybody
+	if r.GetBuildId() == "" { // the location of a built image is of no use to users
 		t.Fact("Image", r.GetContainerImage())
 	}
 	t.Fact("Build", r.GetBuildId())
@@ -66,17 +68,18 @@ func requestTable(r *containerv1.DescribeContainerResponse) output.Table {
 	t.Fact("Fingerprint", r.GetFingerprint())
 	t.Fact("Timestamp", r.GetTimestamp())
 	t.Fact("Created", output.Moment(r.GetCreationTime()))
-	t.Fact("Expires", output.Moment(r.GetExpiration()), again(r))
+	t.Fact("Expires", output.Moment(r.GetExpiration()), again(r, id))
 	t.Fact("Revoked", output.Moment(r.GetRevocationTime()))
 	return t
 }
 
-// again says how to get another name where the old one no longer works.
-func again(r *containerv1.DescribeContainerResponse) string {
+// again returns how to get another name, by the ID that the user gave, if the old one has
+// expired.
+func again(r *containerv1.DescribeContainerResponse, id string) string {
 	if r.GetExpiration() == nil || r.GetRevocationTime() != nil || r.GetFreeze() || time.Now().Before(r.GetExpiration().AsTime()) {
 		return ""
 	}
-	return "`slipway get " + r.GetRequestId() + "` prints a fresh name"
+	return "`slipway get " + id + "` prints a fresh name"
 }
 
 func addConfig(t *output.Table, c *containerv1.ContainerConfig) {
@@ -89,7 +92,7 @@ func addConfig(t *output.Table, c *containerv1.ContainerConfig) {
 	}
 }
 
-// hosted is where a layer lies; empty when it came with the request.
+// hosted returns the URL of a layer; "" if it came with the request.
 func hosted(l *containerv1.Layer) string {
 	if l.GetLocation() == layer.DataPrefix {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// frozenFlags say where an image is pushed for good, in which form, and whether to
-// wait for it.
+// frozenFlags are the flags of a permanent image: its repository, its format, and whether
+// to wait for it.
 type frozenFlags struct {
 	freeze     string
 	sif, await bool
@@ -26,15 +26,15 @@ type frozenFlags struct {
 
 func (f *frozenFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.freeze, "freeze", "", "Push the image to this `repository` for good, with your own credentials, and print its name there.")
+	flags.StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; its name is for oras://, and slipway pull --sif saves the file.")
-	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image is there.")
-	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, lines alone; tty, with a last line that says how long it has been; auto, as the terminal allows.")
+	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image exists.")
+	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, only lines; tty, with a status line at the end; auto, depending on the terminal.")
 	usage.Offer(cmd, "freeze")
 	usage.Offer(cmd, "progress", "auto", "plain", "tty")
 }
 
-// target adds to a request where the image goes.
+// target adds the target repository to a request.
 func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	switch {
 	case f.progress != "auto" && f.progress != "plain" && f.progress != "tty":
@@ -48,7 +48,7 @@ func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// wait shows the build of a request until its image is there, if told to.
+// wait follows the build of a request until its image exists, if --await is set.
 func (f *frozenFlags) wait(cmd *cobra.Command, s *session.Settings, c *session.Client, res *containerv1.SubmitContainerResponse) error {
 	if !f.await {
 		return nil
@@ -63,8 +63,7 @@ func (f *frozenFlags) wait(cmd *cobra.Command, s *session.Settings, c *session.C
 	return sayMade(cmd, c, res)
 }
 
-// sayMade ends what is shown of a build: with the image's digest, and how much it is to
-// download, where that is known.
+// sayMade prints the image's digest and download size, if known.
 func sayMade(cmd *cobra.Command, c *session.Client, res *containerv1.SubmitContainerResponse) error {
 	if res.GetBuildId() == "" {
 		return nil

@@ -10,18 +10,18 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Get is `slipway get`.
+// Get returns `slipway get`.
 func Get(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get ID",
 		Short: "Print a fresh name for what was requested or built before",
 		Long: `Print a fresh name for what was requested or built before, also when the old
-name has expired. Nothing is built; who pulls it waits for a build that runs.
+name has expired. Nothing is built; a pull waits for a running build.
 
 ` + idForms + `
 
-What a user requested is named for that user alone, and what needs a login of
-theirs to read is read anew. A request that was revoked gets no name again.`,
+Only the user who made a request can get a name for it. Images that require the
+user's login are read again. A revoked request gets no new name.`,
 		Example: `  docker pull $(slipway get 3f2a5b6c7d8e9f01_1)
   slipway builds && slipway get 3f2a5b6c7d8e9f01_1 -o json`,
 		Args:              usage.Exactly(1),

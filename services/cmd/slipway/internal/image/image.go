@@ -1,5 +1,5 @@
-// Package image has the commands that ask for images, and about those that were asked for
-// and their builds.
+// Package image implements the commands that request images, and those about requests and
+// their builds.
 package image
 
 import (
@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// imageFlags say what goes on top of an image.
+// imageFlags are the flags of changes to an image.
 type imageFlags struct {
 	env        usage.Assignments
 	layers     []string
@@ -31,31 +31,31 @@ type imageFlags struct {
 	Output     *output.Format
 }
 
-// Command is `slipway image`.
+// Command returns `slipway image`.
 func Command(s *session.Settings) *cobra.Command {
 	var f imageFlags
 	var frozen frozenFlags
 	cmd := &cobra.Command{
 		Use:   "image REF",
-		Short: "Get a name to pull an image by, with additions if wanted",
-		Long: `Get a name to pull an image by, with additions if wanted.
+		Short: "Get a name to pull an image by, optionally with changes",
+		Long: `Get a name to pull an image by, optionally with changes.
 
-The name alone is printed. The image is not copied: it is put together when it
-is pulled. With --freeze it is copied, once, to a repository of yours, with what
-is added. With --sif a Singularity image is made of it, with what is added: the
-name is for singularity pull, and ` + "`slipway pull NAME --sif FILE`" + ` saves the file.
+Only the name is printed. The image is not copied: it is assembled during the
+pull. With --freeze it is copied once, with its changes, to your own repository.
+With --sif a Singularity image is built from it, with its changes: the name is
+for singularity pull, and ` + "`slipway pull NAME --sif FILE`" + ` saves the file.
 
 A layer is a directory, a tar.gz file, or the URL of one. The same directory
 always gives the same layer: entries are in the order of their paths and belong
 to root, and have no times; modes and symbolic links are kept, a file with
-several hard links is stored once for each, and extended attributes are left
-out. A directory or file is sent with the request, up to 14,000,000 characters of
+several hard links is stored once for each, and extended attributes are
+omitted. A directory or file is sent with the request, up to 14,000,000 characters of
 base64 (10.5 MB). A URL is downloaded once, here, to compute its digests; the
 server reads it again with each pull.
 
---include puts the layers of other images on top, above those of --layer: their
-files, and nothing else of them. They stay where they are, and are read with your
-credentials; each must be there for the platform.
+--include adds the layers of other images on top, above those of --layer: only
+their files. The layers are not copied, and are read with your credentials; each
+image must exist for the platform.
 
 --entrypoint and --cmd are given once for each element, not as a shell would
 write them: --cmd=echo --cmd='hello world'.`,
@@ -75,8 +75,8 @@ write them: --cmd=echo --cmd='hello world'.`,
 func (f *imageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags := cmd.Flags()
 	flags.Var(&f.env, "env", "An environment variable, `NAME=value`; may be repeated.")
-	flags.StringArrayVar(&f.layers, "layer", nil, "A `layer` to put on top: a directory, a tar.gz file or its http(s) URL; may be repeated, lowest first.")
-	flags.StringArrayVar(&f.includes, "include", nil, "An `image` whose layers are put on top, above those of --layer; may be repeated up to ten times, lowest first.")
+	flags.StringArrayVar(&f.layers, "layer", nil, "A `layer` to add on top: a directory, a tar.gz file or its http(s) URL; may be repeated, lowest first.")
+	flags.StringArrayVar(&f.includes, "include", nil, "An `image` whose layers are added on top, above those of --layer; may be repeated up to ten times, lowest first.")
 	flags.StringArrayVar(&f.entrypoint, "entrypoint", nil, "One `element` of the program to run instead of the image's own; repeated for each.")
 	flags.StringArrayVar(&f.cmd, "cmd", nil, "One `element` of the default arguments instead of the image's own; repeated for each.")
 	flags.StringVar(&f.workdir, "workdir", "", "The `directory` to start in instead of the image's own.")
@@ -110,7 +110,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *session.Settings, frozen *frozen
 	return f.Output.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetTargetImage()}})
 }
 
-// fill adds to a request what the flags say.
+// fill sets the fields of a request from the flags.
 func (f *imageFlags) fill(cmd *cobra.Command, s *session.Settings, c *session.Client, req *containerv1.ContainerRequest) error {
 	req.ContainerPlatform, req.ContainerIncludes = f.platform, f.includes
 	workspace, err := c.Workspace(cmd.Context(), *f.workspace)
@@ -134,7 +134,7 @@ func (f *imageFlags) fill(cmd *cobra.Command, s *session.Settings, c *session.Cl
 	return nil
 }
 
-// submit makes a container request; its answer holds a name.
+// submit makes a container request. The response has a name.
 func submit(ctx context.Context, c *session.Client, req *containerv1.ContainerRequest) ([]byte, *containerv1.SubmitContainerResponse, error) {
 	var res containerv1.SubmitContainerResponse
 	raw, err := c.Do(ctx, session.Call{Method: http.MethodPost, Path: "/v1alpha2/container", Signed: true, Body: req}, &res)

@@ -16,27 +16,34 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Inspect is `slipway inspect`.
+// Inspect returns `slipway inspect`.
 func Inspect(s *session.Settings) *cobra.Command {
 	var platform string
+	var packages bool
 	var files listedFlags
 	cmd := &cobra.Command{
 		Use:   "inspect REF",
-		Short: "Show what an image is made of, or which platforms it has",
-		Long: `Show what an image is made of, or which platforms it has.
+		Short: "Show the config and layers of an image, or its platforms",
+		Long: `Show the config and layers of an image, or its platforms.
 
 A multi-platform image is shown as the table of its platforms; --platform shows
-one of them. --files shows what one layer adds and removes.`,
-		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64\n  slipway inspect ubuntu:24.04 --files 1 --sort size",
+one of them. --files shows what one layer adds and removes. --packages shows the
+Conda packages of an image that Slipway has built, from the lock in the image, with
+the layer of each.`,
+		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64\n  slipway inspect ubuntu:24.04 --files 1 --sort size\n  slipway inspect slipway.example.org/wt/…/samtools:1.20 --packages",
 		Args:    usage.Exactly(1),
 	}
 	cmd.Flags().StringVar(&platform, "platform", "", "The platform of a multi-platform image to show, e.g. linux/arm64.")
 	files.add(cmd)
+	cmd.Flags().BoolVar(&packages, "packages", false, "Show the Conda packages of the image, of all platforms or that of --platform.")
 	name := session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := files.check(); err != nil {
 			return err
+		}
+		if packages && files.layer != "" {
+			return usage.Errorf("--packages and --files exclude each other")
 		}
 		image := &inspectv1.ImageQuery{ContainerImage: args[0]}
 		c, err := s.Client()
@@ -49,6 +56,9 @@ one of them. --files shows what one layer adds and removes.`,
 		}
 		if workspace != 0 {
 			image.PlatformWorkspaceId = &workspace
+		}
+		if packages {
+			return showPackages(cmd, c, image, platform, format)
 		}
 		if files.layer != "" {
 			return files.show(cmd, c, image, platform, format)
@@ -65,7 +75,7 @@ one of them. --files shows what one layer adds and removes.`,
 	return cmd
 }
 
-// inspect asks the server for an image, or for what it is for one platform.
+// inspect requests an image, or its manifest for one platform.
 func inspect(ctx context.Context, c *session.Client, image *inspectv1.ImageQuery, platform string) (raw []byte, res *inspectv1.InspectImageResponse, err error) {
 	what := session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}
 	if platform != "" {
@@ -96,7 +106,7 @@ func containerTable(i *inspectv1.ContainerInspection) output.Table {
 	return t
 }
 
-// layersOf are the layers of an image with their sizes, one a line.
+// layersOf returns the layers of an image with their sizes, one per line.
 func layersOf(i *inspectv1.ContainerInspection) []string {
 	layers := i.GetManifest().GetLayers()
 	lines := make([]string, len(layers))

@@ -17,7 +17,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// listedFlags say of which layer files are shown, and which of them.
+// listedFlags are the flags that select a layer and its files.
 type listedFlags struct {
 	layer, filter, sort, page string
 	most                      int
@@ -25,18 +25,18 @@ type listedFlags struct {
 
 func (f *listedFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.layer, "files", "", "Show what this `layer` adds and removes: its digest, how that begins, or its number; 1 is the lowest.")
+	flags.StringVar(&f.layer, "files", "", "Show the files that this `layer` adds and removes: its digest, a prefix of it, or its number; 1 is the lowest.")
 	flags.StringVar(&f.filter, "filter", "", "With --files: only paths with this `text`, in upper or lower case.")
 	flags.StringVar(&f.sort, "sort", "", "With --files: by path (the default), or by size, the largest first.")
 	flags.IntVar(&f.most, "max", 0, "With --files: how many to show, 1 to 10000 (default: the server's, 1000).")
-	flags.StringVar(&f.page, "page", "", "With --files: where to go on: what the page before ended with.")
+	flags.StringVar(&f.page, "page", "", "With --files: the continuation token that the previous page ended with.")
 	for _, name := range []string{"files", "filter", "max", "page"} {
 		usage.Offer(cmd, name)
 	}
 	usage.Offer(cmd, "sort", "path", "size")
 }
 
-// check refuses flags that have nothing to be about.
+// check rejects flags that have no effect.
 func (f *listedFlags) check() error {
 	if f.layer == "" && (f.filter != "" || f.sort != "" || f.most != 0 || f.page != "") {
 		return usage.Errorf("--filter, --sort, --max and --page are for --files LAYER")
@@ -44,7 +44,7 @@ func (f *listedFlags) check() error {
 	return nil
 }
 
-// query is what the server is asked for.
+// query returns the query of the flags.
 func (f *listedFlags) query(layer, platform string) url.Values {
 	q := url.Values{"layer": {layer}}
 	if f.most != 0 {
@@ -81,7 +81,7 @@ func (f *listedFlags) show(cmd *cobra.Command, c *session.Client, image *inspect
 	return err
 }
 
-// find is the digest of the layer that is meant.
+// find returns the digest of the selected layer.
 func (f *listedFlags) find(ctx context.Context, c *session.Client, image *inspectv1.ImageQuery, platform string) (string, error) {
 	if d, err := digest.Parse(f.layer); err == nil {
 		return d.String(), nil
@@ -107,12 +107,12 @@ func (f *listedFlags) find(ctx context.Context, c *session.Client, image *inspec
 		}
 	}
 	if len(found) > 1 {
-		return "", fmt.Errorf("the digests of %d layers begin with %s; write more of it", len(found), f.layer)
+		return "", fmt.Errorf("the digests of %d layers begin with %s; give more digits", len(found), f.layer)
 	}
 	return "", fmt.Errorf("there is no layer %s: the image has %d", f.layer, len(layers))
 }
 
-// filesTable has paths last, where they may be long, unless they alone are wanted.
+// filesTable has paths last, where they may be long, unless only names are printed.
 func filesTable(r *inspectv1.ListLayerFilesResponse, names bool) output.Table {
 	t := output.Table{{"TYPE", "MODE", "SIZE", "PATH"}}
 	for _, f := range r.GetFiles() {

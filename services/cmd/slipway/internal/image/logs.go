@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Logs is `slipway logs`.
+// Logs returns `slipway logs`.
 func Logs(s *session.Settings) *cobra.Command {
 	var stay bool
 	cmd := &cobra.Command{
@@ -21,7 +21,7 @@ func Logs(s *session.Settings) *cobra.Command {
 
 ` + idForms + `
 With -f the log is shown as it is written, across broken connections, until the
-build ends; the exit code then tells whether it made its image.`,
+build ends; the exit code then reports whether it succeeded.`,
 		Example:           "  slipway logs 3f2a5b6c7d8e9f01_1\n  slipway logs 3f2a5b6c7d8e9f01_1 -f",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -36,13 +36,13 @@ build ends; the exit code then tells whether it made its image.`,
 			return printLog(cmd, c, id)
 		}),
 	}
-	cmd.Flags().BoolVarP(&stay, "follow", "f", false, "Stay until the build ends.")
+	cmd.Flags().BoolVarP(&stay, "follow", "f", false, "Follow the log until the build ends.")
 	return cmd
 }
 
 func printLog(cmd *cobra.Command, c *session.Client, id string) error {
 	out := bufio.NewWriter(cmd.OutOrStdout())
-	err := follow.ReadLog(cmd.Context(), c, id, func(line string) { _, _ = fmt.Fprintln(out, line) }) // Flush tells
+	err := follow.ReadLog(cmd.Context(), c, id, func(line string) { _, _ = fmt.Fprintln(out, line) }) // Flush returns the error
 	if flushed := out.Flush(); flushed != nil {
 		return fmt.Errorf("printing the log: %w", flushed)
 	}

@@ -12,17 +12,17 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Open is `slipway open`.
+// Open returns `slipway open`.
 func Open(s *session.Settings, env func(string) string) *cobra.Command {
 	var here bool
 	cmd := &cobra.Command{
 		Use:   "open [ID]",
 		Short: "Show a build in the browser",
-		Long: `Show a build in the browser: how far it is, its log while it is written, and what went
-into it. Without ID, it is the page on which packages are found.
+		Long: `Show a build in the browser: its progress, its log while it is written, and its
+recipe. Without ID, the page for finding packages is opened.
 
 ` + idForms + `
-BROWSER names the program that shows pages, else it is the desktop's own. Where there is
+BROWSER names the program that shows pages; the default is the desktop's. If there is
 none, as on a cluster's login node, --no-browser prints the address.`,
 		Example: "  slipway open 3f2a5b6c7d8e9f01_1\n  slipway open --no-browser",
 		Args:    usage.AtMostOne,
@@ -43,7 +43,7 @@ none, as on a cluster's login node, --no-browser prints the address.`,
 	return cmd
 }
 
-// page is the address of what an ID stands for. It holds no token.
+// page returns the address of an ID's page. It contains no token.
 func page(cmd *cobra.Command, s *session.Settings, args []string) (string, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -61,7 +61,7 @@ func page(cmd *cobra.Command, s *session.Settings, args []string) (string, error
 	return at.JoinPath("view", "builds", id).String(), nil
 }
 
-// desktopBrowser is the program that hands an address to the desktop.
+// desktopBrowser returns the program that opens an address on the desktop.
 func desktopBrowser() string {
 	if runtime.GOOS == "darwin" {
 		return "open"
@@ -69,7 +69,7 @@ func desktopBrowser() string {
 	return "xdg-open"
 }
 
-// browse has a program of the user's show an address.
+// browse opens an address with a program.
 func browse(cmd *cobra.Command, program, address string) error {
 	cmd.PrintErrln("Opening", address)
 	shows := exec.CommandContext(cmd.Context(), "sh", "-c", program+` "$1"`, "sh", address)

@@ -23,19 +23,19 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Pull is `slipway pull`.
+// Pull returns `slipway pull`.
 func Pull(s *session.Settings) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "pull ID --sif FILE",
-		Short: "Download a Singularity image that a request has made",
-		Long: `Download a Singularity image that a request has made, over plain HTTP(S).
+		Short: "Download the Singularity image of a request",
+		Long: `Download the Singularity image of a request over plain HTTP(S).
 
 ` + idForms + `
-A build that runs is waited for, and its log shown on standard error. The bytes are
-held against the image's digest. A download that was interrupted goes on where it
-was: what is there of it is FILE.<digest>.part. Where singularity can pull oras://
-names, the name that was answered does as well.`,
+The command waits for a running build and shows its log on standard error. It
+verifies the image's digest. An interrupted download is resumed; its partial file is
+FILE.<digest>.part. If singularity supports oras://, it can also pull the name of
+the request.`,
 		Example: `  slipway pull $(slipway conda samtools=1.20 --sif) --sif samtools.sif
   slipway pull 3f2a5b6c7d8e9f01_1 --sif samtools.sif`,
 		Args: usage.Exactly(1),
@@ -54,7 +54,7 @@ names, the name that was answered does as well.`,
 			if err := made(cmd, c, s, request); err != nil {
 				return err
 			}
-			d := &download{client: c, path: subject{request: request}.path() + "/sif", file: file, tell: cmd.ErrOrStderr()}
+			d := &download{client: c, path: request.path() + "/sif", signed: request.isID(), file: file, tell: cmd.ErrOrStderr()}
 			if err := d.run(cmd.Context()); err != nil {
 				return fmt.Errorf("downloading %s: %w", file, err)
 			}
@@ -65,34 +65,34 @@ names, the name that was answered does as well.`,
 	return cmd
 }
 
-// made waits until the image of a request is there, as who pulls any other does.
-func made(cmd *cobra.Command, c *session.Client, s *session.Settings, request string) error {
+// made waits until the image of a request exists, as any pull does.
+func made(cmd *cobra.Command, c *session.Client, s *session.Settings, request subject) error {
 	var now containerv1.GetContainerStatusResponse
-	at := session.Call{Method: http.MethodGet, Path: subject{request: request}.path() + "/status"}
+	at := session.Call{Method: http.MethodGet, Path: request.path() + "/status"}
 	if _, err := c.Do(cmd.Context(), at, &now); err != nil {
 		return fmt.Errorf("looking for the image: %w", err)
 	}
-	if now.GetStatus() == "DONE" { // a failure's reason comes with the refusal of the file
+	if now.GetStatus() == "DONE" { // the response for the file contains a failure's reason
 		return nil
 	}
 	show := follow.NewConsole(cmd.ErrOrStderr(), s.IsLive(cmd.ErrOrStderr()), true)
-	return follow.Await(cmd.Context(), c, &containerv1.SubmitContainerResponse{RequestId: &request, BuildId: now.BuildId, TargetImage: now.TargetImage}, show)
+	return follow.Await(cmd.Context(), c, &containerv1.SubmitContainerResponse{RequestId: now.Id, BuildId: now.BuildId, TargetImage: now.TargetImage}, show)
 }
 
-// attempts is how often in a row a download that breaks is taken up again without
-// a byte.
+// attempts is how often in a row a broken download is resumed without progress.
 const attempts = 5
 
-// download brings a file over, and takes it up again where it broke.
+// download downloads a file and resumes after errors.
 type download struct {
 	client     *session.Client
 	path, file string
+	signed     bool // whether the access token is sent
 	tell       io.Writer
 
-	digest string // of the whole file, hex
+	digest string // of the whole file, in hex
 	size   int64
 	sum    hash.Hash
-	at     int64 // how much is there
+	at     int64 // position in bytes
 	shown  time.Time
 }
 
@@ -121,7 +121,7 @@ func (d *download) run(ctx context.Context) error {
 
 var etagForm = regexp.MustCompile(`^"sha256:([0-9a-f]{64})"$`)
 
-// describe asks what the file is.
+// describe requests the file's size and digest.
 func (d *download) describe(ctx context.Context) error {
 	res, err := d.ask(ctx, http.MethodHead, 0)
 	if err != nil {
@@ -139,7 +139,8 @@ func (d *download) describe(ctx context.Context) error {
 	return nil
 }
 
-// refused asks again for the words, which an answer to HEAD does not have.
+// refused repeats the request to get the error message, which a response to HEAD does not
+// have.
 func (d *download) refused(ctx context.Context) error {
 	res, err := d.ask(ctx, http.MethodGet, 0)
 	if err != nil {
@@ -150,17 +151,17 @@ func (d *download) refused(ctx context.Context) error {
 	return session.Refusal(res, raw)
 }
 
-// ask asks for the file from a byte on. It may take as long as it wants to.
+// ask requests the file from an offset, without a timeout.
 func (d *download) ask(ctx context.Context, method string, from int64) (*http.Response, error) {
 	header := http.Header{"Accept": {"*/*"}}
 	if from > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 		header.Set("If-Range", `"sha256:`+d.digest+`"`)
 	}
-	return d.client.Ask(ctx, session.Call{Method: method, Path: d.path}, header)
+	return d.client.Ask(ctx, session.Call{Method: method, Path: d.path, Signed: d.signed}, header)
 }
 
-// fetch reads what is there already, then the rest.
+// fetch reads the partial file, then downloads the rest.
 func (d *download) fetch(ctx context.Context, out *os.File) error {
 	d.sum = sha256.New()
 	var err error
@@ -197,7 +198,7 @@ func (d *download) fetch(ctx context.Context, out *os.File) error {
 	return nil
 }
 
-// errRefused marks an answer that asking again does not change.
+// errRefused marks a response after which a retry is useless.
 var errRefused = errors.New("the server refused")
 
 func (d *download) rest(ctx context.Context, out *os.File) error {
@@ -214,7 +215,7 @@ func (d *download) rest(ctx context.Context, out *os.File) error {
 	case res.StatusCode >= 500:
 		return fmt.Errorf("the server answered %s", res.Status)
 	default:
-		return fmt.Errorf("%w to go on: it answered %s", errRefused, res.Status)
+		return fmt.Errorf("%w to resume the download: it answered %s", errRefused, res.Status)
 	}
 	if _, err := out.Seek(d.at, io.SeekStart); err != nil {
 		return err
@@ -226,7 +227,7 @@ func (d *download) rest(ctx context.Context, out *os.File) error {
 	return err
 }
 
-// Write counts and sums what was written.
+// Write counts and hashes written bytes.
 func (d *download) Write(p []byte) (int, error) {
 	d.sum.Write(p)
 	d.at += int64(len(p))
@@ -234,7 +235,7 @@ func (d *download) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show prints from time to time how far it is.
+// show prints the progress periodically.
 func (d *download) show(end bool) {
 	if now := time.Now(); end || now.Sub(d.shown) > 2*time.Second {
 		d.shown = now

@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// RecipeFlags say where a built image goes, and whether to wait for it.
+// RecipeFlags are the flags of a built image: its target, and whether to wait for it.
 type RecipeFlags struct {
 	imageFlags
 	frozenFlags
@@ -32,7 +32,7 @@ func (f *RecipeFlags) Add(cmd *cobra.Command, s *session.Settings) {
 	flags := cmd.Flags()
 	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
 	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")
-	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to keep layers in for later builds.")
+	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to cache layers in for later builds.")
 	f.frozenFlags.add(cmd)
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
 	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd or estargz, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
@@ -44,7 +44,7 @@ func (f *RecipeFlags) Add(cmd *cobra.Command, s *session.Settings) {
 	}
 }
 
-// Run asks for the image, waits for it if told to, and prints its name.
+// Run requests the image, waits for it if requested, and prints its name.
 func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containerv1.ContainerRequest) error {
 	ctx := cmd.Context()
 	c, err := s.Client()
@@ -67,8 +67,8 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 	return f.Output.Print(cmd.OutOrStdout(), raw, output.Table{{f.nameOf(res)}})
 }
 
-// nameOf is the name that can be pulled. A dry run of what is not there has none: what
-// would be secret in it is left open.
+// nameOf returns the name to pull. A dry run of a missing image has no name, since its
+// secret part is omitted.
 func (f *RecipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
 	name := res.GetTargetImage()
 	if f.DryRun && !res.GetCached() {
@@ -84,18 +84,18 @@ func (f *RecipeFlags) target(req *containerv1.ContainerRequest) error {
 		return usage.Errorf("--dry-run builds nothing that --await could wait for")
 	}
 	if f.freeze != "" && f.buildRepo != "" && f.buildRepo != f.freeze {
-		return usage.Errorf("--freeze and --build-repo name two repositories; --freeze alone is enough")
+		return usage.Errorf("--freeze and --build-repo name two repositories; give only --freeze")
 	}
 	return f.frozenFlags.target(req)
 }
 
-// Encoded reads a file, "-" for standard input, as the contract wants it.
+// Encoded returns a file, or standard input for "-", in base64 as the contract requires.
 func Encoded(cmd *cobra.Command, name string) (string, error) {
 	text, err := contents(cmd, name)
 	return base64.StdEncoding.EncodeToString([]byte(text)), err
 }
 
-// contents reads a file, "-" for standard input.
+// contents reads a file, or standard input for "-".
 func contents(cmd *cobra.Command, name string) (string, error) {
 	var raw []byte
 	var err error

@@ -11,17 +11,17 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Revoke is `slipway revoke`.
+// Revoke returns `slipway revoke`.
 func Revoke(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke ID",
-		Short: "End a request: its name can no longer be pulled",
-		Long: `End a request: its name can no longer be pulled. Its build is cancelled unless
-another request waits for it. Doing so twice does no harm.
+		Short: "Revoke a request, so that its name can no longer be pulled",
+		Long: `Revoke a request, so that its name can no longer be pulled. Its build is cancelled
+unless another request waits for it. The command can be repeated.
 
 ` + idForms + `
-A build's id ends all names that you have of the build, with an access token; the
-names of other users stay.`,
+With an access token, a build's id revokes all your names of the build; the names
+of other users stay valid.`,
 		Args: usage.Exactly(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			what, err := readSubject(args[0])
@@ -31,7 +31,7 @@ names of other users stay.`,
 			if what.build != "" {
 				return revokeBuild(cmd, s, what)
 			}
-			if _, err := s.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: what.path(), Signed: what.isKey()}, nil); err != nil {
+			if _, err := s.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: what.path(), Signed: what.isID()}, nil); err != nil {
 				return fmt.Errorf("revoking the request: %w", err)
 			}
 			_, err = fmt.Fprintln(cmd.OutOrStdout(), "Revoked.")

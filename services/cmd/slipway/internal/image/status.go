@@ -16,12 +16,12 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Status is `slipway status`.
+// Status returns `slipway status`.
 func Status(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status ID",
-		Short: "Show whether an image can be pulled by now",
-		Long: `Show whether an image can be pulled by now.
+		Short: "Show whether an image can be pulled yet",
+		Long: `Show whether an image can be pulled yet.
 
 ` + idForms,
 		Args: usage.Exactly(1),
@@ -36,7 +36,7 @@ func Status(s *session.Settings) *cobra.Command {
 			return buildStatus(cmd, s, what, format)
 		}
 		var res containerv1.GetContainerStatusResponse
-		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status", Signed: what.isKey()}, &res)
+		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: what.path() + "/status"}, &res)
 		if err != nil {
 			return fmt.Errorf("reading the status: %w", err)
 		}
@@ -52,7 +52,7 @@ func statusTable(r *containerv1.GetContainerStatusResponse) output.Table {
 	t.Fact("Status", r.GetStatus())
 	awaited(&t, r)
 	t.Fact("Succeeded", output.YesNo(r.Succeeded))
-	t.Fact("Reason", r.GetReason())
+	t.Fact("Reason", r.GetReasonCode())
 	t.Text("Message", r.GetMessage())
 	t.Fact("Build", r.GetBuildId())
 	t.Fact("Created", output.Moment(r.GetCreationTime()))
@@ -72,7 +72,7 @@ func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *
 	t.Fact("Status", res.GetStatus())
 	awaited(&t, &res)
 	t.Fact("Succeeded", output.YesNo(res.Succeeded))
-	t.Fact("Reason", res.GetReason())
+	t.Fact("Reason", res.GetReasonCode())
 	t.Text("Message", res.GetMessage())
 	t.Fact("Started", output.Moment(res.GetStartTime()))
 	if res.Duration != nil {
@@ -81,14 +81,14 @@ func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *
 	return format.Print(cmd.OutOrStdout(), raw, t)
 }
 
-// pending is what is said of a build that has not ended.
+// pending is the state of an unfinished build.
 type pending interface {
 	GetPosition() int32
 	GetExpectedStart() float64
 	GetExpectedEnd() float64
 }
 
-// awaited shows when a build comes to its turn, and its end.
+// awaited shows when a build is likely to begin and end.
 func awaited(t *output.Table, r pending) {
 	if n := r.GetPosition(); n > 0 {
 		t.Fact("Position", strconv.Itoa(int(n)))
@@ -96,7 +96,7 @@ func awaited(t *output.Table, r pending) {
 	t.Fact("Expected", follow.Expected(r.GetExpectedStart(), r.GetExpectedEnd()))
 }
 
-// elapsed shows nanoseconds, which the contract has as text.
+// elapsed formats nanoseconds, which the contract encodes as a string.
 func elapsed(nanoseconds string) string {
 	d, err := time.ParseDuration(nanoseconds + "ns")
 	if err != nil {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,17 +14,18 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// idForms is how every command that takes an ID says which ones.
-const idForms = `ID is a request's id, a build's, or the whole name that was answered: HOST/wt/ID/PATH:TAG;
-or, with your access token, a request's key, as ` + "`slipway containers`" + ` shows it.`
+// idForms describes the accepted IDs in the help of every command that takes one.
+const idForms = `ID is the id of a request or of a build, or the image name HOST/wt/TOKEN/PATH:TAG. The id
+of a request is not secret: access to its image, and revoking it, require the name, or
+the id with the access token of the user who made the request.`
 
-// orasScheme begins the name of a Singularity image.
+// orasScheme is the prefix of the name of a Singularity image.
 const orasScheme = "oras://"
 
-// subject is what an ID on the command line names: a request or a build.
+// subject is a parsed ID: a request, by its id or its token, or a build.
 type subject struct{ request, build string }
 
-// readSubject reads an ID in any of its forms. It is made a part of a path.
+// readSubject parses an ID in any of its forms. The result is safe to use in a path.
 func readSubject(text string) (subject, error) {
 	id := text
 	if parts := strings.Split(strings.TrimPrefix(text, orasScheme), "/"); len(parts) > 3 && parts[1] == "wt" {
@@ -35,15 +37,20 @@ func readSubject(text string) (subject, error) {
 	if id != "" && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") == "" {
 		return subject{request: id}, nil
 	}
-	return subject{}, usage.Errorf("%q is none of a request's id, a build's id such as 3f2a5b6c7d8e9f01_1, and a name HOST/wt/ID/PATH:TAG; "+
+	return subject{}, usage.Errorf("%q is none of a request's id, a build's id such as 3f2a5b6c7d8e9f01_1, and a name HOST/wt/TOKEN/PATH:TAG; "+
 		"an image in a repository of your own has no id in its name: `slipway builds` shows its build", text)
 }
 
-// isKey says whether it is a request by its key, which opens it with the token of the
-// user who made it.
-func (s subject) isKey() bool { return len(s.request) == 64 }
+// IsSubject reports whether text has one of the forms of an ID.
+func IsSubject(text string) bool {
+	_, err := readSubject(text)
+	return err == nil
+}
 
-// path is where the REST contract has it.
+// isID reports whether it is a request by its id, which requires its user's access token.
+func (s subject) isID() bool { return len(s.request) == 64 }
+
+// path returns the path in the REST contract.
 func (s subject) path() string {
 	if s.build != "" {
 		return "/v1alpha1/builds/" + s.build
@@ -51,35 +58,35 @@ func (s subject) path() string {
 	return "/v1alpha2/container/" + s.request
 }
 
-// BuildOf returns the build that an ID stands for: itself, or that of a request, which
-// is known longer than its name works.
+// BuildOf returns the build of an ID: the build itself, or that of a request, which is
+// known longer than its name is valid.
 func BuildOf(ctx context.Context, c *session.Client, text string) (string, error) {
 	what, err := readSubject(text)
 	if err != nil || what.build != "" {
 		return what.build, err
 	}
 	var res containerv1.DescribeContainerResponse
-	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: what.path(), Signed: what.isKey()}, &res); err != nil {
+	if _, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: what.path()}, &res); err != nil {
 		return "", fmt.Errorf("looking for the build of the request: %w", err)
 	}
 	if res.GetBuildId() == "" {
-		return "", errors.New("nothing was built for this request: its image was there; `slipway describe` shows what was requested")
+		return "", errors.New("nothing was built for this request: its image existed; `slipway describe` shows the request")
 	}
 	return res.GetBuildId(), nil
 }
 
-// requestOf returns a request that an ID stands for: itself, or a new one for what a
-// build has made, or a key stands for.
-func requestOf(ctx context.Context, c *session.Client, text string) (string, error) {
+// requestOf returns the request of a name, or a new one for a build or an earlier request.
+// It is known by its token, except for a frozen image, which has none.
+func requestOf(ctx context.Context, c *session.Client, text string) (subject, error) {
 	what, err := readSubject(text)
-	if err != nil || what.request != "" && !what.isKey() {
-		return what.request, err
+	if err != nil || what.request != "" && !what.isID() {
+		return what, err
 	}
 	_, res, err := freshName(ctx, c, what)
-	return res.GetRequestId(), err
+	return subject{request: cmp.Or(res.GetContainerToken(), res.GetRequestId())}, err
 }
 
-// freshName gets a fresh name for what was requested or built before.
+// freshName requests a new name for an earlier request or build.
 func freshName(ctx context.Context, c *session.Client, of subject) ([]byte, *containerv1.NameContainerResponse, error) {
 	var res containerv1.NameContainerResponse
 	id := of.request + of.build // one is empty
@@ -90,7 +97,7 @@ func freshName(ctx context.Context, c *session.Client, of subject) ([]byte, *con
 	return raw, &res, err
 }
 
-// BuildLockCall asks for the lock of a build; format "" is JSON.
+// BuildLockCall returns the call for the lock of a build; format "" is JSON.
 func BuildLockCall(id, format string) session.Call {
 	c := session.Call{Method: http.MethodGet, Path: "/v1alpha1/builds/" + url.PathEscape(id) + "/lock"}
 	if format != "" {

@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// dataMarker is the file that slipwayd puts into its data folder, so that this
-// program knows one. Truth: app.dataMarker.
+// dataMarker is the file by which this program recognises slipwayd's data folder. It must
+// equal app.dataMarker.
 const dataMarker = ".slipway-data"
 
-// isDataFolder says whether a directory is the data folder of a slipwayd, which
-// holds the keys to everything: by its marker, or, where an older one made it, by
-// what only such a folder holds together.
+// isDataFolder reports whether a directory is the data folder of a slipwayd, which contains
+// keys: by its marker or, if an older version created it, by its characteristic files.
 func isDataFolder(tree fs.FS, dir string) bool {
 	has := func(name string) bool {
 		_, err := fs.Stat(tree, path.Join(dir, name))
@@ -24,28 +23,28 @@ func isDataFolder(tree fs.FS, dir string) bool {
 	return has(dataMarker) || has("slipway.db") && (has("master-key") || has("admin-token") || has("lock"))
 }
 
-// named is the most files that are warned of by name.
+// named is how many files a warning lists by name.
 const named = 20
 
-// caution tells the person what is not packed, and what perhaps should not be.
+// caution tells the user which files are not packed, and which may be secrets.
 type caution struct {
 	to      io.Writer
 	secrets []string
 }
 
-// leftOut says that something is not packed, and why.
+// leftOut prints that a file is not packed, and why.
 func (c *caution) leftOut(name, why string) {
 	_, _ = fmt.Fprintf(c.to, "Left out %s: %s\n", name, why)
 }
 
-// packed looks at a file that is packed.
+// packed checks a file that is packed.
 func (c *caution) packed(tree fs.FS, name string) {
 	if looksSecret(tree, name) {
 		c.secrets = append(c.secrets, name)
 	}
 }
 
-// end warns of what looked like secrets.
+// end warns about files that looked like secrets.
 func (c *caution) end(dir string) {
 	if len(c.secrets) == 0 {
 		return
@@ -55,12 +54,12 @@ func (c *caution) end(dir string) {
 		more = fmt.Sprintf(" and %d more", len(shown)-named)
 		shown = shown[:named]
 	}
-	_, _ = fmt.Fprintf(c.to, "Warning: these files of %s look like secrets, and are sent to the server: %s%s. Name them in a .dockerignore file, or move them, if an image must not hold them.\n",
+	_, _ = fmt.Fprintf(c.to, "Warning: these files of %s look like secrets, and are sent to the server: %s%s. List them in a .dockerignore file, or move them, if an image must not contain them.\n",
 		dir, strings.Join(shown, ", "), more)
 }
 
-// secretNames are files that hold secrets whatever is in them; one with a "/" is
-// the end of a path.
+// secretNames returns files that are secret whatever their content; one with a "/" is the
+// end of a path.
 func secretNames() []string {
 	return []string{
 		".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk",
@@ -70,11 +69,11 @@ func secretNames() []string {
 	}
 }
 
-// harmless are endings of examples.
+// harmless returns suffixes of examples.
 func harmless() []string { return []string{".example", ".sample", ".template", ".dist"} }
 
-// looksSecret says whether a file's name, or the beginning of one that may be a
-// key, is that of a secret.
+// looksSecret reports whether a file's name, or the beginning of a possible key file, looks
+// like a secret.
 func looksSecret(tree fs.FS, name string) bool {
 	base := strings.ToLower(path.Base(name))
 	for _, end := range harmless() {
@@ -96,7 +95,7 @@ func looksSecret(tree fs.FS, name string) bool {
 	return strings.HasPrefix(base, ".env.")
 }
 
-// holdsPrivateKey reads the first 64 KiB: a PEM file may hold certificates alone.
+// holdsPrivateKey reads the first 64 KiB, since a PEM file may contain certificates only.
 func holdsPrivateKey(tree fs.FS, name string) bool {
 	f, err := tree.Open(name)
 	if err != nil {

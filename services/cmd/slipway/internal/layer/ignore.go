@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// Ignored is what a .dockerignore file leaves out of a build context. Truth:
-// docs.docker.com, "Build context", ".dockerignore files". nil leaves nothing out.
+// Ignored is a parsed .dockerignore file, which excludes files from a build context. See
+// docs.docker.com, "Build context", ".dockerignore files". A nil Ignored excludes nothing.
 type Ignored struct{ rules []ignoreRule }
 
-// ignoreRule is a line of the file; the last one that fits decides.
+// ignoreRule is a line of the file. The last matching line decides.
 type ignoreRule struct {
 	pattern *regexp.Regexp
 	keep    bool // the line begins with "!"
 }
 
-// ReadIgnored reads the ignore file of a Dockerfile, or else the one in the
-// context. It answers nil where there is none.
+// ReadIgnored reads the ignore file of a Dockerfile, or else the one in the context. It
+// returns nil if there is none.
 func ReadIgnored(dockerfile, context string) (*Ignored, error) {
 	for _, name := range []string{dockerfile + ".dockerignore", filepath.Join(context, ".dockerignore")} {
 		f, err := os.Open(name)
@@ -71,8 +71,8 @@ func parseIgnored(r io.Reader) (*Ignored, error) {
 	return list, lines.Err()
 }
 
-// ignorePattern turns a pattern into an expression: "*" and "?" stay within a
-// name, "**" stands for any number of directories.
+// ignorePattern converts a pattern to a regular expression: "*" and "?" match within a
+// name, and "**" matches any number of directories.
 func ignorePattern(line string) (*regexp.Regexp, error) {
 	var b strings.Builder
 	b.WriteString("^")
@@ -104,8 +104,8 @@ func ignorePattern(line string) (*regexp.Regexp, error) {
 	return regexp.Compile(b.String())
 }
 
-// has says whether a path below the context, with "/" between its parts, is left
-// out: by itself, or with a directory that it lies in.
+// has reports whether a path below the context, with "/" as separator, is excluded, by
+// itself or with a parent directory.
 func (l *Ignored) has(name string) bool {
 	if l == nil {
 		return false
@@ -113,7 +113,7 @@ func (l *Ignored) has(name string) bool {
 	out := false
 	for _, r := range l.rules {
 		if r.keep != out {
-			continue // it would change nothing
+			continue // no effect
 		}
 		for p := name; p != "."; p = path.Dir(p) {
 			if r.pattern.MatchString(p) {
@@ -125,7 +125,7 @@ func (l *Ignored) has(name string) bool {
 	return out
 }
 
-// exceptions says whether something in an ignored directory may be wanted.
+// exceptions reports whether an excluded directory may contain included files.
 func (l *Ignored) exceptions() bool {
 	for _, r := range l.rules {
 		if r.keep {

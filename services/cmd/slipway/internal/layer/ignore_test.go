@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestIgnorePatterns: the examples of Docker's documentation, and corners.
+// TestIgnorePatterns checks the examples of Docker's documentation and corner cases.
 func TestIgnorePatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -1,5 +1,5 @@
-// Package layer makes a layer of what is on this machine or behind a URL: the bytes, their
-// digests, and what is left out or warned of.
+// Package layer creates a layer from local files or a URL: its bytes and their digests, and
+// reports of omitted or suspicious files.
 package layer
 
 import (
@@ -32,9 +32,9 @@ const (
 	maxContent = int64(maxBase64 / 4 * 3)
 )
 
-// Read reads a layer from a directory, without what is ignored in it, a tar.gz
-// file or a URL. What is left out of a directory besides, and what looks like a
-// secret in it, is said to tell. patience is for a download; 0 for any time.
+// Read reads a layer from a directory, without ignored files, or from a tar.gz file or a
+// URL. It prints to tell which other files of a directory are omitted and which look like
+// secrets. The timeout applies to a download; 0 means none.
 func Read(ctx context.Context, source string, patience time.Duration, ignored *Ignored, tell io.Writer) (*containerv1.Layer, error) {
 	b := blob{gzip: sha256.New(), tar: sha256.New()}
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {
@@ -69,14 +69,14 @@ func readLocal(ctx context.Context, source string, ignored *Ignored, tell io.Wri
 	return b.read(f)
 }
 
-// download follows redirects and sends no access token: the layer is another
-// server's.
+// download follows redirects. It sends no access token, since the layer is on another
+// server.
 func (b *blob) download(ctx context.Context, source string, patience time.Duration) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, source, nil)
 	if err != nil {
 		return fmt.Errorf("reading its URL: %w", err)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // else the transport may decompress it
+	req.Header.Set("Accept-Encoding", "identity") // otherwise the transport may decompress it
 	web := http.Client{Timeout: patience}
 	res, err := web.Do(req)
 	if err != nil {
@@ -89,15 +89,15 @@ func (b *blob) download(ctx context.Context, source string, patience time.Durati
 	return b.read(res.Body)
 }
 
-// blob takes in a gzip'd tar: it counts and hashes the bytes, and keeps them
-// while there are few enough to be sent.
+// blob receives a gzipped tar: it counts and hashes the bytes, and keeps them as long as
+// they are few enough to send.
 type blob struct {
 	gzip, tar hash.Hash
 	size      int64
-	content   []byte // only the beginning when size is more than maxContent
+	content   []byte // only the beginning if size exceeds maxContent
 }
 
-// Write takes in compressed bytes. It never fails.
+// Write receives compressed bytes. It never fails.
 func (b *blob) Write(p []byte) (int, error) {
 	b.gzip.Write(p)
 	b.size += int64(len(p))
@@ -107,7 +107,7 @@ func (b *blob) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// read takes in what is compressed already, to its end.
+// read receives compressed data to its end.
 func (b *blob) read(r io.Reader) error {
 	unpacked, err := gzip.NewReader(io.TeeReader(r, b))
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// pack writes a directory's content as a gzip'd tar. The bytes depend on paths,
-// modes, links and contents alone: not on times, owners, where the directory
-// lies or how its file system orders it. The directory itself has no entry, so
-// it does not change the root of an image. Data folders of a slipwayd, sockets,
-// pipes and devices are left out, which tell hears of.
+// pack writes a directory's content as a gzipped tar. The bytes only depend on paths,
+// modes, links and contents: not on times, owners, the directory's location or the order of
+// its file system. The directory itself has no entry, so it does not change the root of an
+// image. Data folders of a slipwayd, sockets, pipes and devices are omitted and reported to
+// tell.
 func pack(ctx context.Context, dir string, ignored *Ignored, tell io.Writer, b *blob) error {
 	zw, err := gzip.NewWriterLevel(b, gzip.BestCompression)
 	if err != nil {
@@ -48,7 +48,7 @@ func pack(ctx context.Context, dir string, ignored *Ignored, tell io.Writer, b *
 	return nil
 }
 
-// packing is a directory on its way into a tar.
+// packing is a directory that is being packed.
 type packing struct {
 	tar     *tar.Writer
 	tree    fs.FS
@@ -57,13 +57,13 @@ type packing struct {
 	held    []heldDir
 }
 
-// heldDir is an ignored directory in which something may yet be wanted.
+// heldDir is an excluded directory that may contain included files.
 type heldDir struct {
 	path  string
 	entry fs.DirEntry
 }
 
-// visit packs what is not ignored, below the directories that it lies in.
+// visit packs a file that is not excluded, after its parent directories.
 func (p *packing) visit(path string, d fs.DirEntry) error {
 	if p.ignored.has(path) {
 		if !d.IsDir() {
@@ -90,7 +90,7 @@ func (p *packing) visit(path string, d fs.DirEntry) error {
 			}
 		}
 	}
-	p.held = nil // they are packed, or behind us
+	p.held = nil // they are packed, or no longer parents
 	return p.add(path, d)
 }
 
@@ -121,8 +121,8 @@ func (p *packing) add(path string, d fs.DirEntry) error {
 	return nil
 }
 
-// header keeps of a file what belongs into an image. Hard links are files here:
-// which names share one depends on how the tree was copied.
+// header keeps the attributes that belong in an image. Hard links become files, since which
+// names share a file depends on how the tree was copied.
 func header(tree fs.FS, path string, info fs.FileInfo) (*tar.Header, error) {
 	var target string
 	switch mode := info.Mode(); {

@@ -10,8 +10,8 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// chosen is what is asked for of an answer's document: members of its entries, and
-// what is made of them. The zero value is all of it.
+// chosen selects parts of a response's document: fields of its entries, and a query on
+// them. The zero value selects everything.
 type chosen struct {
 	fields []string
 	query  *gojq.Code // nil for none
@@ -20,7 +20,7 @@ type chosen struct {
 // fieldsFlag is --json.
 type fieldsFlag struct{ f *Format }
 
-// Set reads the flag.
+// Set parses the flag.
 func (v fieldsFlag) Set(s string) error {
 	if v.f.Kind != text {
 		return errors.New("is a format of its own; leave out -o")
@@ -43,7 +43,7 @@ func (v fieldsFlag) String() string {
 	return strings.Join(v.f.fields, ",")
 }
 
-// Type names the flag's kind in the help.
+// Type returns the flag's type for the help.
 func (fieldsFlag) Type() string { return "fields" }
 
 // queryFlag is --jq.
@@ -52,7 +52,7 @@ type queryFlag struct {
 	source string
 }
 
-// Set reads the flag.
+// Set parses the flag.
 func (v *queryFlag) Set(s string) error {
 	if v.f.Kind != text {
 		return errors.New("is a format of its own; leave out -o")
@@ -71,14 +71,14 @@ func (v *queryFlag) Set(s string) error {
 // String returns the flag's value.
 func (v *queryFlag) String() string { return v.source }
 
-// Type names the flag's kind in the help.
+// Type returns the flag's type for the help.
 func (*queryFlag) Type() string { return "expression" }
 
-// isAll says whether nothing less than the whole is asked for.
+// isAll reports whether the whole document is selected.
 func (c chosen) isAll() bool { return c.fields == nil && c.query == nil }
 
-// write prints what is chosen of a document: JSON, or with a query each of its values
-// on a line, texts as they are.
+// write prints the selected parts of a document: as JSON or, with a query, each of its
+// values on a line, strings without quotes.
 func (c chosen) write(b *bytes.Buffer, raw []byte) error {
 	if c.fields != nil {
 		var err error
@@ -117,11 +117,11 @@ func (c chosen) write(b *bytes.Buffer, raw []byte) error {
 	}
 }
 
-// members are those of an object, as they were written.
+// members are the members of an object, as encoded.
 type members map[string]json.RawMessage
 
-// pick returns the fields of a document's entries: a list's as a list, what is in an
-// envelope as an object. A member that an entry lacks is null.
+// pick returns the fields of a document's entries: a list's as a list, an enveloped
+// object's as an object. A missing member is null.
 func pick(raw []byte, fields []string) ([]byte, error) {
 	var doc members
 	if err := json.Unmarshal(raw, &doc); err != nil {
@@ -140,7 +140,7 @@ func pick(raw []byte, fields []string) ([]byte, error) {
 	}
 	var entries []members
 	if isList {
-		if err := json.Unmarshal(list, &entries); err != nil { // of texts, say
+		if err := json.Unmarshal(list, &entries); err != nil { // for example of strings
 			return doc.pick(fields), nil //nolint:nilerr // then they have no fields
 		}
 	}
@@ -151,8 +151,7 @@ func pick(raw []byte, fields []string) ([]byte, error) {
 	return append(append([]byte("["), bytes.Join(out, []byte(","))...), ']'), nil
 }
 
-// sole is the only member that is no number, truth value or null, where it begins as
-// told.
+// sole returns the only member that is an object or array, as begin selects.
 func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
 	for _, v := range m {
 		switch v[0] {
@@ -166,12 +165,12 @@ func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
 	return found, ok
 }
 
-// pick is an object of some of the members, in that order.
+// pick returns an object of some of the members, in that order.
 func (m members) pick(fields []string) []byte {
 	var b bytes.Buffer
 	for i, name := range fields {
 		b.WriteByte("{,"[min(i, 1)])
-		key, _ := json.Marshal(name) // a text can be written
+		key, _ := json.Marshal(name) // a string always encodes
 		b.Write(key)
 		b.WriteByte(':')
 		if v, ok := m[name]; ok {

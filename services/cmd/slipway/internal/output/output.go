@@ -1,6 +1,5 @@
-// Package output has how answers are printed: tables for people, documents and chosen
-// members for programs, shown once or again and again. What strangers wrote never
-// steers a terminal.
+// Package output prints responses: tables for users, documents and selected fields for
+// programs, once or repeatedly. It removes terminal control sequences from external text.
 package output
 
 import (
@@ -18,31 +17,31 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Format is how an answer is printed: "text" and "wide" for people, "json" and "yaml"
-// for programs, "name" for scripts: what other commands take, one a line.
+// Format is an output format: "text" and "wide" for users, "json" and "yaml" for programs,
+// and "name" for scripts, which prints the arguments for other commands, one per line.
 type Format struct {
 	Kind string
 	chosen
 }
 
-// text is the kind that nobody has to ask for.
+// text is the default kind.
 const text = "text"
 
 func formats() []string { return []string{text, "wide", "json", "yaml", "name"} }
 
-// Flag adds -o, and gh's --json and --jq.
+// Flag adds -o, and --json and --jq as in gh.
 func Flag(cmd *cobra.Command) *Format {
 	f := Format{Kind: text}
 	cmd.Flags().Var(fieldsFlag{&f}, "json", "Print these `fields` of each entry as JSON, e.g. buildId,status; null where an entry lacks one.")
-	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print what this `expression` of jq makes of the JSON.")
+	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print the result of this jq `expression` on the JSON.")
 	usage.Offer(cmd, "json")
 	usage.Offer(cmd, "jq")
-	cmd.Flags().VarP(&f, "output", "o", "How the answer is printed: text, wide, json, yaml or name.")
+	cmd.Flags().VarP(&f, "output", "o", "The output format: text, wide, json, yaml or name.")
 	usage.Offer(cmd, "output", formats()...)
 	return &f
 }
 
-// Set reads the flag.
+// Set parses the flag.
 func (f *Format) Set(s string) error {
 	if !slices.Contains(formats(), s) {
 		return errors.New("must be text, wide, json, yaml or name")
@@ -57,13 +56,13 @@ func (f *Format) Set(s string) error {
 // String returns the flag's value.
 func (f *Format) String() string { return f.Kind }
 
-// Type names the flag's kind in the help.
+// Type returns the flag's type for the help.
 func (f *Format) Type() string { return "format" }
 
-// IsDocument says whether the server's own answer is printed.
+// IsDocument reports whether the server's own document is printed.
 func (f *Format) IsDocument() bool { return f.Kind == "json" || f.Kind == "yaml" || !f.isAll() }
 
-// Print writes an answer: the server's own document, or the table made from it.
+// Print writes a response: the server's document, or the table made from it.
 func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
 	var b bytes.Buffer
 	switch {
@@ -88,8 +87,7 @@ func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
 	return nil
 }
 
-// List writes a list; of one without entries people are told what it is that there is
-// none of.
+// List writes a list. For an empty list it prints a message to standard error.
 func (f *Format) List(cmd *cobra.Command, raw []byte, t Table, none string) error {
 	if !f.IsDocument() && len(t) < 2 {
 		return nothing(cmd, none)
@@ -97,16 +95,16 @@ func (f *Format) List(cmd *cobra.Command, raw []byte, t Table, none string) erro
 	return f.Print(cmd.OutOrStdout(), raw, t)
 }
 
-// nothing says on standard error, for people, why standard output is empty.
+// nothing prints to standard error why standard output is empty.
 func nothing(cmd *cobra.Command, why string) error {
 	_, err := fmt.Fprintln(cmd.ErrOrStderr(), why)
 	return err
 }
 
-// Table is text in columns, a row a line.
+// Table is text in columns, one row per line.
 type Table [][]string
 
-// names are the first column of a list, or the first value of what is described.
+// names returns the first column of a list, or the first value of a description.
 func (t Table) names() Table {
 	switch {
 	case len(t) == 0 || len(t[0]) == 0:
@@ -123,8 +121,8 @@ func (t Table) names() Table {
 	return out
 }
 
-// Fact adds a name and its values, one a line. Empty values are left out, and
-// so is a name that has no others.
+// Fact adds a name and its values, one per line. Empty values are omitted, and so is a name
+// without other values.
 func (t *Table) Fact(name string, values ...string) {
 	for _, v := range values {
 		if v != "" {
@@ -145,8 +143,7 @@ func (t *Table) Text(name, text string) {
 	}
 }
 
-// Write aligns the columns. What is in the cells comes from strangers: nothing
-// in it may steer a terminal.
+// Write aligns the columns. Cells contain external text, so control characters are removed.
 func (t Table) Write(b *bytes.Buffer) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, row := range t {
@@ -154,7 +151,7 @@ func (t Table) Write(b *bytes.Buffer) {
 		for i, c := range row {
 			cells[i] = Printable(c)
 		}
-		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a buffer takes everything
+		_, _ = fmt.Fprintln(w, strings.Join(cells, "\t")) // a buffer never fails
 	}
 	_ = w.Flush()
 }

@@ -6,10 +6,10 @@ import (
 	"unicode"
 )
 
-// control is a sequence that colours text or steers a terminal.
+// control matches terminal control sequences.
 var control = regexp.MustCompile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
 
-// PlainText is a line of a log without what colours it or steers a terminal.
+// PlainText returns a line of a log without terminal control sequences.
 func PlainText(s string) string {
 	s = control.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
@@ -20,7 +20,7 @@ func PlainText(s string) string {
 	}, s)
 }
 
-// Printable leaves out what colours text, and replaces what is not a visible character.
+// Printable removes terminal control sequences and replaces invisible characters.
 func Printable(s string) string {
 	s = control.ReplaceAllString(s, "")
 	return strings.Map(func(r rune) rune {
@@ -34,7 +34,7 @@ func Printable(s string) string {
 	}, s)
 }
 
-// PrintableLines is a text of several lines, of visible characters alone.
+// PrintableLines returns a text of several lines with visible characters only.
 func PrintableLines(s string) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	for i, l := range lines {
@@ -43,7 +43,7 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Clip cuts what is too long to be shown with other things.
+// Clip shortens a text for use in a larger one.
 func Clip(s string) string {
 	if len(s) > 200 {
 		return s[:200] + "…"

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Words shows the elements of a command; empty for none.
+// Words formats the elements of a command; "" for none.
 func Words(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -16,7 +16,7 @@ func Words(list []string) string {
 	return fmt.Sprintf("%q", list)
 }
 
-// BytesText shows a length, e.g. "29.7 MB".
+// BytesText formats a number of bytes, for example "29.7 MB".
 func BytesText(n float64) string {
 	unit := 0
 	units := []string{"B", "kB", "MB", "GB", "TB"}
@@ -29,7 +29,7 @@ func BytesText(n float64) string {
 	return fmt.Sprintf("%.1f %s", n, units[unit])
 }
 
-// Moment shows an instant; empty for none.
+// Moment formats a time; "" for none.
 func Moment(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -37,7 +37,7 @@ func Moment(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// YesNo shows a truth value; empty for none.
+// YesNo formats a boolean; "" for none.
 func YesNo(b *bool) string {
 	switch {
 	case b == nil:
@@ -48,7 +48,7 @@ func YesNo(b *bool) string {
 	return "no"
 }
 
-// MomentOrNever shows an instant that need not come.
+// MomentOrNever formats a time, or "never".
 func MomentOrNever(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "never"
@@ -56,10 +56,10 @@ func MomentOrNever(t *timestamppb.Timestamp) string {
 	return Moment(t)
 }
 
-// Tallied shows a whole number that JSON has as a double.
+// Tallied formats an integer that JSON encodes as a double.
 func Tallied(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// Number shows a whole number that JSON has as a double; empty for none.
+// Number formats an integer that JSON encodes as a double; "" for none.
 func Number(n *float64) string {
 	if n == nil {
 		return ""
@@ -67,7 +67,7 @@ func Number(n *float64) string {
 	return Tallied(*n)
 }
 
-// Seconds shows a length of time; "-" for none.
+// Seconds formats a duration; "-" for none.
 func Seconds(s *float64) string {
 	if s == nil {
 		return "-"

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Watch shows something again and again.
+// Watch shows a result repeatedly.
 type Watch struct {
 	output *Format
 	watch  bool
@@ -29,18 +29,18 @@ func WatchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, help string) *W
 	return w
 }
 
-// Sighting is what is there at one time.
+// Sighting is one observation.
 type Sighting struct {
 	Raw   []byte
 	Table Table
-	End   *Ending // nil while it goes on
+	End   *Ending // nil while it continues
 }
 
-// Ending is how what was watched ended.
+// Ending is the final result of what was watched.
 type Ending struct{ Err error }
 
-// Show prints what look sees: once, or until it ends. On a terminal the new one
-// takes the old one's place; elsewhere only what is new is printed.
+// Show prints the result of look: once, or until it ends. On a terminal a new result
+// replaces the old one; elsewhere only new results are printed.
 func (w *Watch) Show(cmd *cobra.Command, look func(context.Context) (Sighting, error)) error {
 	if w.watch && w.every < time.Second {
 		return usage.Errorf("--interval must be a second or more")

@@ -1,5 +1,5 @@
-// Package prompt asks a person at a terminal, and reads secrets from where no other
-// process sees them: a terminal, standard input or a file, never an argument.
+// Package prompt asks users at a terminal, and reads secrets from a terminal, standard
+// input or a file, where no other process sees them, and never from arguments.
 package prompt
 
 import (
@@ -16,17 +16,17 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// maxSecret is the most that is read of a secret, in bytes.
+// maxSecret is the maximum length of a secret in bytes.
 const maxSecret = 100_000
 
-// Dialogue asks a person at a terminal. Its questions go to standard error.
+// Dialogue asks a user at a terminal. Its questions go to standard error.
 type Dialogue struct {
 	cmd  *cobra.Command
 	fd   int            // of the terminal; -1 for none
-	line *term.Terminal // nil where there is none
+	line *term.Terminal // nil for none
 }
 
-// New returns a dialogue with whoever types a command.
+// New returns a dialogue with the user of a command.
 func New(cmd *cobra.Command) *Dialogue {
 	d := &Dialogue{cmd: cmd, fd: -1}
 	if f, ok := cmd.InOrStdin().(*os.File); ok && term.IsTerminal(int(f.Fd())) {
@@ -39,17 +39,17 @@ func New(cmd *cobra.Command) *Dialogue {
 	return d
 }
 
-// IsThere says whether there is somebody to ask.
+// IsThere reports whether there is a terminal.
 func (d *Dialogue) IsThere() bool { return d.line != nil }
 
-// Ask returns a line; an empty one is what is usual.
+// Ask returns a line, or the default for an empty one.
 func (d *Dialogue) Ask(question, usual string) (string, error) {
 	d.line.SetPrompt(fmt.Sprintf("%s [%s]: ", question, usual))
 	line, err := d.read(d.line.ReadLine)
 	return cmp.Or(strings.TrimSpace(line), usual), err
 }
 
-// askSecret returns a line that is not shown while it is typed.
+// askSecret returns a line that is not echoed.
 func (d *Dialogue) askSecret(question string) (string, error) {
 	line, err := d.read(func() (string, error) { return d.line.ReadPassword(question + " (it is not shown): ") })
 	if err != nil {
@@ -58,14 +58,14 @@ func (d *Dialogue) askSecret(question string) (string, error) {
 	return filled(line)
 }
 
-// read has the terminal echo nothing before the question is seen, so that no key
-// that is struck early shows. Ctrl-C ends the question, as the end of the command does.
+// read disables the terminal's echo before the question is shown, so that no early key is
+// visible. Ctrl-C ends the question, as does the end of the command.
 func (d *Dialogue) read(line func() (string, error)) (string, error) {
 	was, err := term.MakeRaw(d.fd)
 	if err != nil {
 		return "", fmt.Errorf("preparing the terminal: %w", err)
 	}
-	defer func() { _ = term.Restore(d.fd, was) }() // nothing better can be done
+	defer func() { _ = term.Restore(d.fd, was) }() // the error cannot be handled
 	type answer struct {
 		line string
 		err  error
@@ -91,7 +91,7 @@ func (d *Dialogue) read(line func() (string, error)) (string, error) {
 	}
 }
 
-// ErrNothing is an empty line where a secret was asked for.
+// ErrNothing is returned for an empty line in place of a secret.
 var ErrNothing = errors.New("nothing was given")
 
 func filled(secret string) (string, error) {
@@ -101,9 +101,9 @@ func filled(secret string) (string, error) {
 	return secret, nil
 }
 
-// Secret say where a secret comes from. No flag takes the secret itself.
+// Secret holds the flags that locate a secret. No flag takes the secret itself.
 type Secret struct {
-	What  string // e.g. "password"
+	What  string // for example "password"
 	stdin bool
 	File  string
 }
@@ -114,17 +114,17 @@ func (f *Secret) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, f.What+"-file", "", "Read the "+f.What+" from this `file`; - for standard input.")
 }
 
-// Given says whether a flag says where the secret is.
+// Given reports whether a flag locates the secret.
 func (f *Secret) Given() bool { return f.stdin || f.File != "" }
 
-// Read returns the secret, asking for it where no flag says where it is.
+// Read returns the secret. It prompts for it unless a flag locates it.
 func (f *Secret) Read(d *Dialogue, question string) (string, error) {
 	if f.stdin && f.File != "" {
-		return "", usage.Errorf("--%s-stdin and --%s-file are two places; one is enough", f.What, f.What)
+		return "", usage.Errorf("--%s-stdin and --%s-file cannot be used together; give one", f.What, f.What)
 	}
 	if !f.Given() {
 		if !d.IsThere() {
-			return "", usage.Errorf("no terminal to ask for the %s: give it with --%s-stdin or --%s-file", f.What, f.What, f.What)
+			return "", usage.Errorf("no terminal to prompt for the %s: give it with --%s-stdin or --%s-file", f.What, f.What, f.What)
 		}
 		return d.askSecret(question)
 	}

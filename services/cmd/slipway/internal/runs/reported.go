@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
-// reported is an answer about runs and tasks, which describe themselves.
+// reported is a response about runs and tasks, which are free-form documents.
 type reported struct {
 	Workflow  document
 	Progress  progress
@@ -25,7 +25,7 @@ type reported struct {
 	Tasks []struct{ Task document }
 }
 
-// readReported makes a call and reads its answer.
+// readReported makes a call and decodes its response.
 func readReported(ctx context.Context, c *session.Client, what session.Call) (raw []byte, r reported, err error) {
 	if raw, err = c.Do(ctx, what, nil); err != nil {
 		return nil, r, err
@@ -38,10 +38,10 @@ func readReported(ctx context.Context, c *session.Client, what session.Call) (ra
 	return raw, r, nil
 }
 
-// progress is the counts of a run.
+// progress holds the counts of a run.
 type progress struct{ *platformv1.Progress }
 
-// UnmarshalJSON reads them as the server writes messages; null is none.
+// UnmarshalJSON decodes them as the server encodes messages; null is none.
 func (p *progress) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil
@@ -53,10 +53,10 @@ func (p *progress) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// document is a run or a task in its own words.
+// document is a run or a task as reported.
 type document map[string]any
 
-// text shows a member; empty when it is not there.
+// text returns a member; "" if it is missing.
 func (d document) text(name string) string {
 	switch v := d[name].(type) {
 	case string:
@@ -69,7 +69,7 @@ func (d document) text(name string) string {
 	return ""
 }
 
-// duration shows how long a run took, or how long it runs.
+// duration returns how long a run took, or has been running.
 func (d document) duration() string {
 	if n, ok := d["duration"].(json.Number); ok {
 		if ms, err := n.Float64(); err == nil {

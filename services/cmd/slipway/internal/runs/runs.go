@@ -1,4 +1,4 @@
-// Package runs has the commands about runs of pipelines, as Nextflow reports them.
+// Package runs implements the commands for runs of pipelines, as Nextflow reports them.
 package runs
 
 import (
@@ -18,17 +18,17 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Command is `slipway runs`.
+// Command returns `slipway runs`.
 func Command(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("runs", "Show and look after runs of pipelines")
-	cmd.Long = `Show and look after runs of pipelines, as Nextflow reports them.
+	cmd := usage.Group("runs", "Show and manage pipeline runs")
+	cmd.Long = `Show and manage pipeline runs, as Nextflow reports them.
 
-Without --workspace they are those that report to your own workspace.`
+The default is the runs of your personal workspace.`
 	cmd.AddCommand(runsListCommand(s), runsShowCommand(s), runsTasksCommand(s), runsCancelCommand(s), runsDeleteCommand(s))
 	return cmd
 }
 
-// pageFlags say which part of a list is asked for.
+// pageFlags select a part of a list.
 type pageFlags struct {
 	search       string
 	most, offset int
@@ -37,7 +37,7 @@ type pageFlags struct {
 func (f *pageFlags) add(cmd *cobra.Command, search, most string) {
 	cmd.Flags().StringVar(&f.search, "search", "", search)
 	cmd.Flags().IntVar(&f.most, "max", 0, "How many to show, "+most+".")
-	cmd.Flags().IntVar(&f.offset, "offset", 0, "How many of the first to leave out.")
+	cmd.Flags().IntVar(&f.offset, "offset", 0, "How many of the first to skip.")
 	usage.Offer(cmd, "max")
 	usage.Offer(cmd, "offset")
 }
@@ -62,7 +62,7 @@ func list(ctx context.Context, c *session.Client, query url.Values) ([]byte, rep
 	return raw, r, nil
 }
 
-// offersRuns has a shell offer ids of the newest runs.
+// offersRuns completes ids of the newest runs.
 func offersRuns(s *session.Settings, workspace *string) cobra.CompletionFunc {
 	return s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 		query, err := c.InWorkspace(ctx, *workspace)
@@ -87,8 +87,8 @@ func runsListCommand(s *session.Settings) *cobra.Command {
 		Short: "Show the runs, newest first",
 		Long: `Show the runs, newest first.
 
---search looks for words in project, run name and session, and * stands for
-anything. Keywords say where to look: status:, runName:, workflowId:,
+--search looks for words in project, run name and session; * matches any
+text. Keywords restrict the search: status:, runName:, workflowId:,
 sessionId:, projectName:, userName:, after: and before:, with a date. All of it
 has to hold.`,
 		Example: `  slipway runs list --search 'rnaseq status:FAILED after:2026-01-31'
@@ -103,7 +103,7 @@ has to hold.`,
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	cmd.Flags().BoolVar(&progress, "progress", false, "Show how many tasks of each run have ended.")
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	w := output.WatchFlags(cmd, s.IsLive, "Show it again and again, until interrupted.")
+	w := output.WatchFlags(cmd, s.IsLive, "Repeat until interrupted.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -138,8 +138,7 @@ func runsTable(r reported, progress bool) output.Table {
 	return t
 }
 
-// tasksText is how many tasks of how many have ended, and how many of those did
-// not do what they should.
+// tasksText returns how many tasks have ended, of how many, and how many of those failed.
 func tasksText(l *platformv1.Load) string {
 	bad := l.GetFailed() + l.GetAborted()
 	ended := l.GetSucceeded() + l.GetCached() + l.GetIgnored() + bad
@@ -156,7 +155,7 @@ func runsCancelCommand(s *session.Settings) *cobra.Command {
 		Short: "Mark runs as cancelled",
 		Long: `Mark runs as cancelled. One that has ended stays as it is.
 
-A run is not at the server but where Nextflow was started: stop it there.`,
+This does not stop the run: stop it where Nextflow was started.`,
 		Example: "  slipway runs cancel 4Bi5xBK6E2Nbhj",
 		Args:    usage.AtLeastOne,
 	}
@@ -184,8 +183,8 @@ func runsDeleteCommand(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// eachRun has a command do something with every run that it is given; the call has
-// the run's path and workspace. Nothing is done when one of them is no id.
+// eachRun runs do for every run ID of a command; the call has the run's path and workspace.
+// It does nothing if one of the IDs is invalid.
 func eachRun(cmd *cobra.Command, s *session.Settings, workspaceHelp string, do func(c *session.Client, id string, run session.Call) error) {
 	workspace := session.WorkspaceFlag(cmd, s, workspaceHelp)
 	cmd.ValidArgsFunction = offersRuns(s, workspace)

@@ -18,17 +18,17 @@ import (
 func runsShowCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show a run, and how far each of its processes is",
-		Long: `Show a run, and how far each of its processes is.
+		Short: "Show a run and the progress of its processes",
+		Long: `Show a run and the progress of its processes.
 
-With --watch it is shown until the run has ended, and the exit code tells
+With --watch it is updated until the run has ended, and the exit code reports
 whether it succeeded.`,
 		Example: "  slipway runs show 4Bi5xBK6E2Nbhj --watch",
 		Args:    usage.Exactly(1),
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
 	cmd.ValidArgsFunction = offersRuns(s, workspace)
-	w := output.WatchFlags(cmd, s.IsLive, "Show it again and again, until the run has ended.")
+	w := output.WatchFlags(cmd, s.IsLive, "Repeat until the run has ended.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])
 		if err != nil {
@@ -49,7 +49,7 @@ whether it succeeded.`,
 	return cmd
 }
 
-// endOf returns how a run ended; nil while it goes on.
+// endOf returns how a run ended; nil while it continues.
 func endOf(run document) *output.Ending {
 	switch status := run.text("status"); status {
 	case "SUBMITTED", "RUNNING":
@@ -82,8 +82,8 @@ func runTable(run document, p *platformv1.Progress) output.Table {
 	t.Fact("Error", run.text("errorMessage"))
 	l := p.GetWorkflowProgress()
 	t.Fact("Tasks", tasksText(l))
-	t.Fact("CPU", fmt.Sprintf("%s used of what was asked for", percent(l.GetCpuEfficiency())))
-	t.Fact("Memory", fmt.Sprintf("%s used of what was asked for", percent(l.GetMemoryEfficiency())))
+	t.Fact("CPU", fmt.Sprintf("%s used of what was requested", percent(l.GetCpuEfficiency())))
+	t.Fact("Memory", fmt.Sprintf("%s used of what was requested", percent(l.GetMemoryEfficiency())))
 	if len(p.GetProcessesProgress()) == 0 {
 		return t
 	}
@@ -114,7 +114,7 @@ func runsTasksCommand(s *session.Settings) *cobra.Command {
 	f.add(cmd, "A part of a task's name, process, hash or status.", "1 to 1000 (default: the server's, 100)")
 	usage.OfferFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringVar(&sortBy, "sort", "taskId", "The order: taskId, name, process, status, submit, start or complete.")
-	cmd.Flags().BoolVar(&reverse, "reverse", false, "The other way round.")
+	cmd.Flags().BoolVar(&reverse, "reverse", false, "Reverse the order.")
 	usage.Offer(cmd, "sort", orders...)
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
 	cmd.ValidArgsFunction = offersRuns(s, workspace)

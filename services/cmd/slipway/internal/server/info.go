@@ -1,5 +1,5 @@
-// Package server has the commands about the server itself: what it can do, and how much it
-// is used.
+// Package server implements the commands about the server itself: its capabilities and its
+// usage.
 package server
 
 import (
@@ -17,11 +17,11 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Info is `slipway info`.
+// Info returns `slipway info`.
 func Info(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "info",
-		Short: "Show which server answers, and what it can do",
+		Short: "Show the server's version and capabilities",
 		Args:  usage.Exactly(0),
 	}
 	format := output.Flag(cmd)
@@ -29,7 +29,7 @@ func Info(s *session.Settings) *cobra.Command {
 		var res containerv1.GetServiceInfoResponse
 		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodGet, Path: "/service-info"}, &res)
 		if err != nil {
-			return fmt.Errorf("reading what the server is: %w", err)
+			return fmt.Errorf("reading the server's version: %w", err)
 		}
 		var t output.Table
 		t.Fact("Server", c.Base.Redacted())
@@ -46,17 +46,17 @@ func Info(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// abilities asks what the server can do; nothing of one that does not say.
+// abilities requests the server's capabilities; nil for a server without that call.
 func abilities(ctx context.Context, c *session.Client) (*containerv1.ListAbilitiesResponse, error) {
 	var res containerv1.ListAbilitiesResponse
 	_, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha1/abilities"}, &res)
 	if session.UnlessRefused(err) != nil {
-		return nil, fmt.Errorf("reading what the server can do: %w", err)
+		return nil, fmt.Errorf("reading the server's capabilities: %w", err)
 	}
 	return &res, nil
 }
 
-// addAbilities adds what a server can do, and why it cannot do the rest.
+// addAbilities adds the server's capabilities, and the reasons for missing ones.
 func addAbilities(t *output.Table, r *containerv1.ListAbilitiesResponse) {
 	titles := map[string]string{
 		"build": "Builds", "freeze": "Freezes", "sif": "Singularity", "conda": "Conda", "mirror": "Mirrors", "scan": "Scans",

@@ -21,10 +21,10 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// mostDays is how many days a chart shows at most: each is a call.
+// mostDays is the maximum number of days in a chart, since each day is a call.
 const mostDays = 366
 
-// counts is the answer of each of the three paths.
+// counts is the response of each of the three paths.
 type counts interface {
 	proto.Message
 	GetCount() float64
@@ -48,7 +48,7 @@ func countables() []countable {
 	}
 }
 
-// Metrics is `slipway metrics`.
+// Metrics returns `slipway metrics`.
 func Metrics(s *session.Settings, env func(string) string) *cobra.Command {
 	var login string
 	cmd := &cobra.Command{
@@ -56,10 +56,10 @@ func Metrics(s *session.Settings, env func(string) string) *cobra.Command {
 		Short: "Show how much the server is used, by organisation and day",
 		Long: `Show how much the server is used, by organisation and day.
 
-Whoever is signed in as the administrator may see it, and who has a metrics account
-of the server, which wins. It is NAME:PASSWORD, read from
-SLIPWAY_METRICS_USER or given with --user. The variable is the better place: the
-arguments of a process can be read by everybody on the machine.`,
+This requires an administrator's access token or a metrics account of the server,
+which takes precedence. The account is NAME:PASSWORD, read from SLIPWAY_METRICS_USER
+or given with --user. Prefer the variable: other users of the machine can read the
+arguments of a process.`,
 		Args: usage.KnownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -71,7 +71,7 @@ arguments of a process can be read by everybody on the machine.`,
 	return cmd
 }
 
-// countQuery is what one call of a metrics command asks.
+// countQuery is the query of a metrics command.
 type countQuery struct {
 	what  countable
 	login string
@@ -108,7 +108,7 @@ func countCommand(s *session.Settings, c countable, login func() string) *cobra.
 	return cmd
 }
 
-// count asks what q asks, and answers it as JSON and as a table.
+// count runs the query and returns the result as JSON and as a table.
 func count(ctx context.Context, s *session.Settings, q countQuery) ([]byte, output.Table, error) {
 	c, err := s.Client()
 	if err != nil {
@@ -139,7 +139,7 @@ func (q countQuery) call(date string) session.Call {
 	return session.Call{Method: http.MethodGet, Path: q.what.path, Query: query, Signed: q.login == ""}
 }
 
-// countTable shows the organisations, the busiest first, and what they add up to.
+// countTable returns the organisations, the busiest first, and the total.
 func countTable(r counts) output.Table {
 	names := make([]string, 0, len(r.GetOrgs()))
 	for name := range r.GetOrgs() {
@@ -166,7 +166,7 @@ type day struct {
 	Count float64 `json:"count"`
 }
 
-// chart asks for each day.
+// chart requests the count of each day.
 func chart(ctx context.Context, c *session.Client, q countQuery) ([]byte, output.Table, error) {
 	if q.days < 1 || q.days > mostDays {
 		return nil, nil, usage.Errorf("--days must be between 1 and %d", mostDays)
@@ -195,7 +195,7 @@ func chart(ctx context.Context, c *session.Client, q countQuery) ([]byte, output
 	return raw, bars(list.Days), err
 }
 
-// width is how many characters the longest bar has.
+// width is the length of the longest bar in characters.
 const width = 50
 
 // bars draws the days.
@@ -212,7 +212,7 @@ func bars(days []day) output.Table {
 	return t
 }
 
-// bar is as long as n is of most; what is not nothing can be seen.
+// bar returns a bar in proportion to n of most. A positive count is always visible.
 func bar(n, most float64) string {
 	if n <= 0 || most <= 0 {
 		return ""

@@ -17,19 +17,19 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// maxAnswer is the most that is read of an answer, in bytes.
+// maxAnswer is the maximum size of a response in bytes.
 const maxAnswer = 40_000_000
 
-// longestWait is how long this program waits by itself for a server that answers
-// that there were too many calls.
+// longestWait is how long this program waits on its own if the server responds that there
+// are too many calls.
 const longestWait = 5 * time.Second
 
-// Client speaks the REST contract with one server.
+// Client is a client of one server's REST contract.
 type Client struct {
 	Base  *url.URL
-	Token string        // empty for an anonymous caller
-	Login *url.Userinfo // signs every call in with HTTP basic; nil does not
-	agent string        // what this program calls itself
+	Token string        // "" for an anonymous caller
+	Login *url.Userinfo // HTTP basic credentials for every call; nil for none
+	agent string        // User-Agent of this program
 	http  http.Client
 }
 
@@ -38,13 +38,12 @@ type Call struct {
 	Method string
 	Path   string // below the server's URL
 	Query  url.Values
-	Signed bool          // whether the access token goes with it
+	Signed bool          // whether the access token is sent
 	Body   proto.Message // nil for none
 }
 
-// Do makes a call and reads its answer into out, which is nil where none is
-// expected. It answers the JSON as the server wrote it, with what this program
-// does not know yet.
+// Do makes a call and decodes its response into out, which is nil if no body is expected.
+// It returns the server's JSON, including members that this program does not know.
 func (c *Client) Do(ctx context.Context, what Call, out proto.Message) ([]byte, error) {
 	res, err := c.send(ctx, what)
 	if err != nil {
@@ -69,13 +68,12 @@ func (c *Client) Do(ctx context.Context, what Call, out proto.Message) ([]byte, 
 	return raw, nil
 }
 
-// Strange is the error of an answer that cannot be read.
+// Strange returns the error of a response that cannot be decoded.
 func (c *Client) Strange(err error) error {
 	return fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", c.Base.Redacted(), err)
 }
 
-// send makes a call. A server that wants fewer of them for a moment is given
-// that moment.
+// send makes a call, and repeats it after a short pause if the server requests one.
 func (c *Client) send(ctx context.Context, what Call) (*http.Response, error) {
 	for tries := 1; ; tries++ {
 		req, err := c.request(ctx, what)
@@ -90,7 +88,7 @@ func (c *Client) send(ctx context.Context, what Call) (*http.Response, error) {
 		if !isShort || tries == 5 {
 			return res, nil
 		}
-		_ = res.Body.Close() // nobody reads it
+		_ = res.Body.Close() // not used
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
@@ -99,8 +97,8 @@ func (c *Client) send(ctx context.Context, what Call) (*http.Response, error) {
 	}
 }
 
-// shortWait answers how long to wait for a server that answers that there were too
-// many calls; false when there were not, or when it is for the user to wait.
+// shortWait returns how long to wait after a response with status 429; false for other
+// responses, or if the wait is too long.
 func shortWait(res *http.Response) (time.Duration, bool) {
 	n, err := strconv.Atoi(res.Header.Get("Retry-After"))
 	wait := time.Duration(n) * time.Second
@@ -137,7 +135,7 @@ func (c *Client) request(ctx context.Context, what Call) (*http.Request, error) 
 	return req, nil
 }
 
-// Remove makes a DELETE call, and says so.
+// Remove makes a DELETE call and prints that.
 func (c *Client) Remove(cmd *cobra.Command, what Call, name string) error {
 	what.Method, what.Signed = http.MethodDelete, true
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {

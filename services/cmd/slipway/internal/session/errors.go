@@ -14,7 +14,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// Unanswered says why no answer came, without the path: it may hold a token.
+// Unanswered returns an error for a failed request, without the path, which may contain a
+// token.
 func (c *Client) Unanswered(err error) error {
 	if outer, ok := errors.AsType[*url.Error](err); ok {
 		err = outer.Err
@@ -32,7 +33,7 @@ func (c *Client) Unanswered(err error) error {
 	return fmt.Errorf("talking to %s: %w", server, err)
 }
 
-// Refusal is the server's own message, and what is known to help.
+// Refusal returns the server's own message and known remedies.
 func Refusal(res *http.Response, raw []byte) error {
 	var body struct {
 		Message string `json:"message"`
@@ -43,17 +44,17 @@ func Refusal(res *http.Response, raw []byte) error {
 	return &Refused{text: output.PrintableLines(body.Message + remedy(res, body.Message)), Status: res.StatusCode, Raw: raw}
 }
 
-// Refused is an answer that is none of 2xx. Its text keeps its lines.
+// Refused is the error of a response other than 2xx. Its text may have several lines.
 type Refused struct {
 	text   string
 	Status int
 	Raw    []byte
 }
 
-// Error is the server's own message.
+// Error returns the server's own message.
 func (r *Refused) Error() string { return r.text }
 
-// remedy is what is known to help where the server says message.
+// remedy returns a known remedy for the server's message.
 func remedy(res *http.Response, message string) string {
 	wait, location := res.Header.Get("Retry-After"), res.Header.Get("Location")
 	switch {
@@ -61,24 +62,24 @@ func remedy(res *http.Response, message string) string {
 		return " (it is read from SLIPWAY_METRICS_USER, or from --user, as NAME:PASSWORD)"
 	case res.StatusCode == http.StatusUnauthorized, res.StatusCode == http.StatusForbidden && !isSigned(res):
 		return " (sign in with `slipway login`, or set SLIPWAY_TOKEN or --token-file)"
-	case wait != "" && strings.Contains(message, "again"): // it says when itself
+	case wait != "" && strings.Contains(message, "again"): // the message says when
 	case wait != "":
 		if _, err := strconv.Atoi(wait); err == nil {
 			return " (try again in " + wait + " seconds)"
 		}
-		return " (try again after " + wait + ")" // it is a date
+		return " (try again after " + wait + ")" // a date
 	case location != "":
 		return " (it points to " + location + "; no redirect is followed: give --server the address that it leads to)"
 	}
 	return ""
 }
 
-// isSigned says whether an access token went with the call.
+// isSigned reports whether the access token was sent with the call.
 func isSigned(res *http.Response) bool {
 	return res.Request != nil && res.Request.Header.Get("Authorization") != ""
 }
 
-// UnlessRefused keeps an error that is no refusal of the server's.
+// UnlessRefused returns the error unless it is a Refused.
 func UnlessRefused(err error) error {
 	if _, ok := errors.AsType[*Refused](err); ok {
 		return nil

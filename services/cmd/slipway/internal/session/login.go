@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// Login is `slipway login`.
+// Login returns `slipway login`.
 func Login(s *Settings) *cobra.Command {
 	secret := prompt.Secret{What: "token"}
 	var web, device bool
@@ -25,19 +25,19 @@ func Login(s *Settings) *cobra.Command {
 		Short: "Sign in to a server, and stay signed in",
 		Long: `Sign in to a server, and stay signed in.
 
-It asks for the server and for an access token, which is not shown while it is
-typed. The token is tried, and kept in $XDG_CONFIG_HOME/slipway/logins.json
-(~/.config/slipway/logins.json), which you alone can read. From then on every
-command uses that server and that token, unless --server, --token-file or their
-variables say otherwise. A token is sent to the server it was kept for alone.
+It prompts for the server and for an access token, which is not shown while it is
+typed. The token is tried, and stored in $XDG_CONFIG_HOME/slipway/logins.json
+(~/.config/slipway/logins.json), which only you can read. From then on every
+command uses that server and that token, unless overridden by --server,
+--token-file or their variables. A token is only sent to its own server.
 
-Where nobody can be asked, give the server with --server and the token with
---token-stdin or --token-file.
+Without a terminal, give the server with --server and the token with --token-stdin
+or --token-file.
 
-Two ways need no token to copy: with --web a page of the server signs you in, in a
+Two ways work without copying a token: with --web a page of the server signs you in, in a
 browser on this machine; with --device, as on a cluster's login node, you enter a
-code in a browser on any other. Either makes an access token for this machine,
-which is kept the same way. To answer nothing when asked for a token is --device.`,
+code in a browser on any other. Both create an access token for this machine,
+which is stored in the same file. An empty answer to the prompt for a token is --device.`,
 		Example: `  slipway login
   slipway login --server https://slipway.example.org --web
   slipway login --server https://slipway.example.org --device
@@ -51,10 +51,10 @@ which is kept the same way. To answer nothing when asked for a token is --device
 	cmd.Flags().BoolVar(&device, "device", false, "Sign in with a browser on another machine.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if web && device {
-			return usage.Errorf("--web and --device are two ways to sign in; one is enough")
+			return usage.Errorf("--web and --device cannot be used together; give one")
 		}
 		if (web || device) && secret.Given() {
-			return usage.Errorf("--web and --device make a token; there is none to read")
+			return usage.Errorf("--web and --device create a token; do not give one")
 		}
 		d := prompt.New(cmd)
 		base, err := s.askServer(d, web || device || secret.Given())
@@ -70,10 +70,10 @@ which is kept the same way. To answer nothing when asked for a token is --device
 	return cmd
 }
 
-// way is how somebody signs in.
+// way holds the flags that select how to sign in.
 type way struct {
 	web, device bool
-	secret      prompt.Secret // where neither is asked for
+	secret      prompt.Secret // if neither is set
 }
 
 // newLogin returns the token to sign in with.
@@ -91,8 +91,8 @@ func (s *Settings) newLogin(cmd *cobra.Command, base *url.URL, d *prompt.Dialogu
 	return token, err
 }
 
-// askServer returns the server to sign in to; where it is not named and somebody
-// is there, it is asked for.
+// askServer returns the server to sign in to. It prompts for it if there is a terminal and
+// no flag.
 func (s *Settings) askServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
 	kept, err := readLogins(s.logins)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Settings) askServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
 	return parseServer(cmp.Or(server, usual))
 }
 
-// signIn tries a token, and keeps it.
+// signIn tries a token and stores it.
 func (s *Settings) signIn(cmd *cobra.Command, base *url.URL, token string) error {
 	if ip := net.ParseIP(base.Hostname()); base.Scheme == "http" && base.Hostname() != "localhost" && !ip.IsLoopback() {
 		cmd.PrintErrln("slipway: the token goes to", output.Printable(base.Redacted()), "unencrypted; use https beyond this machine")
@@ -135,14 +135,14 @@ func (s *Settings) signIn(cmd *cobra.Command, base *url.URL, token string) error
 	return err
 }
 
-// Logout is `slipway logout`.
+// Logout returns `slipway logout`.
 func Logout(s *Settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout",
-		Short: "Forget the access token of a server",
-		Long: `Forget the access token of a server: the one of the last login, or --server.
+		Short: "Delete the stored access token of a server",
+		Long: `Delete the stored access token of a server: the one of the last login, or --server.
 
-The token itself goes on working where else it is used; ` + "`slipway tokens delete`" + `
+The token itself stays valid for other uses; ` + "`slipway tokens delete`" + `
 ends it.`,
 		Example:           "  slipway logout\n  slipway logout --server https://slipway.example.org",
 		Args:              usage.Exactly(0),
@@ -173,7 +173,7 @@ ends it.`,
 	}
 }
 
-// Whoami is `slipway whoami`.
+// Whoami returns `slipway whoami`.
 func Whoami(s *Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "whoami",

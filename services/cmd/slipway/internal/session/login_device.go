@@ -16,11 +16,11 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// devicePause is how long to wait between two questions where the server does not say,
-// and how much longer when it wants fewer (RFC 8628, 3.2 and 3.5).
+// devicePause is the default polling interval, and its increase when the server requests
+// less frequent polling (RFC 8628, 3.2 and 3.5).
 const devicePause = 5 * time.Second
 
-// device is a code to show, and one to wait with.
+// device holds a code to show, and one to poll with.
 type device struct {
 	Secret   string  `json:"device_code"`
 	Code     string  `json:"user_code"`
@@ -29,8 +29,8 @@ type device struct {
 	Interval float64 `json:"interval"`   // seconds
 }
 
-// signInElsewhere returns an access token of this machine's own: a person enters a
-// code in a browser on any machine (gateway/contract/platform.md#sign-in).
+// signInElsewhere returns a new access token for this machine: the user enters a code in a
+// browser on any machine (gateway/contract/platform.md#sign-in).
 func (s *Settings) signInElsewhere(cmd *cobra.Command, base *url.URL) (string, error) {
 	c := s.clientOf(base, "")
 	d, err := c.device(cmd.Context())
@@ -43,16 +43,16 @@ func (s *Settings) signInElsewhere(cmd *cobra.Command, base *url.URL) (string, e
 	jwt, err := c.awaitDevice(ctx, d)
 	switch {
 	case cmd.Context().Err() != nil:
-		return "", errors.New("interrupted: nobody is signed in")
+		return "", errors.New("interrupted before the sign-in was complete")
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("nobody entered the code within %s; begin again", span(d.Lifetime))
+		return "", fmt.Errorf("the code was not entered within %s; run the command again", span(d.Lifetime))
 	case err != nil:
 		return "", fmt.Errorf("signing in: %w", err)
 	}
 	return s.clientOf(base, jwt).tokenOfMachine(cmd.Context())
 }
 
-// device asks for a code.
+// device requests a code.
 func (c *Client) device(ctx context.Context) (device, error) {
 	var d device
 	res, raw, err := c.postForm(ctx, "/api/oauth/device_authorization", url.Values{"client_id": {clientID}})
@@ -68,8 +68,8 @@ func (c *Client) device(ctx context.Context) (device, error) {
 	return d, nil
 }
 
-// awaitDevice asks for the access token until the code was entered, not more often than the
-// server wants it. A server that is away for a moment is asked again.
+// awaitDevice polls for the access token until the code was entered, with the server's
+// interval. It also retries while the server is briefly unavailable.
 func (c *Client) awaitDevice(ctx context.Context, d device) (string, error) {
 	pause := span(d.Interval)
 	if pause <= 0 {
@@ -104,10 +104,10 @@ func (c *Client) awaitDevice(ctx context.Context, d device) (string, error) {
 	}
 }
 
-// span is a number of seconds as JSON has it.
+// span converts seconds from JSON.
 func span(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-// postForm sends a form, and returns the whole answer.
+// postForm sends a form and returns the whole response.
 func (c *Client) postForm(ctx context.Context, path string, form url.Values) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base.JoinPath(path).String(), strings.NewReader(form.Encode()))
 	if err != nil {

@@ -20,15 +20,15 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// webPatience is how long somebody may take to sign in.
+// webPatience is how long the user may take to sign in.
 const webPatience = 5 * time.Minute
 
-// clientID is what the server's page calls this program.
+// clientID is this program's name on the server's page.
 const clientID = "slipway"
 
-// signInOnTheWeb returns an access token of this machine's own: a browser brings a
-// code to a loopback address (gateway/contract/platform.md#sign-in, PKCE), the code
-// gives a token of an hour, and that one makes it.
+// signInOnTheWeb returns a new access token for this machine: a browser brings a code to a
+// loopback address (gateway/contract/platform.md#sign-in, PKCE), which is exchanged for a
+// token of one hour, with which the access token is created.
 func (s *Settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), webPatience)
 	defer cancel()
@@ -79,7 +79,7 @@ func (c *Client) redeem(ctx context.Context, form url.Values) (string, error) {
 	return pair.Token, nil
 }
 
-// tokenOfMachine makes an access token that is named after this machine.
+// tokenOfMachine creates an access token that is named after this machine.
 func (c *Client) tokenOfMachine(ctx context.Context) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -94,7 +94,7 @@ func (c *Client) tokenOfMachine(ctx context.Context) (string, error) {
 	return res.GetAccessKey(), nil
 }
 
-// landing is where the browser comes back to.
+// landing is the address that the browser returns to.
 type landing struct {
 	uri    string
 	codes  chan string
@@ -115,9 +115,9 @@ func listenForCode(ctx context.Context, state string) (*landing, error) {
 		}
 		select {
 		case b.codes <- code:
-		default: // it came already
+		default: // already received
 		}
-		_, _ = io.WriteString(w, "You are signed in. This page can be closed.\n") // the browser may be gone
+		_, _ = io.WriteString(w, "You are signed in. This page can be closed.\n") // the browser may have disconnected
 	})}
 	go func() { _ = b.server.Serve(l) }() // close ends it
 	return b, nil
@@ -132,7 +132,7 @@ func (b *landing) wait(ctx context.Context) (string, error) {
 	}
 }
 
-// close lets the browser read its answer.
+// close lets the browser read its response.
 func (b *landing) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

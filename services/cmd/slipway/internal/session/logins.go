@@ -12,25 +12,24 @@ import (
 	"strings"
 )
 
-// login is what is kept of a server that somebody signed in to.
+// login is the stored login of a server.
 type login struct {
 	Token string `json:"token"`
 	User  string `json:"user,omitempty"`
 }
 
-// logins is the file of them. A token goes to the server it was kept for, and to
-// no other.
+// logins is the content of the file of logins. A token is only sent to its own server.
 type logins struct {
-	// Server is the one that was signed in to last.
+	// Server is the server of the last login.
 	Server string           `json:"server,omitempty"`
 	Logins map[string]login `json:"logins,omitempty"` // by serverKey
 }
 
-// errNoHome is an environment that says nothing of where settings are kept.
+// errNoHome is returned if the environment does not determine where settings are stored.
 var errNoHome = errors.New("neither XDG_CONFIG_HOME nor HOME is set, so there is no place for logins")
 
-// loginsPath is where logins are kept, after the XDG base directory
-// specification; empty when the environment does not say.
+// loginsPath returns the path of the file according to the XDG base directory
+// specification; "" if the environment does not determine it.
 func loginsPath(env func(string) string) string {
 	if dir := env("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "slipway", "logins.json")
@@ -41,7 +40,7 @@ func loginsPath(env func(string) string) string {
 	return ""
 }
 
-// readLogins reads the file; none is an empty one.
+// readLogins reads the file. A missing file is an empty one.
 func readLogins(path string) (logins, error) {
 	var l logins
 	if path == "" {
@@ -55,39 +54,39 @@ func readLogins(path string) (logins, error) {
 		err = json.Unmarshal(raw, &l)
 	}
 	if err != nil {
-		return logins{}, fmt.Errorf("reading the logins; `slipway login` after removing %s makes them anew: %w", path, err)
+		return logins{}, fmt.Errorf("reading the logins; remove %s and run `slipway login` again: %w", path, err)
 	}
 	return l, nil
 }
 
-// write replaces the file, which its owner alone may read.
+// write replaces the file, which only its owner can read.
 func (l logins) write(path string) (err error) {
 	if path == "" {
 		return errNoHome
 	}
 	raw, err := json.MarshalIndent(l, "", "  ")
 	if err != nil {
-		return fmt.Errorf("keeping the login: %w", err)
+		return fmt.Errorf("storing the login: %w", err)
 	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("keeping the login: %w", err)
+		return fmt.Errorf("storing the login: %w", err)
 	}
-	f, err := os.CreateTemp(dir, ".logins-*") // 0600
+	f, err := os.CreateTemp(dir, ".logins-*") // mode 0600
 	if err != nil {
-		return fmt.Errorf("keeping the login: %w", err)
+		return fmt.Errorf("storing the login: %w", err)
 	}
 	_, err = f.Write(append(raw, '\n'))
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the login: %w", errors.Join(err, os.Remove(f.Name())))
+		return fmt.Errorf("storing the login: %w", errors.Join(err, os.Remove(f.Name())))
 	}
 	return nil
 }
 
-// serverKey names a server, however its URL is written.
+// serverKey normalizes the URL of a server.
 func serverKey(u *url.URL) string {
 	host := strings.ToLower(u.Host)
 	for scheme, port := range map[string]string{"http": ":80", "https": ":443"} {

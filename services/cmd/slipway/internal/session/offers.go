@@ -9,10 +9,10 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// completePatience is how long a shell waits for a server's values.
+// completePatience is the timeout of shell completion.
 const completePatience = 3 * time.Second
 
-// Offers asks the server what a shell may offer; nothing when it does not answer.
+// Offers requests shell completions from the server; none if it does not respond.
 func (s *Settings) Offers(list func(context.Context, *Client) ([]cobra.Completion, error)) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), completePatience)
@@ -30,7 +30,7 @@ func (s *Settings) Offers(list func(context.Context, *Client) ([]cobra.Completio
 	}
 }
 
-// Offer is a value and what it stands for. Both may be written by strangers.
+// Offer returns a value and its description, both of which may be external text.
 func Offer(value, meaning string) cobra.Completion {
 	return cobra.CompletionWithDesc(output.Printable(value), output.Printable(meaning))
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noPager has long answers shown at once.
+// noPager disables the pager.
 const noPager = "cat"
 
-// pagerOf is the program that shows long answers on a terminal; empty for none.
+// pagerOf returns the program that shows long results on a terminal; "" for none.
 func pagerOf(env func(string) string) string {
 	if p := strings.TrimSpace(cmp.Or(env("SLIPWAY_PAGER"), env("PAGER"))); p != noPager {
 		return p
@@ -25,7 +25,7 @@ func pagerOf(env func(string) string) string {
 	return ""
 }
 
-// Paged has a command, and those below it, show their results in the pager.
+// Paged makes a command and its subcommands show their results in the pager.
 func (s *Settings) Paged(cmd *cobra.Command) *cobra.Command {
 	for _, below := range cmd.Commands() {
 		s.Paged(below)
@@ -46,7 +46,7 @@ func (s *Settings) Paged(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// follows says whether a command shows things as they come.
+// follows reports whether a command shows results as they arrive.
 func follows(cmd *cobra.Command) bool {
 	for _, name := range []string{"follow", "watch"} {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Value.String() == "true" {
@@ -56,13 +56,13 @@ func follows(cmd *cobra.Command) bool {
 	return false
 }
 
-// throughPager has a program of the user's show on out what work writes. To leave it
-// before the end is no error.
+// throughPager shows the output of work in a program. Leaving the program before the end is
+// no error.
 func throughPager(ctx context.Context, program string, out io.Writer, work func(io.Writer) error) error {
 	pager := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", program)
 	pager.Stdout, pager.Stderr, pager.Env = out, os.Stderr, os.Environ()
 	if os.Getenv("LESS") == "" {
-		pager.Env = append(pager.Env, "LESS=FRX") // what fits is printed, and stays
+		pager.Env = append(pager.Env, "LESS=FRX") // short output is printed, and stays on the screen
 	}
 	page, err := pager.StdinPipe()
 	if err == nil {

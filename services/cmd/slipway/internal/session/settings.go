@@ -1,6 +1,5 @@
-// Package session is who asks which server: the settings of every command, the logins that
-// are kept between two of them, and the client that speaks the REST contract
-// (gateway/contract). It knows no answers but those about its user.
+// Package session holds the settings of every command, the stored logins, and the client of
+// the REST contract (gateway/contract). It only decodes responses about the user.
 package session
 
 import (
@@ -20,25 +19,25 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// usualServer is the one that nobody has to name.
+// usualServer is the default server.
 const usualServer = "http://localhost:9090"
 
-// Settings are what every command needs to know: which server, and who asks.
+// Settings are the settings of every command: the server and the user.
 type Settings struct {
-	server    string // empty: the one that was signed in to last
-	token     string // from the environment; wins over the login that is kept
+	server    string // "": the server of the last login
+	token     string // from the environment; wins over the stored login
 	tokenFile string // wins over token
-	logins    string // the file of logins; empty for none
+	logins    string // path of the stored logins; "" for none
 	workspace string // from the environment
 	Timeout   time.Duration
-	dumb      bool   // whether the terminal cannot go back in a line
-	remote    bool   // whether the person is at another machine
-	pager     string // the program that shows long answers on a terminal; empty for none
-	atOnce    bool   // whether it is left out
+	dumb      bool   // whether the terminal cannot move the cursor
+	remote    bool   // whether the user is at another machine
+	pager     string // the program that shows long results on a terminal; "" for none
+	atOnce    bool   // whether the pager is disabled
 	Version   string // of this program
 }
 
-// Add has a command and all below it ask for the settings.
+// Add adds the flags of the settings to a command and its subcommands.
 func (s *Settings) Add(root *cobra.Command, env func(string) string) {
 	flags := root.PersistentFlags()
 	s.token = strings.TrimSpace(env("SLIPWAY_TOKEN"))
@@ -50,11 +49,11 @@ func (s *Settings) Add(root *cobra.Command, env func(string) string) {
 	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
 	flags.Lookup("server").DefValue = ""
 	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")
-	flags.BoolVar(&s.atOnce, "no-pager", false, "Show long answers on a terminal at once, instead of in SLIPWAY_PAGER or PAGER.")
-	flags.DurationVar(&s.Timeout, "timeout", time.Minute, "The most that one call, or the download of a layer, may take; 0 for any time.")
+	flags.BoolVar(&s.atOnce, "no-pager", false, "Do not use SLIPWAY_PAGER or PAGER for long results on a terminal.")
+	flags.DurationVar(&s.Timeout, "timeout", time.Minute, "The timeout of one call, or of the download of a layer; 0 for none.")
 }
 
-// IsLive says whether what is shown there can be shown anew in its place.
+// IsLive reports whether output to w can be replaced in place.
 func (s *Settings) IsLive(w io.Writer) bool {
 	if s.dumb {
 		return false
@@ -84,7 +83,7 @@ func (s *Settings) Client() (*Client, error) {
 	return s.clientOf(base, token), nil
 }
 
-// WithClient is a command that asks the server.
+// WithClient returns a command's function that uses a client.
 func (s *Settings) WithClient(run func(cmd *cobra.Command, c *Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := s.Client()
@@ -107,7 +106,7 @@ func parseServer(server string) (*url.URL, error) {
 	return base, nil
 }
 
-// stay follows no redirect: a POST would become a GET without its body.
+// stay rejects redirects, since a redirected POST would become a GET without its body.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Do makes one call to the server that the settings name.
@@ -119,7 +118,7 @@ func (s *Settings) Do(ctx context.Context, what Call, out proto.Message) ([]byte
 	return c.Do(ctx, what, out)
 }
 
-// bearer returns the access token; empty for none.
+// bearer returns the access token; "" for none.
 func (s *Settings) bearer(kept login) (string, error) {
 	if s.tokenFile == "" {
 		return cmp.Or(s.token, kept.Token), nil

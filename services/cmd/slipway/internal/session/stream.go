@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Lost is a connection that is worth another try.
+// Lost is the error of a broken connection, after which a retry is useful.
 type Lost struct{ Err error }
 
-// Error says what broke it.
+// Error returns the cause.
 func (e Lost) Error() string { return e.Err.Error() }
 
-// Unwrap returns what broke it.
+// Unwrap returns the cause.
 func (e Lost) Unwrap() error { return e.Err }
 
-// Ask makes a call, once, whose answer may take any time, and be any. The caller closes it.
+// Ask makes a call once, without a timeout, and returns any response. The caller closes it.
 func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.Response, error) {
 	req, err := c.request(ctx, what)
 	if err != nil {
@@ -35,8 +35,8 @@ func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.
 	return res, nil
 }
 
-// Open makes a call whose answer may take any time, but not stay silent. The
-// caller closes the answer.
+// Open makes a call without a timeout whose response must not be silent for too long. The
+// caller closes the response.
 func (c *Client) Open(ctx context.Context, what Call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &answer{cancel: cancel, silence: silence}
@@ -63,7 +63,7 @@ func (c *Client) Open(ctx context.Context, what Call, header http.Header, silenc
 	return nil, err
 }
 
-// answer is a body that is given up when it is silent.
+// answer is a response body that is cancelled when it is silent.
 type answer struct {
 	body    io.ReadCloser
 	timer   *time.Timer
@@ -71,7 +71,7 @@ type answer struct {
 	cancel  context.CancelCauseFunc
 }
 
-// Read reads on.
+// Read reads the next bytes.
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.body.Read(p)
 	a.timer.Reset(a.silence)

@@ -55,7 +55,7 @@ func (c *Client) Workspace(ctx context.Context, name string) (int64, error) {
 	return 0, fmt.Errorf("you have no workspace %s; `slipway workspaces` shows yours", name)
 }
 
-// InWorkspace is the query of calls in a workspace.
+// InWorkspace returns the query of calls in a workspace.
 func (c *Client) InWorkspace(ctx context.Context, name string) (url.Values, error) {
 	id, err := c.Workspace(ctx, name)
 	query := url.Values{}
@@ -76,7 +76,7 @@ func (c *Client) Workspaces(ctx context.Context) ([]byte, []*platformv1.UserWork
 	return raw, res.GetOrgsAndWorkspaces(), err
 }
 
-// FullWorkspace is ORGANISATION/WORKSPACE.
+// FullWorkspace returns ORGANISATION/WORKSPACE.
 func FullWorkspace(w *platformv1.UserWorkspace) string {
 	return w.GetOrgName() + "/" + w.GetWorkspaceName().GetValue()
 }
@@ -91,14 +91,14 @@ func (s *Settings) Within(ctx context.Context, workspace string) (*Client, url.V
 	return c, query, err
 }
 
-// whoAmI asks whose token it is.
+// whoAmI returns the owner of the token.
 func (c *Client) whoAmI(ctx context.Context) (*platformv1.User, error) {
 	var res platformv1.GetUserInfoResponse
 	if _, err := c.Do(ctx, Call{Method: http.MethodGet, Path: "/api/user-info", Signed: true}, &res); err != nil {
 		return nil, err
 	}
 	if res.GetUser().GetUserName() == "" {
-		return nil, fmt.Errorf("%s does not say who you are; check --server", c.Base.Redacted())
+		return nil, fmt.Errorf("%s did not return your user; check --server", c.Base.Redacted())
 	}
 	return res.GetUser(), nil
 }

@@ -8,7 +8,7 @@ import (
 // Assignments is a flag that collects NAME=value.
 type Assignments []string
 
-// Set adds one.
+// Set adds an assignment.
 func (a *Assignments) Set(s string) error {
 	if name, _, ok := strings.Cut(s, "="); !ok || name == "" {
 		return errors.New("must be NAME=value")
@@ -17,7 +17,7 @@ func (a *Assignments) Set(s string) error {
 	return nil
 }
 
-// Values are what is assigned to each name; the last holds.
+// Values returns the value of each name; the last one wins.
 func (a *Assignments) Values() map[string]string {
 	all := map[string]string{}
 	for _, s := range *a {
@@ -27,8 +27,8 @@ func (a *Assignments) Values() map[string]string {
 	return all
 }
 
-// String returns all of them.
+// String returns all assignments.
 func (a *Assignments) String() string { return strings.Join(*a, " ") }
 
-// Type names the flag's kind in the help.
+// Type returns the flag's type for the help.
 func (a *Assignments) Type() string { return "NAME=value" }

@@ -2,21 +2,21 @@ package usage
 
 import "github.com/spf13/cobra"
 
-// Offer has a shell offer these values for a flag, and no file names.
+// Offer completes a flag with these values, and not with file names.
 func Offer(cmd *cobra.Command, flag string, values ...cobra.Completion) {
 	OfferFrom(cmd, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// OfferFrom has a shell offer what f finds for a flag.
+// OfferFrom completes a flag with the values of f.
 func OfferFrom(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
-		panic(err) // the flag is not there: a mistake in this program
+		panic(err) // an unknown flag is an error of this program
 	}
 }
 
-// OfferDirs has a shell offer directories, and files that end as told.
+// OfferDirs completes a flag with directories, and with files of some extensions.
 func OfferDirs(cmd *cobra.Command, flag string) {
 	if err := cmd.MarkFlagDirname(flag); err != nil {
-		panic(err) // the flag is not there: a mistake in this program
+		panic(err) // an unknown flag is an error of this program
 	}
 }

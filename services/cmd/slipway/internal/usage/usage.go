@@ -1,5 +1,4 @@
-// Package usage has what a command line is made of: checks of its arguments, the error of
-// one that cannot be understood, and what a shell may offer. It calls no server.
+// Package usage checks command lines and completes them in shells. It calls no server.
 package usage
 
 import (
@@ -9,18 +8,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Error is a command line that cannot be understood. Nothing was sent.
+// Error is returned for an invalid command line. No request was sent.
 type Error struct{ error }
 
-// Unwrap returns what is wrong with it.
+// Unwrap returns the wrapped error.
 func (e Error) Unwrap() error { return e.error }
 
-// Errorf returns such an error.
+// Errorf returns an Error.
 func Errorf(text string, args ...any) error {
 	return Error{fmt.Errorf(text, args...)}
 }
 
-// KnownCommand stands where a command was expected.
+// KnownCommand checks the arguments of a command that only has subcommands.
 func KnownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -32,7 +31,7 @@ func KnownCommand(cmd *cobra.Command, args []string) error {
 	return Errorf("there is no command %q", args[0])
 }
 
-// AtMostOne checks that a command got one argument or none.
+// AtMostOne checks that a command got at most one argument.
 func AtMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		return Errorf("%d arguments instead of one; write it as `%s`", len(args), cmd.UseLine())
@@ -53,12 +52,12 @@ func Exactly(n int) cobra.PositionalArgs {
 // AtLeastOne checks that a command got an argument.
 func AtLeastOne(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return Errorf("something has to be named; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
+		return Errorf("an argument is missing; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
 	}
 	return nil
 }
 
-// Group is a command that only has others below it.
+// Group returns a command that only has subcommands.
 func Group(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: short, Args: KnownCommand,

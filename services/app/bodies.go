@@ -1,0 +1,63 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"google.golang.org/grpc/status"
+
+	"slipway.dev/gateway"
+
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
+)
+
+// admit waits for the memory that a request's body takes, and lets the gateway do so for
+// larger bodies. The caller must call release when the request has been handled.
+func (s *shedder) admit(r *http.Request, call rpc.Call) (_ *http.Request, release func(), err error) {
+	client := fairshare.Address(call.ClientIP)
+	r = r.WithContext(gateway.WithBodyMemory(r.Context(), largeBodies{s, client}))
+	size := r.ContentLength
+	if size < 0 {
+		size = gateway.SmallBody
+	}
+	if size == 0 || size > gateway.SmallBody {
+		return r, func() {}, nil
+	}
+	lease, err := s.small.Acquire(r.Context(), fairshare.Request{Client: client, Amount: min(size*limits.BodyCopies, s.mostSmall)})
+	if err != nil {
+		return r, nil, err // the caller still logs the request
+	}
+	return r, lease.Release, nil
+}
+
+// largeBodies implements gateway.BodyMemory for requests of one client.
+type largeBodies struct {
+	*shedder
+	client fairshare.Client
+}
+
+// Acquire implements gateway.BodyMemory.
+func (b largeBodies) Acquire(ctx context.Context, user string, size int64) (context.Context, func(), error) {
+	client := b.client
+	if user != "" {
+		client = fairshare.User(user)
+	}
+	lease, err := b.large.Acquire(ctx, fairshare.Request{Client: client, Amount: min(size*limits.BodyCopies, b.mostLarge)})
+	if errors.Is(err, context.Canceled) {
+		err = status.FromContextError(err).Err()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	reading, cancel := lease.Context(ctx, limits.BodyPatience)
+	return reading, func() {
+		cancel()
+		if size >= limits.BodyCollected {
+			b.guard.Collect() // otherwise the next body's memory would be added to this one's
+		}
+		lease.Release()
+	}, nil
+}

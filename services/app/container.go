@@ -1,0 +1,55 @@
+package app
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"slipway.dev/services/container"
+	"slipway.dev/services/container/conda"
+)
+
+// startContainer starts the role container.
+func startContainer(_ context.Context, e *env) (parts, error) {
+	keys, err := e.keychain()
+	if err != nil {
+		return parts{}, err
+	}
+	images, err := conda.Defaults{
+		Mamba: e.cfg.CondaMambaImage, Base: e.cfg.CondaBaseImage, ClientMamba: e.cfg.CondaClientMamba, ClientBase: e.cfg.CondaClientBase,
+		ClientPixi: e.cfg.CondaClientPixi, ClientR: e.cfg.CRANClient, CRANMirror: e.cfg.CRANMirror,
+	}.Qualified()
+	if err != nil {
+		return parts{}, err
+	}
+	s, err := container.New(container.Deps{
+		DB: e.db, Redis: e.redis, Bus: e.nats,
+		Platform: e.platform(), Build: e.builds(), Conda: e.conda(),
+		Upstream: e.net.client, Keychain: keys, Limiter: e.limiter(),
+		Metrics: e.reg, Log: e.log.With("service", "container"), Now: time.Now,
+		Settings: container.Settings{
+			Host:              e.publicHost(),
+			PublicURL:         strings.TrimRight(e.cfg.PublicURL, "/"),
+			Builds:            container.Builds{Registry: e.own().Host, Repository: e.own().Repository},
+			AnonymousAccess:   e.cfg.AnonymousAccess,
+			TokenTTL:          e.cfg.TokenTTL,
+			Retention:         e.cfg.RequestRetention,
+			RequestsUser:      e.cfg.LimitRequestsUser,
+			RequestsAnonymous: e.cfg.LimitRequestsAnonymous,
+			PullsUser:         e.cfg.LimitPullsUser,
+			PullsAnonymous:    e.cfg.LimitPullsAnonymous,
+			CondaSolveWait:    e.cfg.CondaSolveWait,
+			CondaLockTTL:      e.cfg.CondaLockTTL,
+			CondaDefaults:     images,
+			LayerStore:        int64(e.cfg.LayerStore),
+			TokenMemory:       e.tokenMemory(),
+			OperatorAccounts:  e.cfg.OperatorAccounts,
+			Version:           e.version.Version,
+			Commit:            e.version.Commit,
+		},
+	})
+	if err != nil {
+		return parts{}, err
+	}
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}}, nil
+}

@@ -1,0 +1,70 @@
+package transfer
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/regclient/regclient"
+	regconfig "github.com/regclient/regclient/config"
+	"github.com/regclient/regclient/types/ref"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/registry/store"
+)
+
+// copyImages copies everything in the embedded image store of a data_dir to build_repository.
+// Images that are there already are not sent again, so that it can be repeated.
+func copyImages(ctx context.Context, o Options, dir string, move move) error {
+	images, err := store.Contents(dir)
+	if err != nil {
+		return fmt.Errorf("reading the image store: %w", err)
+	}
+	if len(images) == 0 {
+		return nil
+	}
+	client, err := newClient(o.Config, move.toHost)
+	if err != nil {
+		return err
+	}
+	var size int64
+	for i, image := range images {
+		from, err := ref.New("ocidir://" + image.Layout + "@" + image.Digest)
+		if err != nil {
+			return err
+		}
+		name, tag := move.toHost+"/"+move.repository(image.Repository), ":"+image.Tag
+		if image.Tag == "" {
+			tag = "@" + image.Digest
+		}
+		to, err := ref.New(name + tag)
+		if err != nil {
+			return err
+		}
+		if err := client.ImageCopy(ctx, from, to); err != nil {
+			return fmt.Errorf("copying %s to %s: %w", image.Repository+tag, to.CommonName(), err)
+		}
+		size += image.Size
+		fmt.Fprintf(o.Progress, "Copied image %d of %d: %s\n", i+1, len(images), to.CommonName())
+	}
+	fmt.Fprintf(o.Progress, "Copied %d images of %d MB\n", len(images), size/1e6)
+	return nil
+}
+
+// newClient returns a client of a registry with the login of registry_auth_file.
+func newClient(cfg config.Config, host string) (*regclient.RegClient, error) {
+	logins, err := caller.ReadAuthFile(cfg.RegistryAuthFile)
+	if err != nil {
+		return nil, fmt.Errorf("registry_auth_file: %w", err)
+	}
+	h := regconfig.HostNewName(host)
+	login := caller.LoginFor(logins, cfg.BuildRepository)
+	h.User, h.Pass = login.Username, login.Password
+	for _, plain := range cfg.InsecureRegistries {
+		if plain == host {
+			h.TLS = regconfig.TLSDisabled
+		}
+	}
+	return regclient.New(regclient.WithConfigHost(*h), regclient.WithUserAgent("slipway"), regclient.WithSlog(slog.New(slog.DiscardHandler))), nil
+}

@@ -1,0 +1,143 @@
+package measure
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"slipway.dev/services/bench/internal/figure"
+	"slipway.dev/services/bench/internal/load"
+	"slipway.dev/services/bench/internal/must"
+	"slipway.dev/services/bench/internal/slipwayd"
+	"slipway.dev/services/bench/internal/world"
+	"slipway.dev/services/internal/testkit/worstcase"
+)
+
+// attackers is the number of attackers. Each has a network of its own, so that none is held
+// back by the others' shares.
+const attackers = 16
+
+// memoryLimit is the server's memory_limit in bytes.
+const memoryLimit = 512 << 20
+
+// The states of the server while another client uses it.
+const (
+	quiet    = "quiet"
+	shared   = "attackers elsewhere"
+	attacked = "attacked"
+)
+
+// Attack measures what a client notices of attackers who send the worst bodies that the
+// public calls accept, as fast as they can. The reference is the same client while the
+// attackers send them to another server, which discards them: they use the same processors.
+// memory_limit is 512 MiB.
+func Attack(w *world.World, s *figure.Sheet) {
+	w.Push(world.AppImage)
+	channel := httptest.NewServer(http.HandlerFunc(serveRepodata))
+	defer channel.Close()
+	server := w.StartSlipway(
+		fmt.Sprintf("SLIPWAY_MEMORY_LIMIT=%d", memoryLimit), "SLIPWAY_TRUSTED_PROXIES=127.0.0.1", "SLIPWAY_CONDA_CHANNEL_ALIAS="+channel.URL,
+		"SLIPWAY_LIMIT_REQUESTS_ANONYMOUS=0", "SLIPWAY_LIMIT_PULLS_ANONYMOUS=0", "SLIPWAY_LIMIT_SEARCHES_ANONYMOUS=0",
+	)
+	defer server.Stop()
+	image := server.Request(slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig))
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
+	defer elsewhere.Close()
+	calls := []struct{ name, url string }{
+		{"service-info", server.URL("/service-info")},
+		{"search", server.URL("/v1alpha1/conda/packages?q=tool&channel=conda-forge")},
+		{"pull", image.Manifest(image.Ref)},
+	}
+	sent := map[string]int64{}
+	for _, call := range calls {
+		victim := load.Load{Call: load.Get(call.url), Workers: 1, Count: w.Requests / 10, Every: 2 * time.Millisecond}
+		var turns []figure.Contender
+		for _, state := range []struct{ name, target string }{{quiet, ""}, {shared, elsewhere.URL}, {attacked, server.URL("")}} {
+			turn := victim.Turn(w.Ctx, call.name+", "+state.name, server.Server, nil, nil)
+			turns = append(turns, figure.Contender{Name: turn.Name, Turn: func() figure.Sample {
+				stop := startAttack(w.Ctx, state.target)
+				sample := turn.Turn()
+				sent[state.name] += stop()
+				return sample
+			}})
+		}
+		r := figure.Alternate(w.Ctx, w.Rounds, turns...)
+		for _, t := range turns {
+			s.Medians(r, t.Name, figure.P50, figure.P99)
+		}
+		s.Ratio(r, call.name+", "+attacked, call.name+", "+shared, figure.P99, figure.AtMost(4))
+		s.Ratio(r, call.name+", "+attacked, call.name+", "+quiet, figure.P99, figure.Bar{})
+	}
+	s.Tell("bodies sent elsewhere", float64(sent[shared]), "")
+	s.Tell("bodies sent", float64(sent[attacked]), "")
+	s.Hold("peak memory", server.Peak(), "MB", figure.AtMost(float64(memoryLimit/1_000_000)))
+}
+
+// serveRepodata is a Conda channel of one package.
+func serveRepodata(w http.ResponseWriter, r *http.Request) {
+	if !strings.HasSuffix(r.URL.Path, "/noarch/repodata.json") {
+		http.NotFound(w, r)
+		return
+	}
+	_, _ = io.WriteString(w, `{"info":{"subdir":"noarch"},"packages":{},"packages.conda":{"tool-1.0-0.conda":{"name":"tool","version":"1.0","build":"0",`+
+		`"build_number":0,"depends":[],"size":1,"md5":"d41d8cd98f00b204e9800998ecf8427e",`+
+		`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","noarch":"generic","subdir":"noarch"}}}`)
+}
+
+// startAttack sends all worst bodies to a server, again and again, until the attack is
+// stopped; "" attacks nothing. stop returns the number of bodies sent. It ends the section if
+// the server answered with an unexpected status, or if nothing was sent.
+func startAttack(ctx context.Context, target string) (stop func() int64) {
+	if target == "" {
+		return func() int64 { return 0 }
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	bodies := slices.Collect(maps.Values(worstcase.Bodies()))
+	var all sync.WaitGroup
+	var sent, unexpected atomic.Int64
+	for i := range attackers {
+		all.Go(func() {
+			for n := i; ctx.Err() == nil; n++ {
+				status := send(ctx, target, fmt.Sprintf("192.0.%d.1", i), bodies[n%len(bodies)])
+				sent.Add(1)
+				if status/100 == 5 && status != http.StatusServiceUnavailable {
+					unexpected.Store(int64(status))
+				}
+			}
+		})
+	}
+	return func() int64 {
+		cancel()
+		all.Wait()
+		if sent.Load() == 0 || unexpected.Load() != 0 {
+			must.Fail("the attackers sent %d bodies and got the status %d", sent.Load(), unexpected.Load())
+		}
+		return sent.Load()
+	}
+}
+
+// send sends a body from an address and returns the status; 0 if the server closed the
+// connection or the context ended.
+func send(ctx context.Context, target, address string, b worstcase.Body) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target+b.Path, strings.NewReader(b.JSON))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("X-Forwarded-For", address)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer func() { _ = resp.Body.Close() }()
+	_, _ = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode
+}

@@ -1,0 +1,50 @@
+package conda
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	"slipway.dev/services/builder/jobs"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/upstream"
+)
+
+// channelLogins are the logins for a build's private channels.
+type channelLogins []conda.Door
+
+// channels requests the logins of channels, which are URLs. A channel without a login is
+// omitted, so that its own response explains the failure.
+func channels(l *jobs.Logins, ctx context.Context, private []string) (channelLogins, error) {
+	var out channelLogins
+	for _, text := range private {
+		at, err := url.Parse(text)
+		if err != nil {
+			return nil, err
+		}
+		login, err := l.Ask(ctx, upstream.Repository{Host: at.Host, Name: conda.PathOf(at)}, buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL)
+		if err != nil {
+			return nil, err
+		}
+		if login.Password != "" {
+			out = append(out, conda.Door{Channel: at, Username: login.Username, Password: login.Password})
+		}
+	}
+	return out, nil
+}
+
+// authorize adds the login of the package's channel, if the request is to the channel's
+// host.
+func (d channelLogins) authorize(req *http.Request) {
+	for _, door := range d {
+		if door.Has(req.URL) && door.Open(req) {
+			return
+		}
+	}
+	for _, door := range d { // the channel may store its packages in another folder
+		if door.Open(req) {
+			return
+		}
+	}
+}

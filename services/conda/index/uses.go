@@ -1,0 +1,105 @@
+package index
+
+import (
+	"bytes"
+	"runtime"
+	"slices"
+	"strings"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// uses counts the records that depend on each name. The channel may have no records of the
+// name. Names beyond limits.ChannelNames are not counted.
+type uses struct {
+	ids   map[string]uint32
+	list  []used
+	bytes int
+}
+
+type used struct {
+	name    string
+	records uint32
+}
+
+// count counts the dependencies of a record, which are a JSON array.
+func (u *uses) count(depends []byte) {
+	if len(depends) == 0 || depends[0] != '[' {
+		return
+	}
+	_, _ = array(depends, 0, maxDepth, func(v []byte) { // already validated
+		if name := dependency(unquoted(v)); len(name) > 0 {
+			u.add(name)
+		}
+	})
+}
+
+func (u *uses) add(name []byte) {
+	if id, ok := u.ids[string(name)]; ok {
+		u.list[id].records++
+		return
+	}
+	if len(u.list) == limits.ChannelNames || u.bytes+len(name) > limits.ChannelNamesBytes {
+		return
+	}
+	u.bytes += len(name)
+	u.ids[string(name)] = uint32(len(u.list))
+	u.list = append(u.list, used{string(name), 1})
+}
+
+// dependency returns the package name of a dependency in lower case. It returns nil for
+// virtual packages and invalid names.
+func dependency(spec []byte) []byte {
+	if _, after, ok := bytes.Cut(spec, []byte("::")); ok {
+		spec = after
+	}
+	if n := bytes.IndexAny(spec, " =<>!~[,;"); n >= 0 {
+		spec = spec[:n]
+	}
+	if len(spec) == 0 || spec[0] == '_' && bytes.HasPrefix(spec, []byte("__")) || !isWord(spec) {
+		return nil
+	}
+	return bytes.ToLower(spec)
+}
+
+// write writes the sections uses and texts, and returns their offsets.
+func (u *uses) write(out *directory) (table, texts uint64) {
+	slices.SortFunc(u.list, func(a, b used) int { return strings.Compare(a.name, b.name) })
+	table = out.at
+	var b []byte
+	var text uint32
+	for _, n := range u.list {
+		b = use{text, uint32(len(n.name)), n.records}.append(b[:0])
+		out.write(b)
+		text += uint32(len(n.name))
+	}
+	texts = out.at
+	for _, n := range u.list {
+		out.write([]byte(n.name))
+	}
+	return table, texts
+}
+
+// Dependents returns the number of records of the index that depend on a name.
+func (x *Index) Dependents(name string) (n int, err error) {
+	defer runtime.KeepAlive(x)
+	defer unreadable(&err)()
+	return x.dependents([]byte(name)), nil
+}
+
+func (x *Index) dependents(name []byte) int {
+	low, high := 0, len(x.uses)/useSize
+	for low < high {
+		mid := (low + high) / 2
+		u := x.use(mid)
+		switch c := bytes.Compare(name, x.texts[u.text:u.text+u.size]); {
+		case c == 0:
+			return int(u.records)
+		case c < 0:
+			high = mid
+		default:
+			low = mid + 1
+		}
+	}
+	return 0
+}

@@ -1,0 +1,261 @@
+package conda
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+)
+
+// update solves a request so that packages of the lock in q.from only change if necessary.
+// refusal is set if there is no solution.
+func (s *Service) update(ctx context.Context, who caller.ID, q *query) (locks []lock, refusal *condav1.LockPackagesResponse, err error) {
+	file, err := s.readFrom(ctx, who, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := s.adopt(q, file); err != nil {
+		return nil, nil, err
+	}
+	for _, p := range q.platforms {
+		of, err := file.For(p.subdir)
+		if err == nil {
+			err = cmp.Or(checkLocked(of), noWheels(of))
+		}
+		if err != nil {
+			return nil, nil, q.from.bad(err)
+		}
+		l, refusal, err := s.updateFor(ctx, who, q, p, of)
+		if err != nil || refusal != nil {
+			return nil, refusal, err
+		}
+		locks = append(locks, l)
+	}
+	return locks, nil, nil
+}
+
+// noWheels rejects a lock with wheels, whose requirements the solver does not read.
+func noWheels(of conda.PlatformLock) error {
+	if len(of.PyPI) == 0 {
+		return nil
+	}
+	return fault.Invalid.Newf("the lock has %d wheels of PyPI, such as %s, which the update could break: update it with the tool that wrote it", len(of.PyPI), fault.Quote(of.PyPI[0].Name))
+}
+
+// readFrom reads the lock that a request updates.
+func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (conda.Lock, error) {
+	within, place, err := s.place(ctx, who, nil)
+	if err != nil {
+		return conda.Lock{}, err
+	}
+	defer place.release()
+	if err := s.fetchLock(within, q.from); err != nil {
+		return conda.Lock{}, err
+	}
+	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.from.text))); err != nil {
+		return conda.Lock{}, err
+	}
+	file, err := conda.ReadLock(q.from.text, q.from.environment)
+	if err != nil {
+		return conda.Lock{}, q.from.bad(err)
+	}
+	return file, nil
+}
+
+// adopt sets the platforms and channels of a request that has none to those of the lock.
+func (s *Service) adopt(q *query, file conda.Lock) error {
+	if isAnywhere := len(file.Platforms) == 1 && file.Platforms[0].Platform == ""; q.fromPlatforms && !isAnywhere {
+		q.platforms = nil
+		for _, of := range file.Platforms {
+			i := slices.IndexFunc(platforms(), func(p platform) bool { return p.subdir == of.Platform })
+			if i < 0 {
+				return fault.Invalid.Newf("from: the lock has the platform %s, which cannot be solved for: set platforms", fault.Quote(of.Platform))
+			}
+			q.platforms = append(q.platforms, platforms()[i])
+		}
+		if q.format.ForOnePlatform() && len(q.platforms) > 1 {
+			return fault.Invalid.Newf("An explicit lock is for one platform: set platforms to one platform, or format to conda-lock or pixi")
+		}
+	}
+	if !q.fromChannels {
+		return nil
+	}
+	names := lockChannels(file)
+	for _, name := range q.more {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	channels, notes, err := s.resolve(names)
+	q.channels, q.notes = channels, append(q.notes, notes...)
+	return fault.In("from", err)
+}
+
+// lockChannels returns the channels of a lock, highest priority first. An explicit lock has no
+// priorities, so the default channels come first, in their order.
+func lockChannels(file conda.Lock) []string {
+	if len(file.ChannelURLs) > 0 {
+		return file.ChannelURLs
+	}
+	if len(file.Channels) > 0 {
+		return file.Channels
+	}
+	var all, out []string
+	for _, p := range file.Platforms {
+		for _, r := range p.Packages {
+			if c := r.ChannelURL(); !slices.Contains(all, c) {
+				all = append(all, c)
+			}
+		}
+	}
+	for _, name := range defaultChannels() {
+		for _, c := range all {
+			if strings.HasSuffix(c, "/"+name) {
+				out = append(out, c)
+			}
+		}
+	}
+	for _, c := range all {
+		if !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// updateFor solves the update for one platform.
+func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p platform, of conda.PlatformLock) (lock, *condav1.LockPackagesResponse, error) {
+	lists, err := s.listsOf(ctx, who, q, p.subdir)
+	if err != nil {
+		return lock{}, nil, err
+	}
+	installed, lost, err := s.complete(ctx, who, q, lists, of)
+	if err != nil {
+		return lock{}, nil, err
+	}
+	if len(lost) > 0 {
+		q.notes = append(q.notes, fmt.Sprintf("%s could not be kept for %s, since the channels no longer have it and the lock does not list its dependencies", strings.Join(lost, ", "), p.name))
+	}
+	problem := s.problem(q, p, lists)
+	if q.named != nil {
+		problem.Specs, problem.Fixed = withRoots(q, installed, lost)
+	}
+	problem.Installed = slices.DeleteFunc(installed, func(r conda.Record) bool { return slices.Contains(q.named, r.Name) })
+	isMinimal := true
+	solution, refusal, err := s.answer(ctx, who, q.channels, problem, func(ctx context.Context, p solver.Problem) (out *solver.Solution, err error) {
+		out, isMinimal, err = solver.Update(ctx, p, q.named)
+		return out, err
+	})
+	if err != nil || refusal != nil {
+		return lock{}, refusal, err
+	}
+	if !isMinimal {
+		q.notes = append(q.notes, "More packages may have changed for "+p.name+" than necessary: the search for alternatives stopped after "+limits.CondaUpdate.String())
+	}
+	q.noteUndated(solution.Records, lists)
+	return lock{platform: p, solution: solution, lists: lists, from: &of, asOf: q.asOf, newest: q.oldest(lists)}, nil, nil
+}
+
+// withRoots returns specifications for the packages to update and for the other roots of the
+// lock, and the number of specifications that suggestions must not change.
+func withRoots(q *query, installed []conda.Record, lost []string) (specs []conda.MatchSpec, fixed int) {
+	asked := len(q.specs) - q.base
+	specs = slices.Clone(q.specs[:asked])
+	for _, name := range slices.Concat(roots(installed), lost) {
+		if !slices.Contains(q.named, name) {
+			specs = append(specs, conda.MatchSpec{Name: name})
+		}
+	}
+	specs = append(specs, q.specs[asked:]...)
+	return specs, len(specs) - asked
+}
+
+// roots returns the roots of the dependency graph: the packages that no other package
+// requires, and one package of each cycle that no other package requires.
+func roots(records []conda.Record) (out []string) {
+	needs, required := map[string][]string{}, map[string]bool{}
+	for i := range records {
+		needs[records[i].Name] = records[i].Needs()
+		for _, name := range records[i].Needs() {
+			required[name] = required[name] || name != records[i].Name
+		}
+	}
+	reached := map[string]bool{}
+	var reach func(name string)
+	reach = func(name string) {
+		if reached[name] {
+			return
+		}
+		reached[name] = true
+		for _, n := range needs[name] {
+			reach(n)
+		}
+	}
+	for _, isRequired := range []bool{false, true} {
+		for i := range records {
+			if name := records[i].Name; required[name] == isRequired && !reached[name] {
+				out = append(out, name)
+				reach(name)
+			}
+		}
+	}
+	return out
+}
+
+// complete returns the records of a lock as the channels list them, because some lock formats
+// omit dependencies and licences. Records that the channels no longer have are returned as
+// in the lock. If the lock omits dependencies, they are left out, and lost lists their names.
+func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists []list, of conda.PlatformLock) (out []conda.Record, lost []string, err error) {
+	memory, err := s.reserve(ctx, who, q.channels)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer memory.Release()
+	isComplete := slices.ContainsFunc(of.Packages, func(r conda.Record) bool { return len(r.Depends) > 0 })
+	for _, r := range of.Sorted() {
+		if err := memory.hold(ctx, r.Name, lists); err != nil {
+			return nil, nil, err
+		}
+		listed, err := findRecord(lists, r)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case listed != nil:
+			out = append(out, *listed)
+		case isComplete:
+			out = append(out, r)
+		default:
+			lost = append(lost, r.Name)
+		}
+	}
+	return out, lost, nil
+}
+
+// findRecord returns a record of a lock as the package lists have it, or nil if they do not
+// have it.
+func findRecord(lists []list, r conda.Record) (*conda.Record, error) {
+	for _, l := range lists {
+		if l.Index == nil || r.Subdir != "" && l.subdir != r.Subdir {
+			continue
+		}
+		all, err := l.Index.Records(r.Name)
+		if err != nil {
+			return nil, err
+		}
+		for i := range all {
+			if all[i].SameArtifact(r) {
+				return &all[i], nil
+			}
+		}
+	}
+	return nil, nil //nolint:nilnil // the record is not listed
+}

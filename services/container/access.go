@@ -1,0 +1,125 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/container/request"
+	"slipway.dev/services/container/store"
+	"slipway.dev/services/container/tokens"
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
+)
+
+// identify authenticates the caller and counts the request against their limit.
+func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
+	if err != nil {
+		return nil, err
+	}
+	return who, s.charge(ctx, who, 1)
+}
+
+// identifyAs authenticates the caller in the workspace of an identity.
+func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*platformv1.Identity, error) {
+	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
+}
+
+// signedIn returns the user of the Bearer token.
+func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
+	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
+}
+
+// find returns the request with an ID, or with a token in its name. IDs are public: use
+// authorized for calls that give access to the image or change the request.
+func (s *Service) find(ctx context.Context, id string) (store.Record, error) {
+	if !tokens.Is(id) && !tokens.IsID(id) {
+		return store.Record{}, store.Unknown(nil)
+	}
+	rec, err := s.store.Get(ctx, id)
+	if err != nil && !errors.Is(err, fault.NotFound) {
+		err = s.sqlFault("reading a request", err)
+	}
+	return rec, err
+}
+
+// authorized is find for a caller who has all rights to the request: one who sends its
+// token, or the user who made it, who may send its ID. It returns fault.Unauthenticated or
+// fault.Denied for others.
+func (s *Service) authorized(ctx context.Context, id string) (store.Record, error) {
+	rec, err := s.find(ctx, id)
+	if err != nil || tokens.Is(id) {
+		return rec, err
+	}
+	who, err := s.bearer(ctx)
+	switch {
+	case err != nil:
+	case who == nil:
+		err = fault.Unauthenticated.Newf("The id of a request gives no access to its image; send the token in the image name instead, " +
+			"or the access token of the user who made the request as Authorization: Bearer")
+	case !isOwner(rec, who):
+		err = fault.Denied.Newf("The request was made by another user, or without an access token; send the token in the image name instead of the id")
+	}
+	return rec, err
+}
+
+// bearer returns the user whom the Bearer token names; nil without one.
+func (s *Service) bearer(ctx context.Context) (*platformv1.Identity, error) {
+	return caller.Gate{Platform: s.deps.Platform, Anonymous: true}.Identify(ctx, caller.Claim{})
+}
+
+// isOwner reports whether a user, nil for none, made a request.
+func isOwner(rec store.Record, who *platformv1.Identity) bool {
+	owner := rec.Plan.GetIdentity()
+	return who != nil && owner != nil && caller.Of(owner).User() == caller.Of(who).User()
+}
+
+// live returns the request with a token in its name, if it is neither expired nor revoked;
+// fault.NotFound otherwise.
+func (s *Service) live(ctx context.Context, token string) (store.Record, error) {
+	if !tokens.Is(token) {
+		return store.Record{}, store.Unknown(nil)
+	}
+	rec, err := s.find(ctx, token)
+	if err == nil {
+		err = rec.Works(s.deps.Now())
+	}
+	if err != nil {
+		return store.Record{}, err
+	}
+	return rec, nil
+}
+
+// issued returns the request whose name has the token. It returns fault.NotFound if there is
+// none or it has expired, and fault.Invalid for a Singularity image.
+func (s *Service) issued(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
+	rec, err := s.issuedAny(ctx, field, image, token)
+	if err == nil && rec.Plan.GetFormat() == request.FormatSif {
+		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image, to which nothing can be added; build from it with a definition file (Bootstrap: localimage)", field, image)
+	}
+	return rec, err
+}
+
+// issuedAny is issued, for Singularity images as well.
+func (s *Service) issuedAny(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
+	rec, err := s.live(ctx, token)
+	if err != nil {
+		return store.Record{}, fault.In(field, err)
+	}
+	if plan := rec.Plan; plan.GetFrozen() || image.Repository != issuedName(plan).String() || image.Identifier() != plan.GetReference() {
+		return store.Record{}, fault.NotFound.Newf("%s: %s is not an image name that this server issued; use the name exactly as the server returned it", field, image)
+	}
+	return rec, nil
+}
+
+// sqlFault returns a fault that names the database as the cause.
+func (s *Service) sqlFault(doing string, err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%s: %w", doing, err)
+	}
+	return s.deps.DB.Fault(doing, err)
+}

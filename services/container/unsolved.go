@@ -1,0 +1,141 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/containerd/platforms"
+	"github.com/prometheus/client_golang/prometheus"
+
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+
+	"slipway.dev/services/container/request"
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
+)
+
+// A solver limits and schedules the solving of Conda packages: of requests that wait for
+// their response, and of builds that were queued unsolved.
+type solver struct {
+	// awaited divides the waiting requests among clients.
+	awaited *fairshare.Pool
+	// woken holds a token for each worker that should look for unsolved builds.
+	woken chan struct{}
+}
+
+func newSolver(reg prometheus.Registerer) solver {
+	s := solver{
+		awaited: fairshare.New(fairshare.Config{Name: "container requests that wait for the solver", Capacity: limits.SolvesAwaited}),
+		woken:   make(chan struct{}, limits.UnsolvedClaims),
+	}
+	reg.MustRegister(s.awaited)
+	return s
+}
+
+// wake makes a worker look for unsolved builds now.
+func (s solver) wake() {
+	select {
+	case s.woken <- struct{}{}:
+	default: // all workers are going to look anyway
+	}
+}
+
+// lookForUnsolved is how often a worker looks for builds that another process left
+// unsolved, or that must be retried.
+const lookForUnsolved = 5 * time.Second
+
+// solveBuilds solves the packages of builds that were queued unsolved, until ctx ends.
+// Several processes share the work through the claims of the build service.
+func (s *Service) solveBuilds(ctx context.Context) {
+	if s.deps.Build == nil || s.deps.Conda == nil {
+		return
+	}
+	var workers sync.WaitGroup
+	for range limits.UnsolvedClaims {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				if s.solveNext(ctx) {
+					continue
+				}
+				select {
+				case <-ctx.Done():
+				case <-s.solver.woken:
+				case <-time.After(lookForUnsolved):
+				}
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// solveNext solves one build, and reports whether there was one.
+func (s *Service) solveNext(ctx context.Context) bool {
+	claimed, err := s.deps.Build.ClaimUnsolvedBuilds(ctx, &buildv1.ClaimUnsolvedBuildsRequest{Max: 1})
+	if err != nil || len(claimed.GetBuilds()) == 0 {
+		if err != nil && ctx.Err() == nil {
+			s.deps.Log.WarnContext(ctx, "Builds that wait to be solved cannot be read", "err", err)
+		}
+		return false
+	}
+	b := claimed.GetBuilds()[0]
+	ctx, cancel := context.WithTimeout(ctx, limits.CondaPatience+10*time.Second) // shorter than a claim
+	defer cancel()
+	if _, err := s.deps.Build.SolveBuild(ctx, s.solution(ctx, b)); err != nil {
+		s.deps.Log.WarnContext(ctx, "A solved build was not stored; it is solved again", "build_id", b.GetBuildId(), "err", err)
+	}
+	return true
+}
+
+// solution solves the packages of a build.
+func (s *Service) solution(ctx context.Context, b *buildv1.UnsolvedBuild) *buildv1.SolveBuildRequest {
+	out := &buildv1.SolveBuildRequest{BuildId: b.GetBuildId()}
+	ip, _ := netip.ParseAddr(b.GetClientIp()) // a user's build may have none
+	ctx = rpc.WithCall(ctx, rpc.Call{ClientIP: ip, Background: true})
+	within, cancel := context.WithTimeout(ctx, limits.CondaPatience)
+	defer cancel()
+	solved, err := s.deps.Conda.SolvePackages(within, &condav1.SolvePackagesRequest{Lock: b.GetQuery(), Identity: b.GetIdentity(), ListsAfter: b.GetListsAfter()})
+	if err != nil {
+		s.unsolved(ctx, out, err)
+		return out
+	}
+	if c := solved.GetAnswer(); c.GetConflict() != nil {
+		out.Message = c.GetMessage()
+		return out
+	}
+	p, err := platforms.Parse(b.GetQuery().GetPlatforms()[0])
+	if err != nil { // it was parsed when the build was requested
+		out.Message = "The platform of the build is malformed"
+		return out
+	}
+	lock := request.Locked{SolvePackagesResponse: solved}
+	if b.GetListsAfter() != nil {
+		lock.Renewed = "a channel does not have a package of the first lock any more"
+	}
+	out.Lock, out.Preface = lock.For(p)
+	if out.Lock == nil {
+		out.Message = "The lock does not have the platform of the build"
+	}
+	return out
+}
+
+// unsolved records why a build was not solved, permanently or temporarily.
+func (s *Service) unsolved(ctx context.Context, out *buildv1.SolveBuildRequest, err error) {
+	why, known := fault.As(err)
+	final := errors.Is(err, fault.Invalid) || errors.Is(err, fault.NotFound) || errors.Is(err, fault.Denied)
+	switch {
+	case known && final:
+		out.Message = why.Public
+		return
+	case known:
+		out.Unavailable, out.RetrySeconds = why.Public, int32(why.RetryAfter.Seconds())
+	default:
+		out.Unavailable = "the solver did not finish in time"
+	}
+	s.deps.Log.InfoContext(ctx, "The packages of a build could not be solved; they are tried again", "build_id", out.GetBuildId(), "err", err)
+}

@@ -1,0 +1,187 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"slipway.dev/services/internal/testkit"
+)
+
+// TestMigrateFromOneProcess moves a server from SQLite and the embedded image store to a
+// database server and a registry. Users, tokens, credentials and image names must work
+// afterwards, without new builds.
+func TestMigrateFromOneProcess(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	own := testkit.NewRegistry(t, testkit.Basic)
+	channel := madeChannel(t, smallPackages(3)...)
+	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
+	s := common(t, []string{up.Host, own.Host}, bare(channel.URL))
+	s["limit_platform"] = "0"
+	p := oneProcess(t, s)
+	source := p.procs[0].env["data_dir"]
+
+	was := p.populate(t, base)
+	before := p.lists(t, was.tokens)
+
+	target := maps.Clone(p.procs[0].env)
+	target["data_dir"] = t.TempDir()
+	target["database_url"] = "sqlite:" + filepath.Join(t.TempDir(), "shared.db")
+	if testkit.Real() {
+		target["database_url"] = testkit.StartPostgres(t).URL
+	}
+	target["build_repository"] = own.Host + "/team/slipway"
+	target["registry_auth_file"] = dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})
+	migrate := []string{"migrate", "--from", "sqlite:" + filepath.Join(source, "slipway.db")}
+	if out, err := target.run(migrate...); err == nil || !strings.Contains(out, "stop it first") {
+		t.Errorf("while the server is running: %v %s", err, out)
+	}
+	if err := p.procs[0].stop(); err != nil {
+		t.Fatal(err)
+	}
+	beside := maps.Clone(target)
+	beside["data_dir"] = source
+	if out, err := beside.run("serve"); err == nil || !strings.Contains(out, "slipwayd migrate --from sqlite:") {
+		t.Errorf("with an empty source database: %v %s", err, out)
+	}
+	kept, err := os.ReadFile(filepath.Join(source, "slipway.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	own.Intercept(func(w http.ResponseWriter, r *http.Request) bool { // a registry that fails
+		http.Error(w, "broken", http.StatusInsufficientStorage)
+		return true
+	})
+	if out, err := target.run(migrate...); err == nil {
+		t.Errorf("to a failing registry: %s", out)
+	}
+	own.Intercept(nil)
+	out, err := target.run(migrate...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Log(out)
+	if now, err := os.ReadFile(filepath.Join(source, "slipway.db")); err != nil || string(now) != string(kept) {
+		t.Errorf("the source has changed: %v", err)
+	}
+
+	// The server is restarted with the new settings.
+	p.procs[0].env = target
+	p.procs[0].start()
+	if out, err := target.run(migrate...); err == nil || !strings.Contains(out, "has users already") {
+		t.Errorf("the second migration: %v %s", err, out)
+	}
+	after := strings.ReplaceAll(p.lists(t, was.tokens), target["build_repository"], p.host+"/builds")
+	if after != before {
+		t.Errorf("before:\n%s\nafter:\n%s", before, after)
+	}
+	p.serves(t, was)
+}
+
+// run runs slipwayd with the settings and returns its output.
+func (s settings) run(args ...string) (string, error) {
+	cmd := exec.Command(plain(), args...)
+	cmd.Env = s.environ()
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// contents are the users and images of a server.
+type contents struct {
+	tokens   map[string]string // by user
+	requests []map[string]any
+	answers  []map[string]any
+	digests  map[string]string // by image name
+}
+
+// populate creates users with credentials, and images.
+func (p *program) populate(t *testing.T, base string) contents {
+	t.Helper()
+	tokens := map[string]string{"": p.token}
+	for i := range 5 {
+		name := fmt.Sprint("user-", i)
+		tokens[name] = p.newUser(name)
+		made := request(t, http.MethodPost, p.platform+"/credentials", map[string]any{"credentials": map[string]any{
+			"name": "login of " + name, "keys": map[string]any{"userName": name, "password": "p", "registry": "registry.example.org"},
+		}}, "Authorization", "Bearer "+tokens[name])
+		if made.status != http.StatusOK {
+			t.Fatalf("credentials of %s: %d %s", name, made.status, made.body)
+		}
+	}
+	var answers []map[string]any
+	var requests []map[string]any
+	for i := range 3 {
+		requests = append(requests, environment(base, fmt.Sprintf("tool-%d", i)))
+	}
+	requests = append(requests, map[string]any{"containerImage": base, "containerConfig": map[string]any{"env": []string{"A=b"}}})
+	private := environment(base, "tool-0", "tool-1")
+	private["platformAccessToken"] = tokens["user-1"]
+	requests = append(requests, private)
+	digests := map[string]string{}
+	for _, body := range requests {
+		answer := p.order(body)
+		if text(answer, "buildId") != "" {
+			if got := p.finished(t, answer); got["succeeded"] != true {
+				t.Fatalf("%v ended as %v", body, got)
+			}
+		}
+		digests[text(answer, "targetImage")] = p.manifestDigest(t, answer)
+		answers = append(answers, answer)
+	}
+	return contents{tokens, requests, answers, digests}
+}
+
+// serves checks that all images can be pulled without building any of them again.
+func (p *program) serves(t *testing.T, was contents) {
+	t.Helper()
+	for i, answer := range was.answers {
+		if got := p.manifestDigest(t, answer); got != was.digests[text(answer, "targetImage")] {
+			t.Errorf("the digest of %s is %s, and was %s", text(answer, "targetImage"), got, was.digests[text(answer, "targetImage")])
+		}
+		again := p.order(was.requests[i])
+		if again["buildId"] != answer["buildId"] || again["buildId"] != nil && again["cached"] != true {
+			t.Errorf("the repeated request returned %v, and before %v", again, answer)
+		}
+	}
+}
+
+// manifestDigest returns the digest of the image in a response.
+func (p *program) manifestDigest(t *testing.T, answer map[string]any) string {
+	t.Helper()
+	target := text(answer, "targetImage")
+	_, tag, _ := strings.Cut(target[strings.LastIndex(target, "/"):], ":")
+	r := request(t, http.MethodGet, v2(target)+"/manifests/"+tag, nil)
+	if r.status != http.StatusOK {
+		t.Fatalf("pulling %s: %d %s", target, r.status, r.body)
+	}
+	return r.header.Get("Docker-Content-Digest")
+}
+
+var lastAccess = regexp.MustCompile(`"lastAccess":"[^"]*"`)
+
+// lists returns the accounts, credentials and builds of users.
+func (p *program) lists(t *testing.T, tokens map[string]string) string {
+	t.Helper()
+	var out strings.Builder
+	for i := -1; i < len(tokens)-1; i++ {
+		name := ""
+		if i >= 0 {
+			name = fmt.Sprint("user-", i)
+		}
+		for _, url := range []string{p.platform + "/user-info", p.platform + "/credentials", p.url + "/v1alpha1/builds", p.url + "/v1alpha1/containers"} {
+			r := request(t, http.MethodGet, url, nil, "Authorization", "Bearer "+tokens[name])
+			if r.status != http.StatusOK {
+				t.Fatalf("%s: %d %s", url, r.status, r.body)
+			}
+			fmt.Fprintf(&out, "%s %s\n", url, lastAccess.ReplaceAll(r.body, nil))
+		}
+	}
+	return out.String()
+}

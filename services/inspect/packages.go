@@ -1,0 +1,251 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"google.golang.org/protobuf/proto"
+
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
+)
+
+// ListImagePackages returns the Conda packages of an image from the lock in the image. It
+// returns fault.NotFound if the image has no lock for any platform. Nothing is derived from the
+// other files of the image.
+func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImagePackagesRequest) (*inspectv1.ListImagePackagesResponse, error) {
+	image, platform, err := parse(req)
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.admit(ctx, req.GetImage())
+	if err != nil {
+		return nil, err
+	}
+	l, all, err := s.variants(ctx, who, image, platform)
+	if err != nil {
+		return nil, err
+	}
+	out, left, known := &inspectv1.ListImagePackagesResponse{}, int64(limits.ImageLocks), false
+	var first error
+	for i, v := range all {
+		if i > 0 {
+			if err := s.charge(ctx, who, 1); err != nil {
+				return nil, err
+			}
+		}
+		p := &inspectv1.ImagePackages{Platform: proto.String(v.platform), Digest: proto.String(v.digest)}
+		records, err := s.readLock(ctx, who, l, v, &left)
+		if refusal, is := errors.AsType[*unknownPackages](err); is {
+			first = cmp.Or(first, err)
+			p.Problem = proto.String(refusal.reason)
+		} else if err != nil {
+			return nil, err
+		} else {
+			known = true
+			p.Packages = v.packages(records)
+		}
+		out.Platforms = append(out.Platforms, p)
+	}
+	if !known && first != nil {
+		return nil, fault.NotFound.New(first.Error(), nil)
+	}
+	return out, nil
+}
+
+// An unknownPackages error states why the packages of an image are not known.
+type unknownPackages struct{ reason string }
+
+func (e *unknownPackages) Error() string { return e.reason }
+
+// A variant is the image for one platform.
+type variant struct {
+	platform, digest string
+	layers           []ocispec.Descriptor
+	// history has the entry of each layer, lowest first.
+	history []string
+	// lock is the digest of the lock according to the label of the image; "" if it has none.
+	lock string
+}
+
+// variants returns the reader of an image, and the image for one platform or, if platform is
+// nil, for each.
+func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform) (imageReader, []variant, error) {
+	ctx, done := s.deps.Control.Documents().Hold(ctx)
+	defer done()
+	l, err := s.openImage(ctx, who, image)
+	if err != nil {
+		return l, nil, err
+	}
+	doc, err := l.manifest(ctx, l.image)
+	if err != nil {
+		return l, nil, err
+	}
+	if !oci.IsIndex(doc.MediaType) {
+		v, of, err := l.variant(ctx, doc)
+		if err == nil && platform != nil && of.Architecture != "" && !platforms.NewMatcher(*platform).Match(of) {
+			err = errPlatform(*platform, []ocispec.Platform{of})
+		}
+		return l, []variant{v}, err
+	}
+	x, err := oci.ParseIndex(doc)
+	if err != nil {
+		return l, nil, err
+	}
+	entries, err := imagesOf(x, platform)
+	if err != nil {
+		return l, nil, err
+	}
+	var out []variant
+	for _, e := range entries {
+		child := l.image
+		child.Tag, child.Digest = "", e.Digest
+		found, err := l.manifest(ctx, child)
+		if err != nil {
+			return l, nil, err
+		}
+		v, _, err := l.variant(ctx, found)
+		if err != nil {
+			return l, nil, err
+		}
+		out = append(out, v)
+	}
+	return l, out, nil
+}
+
+// imagesOf returns the entry of an index for a platform or, if platform is nil, all entries
+// that are images: attestations are for unknown/unknown.
+func imagesOf(x ocispec.Index, platform *ocispec.Platform) ([]ocispec.Descriptor, error) {
+	if platform != nil {
+		e, err := selectEntry(x, platform)
+		if err != nil {
+			return nil, err
+		}
+		return []ocispec.Descriptor{*e}, nil
+	}
+	var out []ocispec.Descriptor
+	for _, e := range x.Manifests {
+		if oci.IsManifest(e.MediaType) && (e.Platform == nil || e.Platform.OS != "unknown") {
+			out = append(out, e)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, fault.NotFound.Newf("The image index has no images")
+	case len(out) > limits.ImageLockPlatforms:
+		return nil, fault.Invalid.Newf("The image is for %d platforms, but packages are only listed for up to %d at a time; set platform to one of them", len(out), limits.ImageLockPlatforms)
+	}
+	return out, nil
+}
+
+// variant returns the image of a manifest, and its platform.
+func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, ocispec.Platform, error) {
+	if !oci.IsManifest(doc.MediaType) {
+		return variant{}, ocispec.Platform{}, fault.Invalid.Newf("%s has the media type %q, but packages are only listed for OCI images and Docker images of schema version 2", doc.Digest, fault.Quote(doc.MediaType))
+	}
+	m, err := oci.ParseManifest(doc)
+	if err != nil {
+		return variant{}, ocispec.Platform{}, err
+	}
+	c, err := l.config(ctx, m.Config)
+	if err != nil {
+		return variant{}, ocispec.Platform{}, err
+	}
+	of := ocispec.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}
+	v := variant{platform: platforms.Format(of), digest: doc.Digest.String(), layers: m.Layers, lock: c.Config.Labels[conda.LockLabel]}
+	for _, h := range c.History {
+		if !h.EmptyLayer {
+			v.history = append(v.history, h.CreatedBy)
+		}
+	}
+	return v, of, nil
+}
+
+// environment returns the index of the layer of the environment, which has the lock.
+func (v variant) environment() (int, error) {
+	if v.lock == "" {
+		return 0, &unknownPackages{"The image has no lock of Slipway, so its packages are not known: only images of Conda packages that Slipway has built have a lock"}
+	}
+	at := slices.Index(v.history, conda.EnvironmentHistory)
+	for i, by := range v.history { // the highest one, since the base image may have an environment, too
+		if by == conda.EnvironmentHistory {
+			at = i
+		}
+	}
+	if at < 0 || len(v.history) != len(v.layers) {
+		return 0, &unknownPackages{"The history of the image does not describe its layers, so its packages are not known: the image was changed after it was built"}
+	}
+	return at, nil
+}
+
+// packages returns the packages of a lock with their layers. Each package has a layer of its
+// own, or is one of the small packages that share the layer above the others.
+func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
+	layer, shared, group := map[string]string{}, "", ""
+	env, err := v.environment()
+	known := map[string]bool{}
+	for _, r := range records {
+		known[r.record().History()] = true
+	}
+	for i := env - 1; i >= 0 && err == nil && len(layer) < len(records); i-- {
+		by := v.history[i]
+		switch {
+		case known[by] && layer[by] == "":
+			layer[by] = v.layers[i].Digest.String()
+		case i == env-1:
+			shared, group = v.layers[i].Digest.String(), by
+		default:
+			err = errBase
+		}
+	}
+	if group != conda.GroupHistory(len(records)-len(layer)) {
+		shared = ""
+	}
+	var out []*inspectv1.ImagePackage
+	for _, r := range records {
+		p := r.toProto()
+		p.Layer = rpc.Optional(cmp.Or(layer[r.record().History()], shared))
+		out = append(out, p)
+	}
+	return out
+}
+
+// errBase ends the search for layers of packages at the layers of the base image.
+var errBase = errors.New("the layer is of the base image")
+
+// readLock reads the lock of an image from the layer of its environment, of at most left bytes,
+// which it subtracts. It returns an *unknownPackages error if there is no valid lock.
+func (s *Service) readLock(ctx context.Context, who caller.ID, l imageReader, v variant, left *int64) ([]lockedRecord, error) {
+	at, err := v.environment()
+	if err != nil {
+		return nil, err
+	}
+	layer := v.layers[at]
+	if err := checkListable(layer); err != nil {
+		return nil, err
+	}
+	if layer.Size > limits.ImageLockPacked {
+		return nil, &unknownPackages{"The layer of the environment is too large to have been built by Slipway, so the packages of the image are not known"}
+	}
+	from, err := s.sourceOf(ctx, l, layer)
+	if err != nil {
+		return nil, err
+	}
+	turn, err := s.listings.pool.Acquire(ctx, fairshare.Request{Client: who.Client(ctx), Class: fairshare.Short})
+	if err != nil {
+		return nil, err
+	}
+	defer turn.Release()
+	return readLock(ctx, from, layer, v.lock, left)
+}

@@ -1,0 +1,121 @@
+package fairshare
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Lease is a part of a pool that a client holds. Safe for concurrent use.
+type Lease struct {
+	pool     *Pool
+	path     []*record
+	rank     int
+	stranger bool
+	// amount is 0 once the lease was released. The pool's lock guards it.
+	amount int64
+}
+
+// Release returns the lease to the pool. Further calls have no effect.
+func (l *Lease) Release() {
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.amount > 0 {
+		l.pool.hold(l.path, l.stranger, -l.amount)
+		l.amount = 0
+		l.pool.dispatch()
+	}
+}
+
+// Grow waits until the lease holds n more, in front of other requests of its client. Its
+// errors are Acquire's; the lease then holds what it held before.
+func (l *Lease) Grow(ctx context.Context, n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	w, err := l.enqueue(n)
+	if err == nil {
+		err = l.pool.await(ctx, w)
+	}
+	if err != nil {
+		return err
+	}
+	l.pool.mu.Lock()
+	defer l.pool.mu.Unlock()
+	if l.amount == 0 {
+		l.pool.hold(l.path, l.stranger, -n)
+		l.pool.dispatch()
+		return errReleased
+	}
+	l.amount += n
+	return nil
+}
+
+// enqueue adds a request for n more, unless it cannot be served.
+func (l *Lease) enqueue(n int64) (*waiter, error) {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.amount == 0 {
+		return nil, errReleased
+	}
+	p.sequence++
+	w := &waiter{path: l.path, stranger: l.stranger, rank: l.rank, amount: n, sequence: p.sequence, grows: true, granted: make(chan struct{})}
+	if whole := (&waiter{path: l.path, stranger: l.stranger, amount: l.amount + n}); !p.mayEverHold(whole) {
+		return nil, p.noPlace(whole)
+	}
+	p.add(w)
+	if p.dispatch(); !w.served && p.config.MaxWaiting == 0 {
+		p.remove(w)
+		return nil, p.noPlace(w)
+	}
+	return w, nil
+}
+
+var errReleased = errors.New("the lease was released")
+
+// ErrContended is the cause of a context that ended early in favour of other clients.
+var ErrContended = errors.New("other clients are waiting")
+
+// Context returns a context for the work that the lease is held for. It ends early, with
+// the cause ErrContended, if after the given time a request of another client waits that
+// goes before this client's: of a better rank, or of the same rank and a smaller share.
+func (l *Lease) Context(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		t := time.NewTimer(after)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if l.contended() {
+				cancel(ErrContended)
+				return
+			}
+			t.Reset(contentionCheck)
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+// contentionCheck is how often a lease looks for requests of others.
+const contentionCheck = 250 * time.Millisecond
+
+// contended reports whether a request waits that would be served before another one of
+// this lease's client, and for what this lease holds. Clients that have reached their own
+// limit, or use more than this one, do not count: queueing up must not end others' work.
+func (l *Lease) contended() bool {
+	p := l.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own, now := &waiter{path: l.path}, time.Now()
+	for _, w := range p.waiting {
+		if w.client() != own.client() && p.withinClient(w) && (w.rank < l.rank || w.rank == l.rank && w.before(own, now)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,172 @@
+// Package imports is the table of what each package may import. Its test compares the table
+// with the imports of the source. A new dependency between packages is an edit of this table,
+// so that it is seen in review.
+package imports
+
+import "slices"
+
+// Ours is the import path prefix of the modules of this repository.
+const Ours = "slipway.dev/"
+
+// A Rule lists what a package, or a folder of packages, may import.
+type Rule struct {
+	// Package is an import path without Ours. A path that ends in "/..." is a folder with
+	// all packages in it.
+	Package string
+	// May lists the only packages of this repository that it may import, in the same form.
+	May []string
+	// Only lists the only other modules' packages that it may import; nil allows all but
+	// Never.
+	Only []string
+	// Never lists packages of other modules that it must not import.
+	Never []string
+}
+
+// Packages that few services may import.
+const (
+	sql      = "database/sql"
+	redis    = "github.com/redis/go-redis/..."
+	buildkit = "github.com/moby/buildkit/..."
+	sqldb    = "services/internal/sqldb"
+)
+
+// Messages on the bus, for the packages at its two ends.
+const (
+	buildBus   = "services/internal/bus/buildbus"
+	metricsBus = "services/internal/bus/metricsbus"
+)
+
+// shared lists the packages that every service may import.
+func shared() []string {
+	return []string{
+		"proto/gen/...", "services/internal/bounded", "services/internal/bus", "services/internal/caller", "services/internal/fairshare", "services/internal/fault",
+		"services/internal/htpasswd", "services/internal/httprecord", "services/internal/kv", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/paging", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/upstream",
+	}
+}
+
+// internalRules returns the rules of the packages that services share.
+func internalRules() []Rule {
+	return []Rule{
+		{Package: "services/internal/fault", Only: []string{"google.golang.org/..."}},
+		{Package: "services/internal/fairshare", May: []string{"services/internal/fault"}, Only: []string{"github.com/prometheus/client_golang/..."}},
+		{Package: "services/internal/limits", Only: []string{"fmt"}},
+		{Package: "services/internal/bounded", Only: []string{}},
+		{Package: "services/internal/redact", Only: []string{}},
+		{Package: "services/internal/retry", Only: []string{}},
+		{Package: "services/internal/spelling", Only: []string{}},
+		{Package: "services/internal/lifetime", Only: []string{}},
+		{Package: "services/internal/layertar", Only: []string{"github.com/klauspost/compress/..."}},
+		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
+		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
+			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
+		}},
+		{Package: "services/internal/caller", May: []string{
+			"proto/gen/...", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
+		}},
+		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus"}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
+		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
+		// The types of Conda do no I/O.
+		{Package: "services/internal/conda", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{"github.com/goccy/go-yaml/...", "github.com/pelletier/go-toml/v2"}},
+		// Dockerfiles are parsed as the engine parses them, with the packages of BuildKit that
+		// do no I/O.
+		{Package: "services/internal/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
+			"github.com/moby/buildkit/frontend/dockerfile/command", "github.com/moby/buildkit/frontend/dockerfile/instructions",
+			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
+			"github.com/opencontainers/image-spec/...",
+		}},
+		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
+	}
+}
+
+// Rules returns the table. The first rule whose Package matches applies.
+func Rules() []Rule {
+	storing := append(shared(), sqldb) // for services with tables
+	return slices.Concat(builderRules(), clientRules(), benchRules(), internalRules(), []Rule{
+		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
+		{Package: "gateway/contract"},
+		{Package: "gateway/contracttest"},
+		{Package: "gateway/openapi", May: []string{"gateway/contracttest", "proto/gen/..."}},
+		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
+
+		// What all packages of the platform share.
+		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/platform/vault", May: []string{"services/internal/fault", sqldb}, Only: []string{}},
+		{Package: "services/platform/audit", May: []string{
+			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/ratelimit", "services/internal/rpc", sqldb, "services/platform/api",
+		}, Only: []string{"google.golang.org/protobuf/..."}},
+		// The platform's tables refer to each other, so that they share one schema.
+		{Package: "services/platform/migrations", Only: []string{}},
+		{Package: "services/platform/identity", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/migrations", "services/platform/vault"), Never: []string{buildkit}},
+		// Members and participants are users.
+		{Package: "services/platform/orgs", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity"), Never: []string{buildkit}},
+		// A run belongs to a workspace.
+		{Package: "services/platform/runs", May: append(slices.Clone(storing), "services/platform/api", "services/platform/orgs"), Never: []string{buildkit}},
+		// Credentials belong to a workspace, whose roles grant their use.
+		{Package: "services/platform/credentials", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
+		// Credentials of other platforms are used like our own.
+		{Package: "services/platform/federation", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
+		// The service itself only combines its packages.
+		{Package: "services/platform", May: append(slices.Clone(storing), "services/platform/..."), Never: []string{buildkit}},
+		{Package: "services/build/migrations", Only: []string{}},
+		{Package: "services/build/engine", May: []string{"proto/gen/...", "services/internal/oci"}, Only: []string{}},
+		{Package: "services/build/store", May: []string{
+			"proto/gen/...", "services/build/engine", "services/build/migrations", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
+		}, Never: []string{buildkit}},
+		{Package: "services/build/workers", May: []string{"proto/gen/...", "services/build/engine", "services/internal/fault"}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/build/logs", May: []string{
+			"proto/gen/...", "services/build/store", "services/internal/bus", buildBus, "services/internal/fault", "services/internal/limits", "services/internal/retry",
+		}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/build/queue", May: []string{
+			"proto/gen/...", "services/build/engine", "services/build/logs", "services/build/store", "services/build/workers", "services/internal/bus", buildBus,
+			"services/internal/fairshare",
+		}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
+		{Package: "services/build", May: append(slices.Clone(storing), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
+		{Package: "services/container/migrations", Only: []string{}},
+		{Package: "services/container", May: append(slices.Clone(storing), "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
+		{Package: "services/container/store", May: []string{
+			"proto/gen/...", "services/container/tokens", "services/internal/fault", "services/internal/limits", sqldb,
+		}, Never: []string{redis}},
+		{Package: "services/container/request", May: []string{
+			"proto/gen/...", "services/container/conda", "services/container/definition", "services/internal/caller", "services/internal/conda", "services/internal/dockerfile", "services/internal/fault",
+			"services/internal/limits", "services/internal/oci",
+		}, Never: []string{sql, redis}},
+		{Package: "services/container/definition", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{}},
+		{Package: "services/container/layers", May: []string{
+			"proto/gen/...", "services/container/request", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/memo",
+			"services/internal/upstream",
+		}, Never: []string{sql, redis}},
+		{Package: "services/container/sources", May: []string{
+			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
+		}, Never: []string{sql, redis}},
+		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
+			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
+		}},
+		{Package: "services/conda/solver", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{}},
+		{Package: "services/conda", May: append(shared(), "services/conda/...", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/conda/channel", May: append(shared(), "services/conda/history", "services/conda/index", "services/internal/conda", "services/internal/spelling"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/conda/history", May: []string{"services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd"}},
+		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
+		{Package: "services/inspect", May: append(shared(), "services/inspect/listing", "services/internal/conda", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
+		{Package: "services/metrics/migrations", Only: []string{}},
+		{Package: "services/metrics", May: append(slices.Clone(storing), metricsBus, "services/metrics/migrations"), Never: []string{buildkit, redis}},
+		// The blob cache does not know which registry or client a blob belongs to.
+		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
+		// The embedded image store is used like any other registry.
+		{Package: "services/registry/store", May: []string{"services/internal/caller", "services/internal/limits", "services/internal/oci", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/registry", May: append(shared(), metricsBus, "services/internal/bucket", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/app", May: []string{"..."}},
+		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
+		{Package: "services/app/transfer", May: []string{
+			"proto/gen/...", "services/app", "services/internal/caller", "services/internal/config", sqldb, "services/registry/store",
+		}, Never: []string{buildkit, redis}},
+		{Package: "services/app/backup", May: []string{"services/app", "services/internal/config", sqldb, "services/registry/store"}, Never: []string{buildkit, redis}},
+		// A client of the service for operators.
+		{Package: "services/app/compare", May: []string{"proto/gen/...", "services/builder/arena", "services/builder/flatten", "services/builder/shadow", "services/internal/..."}, Never: []string{buildkit, sql, redis}},
+		{Package: "services/cmd/slipwayd", May: []string{"services/app", "services/app/backup", "services/app/compare", "services/app/doctor", "services/app/transfer", "services/internal/config", "services/internal/lifetime"}},
+		{Package: "services/e2e", May: []string{"services/internal/testkit", "services/internal/testkit/condadata", "services/internal/testkit/worstcase", "gateway/contracttest", "proto/gen/openapi"}},
+	})
+}

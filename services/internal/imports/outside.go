@@ -1,0 +1,57 @@
+package imports
+
+// client is the folder of the command line's packages.
+const client = "services/cmd/slipway/internal/"
+
+// bench is the folder of the bench's packages.
+const bench = "services/bench/internal/"
+
+// clientRules returns the rules of the command line, which no service imports.
+func clientRules() []Rule {
+	return []Rule{
+		// Commands use sessions with a server, which use input and output.
+		{Package: "services/cmd/slipway", May: []string{client + "..."}},
+		{Package: client + "usage"},
+		{Package: client + "output", May: []string{client + "usage"}},
+		{Package: client + "prompt", May: []string{client + "usage"}},
+		{Package: client + "dockerfile", May: []string{client + "usage"}},
+		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
+		{Package: client + "session", May: []string{"proto/gen/...", client + "output", client + "prompt", client + "usage"}},
+		{Package: client + "follow", May: []string{"proto/gen/...", client + "output", client + "session"}},
+		{Package: client + "image", May: []string{
+			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
+		}},
+		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
+		{Package: client + "account", May: []string{
+			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
+		}},
+		{Package: client + "...", May: []string{"proto/gen/...", client + "output", client + "session", client + "usage"}},
+	}
+}
+
+// benchRules returns the rules of the benchmarks.
+func benchRules() []Rule {
+	return []Rule{
+		// Sections use measurements, which share one set of servers. The Conda index, the solver
+		// and the layers of packages are measured without their services.
+		{Package: "services/bench", May: []string{bench + "..."}},
+		{Package: bench + "must"},
+		{Package: bench + "figure", May: []string{bench + "must"}},
+		{Package: bench + "process", May: []string{bench + "must"}},
+		{Package: bench + "engine"},
+		{Package: bench + "images", May: []string{bench + "must"}},
+		{Package: bench + "load", May: []string{bench + "engine", bench + "figure", bench + "must", bench + "process"}},
+		{Package: bench + "slipwayd", May: []string{bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process"}},
+		{Package: bench + "world", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "must", bench + "process", bench + "slipwayd",
+		}},
+		{Package: bench + "measure", May: []string{
+			bench + "engine", bench + "figure", bench + "images", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/internal/testkit/worstcase",
+		}},
+		{Package: bench + "conda", May: []string{
+			bench + "engine", bench + "figure", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
+		}},
+	}
+}

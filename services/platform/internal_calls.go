@@ -1,0 +1,82 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/runs"
+)
+
+// Authorize returns the owner of an access token of this platform, or of another platform that
+// this one trusts.
+func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeRequest) (*platformv1.AuthorizeResponse, error) {
+	if req.GetWorkspaceId() < 0 {
+		return nil, fault.Invalid.Newf("workspaceId must not be negative")
+	}
+	if endpoint := strings.TrimRight(req.GetEndpoint(), "/"); !s.isOwn(endpoint) {
+		if err := s.CheckTrusted(endpoint, s.deps.Endpoint); err != nil {
+			return nil, err
+		}
+		id, err := s.platforms.Authorize(ctx, req, endpoint)
+		return &platformv1.AuthorizeResponse{Identity: id}, err
+	}
+	user, err := s.TokenOwner(ctx, req.GetAccessToken())
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.WorkspaceRole(ctx, user.ID, req.GetWorkspaceId()); err != nil {
+		return nil, err
+	}
+	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
+		Endpoint: s.deps.Endpoint, UserId: user.ID, UserName: user.Name, Email: user.Email, WorkspaceId: req.GetWorkspaceId(),
+	}, Administrator: user.Administrator}, nil
+}
+
+// isOwn reports whether an endpoint is one of this platform's addresses, or "".
+func (s *Service) isOwn(endpoint string) bool {
+	return endpoint == "" || endpoint == s.deps.Endpoint || slices.Contains(s.deps.Aliases, endpoint)
+}
+
+// GetCredentials returns a user's login for a registry, which is stored at the user's platform:
+// this one, or another one that this one trusts.
+func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
+	id := req.GetIdentity()
+	if id.GetEndpoint() == s.deps.Endpoint {
+		return s.logins.Resolve(ctx, id, req.GetRegistry())
+	}
+	if err := s.CheckTrusted(id.GetEndpoint(), s.deps.Endpoint); err != nil {
+		return nil, fault.Denied.New("The user belongs to another platform", err)
+	}
+	return s.platforms.Resolve(ctx, id, req.GetRegistry())
+}
+
+// GetRunState reports whether a run is running. The container service keeps image names of a
+// run valid for as long as it is. A run that the user cannot see is not running.
+func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRequest) (*platformv1.GetRunStateResponse, error) {
+	id := req.GetIdentity()
+	if !api.IsTextID(req.GetWorkflowId()) {
+		return &platformv1.GetRunStateResponse{}, nil
+	}
+	if id.GetEndpoint() != s.deps.Endpoint {
+		if err := s.CheckTrusted(id.GetEndpoint(), s.deps.Endpoint); err != nil {
+			return &platformv1.GetRunStateResponse{}, nil //nolint:nilerr // the platform is no longer trusted
+		}
+		status, err := s.RunStatus(ctx, id, req.GetWorkflowId())
+		return &platformv1.GetRunStateResponse{Live: runs.IsLive(status)}, err
+	}
+	space, _, err := s.WorkspaceRole(ctx, id.GetUserId(), id.GetWorkspaceId())
+	if errors.Is(err, fault.Denied) {
+		return &platformv1.GetRunStateResponse{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	live, err := s.IsLive(ctx, space, req.GetWorkflowId())
+	return &platformv1.GetRunStateResponse{Live: live}, err
+}

@@ -1,0 +1,31 @@
+package platform
+
+import (
+	"context"
+	"log/slog"
+
+	"slipway.dev/services/internal/caller"
+)
+
+// A Publisher publishes a message to all subscribers, without waiting for them.
+type Publisher interface {
+	Publish(subject string, data []byte) error
+}
+
+// A notifier publishes whose credentials or roles have changed, so that other services delete
+// the cached logins.
+type notifier struct {
+	bus Publisher // nil publishes nothing
+	log *slog.Logger
+}
+
+// Notify publishes a change, after it has been stored. Errors are only logged: cached logins
+// expire within a minute.
+func (n notifier) Notify(ctx context.Context, c caller.Change) {
+	if n.bus == nil {
+		return
+	}
+	if err := n.bus.Publish(caller.ChangedSubject, []byte(c.String())); err != nil {
+		n.log.WarnContext(ctx, "Publishing a change of roles or credentials failed; cached logins expire within a minute", "err", err)
+	}
+}
