@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -130,29 +129,14 @@ func TestPullThatIsCut(t *testing.T) {
 }
 
 // An outputBuffer records the output of a running program.
-type outputBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *outputBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *outputBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
+type outputBuffer struct{ testkit.Output }
 
 // awaits waits until the output contains a text.
 func (s *outputBuffer) awaits(t testing.TB, text string) {
 	t.Helper()
 	if err := within(2*time.Minute, func() error {
 		if !strings.Contains(s.String(), text) {
-			return fmt.Errorf("%q is not in %s", text, s)
+			return fmt.Errorf("%q is not in %s", text, s.String())
 		}
 		return nil
 	}); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -101,7 +102,7 @@ type world struct {
 	*channel.Store
 	web   *web
 	clock *clock
-	log   *bytes.Buffer
+	log   *testkit.Output
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -117,7 +118,7 @@ func open(t *testing.T, web *web, dir string, change ...func(*channel.Options)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{web: web, clock: &clock{at: time.Now()}, log: &bytes.Buffer{}, ended: make(chan error, 1)}
+	w := &world{web: web, clock: &clock{at: time.Now()}, log: &testkit.Output{}, ended: make(chan error, 1)}
 	o := channel.Options{
 		Dir: dir, Refresh: time.Hour, Names: names, Client: channel.NewClient(upstream.NewTransport(egress)),
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.clock.now,

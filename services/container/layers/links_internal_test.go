@@ -21,6 +21,7 @@ import (
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -85,13 +86,13 @@ func (s *site) at(path string, change func(*containerv1.Layer)) *containerv1.Lay
 }
 
 // verifier returns a function that verifies layers like a request, and its log.
-func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) error, logged *bytes.Buffer) {
+func verifier(t *testing.T) (verify func(context.Context, *containerv1.Layer) error, logged *testkit.Output) {
 	t.Helper()
 	e, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	logged = &bytes.Buffer{}
+	logged = &testkit.Output{}
 	l := NewLinks(upstream.New(upstream.Options{Egress: e, Metrics: prometheus.NewRegistry()}), prometheus.NewRegistry(), slog.New(slog.NewTextHandler(logged, nil)))
 	return func(fetching context.Context, layer *containerv1.Layer) error {
 		return l.Verify(t.Context(), fetching, &Unpacking{left: limits.LayersExpanded}, "f", layer)
@@ -144,7 +145,7 @@ func TestRightLayersAreRemembered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if s.whole.Load() != 1 || s.firsts.Load() != 0 || logged.Len() != 0 {
+	if s.whole.Load() != 1 || s.firsts.Load() != 0 || logged.String() != "" {
 		t.Errorf("%d complete downloads and %d requests for the first byte; the log: %s", s.whole.Load(), s.firsts.Load(), logged)
 	}
 	// A different tar at the same URL is another layer.

@@ -1,13 +1,11 @@
 package rpc_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +16,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/internal/testkit"
 )
 
 // A service implements one unary call and one stream with the functions of a test.
@@ -44,29 +43,11 @@ func (r *service) GetLayer(_ *containerv1.GetLayerRequest, s grpc.ServerStreamin
 	return r.stream(s)
 }
 
-// A logBuffer is a log that a test reads while it is written.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A harness is a service with its server.
 type harness struct {
 	*service
 	server *rpc.Server
-	log    *logBuffer
+	log    *testkit.Output
 	reg    *prometheus.Registry
 }
 
@@ -75,7 +56,7 @@ func newHarness(t testing.TB, o rpc.ServerOptions) *harness {
 	h := &harness{service: &service{
 		unary:  func(context.Context) error { return nil },
 		stream: func(grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error { return nil },
-	}, log: &logBuffer{}, reg: prometheus.NewRegistry()}
+	}, log: &testkit.Output{}, reg: prometheus.NewRegistry()}
 	o.Log = slog.New(slog.NewTextHandler(h.log, nil))
 	o.Metrics = rpc.NewMetrics(h.reg)
 	h.server = rpc.NewServer(o)
