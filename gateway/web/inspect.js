@@ -16,7 +16,7 @@ import { secret } from "./spec.js";
  * @typedef {{container: Container, index?: {manifests?: Entry[]}}} Found
  * @typedef {{image: string, platform: string}} Asked
  * @typedef {{mediaType?: string, artifactType?: string, digest: string, size: number}} Referrer
- * @typedef {{name: string, version: string, build?: string, channel?: string, subdir?: string, license?: string, kind: string, layer?: string}} ImagePackage
+ * @typedef {{name: string, version: string, build?: string, channel?: string, subdir?: string, license?: string, kind: string, layer?: string, prefix?: string}} ImagePackage
  */
 
 /** Reads the page's query. @returns {Asked} */
@@ -68,9 +68,9 @@ function Referrers({ query }) {
   </section>`;
 }
 
-/** The Conda packages by the lock in the image, which is only read on request. @param {{query: Asked}} props */
+/** The Conda packages by the lock or the conda-meta folders in the image, which are only read on request. @param {{query: Asked}} props */
 function Packages({ query }) {
-  const [found, set] = useState(/** @type {{packages?: ImagePackage[], problem?: string} | undefined} */ (undefined));
+  const [found, set] = useState(/** @type {{packages?: ImagePackage[], problem?: string, source?: string} | undefined} */ (undefined));
   const load = async () => {
     const at = `v1alpha1/inspect/packages${query.platform ? `?platform=${encodeURIComponent(query.platform)}` : ""}`;
     const { platforms = [] } = await call("POST", at, { body: { containerImage: query.image } });
@@ -78,14 +78,17 @@ function Packages({ query }) {
     set(shown ?? {});
   };
   const list = found?.packages ?? [];
+  const several = list.some((p) => p.prefix !== list[0].prefix);
   return html`<section><h2>Conda packages</h2>
     ${!found ? html`<div class="actions"><${Action} plain title="Show the packages" act=${load} /></div>`
       : !list.length ? html`<p class="note" role="status">${found.problem ?? "The image has no packages."}</p>`
       : html`<div class="scroll" tabindex="0" role="region" aria-label="Conda packages of the image"><table class="packages">
-        <thead><tr><th scope="col">Name</th><th scope="col">Version</th><th scope="col">Build</th><th scope="col">Channel</th><th scope="col">Licence</th><th scope="col">Layer</th></tr></thead>
-        <tbody>${list.map((p) => html`<tr key=${`${p.kind} ${p.name}`}><td>${p.name}</td><td>${p.version}</td><td>${p.build}</td>
-          <td>${p.channel}${p.kind === "conda" && p.subdir ? `/${p.subdir}` : ""}</td><td>${p.license}</td><td class="digest" title=${p.layer}>${p.layer?.slice(0, 19)}</td></tr>`)}</tbody>
-      </table></div>`}
+        <thead><tr><th scope="col">Name</th><th scope="col">Version</th><th scope="col">Build</th><th scope="col">Channel</th><th scope="col">Licence</th>${several && html`<th scope="col">Environment</th>`}<th scope="col">Layer</th></tr></thead>
+        <tbody>${list.map((p) => html`<tr key=${`${p.prefix} ${p.kind} ${p.name} ${p.version} ${p.build}`}><td>${p.name}</td><td>${p.version}</td><td>${p.build}</td>
+          <td>${p.channel}${p.kind === "conda" && p.subdir && !p.channel?.endsWith(`/${p.subdir}`) ? `/${p.subdir}` : ""}</td><td>${p.license}</td>${several && html`<td>${p.prefix}</td>`}<td class="digest" title=${p.layer}>${p.layer?.slice(0, 19)}</td></tr>`)}</tbody>
+      </table></div>
+      ${found.problem && html`<p class="note" role="status">${found.problem}.</p>`}
+      ${found.source === "conda-meta" && html`<p class="note">From the records of installed packages in the image, since it has no lock.</p>`}`}
   </section>`;
 }
 
@@ -116,7 +119,7 @@ function Image({ found, query, choose }) {
       ${container.digest && html`<dt>Digest</dt><dd><${Copied} text=${container.digest} what="the digest" /></dd>`}
     </dl></section>
     <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} image=${query.image} platform=${query.platform} />
-    ${"dev.slipway.conda.lock" in (settings.labels ?? {}) && html`<${Packages} key=${`packages ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />`}
+    <${Packages} key=${`packages ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
     <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />

@@ -1,17 +1,28 @@
 package e2e
 
 import (
+	"archive/tar"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"slipway.dev/services/internal/testkit"
 )
 
 // TestImagePackages lists the packages of images that were built from locks, and checks that
-// each is in the layer that is stated. Other images have no list.
+// each is in the layer that is stated. Images without packages have no list.
 func TestImagePackages(t *testing.T) {
 	t.Parallel()
 	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
@@ -51,7 +62,7 @@ func TestImagePackages(t *testing.T) {
 			}
 		}
 		r := p.call(http.MethodPost, "/v1alpha1/inspect/packages", map[string]any{"containerImage": base})
-		if r.status != http.StatusNotFound || !strings.Contains(string(r.body), "has no lock of Slipway") {
+		if r.status != http.StatusNotFound || !strings.Contains(string(r.body), "neither a lock of Slipway nor records") {
 			t.Errorf("an image without packages: %d %s", r.status, r.body)
 		}
 		for args, want := range map[string]string{"--platform linux/amd64": "libzlib  1.2.13   h31becfc_5", "-o text": "linux/arm64"} {
@@ -80,4 +91,79 @@ func TestWebPageListsPackages(t *testing.T) {
 	b.await(`document.querySelector(".packages tbody")?.rows.length === 3`)
 	b.await(`document.querySelector(".packages").innerText.includes("libzlib")`)
 	b.good("packages of an image", p.url)
+}
+
+// TestPackagesOfOtherTools lists the packages of an image whose environments py-rattler has installed: they
+// must be those that it reads itself.
+func TestPackagesOfOtherTools(t *testing.T) {
+	t.Parallel()
+	oracle, err := judges()
+	if err != nil {
+		t.Skip("NOT COMPARED: py-rattler cannot be installed, so there are no genuine records:", err)
+	}
+	up, channel := testkit.NewRegistry(t, testkit.Open), newArtifacts(t)
+	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+	type genuine struct{ Name, Version, Build, URL, SHA256, Prefix string }
+	var want []genuine
+	img := testkit.Image(t, "amd64", true)
+	for prefix, specs := range map[string][]string{"usr/local": {"libcurl", "libffi"}, "opt/envs/lz4": {"lz4-c"}} {
+		root := t.TempDir()
+		query, err := json.Marshal(map[string]any{"Channel": channel.URL + "/lab", "Specs": specs, "Prefix": filepath.Join(root, prefix), "Cache": t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), filepath.Join(oracle, "venv", "bin", "python"), "testdata/judge/install.py")
+		cmd.Stdin, cmd.Env = bytes.NewReader(query), append(os.Environ(), "HOME="+t.TempDir())
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("py-rattler: %v %s", err, tail(errs.String(), 3000))
+		}
+		var list []genuine
+		if err := json.Unmarshal(out, &list); err != nil || len(list) == 0 {
+			t.Fatal(err, string(out))
+		}
+		for _, r := range list {
+			r.Prefix = "/" + prefix
+			want = append(want, r)
+		}
+		var buf bytes.Buffer
+		w := tar.NewWriter(&buf)
+		if err := errors.Join(w.AddFS(os.DirFS(root)), w.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if img, err = mutate.AppendLayers(img, static.NewLayer(buf.Bytes(), types.OCIUncompressedLayer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	image := up.Push(t, "other/tool:1", img)
+	r := p.call(http.MethodPost, "/v1alpha1/inspect/packages", map[string]any{"containerImage": image})
+	var got struct {
+		Platforms []struct {
+			Source, Problem string
+			Packages        []genuine
+		}
+	}
+	if err := json.Unmarshal(r.body, &got); err != nil || r.status != http.StatusOK || len(got.Platforms) != 1 {
+		t.Fatalf("the response is %d %s", r.status, r.body)
+	}
+	order := func(a, b genuine) int { return strings.Compare(a.Prefix+" "+a.Name, b.Prefix+" "+b.Name) }
+	slices.SortFunc(want, order)
+	if of := got.Platforms[0]; of.Source != "conda-meta" || of.Problem != "" || len(want) != 5 || !slices.Equal(of.Packages, want) {
+		t.Errorf("the packages are %s, want %+v", r.body, want)
+	}
+	out, errs, err := p.slipway("inspect", image, "--packages")
+	if err != nil || !strings.Contains(out, "PREFIX") || !strings.Contains(out, "/opt/envs/lz4") || !strings.Contains(out, "libffi") {
+		t.Errorf("slipway inspect --packages: %v %s\n%s", err, errs, out)
+	}
+	// What apt or pip would do: a layer above removes an environment.
+	gz, _ := testkit.Tar(t, "opt/envs/.wh.lz4", "")
+	if img, err = mutate.AppendLayers(img, static.NewLayer(gz, types.OCILayer)); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, err = p.slipway("inspect", up.Push(t, "other/tool:2", img), "--packages")
+	if err != nil || strings.Contains(out, "lz4") || strings.Contains(out, "PREFIX") || !strings.Contains(out, "libffi") {
+		t.Errorf("after a layer removed the environment: %v %s\n%s", err, errs, out)
+	}
 }

@@ -67,7 +67,7 @@ func readLock(ctx context.Context, from source, layer ocispec.Descriptor, want s
 		return err
 	})
 	if refusal, ok := errors.AsType[*layertar.LayerError](err); ok {
-		return nil, &unknownPackages{"The layer " + refusal.Layer + " " + refusal.Reason + ", so the packages of the image are not known"}
+		return nil, &unknownPackages{"The layer " + refusal.Layer + " " + refusal.Reason + ", so the packages of the image are not known", false}
 	}
 	if err != nil {
 		return nil, from.fault(err)
@@ -75,9 +75,9 @@ func readLock(ctx context.Context, from source, layer ocispec.Descriptor, want s
 	*left -= int64(len(raw))
 	switch {
 	case raw == nil:
-		return nil, &unknownPackages{"The image was built by a version of Slipway that did not store the lock in images, so its packages are not known; build the image again"}
+		return nil, &unknownPackages{"The image was built by a version of Slipway that did not store the lock in images, so its packages are not known; build the image again", true}
 	case digest.FromBytes(raw).String() != want:
-		return nil, &unknownPackages{"The lock in the image does not have the digest that the image states, so its packages are not known"}
+		return nil, &unknownPackages{"The lock in the image does not have the digest that the image states, so its packages are not known", false}
 	}
 	return parseLock(raw)
 }
@@ -106,5 +106,5 @@ func parseLock(raw []byte) ([]lockedRecord, error) {
 }
 
 func errMalformed() error {
-	return &unknownPackages{"The lock in the image is malformed, so its packages are not known"}
+	return &unknownPackages{"The lock in the image is malformed, so its packages are not known", false}
 }

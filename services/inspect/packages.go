@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"path"
 	"slices"
 
 	"github.com/containerd/platforms"
@@ -12,6 +13,7 @@ import (
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
+	"slipway.dev/services/inspect/condameta"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fairshare"
@@ -21,9 +23,9 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// ListImagePackages returns the Conda packages of an image from the lock in the image. It
-// returns fault.NotFound if the image has no lock for any platform. Nothing is derived from the
-// other files of the image.
+// ListImagePackages returns the Conda packages of an image: from its lock or, if it has none,
+// from the records of installed packages in its layers. It returns fault.NotFound if there are
+// neither for any platform.
 func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImagePackagesRequest) (*inspectv1.ListImagePackagesResponse, error) {
 	image, platform, err := parse(req)
 	if err != nil {
@@ -37,7 +39,8 @@ func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImag
 	if err != nil {
 		return nil, err
 	}
-	out, left, known := &inspectv1.ListImagePackagesResponse{}, int64(limits.ImageLocks), false
+	out, known := &inspectv1.ListImagePackagesResponse{}, false
+	r := &packageReader{service: s, who: who, image: l, locks: limits.ImageLocks, layers: limits.ListedPacked, records: condameta.NewBudget()}
 	var first error
 	for i, v := range all {
 		if i > 0 {
@@ -45,17 +48,16 @@ func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImag
 				return nil, err
 			}
 		}
-		p := &inspectv1.ImagePackages{Platform: proto.String(v.platform), Digest: proto.String(v.digest)}
-		records, err := s.readLock(ctx, who, l, v, &left)
+		p, err := r.read(ctx, v)
 		if refusal, is := errors.AsType[*unknownPackages](err); is {
 			first = cmp.Or(first, err)
-			p.Problem = proto.String(refusal.reason)
+			p = &inspectv1.ImagePackages{Problem: proto.String(refusal.reason)}
 		} else if err != nil {
 			return nil, err
 		} else {
 			known = true
-			p.Packages = v.packages(records)
 		}
+		p.Platform, p.Digest = proto.String(v.platform), proto.String(v.digest)
 		out.Platforms = append(out.Platforms, p)
 	}
 	if !known && first != nil {
@@ -64,8 +66,46 @@ func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImag
 	return out, nil
 }
 
+// A packageReader reads the packages of the variants of one image.
+type packageReader struct {
+	service *Service
+	who     caller.ID
+	image   imageReader
+	// locks and layers are how many bytes of locks, and of layers in which records are searched, may
+	// still be read.
+	locks, layers int64
+	records       *condameta.Budget
+}
+
+// read returns the packages of a variant. It returns an *unknownPackages error if they are not known.
+func (r *packageReader) read(ctx context.Context, v variant) (*inspectv1.ImagePackages, error) {
+	records, err := r.service.readLock(ctx, r.who, r.image, v, &r.locks)
+	if err == nil {
+		return &inspectv1.ImagePackages{Source: proto.String(sourceLock), Packages: v.packages(records)}, nil
+	}
+	refusal, is := errors.AsType[*unknownPackages](err)
+	if !is || !refusal.noLock {
+		return nil, err
+	}
+	out, found := r.readRecords(ctx, v)
+	if errors.Is(found, errNoRecords) {
+		return nil, err
+	}
+	return out, found
+}
+
 // An unknownPackages error states why the packages of an image are not known.
-type unknownPackages struct{ reason string }
+type unknownPackages struct {
+	reason string
+	// noLock reports that the image has no lock, as opposed to an invalid one.
+	noLock bool
+}
+
+// The values of ImagePackages.source.
+const (
+	sourceLock    = "lock"
+	sourceRecords = "conda-meta"
+)
 
 func (e *unknownPackages) Error() string { return e.reason }
 
@@ -175,7 +215,7 @@ func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, oc
 // environment returns the index of the layer of the environment, which has the lock.
 func (v variant) environment() (int, error) {
 	if v.lock == "" {
-		return 0, &unknownPackages{"The image has no lock of Slipway, so its packages are not known: only images of Conda packages that Slipway has built have a lock"}
+		return 0, &unknownPackages{"The image has neither a lock of Slipway nor records of installed Conda packages (conda-meta/*.json), so no packages can be listed", true}
 	}
 	at := slices.Index(v.history, conda.EnvironmentHistory)
 	for i, by := range v.history { // the highest one, since the base image may have an environment, too
@@ -184,7 +224,7 @@ func (v variant) environment() (int, error) {
 		}
 	}
 	if at < 0 || len(v.history) != len(v.layers) {
-		return 0, &unknownPackages{"The history of the image does not describe its layers, so its packages are not known: the image was changed after it was built"}
+		return 0, &unknownPackages{"The history of the image does not describe its layers, so its packages are not known: the image was changed after it was built", true}
 	}
 	return at, nil
 }
@@ -215,11 +255,15 @@ func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
 	var out []*inspectv1.ImagePackage
 	for _, r := range records {
 		p := r.toProto()
+		p.Prefix = proto.String(lockPrefix())
 		p.Layer = rpc.Optional(cmp.Or(layer[r.record().History()], shared))
 		out = append(out, p)
 	}
 	return out
 }
+
+// lockPrefix returns the environment of a lock.
+func lockPrefix() string { return "/" + path.Dir(path.Dir(conda.LockFile)) }
 
 // errBase ends the search for layers of packages at the layers of the base image.
 var errBase = errors.New("the layer is of the base image")
@@ -236,7 +280,7 @@ func (s *Service) readLock(ctx context.Context, who caller.ID, l imageReader, v 
 		return nil, err
 	}
 	if layer.Size > limits.ImageLockPacked {
-		return nil, &unknownPackages{"The layer of the environment is too large to have been built by Slipway, so the packages of the image are not known"}
+		return nil, &unknownPackages{"The layer of the environment is too large to have been built by Slipway, so the packages of the image are not known", false}
 	}
 	from, err := s.sourceOf(ctx, l, layer)
 	if err != nil {

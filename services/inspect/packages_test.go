@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -127,7 +128,7 @@ func TestListImagePackagesRefuses(t *testing.T) {
 		kind  fault.Kind
 		says  string
 	}{
-		"no label":            {foreign, fault.NotFound, "has no lock of Slipway"},
+		"no label":            {foreign, fault.NotFound, "neither a lock of Slipway nor records"},
 		"no such layer":       {locked(t, sum(lock), lock, "RUN x"), fault.NotFound, "history of the image does not describe"},
 		"another lock":        {locked(t, sum("x"), lock, conda.EnvironmentHistory), fault.NotFound, "does not have the digest"},
 		"a malformed lock":    {locked(t, sum(`[{"name":1}]`), `[{"name":1}]`, conda.EnvironmentHistory), fault.NotFound, "is malformed"},
@@ -185,4 +186,131 @@ func strip(t *testing.T, img v1.Image) v1.Image {
 		t.Fatal(err)
 	}
 	return out
+}
+
+// installed returns an image with a layer for each list of names and contents of files.
+func installed(t *testing.T, arch string, layers ...[]string) v1.Image {
+	t.Helper()
+	img := testkit.Image(t, arch, true)
+	for _, files := range layers {
+		var buf bytes.Buffer
+		w := tar.NewWriter(&buf)
+		for i := 0; i < len(files); i += 2 {
+			if err := w.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.Write([]byte(files[i+1])); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if img, err = mutate.AppendLayers(img, static.NewLayer(buf.Bytes(), types.OCIUncompressedLayer)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return img
+}
+
+// TestListInstalledPackages checks the packages of images that have records of installed packages,
+// but no lock.
+func TestListInstalledPackages(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t, true, 1000)
+	const a, b = `{"name":"a","version":"1","build":"0","channel":"https://u:pw@example.org/t/secret/lab","subdir":"noarch","license":"MIT","md5":"aa","sha256":"bb","size":5,"url":"https://example.org/t/secret/lab/noarch/a-1-0.conda"}`, `{"name":"b","version":"2"}`
+	img := installed(t, "amd64", []string{"opt/conda/conda-meta/a-1-0.json", a, "opt/conda/conda-meta/c-1-0.json", b}, []string{"usr/local/conda-meta/b-2-0.json", b, "opt/conda/conda-meta/.wh.c-1-0.json", ""})
+	layers, err := img.Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := func(image, token string) (*inspectv1.ImagePackages, error) {
+		got, err := r.ListImagePackages(t.Context(), &inspectv1.ListImagePackagesRequest{Image: &inspectv1.ImageQuery{ContainerImage: image, PlatformAccessToken: token}})
+		if err != nil {
+			return nil, err
+		}
+		return got.GetPlatforms()[0], nil
+	}
+	got, err := list(r.open.Push(t, "lib/tool:v1", img), "")
+	if err != nil || got.GetSource() != "conda-meta" || got.GetProblem() != "" || len(got.GetPackages()) != 2 {
+		t.Fatalf("%v, %v", got, err)
+	}
+	first, second := got.GetPackages()[0], got.GetPackages()[1]
+	if first.GetPrefix() != "/opt/conda" || first.GetLayer() != digestOf(t, layers[len(layers)-2]) || first.GetChannel() != "https://example.org/lab" || first.GetUrl() != "https://example.org/lab/noarch/a-1-0.conda" ||
+		first.GetLicense() != "MIT" || first.GetMd5() != "aa" || first.GetSha256() != "bb" || first.GetSize() != 5 || first.GetKind() != "conda" || first.GetSubdir() != "noarch" || first.GetBuild() != "0" {
+		t.Errorf("%v", first)
+	}
+	if second.GetPrefix() != "/usr/local" || second.GetName() != "b" || second.GetLayer() != digestOf(t, layers[len(layers)-1]) {
+		t.Errorf("%v", second)
+	}
+	if strings.Contains(got.String(), "secret") || strings.Contains(got.String(), "pw") {
+		t.Errorf("a login is returned: %v", got)
+	}
+	got, err = list(r.open.Push(t, "lib/broken:v1", installed(t, "amd64", []string{"c/conda-meta/a.json", a, "c/conda-meta/b.json", "{", "c/conda-meta/c.json", "{"})), "")
+	if err != nil || len(got.GetPackages()) != 1 || !strings.Contains(got.GetProblem(), "2 records") || !strings.Contains(got.GetProblem(), "/c/conda-meta/b.json") {
+		t.Errorf("unreadable records: %v, %v", got, err)
+	}
+	if got, err := list(r.open.Push(t, "lib/none:v1", installed(t, "amd64", []string{"c/conda-meta/b.json", "{"})), ""); !errors.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "None of the 1 records") {
+		t.Errorf("only unreadable records: %v, %v", got, err)
+	}
+	// An image that was squashed has the label of the lock, but another history.
+	squashed := locked(t, "sha256:x", "", "RUN x")
+	squashed, err = mutate.AppendLayers(squashed, static.NewLayer(mustTar(t, "opt/conda/conda-meta/a-1-0.json", a), types.OCILayer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := list(r.open.Push(t, "lib/squashed:v1", squashed), ""); err != nil || got.GetSource() != "conda-meta" || len(got.GetPackages()) != 1 {
+		t.Errorf("a squashed image: %v, %v", got, err)
+	}
+	private := r.closed.Push(t, "team/tool:v1", img)
+	if got, err := list(private, ""); err == nil {
+		t.Errorf("without the login: %v", got)
+	}
+	if got, err := list(private, "token"); err != nil || len(got.GetPackages()) != 2 {
+		t.Errorf("with the login: %v, %v", got, err)
+	}
+}
+
+func mustTar(t *testing.T, name, content string) []byte {
+	t.Helper()
+	gz, _ := testkit.Tar(t, name, content)
+	return gz
+}
+
+// TestListInstalledPackagesOfPlatforms checks that a platform whose packages are not known does not hide
+// those of others, and that the layers are charged.
+func TestListInstalledPackagesOfPlatforms(t *testing.T) {
+	t.Parallel()
+	const a = `{"name":"a","version":"1"}`
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: installed(t, "amd64", []string{"opt/conda/conda-meta/a.json", a}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}},
+		mutate.IndexAddendum{Add: installed(t, "arm64", []string{"opt/conda/conda-meta/.wh.", ""}), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "arm64"}}},
+		mutate.IndexAddendum{Add: testkit.Image(t, "s390x", true), Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "s390x"}}})
+	for pulls, paid := range map[int]bool{3: true, 2: false} {
+		r := newFixture(t, true, pulls)
+		got, err := r.ListImagePackages(t.Context(), &inspectv1.ListImagePackagesRequest{Image: &inspectv1.ImageQuery{ContainerImage: r.open.Push(t, "lib/many:v1", index)}})
+		if !paid {
+			if !errors.Is(err, fault.Exhausted) {
+				t.Errorf("with %d pulls: %v, %v", pulls, got, err)
+			}
+			continue
+		}
+		if err != nil || len(got.GetPlatforms()) != 3 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		p := got.GetPlatforms()
+		if len(p[0].GetPackages()) != 1 || !strings.Contains(p[1].GetProblem(), "whiteout without a name") || !strings.Contains(p[2].GetProblem(), "neither a lock") || p[1].Source != nil || p[2].GetPlatform() != "linux/s390x" {
+			t.Errorf("%v", got)
+		}
+	}
+	zeros := strings.Repeat("\x00", 110<<20)
+	for pulls, paid := range map[int]bool{2: true, 1: false} {
+		r := newFixture(t, true, pulls)
+		large := installed(t, "amd64", []string{"opt/conda/conda-meta/a.json", a, "zeros", zeros})
+		got, err := r.ListImagePackages(t.Context(), &inspectv1.ListImagePackagesRequest{Image: &inspectv1.ImageQuery{ContainerImage: r.open.Push(t, "lib/large:v1", large)}})
+		if paid != (err == nil) || !paid && !errors.Is(err, fault.Exhausted) {
+			t.Errorf("a large layer with %d pulls: %v, %v", pulls, got, err)
+		}
+	}
 }

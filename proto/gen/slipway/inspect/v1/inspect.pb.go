@@ -606,10 +606,15 @@ type ImagePackages struct {
 	Platform *string `protobuf:"bytes,1,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
 	// Digest of the image's manifest.
 	Digest *string `protobuf:"bytes,2,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
-	// The packages of the image's lock: what a package needs comes before it.
+	// The packages. If they are those of the lock, what a package needs comes before it;
+	// otherwise they are sorted by prefix and name.
 	Packages []*ImagePackage `protobuf:"bytes,3,rep,name=packages,proto3" json:"packages,omitempty"`
-	// Why the packages are not known, in a sentence; absent if they are.
-	Problem       *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	// Why packages are not known or are missing from the list, in a sentence; absent if the list
+	// is complete.
+	Problem *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	// Where the packages come from: "lock" for the lock of Slipway, or "conda-meta" for the
+	// records of installed packages in the image; absent if the packages are not known.
+	Source        *string `protobuf:"bytes,5,opt,name=source,proto3,oneof" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -672,6 +677,13 @@ func (x *ImagePackages) GetProblem() string {
 	return ""
 }
 
+func (x *ImagePackages) GetSource() string {
+	if x != nil && x.Source != nil {
+		return *x.Source
+	}
+	return ""
+}
+
 // ImagePackage is a package in an image.
 type ImagePackage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -685,7 +697,7 @@ type ImagePackage struct {
 	Channel *string `protobuf:"bytes,4,opt,name=channel,proto3,oneof" json:"channel,omitempty"`
 	// The platform's folder in the channel, e.g. "linux-64" or "noarch".
 	Subdir *string `protobuf:"bytes,5,opt,name=subdir,proto3,oneof" json:"subdir,omitempty"`
-	// The licence, as the channel writes it; absent if the lock does not state it.
+	// The licence, as the channel writes it; absent if it is not stated.
 	License *string `protobuf:"bytes,6,opt,name=license,proto3,oneof" json:"license,omitempty"`
 	// "conda" or "pypi".
 	Kind *string `protobuf:"bytes,7,opt,name=kind,proto3,oneof" json:"kind,omitempty"`
@@ -697,7 +709,11 @@ type ImagePackage struct {
 	Size *float64 `protobuf:"fixed64,10,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Digest of the layer that has the package; absent if the image's history does not state
 	// it. Small packages share a layer.
-	Layer         *string `protobuf:"bytes,11,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	Layer *string `protobuf:"bytes,11,opt,name=layer,proto3,oneof" json:"layer,omitempty"`
+	// The folder of the environment that has the package, e.g. "/opt/conda".
+	Prefix *string `protobuf:"bytes,12,opt,name=prefix,proto3,oneof" json:"prefix,omitempty"`
+	// The artifact's MD5 in hex; absent for packages of a lock, and if the record has none.
+	Md5           *string `protobuf:"bytes,13,opt,name=md5,proto3,oneof" json:"md5,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -805,6 +821,20 @@ func (x *ImagePackage) GetSize() float64 {
 func (x *ImagePackage) GetLayer() string {
 	if x != nil && x.Layer != nil {
 		return *x.Layer
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetPrefix() string {
+	if x != nil && x.Prefix != nil {
+		return *x.Prefix
+	}
+	return ""
+}
+
+func (x *ImagePackage) GetMd5() string {
+	if x != nil && x.Md5 != nil {
+		return *x.Md5
 	}
 	return ""
 }
@@ -1926,16 +1956,18 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01B\v\n" +
 	"\t_platform\"\\\n" +
 	"\x19ListImagePackagesResponse\x12?\n" +
-	"\tplatforms\x18\x01 \x03(\v2!.slipway.inspect.v1.ImagePackagesR\tplatforms\"\xce\x01\n" +
+	"\tplatforms\x18\x01 \x03(\v2!.slipway.inspect.v1.ImagePackagesR\tplatforms\"\xf6\x01\n" +
 	"\rImagePackages\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12\x1b\n" +
 	"\x06digest\x18\x02 \x01(\tH\x01R\x06digest\x88\x01\x01\x12<\n" +
 	"\bpackages\x18\x03 \x03(\v2 .slipway.inspect.v1.ImagePackageR\bpackages\x12\x1d\n" +
-	"\aproblem\x18\x04 \x01(\tH\x02R\aproblem\x88\x01\x01B\v\n" +
+	"\aproblem\x18\x04 \x01(\tH\x02R\aproblem\x88\x01\x01\x12\x1b\n" +
+	"\x06source\x18\x05 \x01(\tH\x03R\x06source\x88\x01\x01B\v\n" +
 	"\t_platformB\t\n" +
 	"\a_digestB\n" +
 	"\n" +
-	"\b_problem\"\xb4\x03\n" +
+	"\b_problemB\t\n" +
+	"\a_source\"\xfb\x03\n" +
 	"\fImagePackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x19\n" +
@@ -1949,7 +1981,9 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x04size\x18\n" +
 	" \x01(\x01B\x04\x88\xb5\x18\x01H\tR\x04size\x88\x01\x01\x12\x19\n" +
 	"\x05layer\x18\v \x01(\tH\n" +
-	"R\x05layer\x88\x01\x01B\a\n" +
+	"R\x05layer\x88\x01\x01\x12\x1b\n" +
+	"\x06prefix\x18\f \x01(\tH\vR\x06prefix\x88\x01\x01\x12\x15\n" +
+	"\x03md5\x18\r \x01(\tH\fR\x03md5\x88\x01\x01B\a\n" +
 	"\x05_nameB\n" +
 	"\n" +
 	"\b_versionB\b\n" +
@@ -1963,7 +1997,9 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x04_urlB\t\n" +
 	"\a_sha256B\a\n" +
 	"\x05_sizeB\b\n" +
-	"\x06_layer\"\xf8\x01\n" +
+	"\x06_layerB\t\n" +
+	"\a_prefixB\x06\n" +
+	"\x04_md5\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +

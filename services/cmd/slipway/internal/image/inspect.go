@@ -28,8 +28,9 @@ func Inspect(s *session.Settings) *cobra.Command {
 
 A multi-platform image is shown as the table of its platforms; --platform shows
 one of them. --files shows what one layer adds and removes. --packages shows the
-Conda packages of an image that Slipway has built, from the lock in the image, with
-the layer of each.`,
+Conda packages of an image with the layer of each: from the lock in images that
+Slipway has built, and from the records of installed packages in other images, for
+which all layers are read.`,
 		Example: "  slipway inspect ubuntu:24.04\n  slipway inspect ubuntu:24.04 --platform linux/arm64\n  slipway inspect ubuntu:24.04 --files 1 --sort size\n  slipway inspect slipway.example.org/wt/…/samtools:1.20 --packages",
 		Args:    usage.Exactly(1),
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,25 +37,44 @@ func showPackages(cmd *cobra.Command, c *session.Client, image *inspectv1.ImageQ
 	return format.List(cmd, raw, packagesTable(&res), "The image has no packages.")
 }
 
-// packagesTable has a column for the platform if there are several.
+// packagesTable has a column for the platform and for the environment's folder if there are several.
 func packagesTable(res *inspectv1.ListImagePackagesResponse) output.Table {
-	several := len(res.GetPlatforms()) > 1
-	row := func(platform string, cells ...string) []string {
-		if several {
+	platforms, prefixes := len(res.GetPlatforms()) > 1, hasSeveralPrefixes(res)
+	row := func(platform, prefix string, cells ...string) []string {
+		if prefixes {
+			cells = append(cells, prefix)
+		}
+		if platforms {
 			cells = append(cells, platform)
 		}
 		return cells
 	}
-	t := output.Table{row("PLATFORM", "NAME", "VERSION", "BUILD", "CHANNEL", "LICENSE", "LAYER")}
+	t := output.Table{row("PLATFORM", "PREFIX", "NAME", "VERSION", "BUILD", "CHANNEL", "LICENSE", "LAYER")}
 	for _, of := range res.GetPlatforms() {
 		for _, p := range of.GetPackages() {
 			channel := p.GetChannel()
-			if p.GetKind() == "conda" && p.GetSubdir() != "" {
+			if p.GetKind() == "conda" && p.GetSubdir() != "" && !strings.HasSuffix(channel, "/"+p.GetSubdir()) {
 				channel += "/" + p.GetSubdir()
 			}
 			layer := p.GetLayer()
-			t = append(t, row(of.GetPlatform(), p.GetName(), p.GetVersion(), p.GetBuild(), channel, p.GetLicense(), layer[:min(len(layer), shortDigest)]))
+			t = append(t, row(of.GetPlatform(), p.GetPrefix(), p.GetName(), p.GetVersion(), p.GetBuild(), channel, p.GetLicense(), layer[:min(len(layer), shortDigest)]))
 		}
 	}
 	return t
+}
+
+// hasSeveralPrefixes reports whether packages are in several environments.
+func hasSeveralPrefixes(res *inspectv1.ListImagePackagesResponse) bool {
+	first := ""
+	for _, of := range res.GetPlatforms() {
+		for _, p := range of.GetPackages() {
+			if first == "" {
+				first = p.GetPrefix()
+			}
+			if p.GetPrefix() != first {
+				return true
+			}
+		}
+	}
+	return false
 }

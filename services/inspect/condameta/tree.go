@@ -1,0 +1,106 @@
+package condameta
+
+import (
+	"iter"
+	"maps"
+	"strings"
+)
+
+// A node is a path of an image: a record, or a folder above records. The zero value is an empty folder.
+// Only paths of records have nodes, so that the size of a tree is bounded by the number of records.
+type node struct {
+	children map[string]*node
+	file     *file // nil for a folder
+}
+
+// A file is the file of a record.
+type file struct {
+	record Record
+	// ok reports whether the record was parsed.
+	ok    bool
+	layer string
+}
+
+// parts returns the components of a clean path.
+func parts(name string) iter.Seq[string] { return strings.SplitSeq(name, "/") }
+
+// find returns the node of a path; nil if there is none.
+func (n *node) find(name string) *node {
+	if name == "" {
+		return n
+	}
+	for part := range parts(name) {
+		if n = n.children[part]; n == nil {
+			return nil
+		}
+	}
+	return n
+}
+
+// put sets a record.
+func (n *node) put(name string, f *file) {
+	for part := range parts(name) {
+		child := n.children[part]
+		if child == nil {
+			child = &node{}
+			if n.children == nil {
+				n.children = map[string]*node{}
+			}
+			n.children[part] = child
+		}
+		child.file = nil // a file that is now a folder
+		n = child
+	}
+	n.file, n.children = f, nil
+}
+
+// remove removes a path and everything below it.
+func (n *node) remove(name string) {
+	dir, base := "", name
+	if i := strings.LastIndexByte(name, '/'); i >= 0 {
+		dir, base = name[:i], name[i+1:]
+	}
+	if parent := n.find(dir); parent != nil {
+		delete(parent.children, base)
+	}
+}
+
+// removeFile removes a record, but not a folder.
+func (n *node) removeFile(name string) {
+	if at := n.find(name); at != nil && at.file != nil {
+		n.remove(name)
+	}
+}
+
+// empty removes everything below a path.
+func (n *node) empty(name string) {
+	if at := n.find(name); at != nil {
+		at.children = nil
+	}
+}
+
+// merge applies the records of the layer above. Its other entries have been applied before.
+func (n *node) merge(above *node) {
+	for part, child := range above.children {
+		own := n.children[part]
+		if own == nil || child.file != nil {
+			if n.children == nil {
+				n.children = map[string]*node{}
+			}
+			n.children[part] = child
+			continue
+		}
+		own.file = nil
+		own.merge(child)
+	}
+}
+
+// walk calls f for every record with its absolute path.
+func (n *node) walk(name string, f func(name string, r *file)) {
+	if n.file != nil {
+		f(name, n.file)
+	}
+	for part := range maps.Keys(n.children) {
+		n.children[part].walk(name+"/"+part, f)
+	}
+}
