@@ -54,7 +54,7 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	packages := conda.New(conda.Options{Deps: reach, Dir: e.dir("packages"), Keep: int64(e.cfg.CondaLayers), Disk: int64(e.cfg.BuildDisk), Claims: claims})
+	packages := conda.New(conda.Options{Deps: reach, Channels: e.net.client, Dir: e.dir("packages"), Keep: int64(e.cfg.CondaLayers), Disk: int64(e.cfg.BuildDisk), Claims: claims})
 	if why := packages.Problem(); why != "" {
 		p.problems = append(p.problems, "Images of Conda packages cannot be built here: "+why)
 		log.Warn("Images of Conda packages cannot be built here", "why", why)

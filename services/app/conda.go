@@ -28,7 +28,7 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	}
 	channels, err := channel.New(channel.Options{
 		Dir: e.dir("conda"), Size: int64(e.cfg.CondaIndexSize), Refresh: e.cfg.CondaRefresh, History: e.cfg.CondaHistory, Names: names,
-		Client: channel.NewClient(upstream.NewTransport(e.net.egress)), Metrics: e.reg, Log: e.log.With("service", "conda"), Now: time.Now,
+		Client: channel.NewClient(upstream.NewChannelTransport(e.net.client, upstream.NewTransport(e.net.egress))), Metrics: e.reg, Log: e.log.With("service", "conda"), Now: time.Now,
 	})
 	if err != nil {
 		return parts{}, err

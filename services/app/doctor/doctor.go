@@ -70,7 +70,8 @@ func Examine(ctx context.Context, o Options) []Finding {
 	if err != nil {
 		return []Finding{{Check: "settings", State: Fail, Text: err.Error(), Do: "correct egress_allow; `slipwayd config` checks the settings"}}
 	}
-	d.egress, d.web = egress, &http.Client{Transport: upstream.NewTransport(egress)}
+	d.egress = egress
+	d.web = &http.Client{Transport: upstream.NewChannelTransport(d.registryClient(), upstream.NewTransport(egress))}
 	checks := []func(context.Context) []Finding{
 		d.settings, d.data, d.ports, d.certificates, d.publicURL,
 		d.builds, d.groups, d.database, d.redis, d.nats, d.blobs, d.names, d.registries, d.channels, d.clock,

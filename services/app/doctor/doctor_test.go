@@ -127,9 +127,10 @@ func TestBroken(t *testing.T) {
 		"a name with a mirror": {func(_ *testing.T, o *doctor.Options) {
 			o.Registry, o.Config.RegistryMirrors = "registry.nowhere.invalid", []string{"registry.nowhere.invalid=" + o.Registry}
 		}, "DNS", doctor.Warn, "cannot be resolved"},
-		"a registry inside": {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = nil }, "registry", doctor.Fail, "egress_allow"},
-		"a login":           {wrongLogin, "registry", doctor.Fail, "credentials"},
-		"a channel":         {func(_ *testing.T, o *doctor.Options) { o.Channels = []string{"http://127.0.0.1:1/c"} }, "channels", doctor.Warn, "no packages from"},
+		"a registry inside":       {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = nil }, "registry", doctor.Fail, "egress_allow"},
+		"a login":                 {wrongLogin, "registry", doctor.Fail, "credentials"},
+		"a channel":               {func(_ *testing.T, o *doctor.Options) { o.Channels = []string{"http://127.0.0.1:1/c"} }, "channels", doctor.Warn, "no packages from"},
+		"a channel in a registry": {func(_ *testing.T, o *doctor.Options) { o.Channels = []string{"oci://127.0.0.1:1/c"} }, "channels", doctor.Warn, "no packages from oci://127.0.0.1:1/c"},
 		"a channel elsewhere": {func(_ *testing.T, o *doctor.Options) {
 			o.Channels, o.Config.CondaChannelAlias = nil, "http://127.0.0.1:1/"
 		}, "channels", doctor.Warn,

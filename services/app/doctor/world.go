@@ -77,7 +77,11 @@ func (d *doctor) channels(ctx context.Context) []Finding {
 	var silent []string
 	var last error
 	for _, channel := range d.Channels {
-		resp, err := d.head(ctx, channel+"/noarch/repodata.json")
+		list := channel + "/noarch/repodata.json"
+		if strings.HasPrefix(channel, upstream.ChannelScheme+"://") {
+			list += ".zst" // all that mirrors in registries have
+		}
+		resp, err := d.head(ctx, list)
 		if err == nil && resp.StatusCode >= http.StatusBadRequest {
 			err = errors.New(resp.Status)
 		}

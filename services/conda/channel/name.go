@@ -10,7 +10,9 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/spelling"
+	"slipway.dev/services/internal/upstream"
 )
 
 // A Channel is a channel whose address is known.
@@ -187,8 +189,8 @@ func parse(address string) (*url.URL, error) {
 	switch {
 	case err != nil || len(address) > limits.URL:
 		return nil, errors.New("it is malformed")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Opaque != "":
-		return nil, errors.New("it must be http(s)://host/path")
+	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != upstream.ChannelScheme || u.Host == "" || u.Opaque != "":
+		return nil, errors.New("it must be http(s)://host/path, or oci://host/path for a channel in a registry")
 	case u.User != nil:
 		return nil, errors.New("it holds a login; keep that at the platform, as credentials of the provider conda")
 	case u.RawQuery != "" || u.Fragment != "":
@@ -198,7 +200,17 @@ func parse(address string) (*url.URL, error) {
 	if u = u.JoinPath(); strings.HasPrefix(u.Path, "/t/") {
 		return nil, errors.New("it holds a login; keep that at the platform, as credentials of the provider conda")
 	}
+	if u.Scheme == upstream.ChannelScheme && !isRepository(u) {
+		return nil, errors.New("it must be oci://host/path, with a path in lower case as the names of repositories")
+	}
 	return u, nil
+}
+
+// isRepository reports whether a URL is that of a repository of a registry.
+func isRepository(u *url.URL) bool {
+	name := strings.Trim(u.Path, "/")
+	_, path, err := oci.ParseRepository(u.Host + "/" + name)
+	return err == nil && path == name && u.RawPath == ""
 }
 
 // isShort reports whether a string is a channel name such as conda-forge or pkgs/main.

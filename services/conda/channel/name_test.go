@@ -25,7 +25,8 @@ func TestResolve(t *testing.T) {
 		"https://conda.anaconda.org/bioconda": {"bioconda", "https://conda.anaconda.org/bioconda"},
 		"lab":                                 {"lab", "http://conda.lab:8080/x"},
 		"http://conda.lab:8080/y":             {"http://conda.lab:8080/y", "http://conda.lab:8080/y"},
-		"https://Example.org/a/../b/":         {"https://example.org/b", "https://example.org/b"},
+		"oci://GHCR.io/channel-mirrors/conda-forge/": {"oci://ghcr.io/channel-mirrors/conda-forge", "oci://ghcr.io/channel-mirrors/conda-forge"},
+		"https://Example.org/a/../b/":                {"https://example.org/b", "https://example.org/b"},
 	} {
 		if got, err := names.Resolve(text); err != nil || got.Name != want[0] || got.URL != want[1] {
 			t.Errorf("%s is %+v, %v", text, got, err)
@@ -33,7 +34,7 @@ func TestResolve(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "..", "a/../b", "a b", "/etc", "file:///etc", "http://example.org/c", "https://u:p@example.org/c", "https://example.org/t/tk/c",
-		"https://example.org/c?x", "https:///c", "https://example.org/\x00", "a//b",
+		"https://example.org/c?x", "https:///c", "oci://ghcr.io", "oci://ghcr.io/", "oci://ghcr.io/Lab", "oci://u:p@ghcr.io/lab", "oci://ghcr.io/lab?x", "oci://ghcr.io/lab:1", "oci://ghcr.io/a%2Fb", "oci://ghcr/lab", "oci:ghcr.io/lab", "https://example.org/\x00", "a//b",
 	} {
 		if got, err := names.Resolve(text); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%q is %+v, %v", text, got, err)

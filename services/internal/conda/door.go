@@ -11,7 +11,8 @@ type Door struct {
 	// Channel is its address.
 	Channel *url.URL
 	// Username determines how Password is sent: "bearer" as a bearer token, "token" in the
-	// path (/t/<token>/), any other with HTTP basic authentication.
+	// path (/t/<token>/), any other with HTTP basic authentication. Registries (oci://) always
+	// get HTTP basic authentication.
 	Username, Password string
 }
 
@@ -35,12 +36,14 @@ func (d Door) Open(req *http.Request) bool {
 	if d.Password == "" || !d.isHost(req.URL) {
 		return false
 	}
-	switch d.Username {
-	case "token":
+	switch {
+	case d.Channel.Scheme == "oci":
+		req.SetBasicAuth(d.Username, d.Password)
+	case d.Username == "token":
 		with := *req.URL
 		with.Path, with.RawPath = "/t/"+d.Password+req.URL.Path, ""
 		req.URL = &with
-	case "bearer":
+	case d.Username == "bearer":
 		req.Header.Set("Authorization", "Bearer "+d.Password)
 	default:
 		req.SetBasicAuth(d.Username, d.Password)

@@ -146,6 +146,8 @@ func TestChannels(t *testing.T) {
 		"": false, "-c": false, "../x": false, "/x": false, "a//b": false, "a b": false, "a\nb": false, "file:///x": false, "ftp://h/x": false,
 		"https://u:p@h/x": false, "https://": false, "https://h/$(id)": false, "https://h/a b": false, "https://h/\"x": false, "a;b": false,
 		"https:opaque": false, "s3://b/c": false,
+		"oci://ghcr.io/channel-mirrors/conda-forge": true, "oci://localhost:5000/lab": true, "oci://ghcr.io": false, "oci://ghcr.io/": false, "oci:///lab": false,
+		"oci://u:p@ghcr.io/lab": false, "oci://ghcr.io/lab?x": false, "oci://ghcr.io/$(id)": false, "oci://ghcr.io/a b": false, "oci:ghcr.io/lab": false,
 	} {
 		if err := conda.CheckChannel(in); (err == nil) != want {
 			t.Errorf("%q: %v", in, err)

@@ -14,7 +14,7 @@ func isPlatform(s string) bool { return s != "noarch" && isSubdir(s) }
 
 // artifact parses the address of an artifact: name, version and build from its file name,
 // and channel and subdir from the path. It derives the other fields that lock files omit.
-// It returns fault.Invalid unless the address is an http(s) URL without a login.
+// It returns fault.Invalid unless the address is an http(s) or oci URL without a login.
 func artifact(address string) (Record, error) {
 	bad := func(why string) (Record, error) {
 		return Record{}, fault.Invalid.Newf("%q is not the address of a Conda package: %s", clip(address), why)
@@ -22,8 +22,8 @@ func artifact(address string) (Record, error) {
 	if !strings.Contains(address, "://") || strings.HasPrefix(address, "file:") {
 		return bad("packages from files and from source are not supported, only those of channels on the web")
 	}
-	if !IsWebURL(address) || strings.ContainsAny(address, "?#") {
-		return bad("it must be an http(s) URL without a login")
+	if !IsChannelURL(address) || strings.ContainsAny(address, "?#") {
+		return bad("it must be an http(s) or oci URL without a login")
 	}
 	u, err := url.Parse(address)
 	if err != nil || strings.HasPrefix(u.Path, "/t/") {

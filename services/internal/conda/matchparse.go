@@ -98,7 +98,7 @@ func (m *MatchSpec) setChannel(s string) *fault.Error {
 		s, m.Subdir = s[:i], s[i+1:]
 	}
 	rest := s
-	for _, scheme := range []string{"https://", "http://", "file://"} {
+	for _, scheme := range []string{"https://", "http://", "oci://", "file://"} {
 		rest = strings.TrimPrefix(rest, scheme)
 	}
 	if rest == "" || leading(rest, isChannelLetter) != len(rest) || rest[0] == '-' {

@@ -113,7 +113,7 @@ type Config struct {
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
-	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" default:"https://conda.anaconda.org" help:"Base URL of Conda channels that requests give by name."`
+	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" default:"https://conda.anaconda.org" help:"Base URL of Conda channels that requests give by name: https://HOST/PATH, or oci://HOST/PATH in a registry."`
 	CondaChannels     []string      `key:"conda_channels" help:"Conda channels at other addresses: NAME=URL, several with commas; repeat a name to add a mirror. A private address needs egress_allow."`
 	CondaDefaults     []string      `key:"conda_defaults" help:"The channels that the channel name defaults resolves to: names or URLs, several with commas, e.g. https://repo.anaconda.com/pkgs/main,https://repo.anaconda.com/pkgs/r, to which Anaconda's terms of service apply. Empty: defaults is ignored, with a note in the response and in the build's log."`
 	CondaPyPIHosts    []string      `key:"conda_pypi_hosts" default:"files.pythonhosted.org" help:"Hosts that locks may take wheels of PyPI from: HOST or HOST:PORT for https, or http://HOST:PORT, several with commas. A private address needs egress_allow. Empty: locks with wheels are rejected."`

@@ -40,7 +40,7 @@ func (c *Config) Validate() error {
 		}),
 		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
-		webAddress("conda_channel_alias", c.CondaChannelAlias), optionalWebAddress("cran_mirror", c.CRANMirror), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour), between("conda_min_age", c.CondaMinAge, 0, 3650*24*time.Hour),
+		channelAddress("conda_channel_alias", c.CondaChannelAlias), optionalWebAddress("cran_mirror", c.CRANMirror), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour), between("conda_min_age", c.CondaMinAge, 0, 3650*24*time.Hour),
 		between("conda_history", c.CondaHistory, 0, 3650*24*time.Hour),
 		between("conda_layer_memory", c.CondaLayerMemory, time.Minute, 100*365*24*time.Hour),
 		between("conda_lock_ttl", c.CondaLockTTL, 0, 100*365*24*time.Hour),
@@ -215,6 +215,15 @@ func webAddress(key, v string) error {
 		return fmt.Errorf("%s must be https unless it is a loopback address: %q", key, v)
 	}
 	return nil
+}
+
+// channelAddress is like webAddress, but also allows oci://host/path. The role conda checks the
+// rest of the address.
+func channelAddress(key, v string) error {
+	if u, err := url.Parse(v); err == nil && u.Scheme == "oci" && u.Host != "" && u.User == nil {
+		return nil
+	}
+	return webAddress(key, v)
 }
 
 func optionalWebAddress(key, v string) error {

@@ -117,6 +117,8 @@ func CheckRedirect(req *http.Request, via []*http.Request) error {
 		return errors.New("there are too many redirects")
 	case req.URL.Scheme != "https" && via[0].URL.Scheme == "https":
 		return errors.New("https does not lead to http")
+	case req.URL.Scheme != "https" && req.URL.Scheme != "http":
+		return errors.New("it redirects to a URL that is not http(s)")
 	case req.URL.User != nil:
 		return errors.New("it redirects to a URL that holds a login")
 	}

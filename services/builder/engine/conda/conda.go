@@ -27,6 +27,8 @@ import (
 // Options are the settings of the engine.
 type Options struct {
 	remote.Deps
+	// Channels reads channels in registries (oci://); nil if there are none.
+	Channels *upstream.Client
 	// Dir is the engine's own folder, for layers and for artifacts while they are read.
 	Dir string
 	// Keep limits the size of the layers in Dir in bytes. Beyond it, the least recently
@@ -57,7 +59,11 @@ type Engine struct {
 
 // New creates the engine. If it cannot store layers, Problem returns why.
 func New(o Options) *Engine {
-	c := &Engine{o: o, client: &http.Client{Transport: upstream.NewTransport(o.Egress), CheckRedirect: upstream.CheckRedirect}}
+	var transport http.RoundTripper = upstream.NewTransport(o.Egress)
+	if o.Channels != nil {
+		transport = upstream.NewChannelTransport(o.Channels, transport)
+	}
+	c := &Engine{o: o, client: &http.Client{Transport: transport, CheckRedirect: upstream.CheckRedirect}}
 	err := os.RemoveAll(c.scratch()) // files of a process that was killed
 	if err == nil {
 		err = os.MkdirAll(c.scratch(), 0o700)

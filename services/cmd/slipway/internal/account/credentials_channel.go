@@ -59,8 +59,11 @@ func (f *credentialsFlags) readChannel(cmd *cobra.Command) error {
 		return usage.Errorf("--channel needs one of --username, --token-in-path and --bearer")
 	}
 	at, err := url.Parse(c.address)
-	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.HasPrefix(at.Path, "/t/") || at.Scheme != "https" && at.Scheme != "http" {
-		return usage.Errorf("--channel must be an address such as https://conda.example.org/lab, without a login")
+	if err != nil || at.Host == "" || at.User != nil || at.RawQuery != "" || at.Fragment != "" || strings.HasPrefix(at.Path, "/t/") || at.Scheme != "https" && at.Scheme != "http" && at.Scheme != "oci" {
+		return usage.Errorf("--channel must be an address such as https://conda.example.org/lab or oci://ghcr.io/team/lab, without a login")
+	}
+	if at.Scheme == "oci" && f.username == "" {
+		return usage.Errorf("a channel in a registry needs --username, and a token as the password if the registry issues tokens")
 	}
 	switch {
 	case c.tokenInPath:
