@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/gateway"
@@ -79,26 +80,27 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		err     error
-		code    int
+		status  int
+		code    string
 		message string
 		header  map[string]string
 	}{
-		{"denied", ours(codes.PermissionDenied), 403, "what went wrong", nil},
-		{"conflict", ours(codes.AlreadyExists), 409, "what went wrong", nil},
-		{"exhausted", ours(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(6_500_000_000)}), 429, "what went wrong",
+		{"denied", ours(codes.PermissionDenied), 403, "auth.denied", "what went wrong", nil},
+		{"conflict", ours(codes.AlreadyExists), 409, "object.conflict", "what went wrong", nil},
+		{"exhausted", ours(codes.ResourceExhausted, &errdetails.RetryInfo{RetryDelay: durationpb.New(6_500_000_000)}), 429, "limit.exceeded", "what went wrong",
 			map[string]string{"Retry-After": "7", "RateLimit-Limit": "10", "RateLimit-Remaining": "0", "RateLimit-Reset": "7"}},
-		{"full", full.Err(), 507, "what went wrong", map[string]string{"Retry-After": "60"}},
-		{"unavailable", ours(codes.Unavailable), 503, "what went wrong", nil},
-		{"an unavailable service", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
-		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "The service took too long to answer; try again", nil},
-		{"too large an answer", status.Error(codes.ResourceExhausted, "grpc: received message larger than max"), 500, "Internal error; it is logged as ", nil},
-		{"plain", errors.New("secret internals"), 500, "Internal error; it is logged as ", nil},
+		{"full", full.Err(), 507, "server.full", "what went wrong", map[string]string{"Retry-After": "60"}},
+		{"unavailable", ours(codes.Unavailable), 503, "server.unavailable", "what went wrong", nil},
+		{"an unavailable service", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "server.unavailable", "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
+		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "server.timeout", "The service took too long to answer; try again", nil},
+		{"too large an answer", status.Error(codes.ResourceExhausted, "grpc: received message larger than max"), 500, "server.internal", "Internal error; it is logged as ", nil},
+		{"plain", errors.New("secret internals"), 500, "server.internal", "Internal error; it is logged as ", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			url := serve(t, func(any, grpc.ServerStream) error { return c.err })
 			resp, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}"))
-			if resp.StatusCode != c.code || body != `{"message":"`+c.message+`"}` {
+			if resp.StatusCode != c.status || body != `{"message":"`+c.message+`","code":"`+c.code+`"}` {
 				t.Errorf("got %d %s", resp.StatusCode, body)
 			}
 			for k, v := range c.header {
@@ -110,6 +112,29 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 	}
 }
 
+// TestCodesAndDetails checks that the code and the detail of a fault are returned, but not
+// those of a status that the gRPC library created.
+func TestCodesAndDetails(t *testing.T) {
+	t.Parallel()
+	detail := &condav1.LockPackagesResponse{Suggestions: []*condav1.Suggestion{{Packages: []string{"samtools <2"}}}}
+	info := func(domain string) *errdetails.ErrorInfo {
+		return &errdetails.ErrorInfo{Domain: domain, Metadata: map[string]string{"code": "conda.conflict"}}
+	}
+	for domain, want := range map[string]string{
+		"slipway.dev": `{"message":"no","code":"conda.conflict","details":{"suggestions":[{"packages":["samtools <2"]}]}}`,
+		"example.org": `{"message":"no","code":"request.invalid"}`,
+	} {
+		st, err := status.New(codes.InvalidArgument, "no").WithDetails(info(domain), detail)
+		if err != nil {
+			t.Fatal(err)
+		}
+		url := serve(t, func(any, grpc.ServerStream) error { return st.Err() })
+		if _, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}")); body != want {
+			t.Errorf("%s: got %s, want %s", domain, body, want)
+		}
+	}
+}
+
 // TestMessagesAreNotEscaped checks this, since clients print messages as they are.
 func TestMessagesAreNotEscaped(t *testing.T) {
 	t.Parallel()
@@ -118,7 +143,7 @@ func TestMessagesAreNotEscaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serve(t, func(any, grpc.ServerStream) error { return st.Err() })
-	if _, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}")); body != `{"message":"no samtools >=2 & <3"}` {
+	if _, body := post(t, url+"/v1alpha2/container", strings.NewReader("{}")); body != `{"message":"no samtools >=2 & <3","code":"request.invalid"}` {
 		t.Errorf("got %s", body)
 	}
 }
@@ -220,7 +245,7 @@ func TestOneDocument(t *testing.T) {
 	url := serve(t, func(any, grpc.ServerStream) error { return errors.New("was called") })
 	for _, body := range []string{`{} {}`, `{}{"freeze":true}`, `{}]`, `{} x`, `{"containerImage":"a"} {"containerImage":"b"}`} {
 		resp, text := post(t, url+"/v1alpha2/container", strings.NewReader(body))
-		if resp.StatusCode != http.StatusBadRequest || text != `{"message":"Invalid JSON request body"}` {
+		if resp.StatusCode != http.StatusBadRequest || text != `{"message":"Invalid JSON request body","code":"request.invalid"}` {
 			t.Errorf("%s: got %d %s", body, resp.StatusCode, text)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
@@ -28,13 +30,60 @@ const faultFull = "full"
 // tooLarge is the message for a body larger than MaxBody.
 const tooLarge = "The request body is larger than 32,000,000 bytes"
 
-// writeError writes a status as {"message"} with its headers.
+// A problem is an error body of the contract.
+type problem struct {
+	Message string `json:"message"`
+	// Code is a code of gateway/contract/errors.md.
+	Code string `json:"code"`
+	// Details is the error as data, if the code has any; otherwise nil.
+	Details json.RawMessage `json:"details,omitempty"`
+}
+
+// codeOf returns the code for an HTTP status, for errors that have none of their own.
+func codeOf(status int) string {
+	switch status {
+	case http.StatusUnauthorized:
+		return "auth.invalid"
+	case http.StatusForbidden:
+		return "auth.denied"
+	case http.StatusNotFound:
+		return "object.notFound"
+	case http.StatusMethodNotAllowed:
+		return "request.method"
+	case http.StatusConflict:
+		return "object.conflict"
+	case http.StatusRequestEntityTooLarge:
+		return "request.tooLarge"
+	case http.StatusUnsupportedMediaType:
+		return "request.mediaType"
+	case http.StatusRequestedRangeNotSatisfiable:
+		return "request.range"
+	case http.StatusMisdirectedRequest:
+		return "request.host"
+	case http.StatusTooManyRequests:
+		return "limit.exceeded"
+	case http.StatusNotImplemented:
+		return "server.unsupported"
+	case http.StatusServiceUnavailable:
+		return "server.unavailable"
+	case http.StatusGatewayTimeout:
+		return "server.timeout"
+	case http.StatusInsufficientStorage:
+		return "server.full"
+	}
+	if status >= http.StatusInternalServerError {
+		return "server.internal"
+	}
+	return "request.invalid"
+}
+
+// writeError writes a status as an error body with its headers.
 func writeError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
-	code, message := read(ctx, err, w.Header())
+	code, p := read(ctx, err, w.Header())
 	if code == http.StatusUnauthorized && isBasic(ctx) {
 		w.Header().Set("Www-Authenticate", `Basic realm="slipway"`)
 	}
-	writeMessage(w, code, message)
+	writeProblem(w, code, p)
 }
 
 type failureKey struct{}
@@ -56,10 +105,10 @@ func noteFailure(ctx context.Context, err error) {
 	}
 }
 
-// read returns the HTTP status and message of an error, and sets its headers.
-func read(ctx context.Context, err error, h http.Header) (code int, message string) {
+// read returns the HTTP status and body of an error, and sets its headers.
+func read(ctx context.Context, err error, h http.Header) (code int, p problem) {
 	st := status.Convert(err)
-	code, message = runtime.HTTPStatusFromCode(st.Code()), st.Message()
+	code, p.Message = runtime.HTTPStatusFromCode(st.Code()), st.Message()
 	ours, reason := false, ""
 	for _, d := range st.Details() {
 		switch d := d.(type) {
@@ -67,7 +116,14 @@ func read(ctx context.Context, err error, h http.Header) (code int, message stri
 			h.Set("Retry-After", strconv.Itoa(int((d.GetRetryDelay().AsDuration()+time.Second-1)/time.Second)))
 		case *errdetails.ErrorInfo:
 			ours, reason = d.GetDomain() == faultDomain, d.GetReason()
+			if ours {
+				p.Code = d.GetMetadata()["code"]
+			}
 			setQuota(h, d.GetMetadata())
+		case proto.Message:
+			if raw, err := protojson.Marshal(d); err == nil && ours {
+				p.Details = raw
+			}
 		}
 	}
 	switch {
@@ -75,20 +131,23 @@ func read(ctx context.Context, err error, h http.Header) (code int, message stri
 		code = http.StatusInsufficientStorage
 	case ours:
 	case st.Code() == codes.InvalidArgument: // from decoding the request in the gateway
-		if message == tooLarge {
+		if p.Message == tooLarge {
 			code = http.StatusRequestEntityTooLarge
 		}
 	case st.Code() == codes.DeadlineExceeded:
-		message = "The service took too long to answer; try again"
+		p.Message = "The service took too long to answer; try again"
 	case st.Code() == codes.Unavailable:
-		message = "A part of the service cannot be reached right now; try again"
+		p.Message = "A part of the service cannot be reached right now; try again"
 		h.Set("Retry-After", "1")
 	default:
 		noteFailure(ctx, err)
 		code = http.StatusInternalServerError
-		message = "Internal error; it is logged as " + h.Get("X-Request-Id")
+		p.Message = "Internal error; it is logged as " + h.Get("X-Request-Id")
 	}
-	return code, message
+	if p.Code == "" {
+		p.Code = codeOf(code)
+	}
+	return code, p
 }
 
 // isBasic reports whether a call uses HTTP basic authentication.
@@ -117,22 +176,26 @@ func writeRoutingError(ctx context.Context, mux *runtime.ServeMux, _ runtime.Mar
 	switch code {
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", allowed(mux, w, r))
-		writeMessage(w, code, r.Method+" is not allowed here")
+		WriteMessage(w, code, r.Method+" is not allowed here")
 	case http.StatusNotFound:
-		writeMessage(w, code, "There is no such path")
+		writeProblem(w, code, problem{Message: "There is no such path", Code: "request.path"})
 	default:
-		writeMessage(w, http.StatusBadRequest, "The request is malformed")
+		WriteMessage(w, http.StatusBadRequest, "The request is malformed")
 	}
 }
 
 // writeBadParameter responds to a malformed parameter.
 func writeBadParameter(w http.ResponseWriter, message string) {
-	writeMessage(w, http.StatusBadRequest, message)
+	WriteMessage(w, http.StatusBadRequest, message)
 }
 
-// writeMessage writes the contract's error body.
-func writeMessage(w http.ResponseWriter, code int, message string) {
-	body := encode(map[string]string{"message": message})
+// WriteMessage writes an error body of the REST API with the code of the status.
+func WriteMessage(w http.ResponseWriter, status int, message string) {
+	writeProblem(w, status, problem{Message: message, Code: codeOf(status)})
+}
+
+func writeProblem(w http.ResponseWriter, code int, p problem) {
+	body := encode(p)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
@@ -140,7 +203,7 @@ func writeMessage(w http.ResponseWriter, code int, message string) {
 }
 
 // encode encodes JSON without escaping <, > and &, since clients print messages as they
-// are. v consists of strings, numbers and booleans, which always encode.
+// are. v consists of strings, numbers, booleans and valid JSON, which always encode.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	out := json.NewEncoder(&b)

@@ -28,3 +28,6 @@ func Routers(ctx context.Context, conn grpc.ClientConnInterface) (container, pla
 
 // Printable returns external text as pages show it.
 func Printable(text string) string { return printable(text) }
+
+// CodeOf returns the code of an error for an HTTP status.
+func CodeOf(status int) string { return codeOf(status) }

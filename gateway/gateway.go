@@ -113,11 +113,11 @@ func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) 
 func edge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isText(r.URL) {
-			writeMessage(w, http.StatusBadRequest, noText)
+			WriteMessage(w, http.StatusBadRequest, noText)
 			return
 		}
 		if r.ContentLength > MaxBody {
-			writeMessage(w, http.StatusRequestEntityTooLarge, tooLarge)
+			WriteMessage(w, http.StatusRequestEntityTooLarge, tooLarge)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, MaxBody)

@@ -25,7 +25,7 @@ func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]stri
 	if text := r.URL.Query().Get("follow"); text != "" {
 		var err error
 		if follow, err = strconv.ParseBool(text); err != nil {
-			writeMessage(w, http.StatusBadRequest, "follow must be true or false")
+			WriteMessage(w, http.StatusBadRequest, "follow must be true or false")
 			return
 		}
 	}
@@ -43,7 +43,7 @@ func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]st
 	if last != "" {
 		var err error
 		if after, err = strconv.ParseInt(last, 10, 64); err != nil || after < 0 {
-			writeMessage(w, http.StatusBadRequest, "Last-Event-ID must be the id of an event of this path")
+			WriteMessage(w, http.StatusBadRequest, "Last-Event-ID must be the id of an event of this path")
 			return
 		}
 	}

@@ -67,7 +67,7 @@ func (q requests) checked(refuse func(w http.ResponseWriter, message string)) ru
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 			if problem := unreadable(q.of(r), r, path); problem != "" {
 				if slices.Contains(ofUsers(), routeOf(r.Context())) && r.Header.Get("Authorization") == "" {
-					writeMessage(w, http.StatusUnauthorized, "This list shows your own entries: send your access token as Authorization: Bearer")
+					WriteMessage(w, http.StatusUnauthorized, "This list shows your own entries: send your access token as Authorization: Bearer")
 					return
 				}
 				refuse(w, problem)
@@ -93,7 +93,7 @@ func wholeBody(refuse func(w http.ResponseWriter, message string)) runtime.Middl
 			raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxIgnoredBody))
 			switch large := (*http.MaxBytesError)(nil); {
 			case errors.As(err, &large):
-				writeMessage(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body of a DELETE is ignored, and may have %d bytes", maxIgnoredBody))
+				WriteMessage(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("The body of a DELETE is ignored, and may have %d bytes", maxIgnoredBody))
 			case err != nil, len(bytes.TrimSpace(raw)) > 0 && !json.Valid(raw):
 				refuse(w, notJSON)
 			default:

@@ -35,13 +35,13 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 		"/workflow/1/tasks?page=one":                `page must be a whole number, not \"one\"`,
 	} {
 		resp, body := exchange(t, http.MethodGet, platform+path, nil)
-		if got, want := string(body), `{"message":"`+want+` - error id: r-1"}`; resp.StatusCode != http.StatusBadRequest || got != want {
+		if got, want := string(body), `{"message":"`+want+` - error id: r-1","code":"request.invalid"}`; resp.StatusCode != http.StatusBadRequest || got != want {
 			t.Errorf("%s: %d %s, want %s", path, resp.StatusCode, got, want)
 		}
 	}
 	container := serve(t, called)
 	resp, body := exchange(t, http.MethodGet, container+"/v1alpha1/builds?max=many", nil, "Authorization", "Bearer x")
-	if want := `{"message":"max must be a whole number, not \"many\""}`; resp.StatusCode != http.StatusBadRequest || string(body) != want {
+	if want := `{"message":"max must be a whole number, not \"many\"","code":"request.invalid"}`; resp.StatusCode != http.StatusBadRequest || string(body) != want {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 }

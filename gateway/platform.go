@@ -76,15 +76,15 @@ func userOf(service platformv1.IdentityServiceClient) func(*http.Request) (strin
 func platformEdge(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if problem := checkVersion(r.Header); problem != "" {
-			writeMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
+			WriteMessage(w, http.StatusBadRequest, identified(problem, w.Header()))
 			return
 		}
 		if !isText(r.URL) {
-			writeMessage(w, http.StatusBadRequest, identified(noText, w.Header()))
+			WriteMessage(w, http.StatusBadRequest, identified(noText, w.Header()))
 			return
 		}
 		if r.ContentLength > MaxPlatformBody {
-			writeMessage(w, http.StatusRequestEntityTooLarge, platformTooLarge)
+			WriteMessage(w, http.StatusRequestEntityTooLarge, platformTooLarge)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, MaxPlatformBody)

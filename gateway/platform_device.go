@@ -71,11 +71,11 @@ func (s signIn) describeDevice(w http.ResponseWriter, r *http.Request, _ map[str
 		show(w, http.StatusOK, question{User: resp.GetUserName(), Program: resp.GetClientId(), Code: shown.Code, Consent: resp.GetConsent()}.page())
 		return
 	}
-	code, problem := read(r.Context(), err, w.Header())
+	code, failed := read(r.Context(), err, w.Header())
 	if code == http.StatusUnauthorized {
 		code = http.StatusForbidden // for a 401, browsers would ask for a password
 	}
-	shown.Problem = problem
+	shown.Problem = failed.Message
 	show(w, code, shown.page())
 }
 
@@ -96,5 +96,5 @@ func (s signIn) refuseTokens(w http.ResponseWriter, r *http.Request, err error) 
 func writeOAuthError(w http.ResponseWriter, kind, message string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusBadRequest)
-	_, _ = w.Write(encode(map[string]string{"error": kind, "error_description": message, "message": message})) // the client may have disconnected
+	_, _ = w.Write(encode(map[string]string{"error": kind, "error_description": message, "message": message, "code": codeOf(http.StatusBadRequest)})) // the client may have disconnected
 }

@@ -43,7 +43,7 @@ func TestDeviceAuthorization(t *testing.T) {
 	}
 	resp, body = postForm(t, at+"/oauth/access_token", url.Values{"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {"secret"}})
 	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/access_token", resp, []byte(body))
-	if want := `{"error":"slow_down","error_description":"Ask again","message":"Ask again"}`; resp.StatusCode != http.StatusBadRequest || body != want {
+	if want := `{"code":"request.invalid","error":"slow_down","error_description":"Ask again","message":"Ask again"}`; resp.StatusCode != http.StatusBadRequest || body != want {
 		t.Errorf("who asks too early gets %d %s, want %s", resp.StatusCode, body, want)
 	}
 }

@@ -13,23 +13,23 @@ import (
 const platformTooLarge = "The request body is larger than 16,000,000 bytes"
 
 // writePlatformError writes a status as the platform does: missing permissions and missing
-// objects are both 403, and a bad request can be found in the log.
+// objects are both 403, with the same code, and a bad request can be found in the log.
 func writePlatformError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	st := status.Convert(err)
-	code, message := read(ctx, err, w.Header())
+	code, p := read(ctx, err, w.Header())
 	switch code {
 	case http.StatusUnauthorized:
 		if !isStale(st) {
-			code = http.StatusForbidden
+			code, p.Code = http.StatusForbidden, codeOf(http.StatusForbidden)
 		}
 	case http.StatusNotFound:
-		code = http.StatusForbidden
+		code, p.Code = http.StatusForbidden, codeOf(http.StatusForbidden)
 	case http.StatusRequestEntityTooLarge:
-		message = platformTooLarge
+		p.Message = platformTooLarge
 	case http.StatusBadRequest:
-		message = identified(message, w.Header())
+		p.Message = identified(p.Message, w.Header())
 	}
-	writeMessage(w, code, message)
+	writeProblem(w, code, p)
 }
 
 // isStale reports whether an expired access token caused the error, which clients refresh
@@ -52,13 +52,13 @@ func identified(message string, h http.Header) string {
 // callers.
 func writeNoEndpoint(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, code int) {
 	if code == http.StatusBadRequest {
-		writeMessage(w, code, identified("The request is malformed", w.Header()))
+		WriteMessage(w, code, identified("The request is malformed", w.Header()))
 		return
 	}
-	writeMessage(w, http.StatusForbidden, "There is no such endpoint, or you may not use it")
+	WriteMessage(w, http.StatusForbidden, "There is no such endpoint, or you may not use it")
 }
 
 // refuseParameter responds to a malformed parameter.
 func refuseParameter(w http.ResponseWriter, message string) {
-	writeMessage(w, http.StatusBadRequest, identified(message, w.Header()))
+	WriteMessage(w, http.StatusBadRequest, identified(message, w.Header()))
 }

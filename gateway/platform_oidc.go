@@ -73,14 +73,14 @@ func (s signIn) finishSignIn(w http.ResponseWriter, r *http.Request, _ map[strin
 
 // showRefusal shows an error to a user in a browser.
 func (s signIn) showRefusal(w http.ResponseWriter, r *http.Request, err error) {
-	code, why := read(r.Context(), err, w.Header())
+	code, p := read(r.Context(), err, w.Header())
 	switch code {
 	case http.StatusUnauthorized, http.StatusNotFound: // for a 401, browsers would ask for a password
 		code = http.StatusForbidden
 	case http.StatusBadRequest:
-		why = identified(why, w.Header())
+		p.Message = identified(p.Message, w.Header())
 	}
-	s.showRefused(w, r, code, refusedSignIn{Why: why})
+	s.showRefused(w, r, code, refusedSignIn{Why: p.Message})
 }
 
 func (s signIn) showRefused(w http.ResponseWriter, r *http.Request, code int, f refusedSignIn) {

@@ -119,11 +119,11 @@ func (s signIn) form(w http.ResponseWriter, r *http.Request) (read func(string) 
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	err := r.ParseForm()
 	if errors.As(err, new(*http.MaxBytesError)) {
-		writeMessage(w, http.StatusRequestEntityTooLarge, "The form is larger than 64 KiB")
+		WriteMessage(w, http.StatusRequestEntityTooLarge, "The form is larger than 64 KiB")
 		return nil, false
 	}
 	if err != nil || !areTexts(r.PostForm) {
-		writeMessage(w, http.StatusBadRequest, identified("The form must be UTF-8, without the character NUL", w.Header()))
+		WriteMessage(w, http.StatusBadRequest, identified("The form must be UTF-8, without the character NUL", w.Header()))
 		return nil, false
 	}
 	return r.PostFormValue, true

@@ -109,13 +109,16 @@ func TestAcceptVersion(t *testing.T) {
 // 401.
 func TestStaleToken(t *testing.T) {
 	t.Parallel()
-	for refresh, want := range map[string]int{"": 403, "true": 401} {
+	for refresh, want := range map[string]struct {
+		status int
+		code   string
+	}{"": {403, "auth.denied"}, "true": {401, "auth.invalid"}} {
 		st, err := status.New(codes.Unauthenticated, "no").WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev", Metadata: map[string]string{"refresh": refresh}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		url := servePlatform(t, "", func(any, grpc.ServerStream) error { return st.Err() })
-		if resp, body := post(t, url+"/tokens", strings.NewReader("{}")); resp.StatusCode != want || body != `{"message":"no"}` {
+		if resp, body := post(t, url+"/tokens", strings.NewReader("{}")); resp.StatusCode != want.status || body != `{"message":"no","code":"`+want.code+`"}` {
 			t.Errorf("got %d %s", resp.StatusCode, body)
 		}
 	}

@@ -104,7 +104,7 @@ func (f file) serve(w http.ResponseWriter, r *http.Request) {
 	text := f.head(w, r)
 	if text == nil {
 		noteFailure(r.Context(), errors.New("the embedded file cannot be read"))
-		writeMessage(w, http.StatusInternalServerError, "Internal error")
+		WriteMessage(w, http.StatusInternalServerError, "Internal error")
 		return
 	}
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))

@@ -152,7 +152,7 @@ type fileWriter struct {
 func (w *fileWriter) WriteHeader(code int) {
 	if w.refused = code == http.StatusRequestedRangeNotSatisfiable; w.refused {
 		w.Header().Del("Content-Disposition")
-		writeMessage(w.ResponseWriter, code, "The requested range is beyond the end of the file")
+		WriteMessage(w.ResponseWriter, code, "The requested range is beyond the end of the file")
 		return
 	}
 	w.ResponseWriter.WriteHeader(code)

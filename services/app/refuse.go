@@ -1,15 +1,15 @@
 package app
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"slipway.dev/gateway"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 )
 
 // refuse responds with a fault that was found before the request reached its API.
@@ -28,20 +28,9 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 // writeRefusal writes an error in the form of the API that the request is for: that of
 // the OCI distribution specification, with its code, below /v2/, else the REST API's.
 func writeRefusal(w http.ResponseWriter, r *http.Request, status int, code, message string) {
-	type detail struct {
-		Code    string `json:"code,omitempty"`
-		Message string `json:"message"`
-	}
-	var body any = detail{Message: message}
 	if strings.HasPrefix(r.URL.Path, "/v2/") {
-		body = map[string][]detail{"errors": {{code, message}}}
+		oci.WriteError(w, status, code, message, r.Method != http.MethodHead)
+		return
 	}
-	var raw bytes.Buffer
-	out := json.NewEncoder(&raw)
-	out.SetEscapeHTML(false) // clients print messages as they are
-	_ = out.Encode(body)     // strings are always valid JSON
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(bytes.TrimSuffix(raw.Bytes(), []byte("\n"))) // the client may have disconnected
+	gateway.WriteMessage(w, status, message)
 }

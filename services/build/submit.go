@@ -166,9 +166,9 @@ func (s *Service) missing(req *buildv1.SubmitBuildRequest, err error) error {
 	}
 	public := fmt.Sprintf("Looking for %s: %s", name, e.Public)
 	if upstream.IsRegistry(e) && !s.deps.Keychain.IsBuildRepository(req.GetTarget().GetRegistry(), req.GetTarget().GetRepository()) { // the request names it
-		return fault.Invalid.New(public, e)
+		return fault.Invalid.New(public, e).WithCode(e.Code)
 	}
-	return &fault.Error{Kind: e.Kind, Public: public, Cause: e, RetryAfter: e.RetryAfter}
+	return &fault.Error{Kind: e.Kind, Public: public, Code: e.Code, Cause: e, RetryAfter: e.RetryAfter}
 }
 
 func ignoreNotFound(err error) error {

@@ -30,7 +30,7 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 	}
 	lists, err := s.lists(ctx, who, channels, "linux-64", "linux-aarch64", "noarch")
 	if f, ok := fault.As(err); ok && errors.Is(err, errNoChannel) { // it is part of the path
-		return nil, fault.NotFound.New(f.Public, err)
+		return nil, f.To(fault.NotFound)
 	}
 	if err != nil {
 		return nil, err

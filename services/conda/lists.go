@@ -58,7 +58,7 @@ func (s *Service) listsAfter(ctx context.Context, after time.Time, who caller.ID
 				l.private, access.After = access.Scope != "", after
 				l.State, err = s.deps.Channels.Get(ctx, l.channel, l.subdir, access)
 			}
-			return fault.In(l.channel.Name, err)
+			return fault.Coded(fault.CondaChannel, fault.In(l.channel.Name, err))
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -86,7 +86,7 @@ func (s *Service) noChannel(c channel.Channel) error {
 	if near := s.deps.Channels.Nearest(c.Name); near != "" {
 		text += "; did you mean " + near + "?"
 	}
-	return fault.Invalid.New(text, errNoChannel)
+	return fault.Invalid.New(text, errNoChannel).WithCode(fault.CondaChannel)
 }
 
 // access returns how a caller reads a channel: with the caller's conda login from the

@@ -91,7 +91,7 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 func (g *requestLock) bad(err error) error {
 	f, ok := fault.As(err)
 	if ok && errors.Is(err, fault.NotFound) {
-		err = fault.Invalid.New(f.Public, err)
+		err = f.To(fault.Invalid)
 	}
 	return fault.In(g.field, err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"slipway.dev/services/conda/solver"
 	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/internal/fault"
 )
 
 // present returns nil for an empty string, otherwise a pointer to it.
@@ -75,7 +76,7 @@ func packageOf(r *conda.Record) *condav1.LockedPackage {
 
 // refusalOf returns a conflict as a response.
 func refusalOf(c *solver.Conflict, suggestions []solver.Suggestion) *condav1.LockPackagesResponse {
-	out := &condav1.LockPackagesResponse{Conflict: &condav1.Conflict{Specs: c.Specs, Summary: present(c.Summary), Reasons: reasons(c.Reasons)}}
+	out := &condav1.LockPackagesResponse{Code: present(string(fault.CondaConflict)), Conflict: &condav1.Conflict{Specs: c.Specs, Summary: present(c.Summary), Reasons: reasons(c.Reasons)}}
 	for _, m := range c.Missing {
 		out.Conflict.Missing = append(out.Conflict.Missing, &condav1.MissingPackage{Name: present(m.Name), Nearest: m.Nearest, Elsewhere: m.Elsewhere, Platforms: m.Platforms})
 	}

@@ -32,11 +32,11 @@ func (s *Service) checkAbilities(ctx context.Context, p request.Parsed, who call
 func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case request.IsRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
-		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage")
+		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage").WithCode(fault.BuildUnsupported)
 	case r.GetFormat() == request.FormatSif && !r.GetFreeze() && (s.deps.Build == nil || s.deps.Builds == Builds{}):
-		return fault.Unsupported.Newf("This service makes no Singularity images: leave format out, and have Singularity convert the name that is returned (docker://)")
+		return fault.Unsupported.Newf("This service makes no Singularity images: leave format out, and have Singularity convert the name that is returned (docker://)").WithCode(fault.BuildUnsupported)
 	case r.GetFreeze() && s.deps.Build == nil:
-		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is returned")
+		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is returned").WithCode(fault.BuildUnsupported)
 	}
 	return nil
 }

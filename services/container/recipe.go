@@ -159,5 +159,5 @@ func (n issuedNames) builtSourceOf(ctx context.Context, field string, image oci.
 
 // stillBuilt returns the error for an image whose build has not finished.
 func stillBuilt(field string, image oci.Reference, build string) error {
-	return fault.Conflict.Newf("%s: the build %s has not made %s yet; repeat the request when `slipway status %s` shows that it is done", field, build, image, build)
+	return fault.Conflict.Newf("%s: the build %s has not made %s yet; repeat the request when `slipway status %s` shows that it is done", field, build, image, build).WithCode(fault.BuildRunning)
 }

@@ -82,7 +82,7 @@ func (s *Service) solveWithin(ctx context.Context, r request.Resolved, of reques
 		return request.SolutionOf(out, r.Platforms, of.IsBase)
 	}
 	if why, ok := fault.As(err); ok && (errors.Is(why, fault.NotFound) || errors.Is(why, fault.Denied) || errors.Is(why, fault.Invalid)) { // caused by a channel or the packages
-		return request.Conflict{Err: fault.Invalid.New(why.Public, err)}
+		return request.Conflict{Err: why.To(fault.Invalid)}
 	}
 	s.deps.Log.InfoContext(ctx, "A request for Conda packages is solved after it was queued", "err", err)
 	return request.Pending{}

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -75,6 +76,7 @@ func TestCondaChannel(t *testing.T) {
 			{"a lock", http.MethodPost, lock, lockOf("lab", "", "samtools"), 200, `"` + channel.URL + `/lab/linux-64/samtools-1.20-h1_0.conda"`},
 			{"as text", http.MethodPost, lock, lockOf("lab", "explicit", "samtools"), 200, "@EXPLICIT\n"},
 			{"what cannot be", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"suggestions"`},
+			{"the code of a conflict", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"code":"conda.conflict"`},
 			{"a name that is misspelt", http.MethodPost, lock, lockOf("lab", "", "samtols"), 422, `"nearest"`},
 			{"a bad request", http.MethodPost, lock, map[string]any{}, 400, "packages is missing"},
 			{"a search", http.MethodGet, "/v1alpha1/conda/packages?q=sam&channel=lab", nil, 200, `"samtools"`},
@@ -86,7 +88,24 @@ func TestCondaChannel(t *testing.T) {
 				t.Errorf("%s: %d %s; want %d with %s", c.name, r.status, r.body, c.status, c.words)
 			}
 		}
+		if len(p.procs) == 1 { // the other shape has no builder
+			conflictAsData(t, p)
+		}
 	})
+}
+
+// conflictAsData checks that a container request has the same conflict as data as a lock.
+func conflictAsData(t *testing.T, p *program) {
+	t.Helper()
+	query := lockOf("lab", "", "samtools", "htslib=1.17")["packages"].(map[string]any)
+	lock := p.call(http.MethodPost, "/v1alpha1/conda/lock", map[string]any{"packages": query}).json(t)
+	query["condaOpts"] = map[string]any{"basePackages": ""}
+	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"packages": query})
+	got := r.json(t)
+	details, _ := got["details"].(map[string]any)
+	if r.status != http.StatusBadRequest || got["code"] != "conda.conflict" || !reflect.DeepEqual(details["conflict"], lock["conflict"]) || !reflect.DeepEqual(details["suggestions"], lock["suggestions"]) {
+		t.Errorf("the request returned %d %s, and the lock %v", r.status, r.body, lock)
+	}
 }
 
 // TestCondaChannelIsCutOff kills a process while it reads a package list. After the restart no

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -40,6 +41,9 @@ func documented(t testing.TB, method, path string, r reply) {
 			t.Error(err)
 		}
 	}
+	if code := errorCode.FindSubmatch(r.body); r.status >= 400 && code != nil && !strings.Contains(errorCodes(), "\n| `"+string(code[1])+"` |") {
+		t.Errorf("%s %s returned the code %s, which gateway/contract/errors.md does not list", method, path, code[1])
+	}
 	err = doc.Check(method, path, r.status, r.header, r.body)
 	if err != nil && (!errors.Is(err, contracttest.ErrUndocumented) || r.status < 400) {
 		t.Error(err)
@@ -47,6 +51,11 @@ func documented(t testing.TB, method, path string, r reply) {
 }
 
 var (
+	errorCode  = regexp.MustCompile(`"code":"([^"]*)"`)
+	errorCodes = sync.OnceValue(func() string {
+		raw, _ := os.ReadFile("../../gateway/contract/errors.md") // without it, every code is unknown
+		return string(raw)
+	})
 	containerDocument = sync.OnceValues(func() (*contracttest.Document, error) { return contracttest.ReadDocument(openapi.Container) })
 	platformDocument  = sync.OnceValues(func() (*contracttest.Document, error) { return contracttest.ReadDocument(openapi.Platform) })
 	published         = sync.OnceValues(contracttest.ReadPublished)

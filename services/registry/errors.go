@@ -1,9 +1,7 @@
 package registry
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -21,16 +19,6 @@ var (
 	errMethod  = errors.New("only GET and HEAD are served here")
 	errNoRoute = errors.New("no such path")
 )
-
-// An ociError is an error body of the distribution specification.
-type ociError struct {
-	Errors []ociErrorEntry `json:"errors"`
-}
-
-type ociErrorEntry struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
 
 // The specification defines no codes for failures of the registry itself. These are the
 // ones that most registries send and clients understand.
@@ -87,22 +75,18 @@ func (s *Registry) fail(w *httprecord.Writer, r *http.Request, kind string, err 
 		s.deps.Log.WarnContext(r.Context(), "A pull broke off", "kind", kind, "request_id", rpc.CallFrom(r.Context()).RequestID, "err", err)
 		panic(http.ErrAbortHandler) // so that the client does not accept a truncated body
 	}
-	status, entry := s.errorResponse(w, r, kind, err)
-	body := encode(ociError{Errors: []ociErrorEntry{entry}})
-	if r.Method == http.MethodHead {
-		body = nil
-	}
-	writeJSON(w, status, "application/json", body)
+	status, code, message := s.errorResponse(w, r, kind, err)
+	oci.WriteError(w, status, code, message, r.Method != http.MethodHead)
 }
 
-// errorResponse sets the headers for an error and returns the status and body.
-func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind string, err error) (int, ociErrorEntry) {
+// errorResponse sets the headers for an error and returns the status and what is in the body.
+func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind string, err error) (status int, code, message string) {
 	switch {
 	case errors.Is(err, errMethod):
 		w.Header().Set("Allow", "GET, HEAD")
-		return http.StatusMethodNotAllowed, ociErrorEntry{"UNSUPPORTED", err.Error()}
+		return http.StatusMethodNotAllowed, "UNSUPPORTED", err.Error()
 	case errors.Is(err, errNoRoute):
-		return http.StatusNotFound, ociErrorEntry{"NAME_UNKNOWN", err.Error()}
+		return http.StatusNotFound, "NAME_UNKNOWN", err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		err = fault.Timeout.New("The answer took too long; try again", err)
 	}
@@ -110,10 +94,10 @@ func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind st
 	if !ok {
 		id := rpc.CallFrom(r.Context()).RequestID
 		s.deps.Log.ErrorContext(r.Context(), "Registry request failed", "kind", kind, "request_id", id, "err", err)
-		return http.StatusInternalServerError, ociErrorEntry{codeUnknown, "Internal error; it is logged as " + id}
+		return http.StatusInternalServerError, codeUnknown, "Internal error; it is logged as " + id
 	}
 	s.deps.Log.DebugContext(r.Context(), "Registry request refused", "kind", kind, "err", err)
-	status, code := statusOf(e.Kind, kind)
+	status, code = statusOf(e.Kind, kind)
 	if c := e.Meta[oci.MetaCode]; c != "" {
 		code = c
 	}
@@ -121,7 +105,7 @@ func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind st
 		w.Header().Set("Retry-After", strconv.Itoa(int((e.RetryAfter+time.Second-1)/time.Second)))
 	}
 	setQuota(w.Header(), e.Meta)
-	return status, ociErrorEntry{code, s.deps.Keychain.Publish(e.Public)}
+	return status, code, s.deps.Keychain.Publish(e.Public)
 }
 
 // setQuota sets the RateLimit headers. The argument meta may be nil.
@@ -143,14 +127,4 @@ func writeJSON(w http.ResponseWriter, status int, contentType string, body []byt
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the client may have disconnected
-}
-
-// encode encodes an error without escaping <, > and &, since clients print messages as they
-// are.
-func encode(e ociError) []byte {
-	var b bytes.Buffer
-	out := json.NewEncoder(&b)
-	out.SetEscapeHTML(false)
-	_ = out.Encode(e) // strings always encode
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

@@ -172,18 +172,18 @@ func (w *Watch) Able(c engine.Kind) error {
 		return nil
 	}
 	if why := w.Problem(c.Engine); why != "" {
-		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.Engine), why)
+		return fault.Unsupported.Newf("This service cannot %s: %s", task(c.Engine), why).WithCode(fault.BuildUnsupported)
 	}
 	switch {
 	case len(w.Live()) == 0 && w.onDemand:
 		return nil
 	case len(w.Live()) == 0:
-		return fault.Unsupported.Newf("This service has no worker right now that could build an image")
+		return fault.Unsupported.Newf("This service has no worker right now that could build an image").WithCode(fault.BuildUnsupported)
 	case c.Architecture == engine.Any:
-		return fault.Unsupported.Newf("No worker of this service can %s", task(c.Engine))
+		return fault.Unsupported.Newf("No worker of this service can %s", task(c.Engine)).WithCode(fault.BuildUnsupported)
 	}
 	return fault.Unsupported.Newf("No worker of this service builds for linux/%s%s; an operator can add workers of that kind, or emulation (docs/operate/configure.md, Other architectures)",
-		c.Architecture, w.instead(c.Engine))
+		c.Architecture, w.instead(c.Engine)).WithCode(fault.BuildUnsupported)
 }
 
 // instead describes the architectures that an engine's workers support; "" if there are
@@ -215,7 +215,7 @@ func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 		return err
 	}
 	if w.onDemand && len(w.Live()) == 0 && w.now().Sub(asked) > arrival {
-		return fault.Unsupported.Newf("No worker was started for this build within %s", arrival)
+		return fault.Unsupported.Newf("No worker was started for this build within %s", arrival).WithCode(fault.BuildUnsupported)
 	}
 	return nil
 }

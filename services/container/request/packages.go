@@ -157,7 +157,7 @@ func (p Packages) WithoutSteps(err error) error {
 	if !ok || !errors.Is(err, fault.Unsupported) || p.Steps == "" {
 		return err
 	}
-	return fault.Unsupported.New(why.Public+". This request needs that because of "+p.Steps+": without it, its packages are put into an image as they are", err)
+	return fault.Unsupported.New(why.Public+". This request needs that because of "+p.Steps+": without it, its packages are put into an image as they are", err).WithCode(why.Code)
 }
 
 // LockQuery returns the query for the solver for some platforms.

@@ -61,7 +61,9 @@ func SolutionOf(out *condav1.SolvePackagesResponse, platforms []ocispec.Platform
 		return Unlocked{fault.Invalid.New(answer.GetMessage(), nil), "Conda: whether the packages fit depends on the machine that builds, which resolves them itself, without a lock"}
 	case answer.GetConflict() != nil:
 		absent, involved := blamed(answer.GetConflict())
-		return Conflict{fault.Invalid.New(answer.GetMessage()+adviceOnBase(answer, isBase), nil), absent, involved}
+		refusal := fault.Invalid.New(answer.GetMessage()+adviceOnBase(answer, isBase), nil).WithCode(fault.CondaConflict).
+			WithDetail(&condav1.LockPackagesResponse{Conflict: answer.GetConflict(), Suggestions: answer.GetSuggestions()})
+		return Conflict{refusal, absent, involved}
 	case proto.Size(out) > limits.BuildLock:
 		return Unlocked{Preface: "Conda: the lock is too large to be kept with the build"}
 	}

@@ -162,7 +162,7 @@ func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) 
 		}
 		out, err := oci.LayersOf(ctx, src, root, p)
 		if e, ok := fault.As(err); ok && errors.Is(e, fault.NotFound) { // the image itself exists
-			return nil, fault.Invalid.New(e.Public, e)
+			return nil, e.To(fault.Invalid)
 		}
 		return out, err
 	})
@@ -195,11 +195,11 @@ func Unreadable(field string, image oci.Reference, a upstream.Access, err error)
 		if a.Withheld != "" {
 			public += "; " + a.Withheld
 		}
-		return fault.Invalid.New(public, e)
+		return fault.Invalid.New(public, e).WithCode(fault.ImageDenied)
 	case errors.Is(e, fault.Invalid):
-		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be served: %s", field, image, e.Public), e.Cause)
+		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be served: %s", field, image, e.Public), e.Cause).WithCode(e.Code)
 	case a.Scope != caller.BuildScope && upstream.IsRegistry(e):
-		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be read now: %s", field, image, e.Public), e)
+		return fault.Invalid.New(fmt.Sprintf("%s: %s cannot be read now: %s", field, image, e.Public), e).WithCode(e.Code)
 	}
 	return err
 }
@@ -227,5 +227,5 @@ func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a up
 // NotFound returns the fault for an image that does not exist or is in the service's own
 // repository, whose content must not be disclosed.
 func NotFound(field string, image oci.Reference, cause error) error {
-	return fault.Invalid.New(fmt.Sprintf("%s: %s does not exist", field, image), cause)
+	return fault.Invalid.New(fmt.Sprintf("%s: %s does not exist", field, image), cause).WithCode(fault.ImageNotFound)
 }

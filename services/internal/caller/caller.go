@@ -146,7 +146,7 @@ func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, erro
 	})
 	if errors.Is(err, fault.Denied) {
 		e, _ := fault.As(err)
-		return nil, fault.Unauthenticated.New(e.Public, err)
+		return nil, e.To(fault.Unauthenticated)
 	}
 	if err != nil {
 		return nil, err

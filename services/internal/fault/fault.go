@@ -11,12 +11,14 @@ package fault
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/types/known/durationpb"
 )
@@ -65,6 +67,10 @@ type Error struct {
 	Kind Kind
 	// Public is the message for the caller.
 	Public string
+	// Code identifies the error for programs; "" if the kind suffices.
+	Code Code
+	// Detail is the error as data, if the code has any; it may be nil.
+	Detail proto.Message
 	// Cause is only logged. It never leaves the process.
 	Cause error
 	// RetryAfter is the time after which a retry may succeed, or 0 if unknown.
@@ -101,12 +107,20 @@ func (e *Error) Is(target error) bool {
 	return ok && k == e.Kind
 }
 
-// GRPCStatus returns the status that represents the fault: its code and public message, a
-// RetryInfo with RetryAfter, and an ErrorInfo with Domain and Meta.
+// GRPCStatus returns the status that represents the fault: its gRPC code and public message,
+// an ErrorInfo with Domain, Code and Meta, a RetryInfo with RetryAfter, and Detail.
 func (e *Error) GRPCStatus() *status.Status {
-	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: e.Kind.name, Domain: Domain, Metadata: e.Meta}}
+	meta := e.Meta
+	if e.Code != "" {
+		meta = map[string]string{metaCode: string(e.Code)}
+		maps.Copy(meta, e.Meta)
+	}
+	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: e.Kind.name, Domain: Domain, Metadata: meta}}
 	if e.RetryAfter > 0 {
 		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)})
+	}
+	if e.Detail != nil {
+		details = append(details, protoadapt.MessageV1Of(e.Detail))
 	}
 	st := status.New(e.Kind.code, e.Public)
 	if with, err := st.WithDetails(details...); err == nil {
@@ -149,6 +163,12 @@ func FromStatus(err error) error {
 			e.RetryAfter = d.GetRetryDelay().AsDuration()
 		case *errdetails.ErrorInfo:
 			isFault, kind, e.Meta = d.GetDomain() == Domain, d.GetReason(), d.GetMetadata()
+			if code, ok := e.Meta[metaCode]; ok {
+				e.Code, e.Meta = Code(code), maps.Clone(e.Meta)
+				delete(e.Meta, metaCode)
+			}
+		case proto.Message:
+			e.Detail = d
 		}
 	}
 	if !isFault {
@@ -161,6 +181,18 @@ func FromStatus(err error) error {
 		}
 	}
 	return err
+}
+
+// Coded returns err with a code, unless its fault has one. Errors without a fault are returned
+// unchanged.
+func Coded(c Code, err error) error {
+	e, ok := As(err)
+	if !ok || e.Code != "" {
+		return err
+	}
+	coded := *e
+	coded.Code = c
+	return &coded
 }
 
 func fromLibrary(code codes.Code, err error) error {

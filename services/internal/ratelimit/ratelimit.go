@@ -223,7 +223,7 @@ func exhausted(name, caller string, a answer) error {
 		remedy = "; with an access token the limit is higher"
 	}
 	e := fault.Exhausted.Newf("Too many %s: the limit%s is %d in %s; try again in %s%s",
-		name, of, a.Limit, shortDuration(a.window), shortDuration(wait), remedy).After(wait)
+		name, of, a.Limit, shortDuration(a.window), shortDuration(wait), remedy).After(wait).WithCode(fault.LimitCode(name))
 	e.Meta = a.Meta()
 	return e
 }

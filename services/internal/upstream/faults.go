@@ -26,20 +26,20 @@ func (e *statusError) Error() string { return fmt.Sprintf("%s answered %d", e.ho
 func (e *statusError) fault() *fault.Error {
 	switch e.code {
 	case http.StatusNotFound:
-		return fault.NotFound.New("The registry "+e.host+" does not know the image", e)
+		return fault.NotFound.New("The registry "+e.host+" does not know the image", e).WithCode(fault.ImageNotFound)
 	case http.StatusUnauthorized:
-		return fault.Unauthenticated.New("The registry "+e.host+" wants credentials for the image, or does not know it", e)
+		return fault.Unauthenticated.New("The registry "+e.host+" wants credentials for the image, or does not know it", e).WithCode(fault.ImageDenied)
 	case http.StatusForbidden:
-		return fault.Denied.New("The registry "+e.host+" does not allow access to the image", e)
+		return fault.Denied.New("The registry "+e.host+" does not allow access to the image", e).WithCode(fault.ImageDenied)
 	case http.StatusTooManyRequests:
 		return fault.Exhausted.New("The registry "+e.host+" answers that there are too many requests; try again later", e).
-			After(max(e.after, time.Second))
+			After(max(e.after, time.Second)).WithCode(fault.RegistryLimit)
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errRange
 	}
 	if e.code >= 500 {
 		return fault.Unavailable.New(fmt.Sprintf("The registry %s is out of order (it answered %d)", e.host, e.code), e).
-			After(max(e.after, 5*time.Second))
+			After(max(e.after, 5*time.Second)).WithCode(fault.RegistryUnavailable)
 	}
 	return unexpected(e.host, e)
 }
@@ -61,9 +61,9 @@ func unreachable(host string, err error) error {
 	case errors.As(err, new(*fault.Error)):
 		return err
 	case isTimeout(err):
-		return fault.Timeout.New("The registry "+host+" did not answer in time", registryError{err})
+		return fault.Timeout.New("The registry "+host+" did not answer in time", registryError{err}).WithCode(fault.RegistryUnavailable)
 	}
-	return fault.Unavailable.New("The registry "+host+" cannot be reached", registryError{err}).After(5 * time.Second)
+	return fault.Unavailable.New("The registry "+host+" cannot be reached", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
 }
 
 // A registryError is an error that a registry caused, as opposed to this process.
@@ -92,7 +92,7 @@ func isFinal(err error) bool {
 }
 
 func unexpected(host string, err error) *fault.Error {
-	return fault.Unavailable.New("The registry "+host+" answered something unexpected", registryError{err}).After(5 * time.Second)
+	return fault.Unavailable.New("The registry "+host+" answered something unexpected", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
 }
 
 func wrongDigest(repo Repository, want digest.Digest) error {

@@ -6,10 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -123,12 +121,7 @@ func (s *Store) buildOf(r *http.Request, brings []byte) string {
 	return "unknown"
 }
 
-// refuse responds with an error of the distribution specification. why must not need
-// escaping in JSON.
+// refuse responds with an error of the distribution specification.
 func refuse(w http.ResponseWriter, status int, code, why string) {
-	body := `{"errors":[{"code":"` + code + `","message":"` + why + `"}]}`
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, body) // an error means that the client has disconnected
+	oci.WriteError(w, status, code, why, true)
 }

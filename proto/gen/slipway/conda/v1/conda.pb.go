@@ -1057,7 +1057,9 @@ type LockPackagesResponse struct {
 	// The lock file, if a format was requested; it is then the whole response.
 	Text *string `protobuf:"bytes,5,opt,name=text,proto3,oneof" json:"text,omitempty"`
 	// Parts of the request that were ignored or reinterpreted, as sentences.
-	Notes         []string `protobuf:"bytes,6,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,6,rep,name=notes,proto3" json:"notes,omitempty"`
+	// With 422: the code of the error, "conda.conflict".
+	Code          *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1132,6 +1134,13 @@ func (x *LockPackagesResponse) GetNotes() []string {
 		return x.Notes
 	}
 	return nil
+}
+
+func (x *LockPackagesResponse) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
 }
 
 // SolvePackagesResponse is the locks with the full records of the packages.
@@ -3075,18 +3084,20 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x04kind\x18\x06 \x01(\tH\x02R\x04kind\x88\x01\x01B\a\n" +
 	"\x05_nameB\t\n" +
 	"\a_changeB\a\n" +
-	"\x05_kind\"\xb9\x02\n" +
+	"\x05_kind\"\xdb\x02\n" +
 	"\x14LockPackagesResponse\x124\n" +
 	"\x05locks\x18\x01 \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12\x1d\n" +
 	"\amessage\x18\x02 \x01(\tH\x00R\amessage\x88\x01\x01\x12;\n" +
 	"\bconflict\x18\x03 \x01(\v2\x1a.slipway.conda.v1.ConflictH\x01R\bconflict\x88\x01\x01\x12>\n" +
 	"\vsuggestions\x18\x04 \x03(\v2\x1c.slipway.conda.v1.SuggestionR\vsuggestions\x12\x17\n" +
 	"\x04text\x18\x05 \x01(\tH\x02R\x04text\x88\x01\x01\x12\x14\n" +
-	"\x05notes\x18\x06 \x03(\tR\x05notesB\n" +
+	"\x05notes\x18\x06 \x03(\tR\x05notes\x12\x17\n" +
+	"\x04code\x18\a \x01(\tH\x03R\x04code\x88\x01\x01B\n" +
 	"\n" +
 	"\b_messageB\v\n" +
 	"\t_conflictB\a\n" +
-	"\x05_text\"\x8f\x02\n" +
+	"\x05_textB\a\n" +
+	"\x05_code\"\x8f\x02\n" +
 	"\x15SolvePackagesResponse\x12>\n" +
 	"\x06answer\x18\x01 \x01(\v2&.slipway.conda.v1.LockPackagesResponseR\x06answer\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\tR\arecords\x12\x18\n" +

@@ -1,0 +1,72 @@
+package fault
+
+import (
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// A Code identifies an error for programs: unlike the message it never changes. The REST API
+// returns the code of a fault, or one that follows from the HTTP status. The page
+// gateway/contract/errors.md lists them all.
+type Code string
+
+// The codes that are more precise than the kind of a fault.
+const (
+	// CondaConflict is an environment without a solution. The detail is a
+	// condav1.LockPackagesResponse with the conflict and suggestions.
+	CondaConflict Code = "conda.conflict"
+	// CondaChannel is a Conda channel that does not exist or that cannot be read.
+	CondaChannel Code = "conda.channel"
+	// BuildRunning is an image that is still being built.
+	BuildRunning Code = "build.running"
+	// BuildUnsupported is a build for which there is no worker.
+	BuildUnsupported Code = "build.unsupported"
+	// ImageNotFound is an image that its registry does not have.
+	ImageNotFound Code = "image.notFound"
+	// ImageDenied is an image that its registry does not show to the caller. Many registries
+	// respond alike for images that do not exist.
+	ImageDenied Code = "image.denied"
+	// RegistryLimit is a registry that received too many requests.
+	RegistryLimit Code = "registry.limit"
+	// RegistryUnavailable is a registry that cannot be reached or fails.
+	RegistryUnavailable Code = "registry.unavailable"
+)
+
+// LimitCode returns the code of an exceeded limit: "limit.builds" for "builds", and
+// "limit.deviceCodes" for "device codes".
+func LimitCode(name string) Code {
+	words := strings.FieldsFunc(name, func(r rune) bool { return r == ' ' || r == '-' })
+	for i, w := range words[1:] {
+		words[i+1] = strings.ToUpper(w[:1]) + w[1:]
+	}
+	return Code("limit." + strings.Join(words, ""))
+}
+
+// metaCode is the key of the code in the metadata of an ErrorInfo.
+const metaCode = "code"
+
+// maxDetail is the maximum size of a detail in bytes. Details are transmitted in the trailers
+// of a call, whose size gRPC limits.
+const maxDetail = 256 << 10
+
+// WithCode sets Code and returns e.
+func (e *Error) WithCode(c Code) *Error {
+	e.Code = c
+	return e
+}
+
+// WithDetail sets Detail and returns e. A detail of more than maxDetail bytes is left out.
+func (e *Error) WithDetail(m proto.Message) *Error {
+	if proto.Size(m) <= maxDetail {
+		e.Detail = m
+	}
+	return e
+}
+
+// To returns a fault of another kind with the message, code and detail of e, and e as its
+// cause. It is for errors whose meaning depends on the place, e.g. an image that does not
+// exist, which is an invalid request if the request names it.
+func (e *Error) To(k Kind) *Error {
+	return &Error{Kind: k, Public: e.Public, Code: e.Code, Detail: e.Detail, Cause: e}
+}
