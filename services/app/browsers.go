@@ -21,12 +21,14 @@ type browserGuard struct {
 	names map[string]bool
 	// origins rejects changes that pages of other origins request.
 	origins *http.CrossOriginProtection
+	// trusted rejects the same, except for pages of the trusted origins.
+	trusted *http.CrossOriginProtection
 }
 
 // guardBrowsers returns the guard of the listener at addr. Its own pages are those at
 // the given base URLs; empty URLs are ignored.
 func guardBrowsers(addr string, bases ...string) (*browserGuard, error) {
-	g := &browserGuard{origins: http.NewCrossOriginProtection()}
+	g := &browserGuard{origins: http.NewCrossOriginProtection(), trusted: http.NewCrossOriginProtection()}
 	if config.IsLoopback(addr) {
 		g.names = map[string]bool{"localhost": true}
 	}
@@ -44,8 +46,22 @@ func guardBrowsers(addr string, bases ...string) (*browserGuard, error) {
 		if err := g.origins.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 			return nil, err
 		}
+		if err := g.trust([]string{u.Scheme + "://" + u.Host}); err != nil {
+			return nil, err
+		}
 	}
 	return g, nil
+}
+
+// trust accepts requests of pages of other origins, where corsPolicy allows these to read the
+// responses.
+func (g *browserGuard) trust(origins []string) error {
+	for _, o := range origins {
+		if err := g.trusted.AddTrustedOrigin(o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // handler passes accepted requests to next.
@@ -64,8 +80,12 @@ func (g *browserGuard) problem(r *http.Request) (status int, message string) {
 	if g.names != nil && !isAddress(r.Host) && !g.names[hostname(r.Host)] {
 		return http.StatusMisdirectedRequest, "This server has no host name like the one in the request; to allow it, set public_url to the address that clients use"
 	}
-	if err := g.origins.Check(r); err != nil {
-		return http.StatusForbidden, "Web pages of other origins cannot change anything here; if the page is this server's own, set public_url to its address"
+	origins := g.trusted
+	if isWithoutCORS(r.URL.Path) {
+		origins = g.origins
+	}
+	if err := origins.Check(r); err != nil {
+		return http.StatusForbidden, "Web pages of other origins cannot change anything here; if the page is this server's own, set public_url to its address, otherwise add its origin to cors_origins"
 	}
 	if isFromPage(r) && !isSafe(r.Method) && r.ContentLength != 0 && !isForm(r.URL.Path) && !isJSON(r.Header.Get("Content-Type")) {
 		return http.StatusUnsupportedMediaType, "Web pages must send request bodies with the Content-Type application/json"
@@ -102,7 +122,7 @@ func isSafe(method string) bool {
 func isForm(path string) bool { return strings.HasPrefix(strings.TrimPrefix(path, "/api"), "/oauth/") }
 
 // isJSON reports whether a media type is JSON. Browsers send it to another origin only
-// after asking that origin for permission, which this server never gives.
+// after asking that origin for permission, which this server only gives to cors_origins.
 func isJSON(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	return err == nil && kind == "application/json"

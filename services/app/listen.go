@@ -75,7 +75,10 @@ func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.H
 	if err != nil {
 		return fmt.Errorf("public_url, platform_url: %w", err)
 	}
-	edge, err := a.edge(guard.handler(h))
+	if err := guard.trust(a.cfg.CORSOrigins); err != nil {
+		return fmt.Errorf("cors_origins: %w", err)
+	}
+	edge, err := a.edge(corsPolicy{a.cfg.CORSOrigins}.handler(guard.handler(h)))
 	if err != nil {
 		return err
 	}

@@ -53,6 +53,7 @@ type Config struct {
 	MetricsAccounts    string   `key:"metrics_accounts_file" help:"Accounts (htpasswd, bcrypt) that may read /v1alpha2/metrics beside the platform's administrator. Empty: only the administrator may."`
 	CountPulls         bool     `key:"count_pulls" default:"true" help:"Whether pulls are recorded and counted."`
 	FilesystemPrefix   string   `key:"filesystem_layer_prefix" help:"Prefix of the URL of a file system client's layer; pulls of images with such a layer are counted as filesystem pulls. Empty: none are."`
+	CORSOrigins        []string `key:"cors_origins" help:"Origins of web pages that may use the REST API, e.g. https://portal.example.org. Their users' access tokens are sent by the page itself."`
 	TrustedProxies     []string `key:"trusted_proxies" help:"Addresses or networks of proxies whose X-Forwarded-For is trusted."`
 
 	PlatformURL          string        `group:"Platform and users" key:"platform_url" help:"The platform's public address; container requests that name it, or no platform at all, are checked by the platform role. Empty: where platform_http_addr listens, like public_url, or else public_url/api."`

@@ -38,7 +38,7 @@ func (c *Config) Validate() error {
 			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
 			"blob_cache_credentials_file": c.BlobCacheLogin,
 		}),
-		networks("trusted_proxies", c.TrustedProxies), mirrors("registry_mirrors", c),
+		networks("trusted_proxies", c.TrustedProxies), origins("cors_origins", c.CORSOrigins), mirrors("registry_mirrors", c),
 		between("store_keep", c.StoreKeep, 0, 100*365*24*time.Hour),
 		channelAddress("conda_channel_alias", c.CondaChannelAlias), optionalWebAddress("cran_mirror", c.CRANMirror), between("conda_refresh", c.CondaRefresh, time.Minute, 30*24*time.Hour), between("conda_min_age", c.CondaMinAge, 0, 3650*24*time.Hour),
 		between("conda_history", c.CondaHistory, 0, 3650*24*time.Hour),
@@ -186,6 +186,29 @@ func provider(c *Config) error {
 		return errors.New("oidc_auto_create: groups needs oidc_groups, which lists them")
 	}
 	return errors.Join(webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
+}
+
+// maxOrigins is the maximum number of cors_origins, which are compared with those of requests.
+const maxOrigins = 100
+
+// origins checks web origins: scheme, host and port as browsers write them.
+func origins(key string, values []string) error {
+	if len(values) > maxOrigins {
+		return fmt.Errorf("%s may have %d origins, not %d", key, maxOrigins, len(values))
+	}
+	for _, v := range values {
+		u, err := url.Parse(v)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || v != u.Scheme+"://"+strings.ToLower(u.Host) {
+			return fmt.Errorf("%s must be origins such as https://portal.example.org, without a path and in lower case, not %q", key, v)
+		}
+		if u.Scheme == "http" && u.Port() == "80" || u.Scheme == "https" && u.Port() == "443" {
+			return fmt.Errorf("%s: omit the default port in %q, as browsers do", key, v)
+		}
+		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+			return fmt.Errorf("%s must be https unless it is a loopback address: %q", key, v)
+		}
+	}
+	return nil
 }
 
 func webAddresses(key string, values []string) error {

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A corsPolicy lets web pages of listed origins use the REST API, as the Fetch standard
+// describes. Pages never use cookies or HTTP authentication of the user: there are none for
+// this API, and browsers are not told to send them. The zero value lists no origins.
+type corsPolicy struct{ origins []string }
+
+// corsMethods and corsHeaders are what pages may send, and corsExposed what they may read
+// besides the headers that every page may read.
+const (
+	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
+	corsHeaders = "Accept-Version, Authorization, Content-Type, Last-Event-ID, Range"
+	corsExposed = "Content-Range, Location, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Request-Id"
+)
+
+// corsAge is how long browsers remember the answer to a preflight request, in seconds.
+const corsAge = "600"
+
+// handler adds the headers for pages of listed origins, and answers their preflight requests.
+// Other requests are passed to next unchanged, except that caches distinguish origins.
+func (c corsPolicy) handler(next http.Handler) http.Handler {
+	if len(c.origins) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isWithoutCORS(r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Add("Vary", "Origin")
+		origin := r.Header.Get("Origin")
+		if !slices.Contains(c.origins, origin) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Set("Access-Control-Expose-Headers", corsExposed)
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			w.Header().Set("Access-Control-Allow-Methods", corsMethods)
+			w.Header().Set("Access-Control-Allow-Headers", corsHeaders)
+			w.Header().Set("Access-Control-Max-Age", corsAge)
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isWithoutCORS reports whether a path is not for pages of other origins: the registry, and
+// the sign-in, whose pages show secrets to the user alone.
+func isWithoutCORS(path string) bool {
+	return strings.HasPrefix(path, "/v2/") || path == "/v2" || isForm(path)
+}
