@@ -29,6 +29,8 @@ func Callers() rpc.Callers {
 		}},
 		{Roles: []string{"conda"}, Calls: []string{
 			buildv1.BuildService_FindLayers_FullMethodName,
+			buildv1.BuildService_FindPackages_FullMethodName,
+			buildv1.BuildService_SummarizePackages_FullMethodName,
 		}},
 		{Roles: []string{"gateway", "container"}, Calls: []string{
 			buildv1.BuildService_DescribeBuild_FullMethodName,
@@ -46,6 +48,8 @@ func Callers() rpc.Callers {
 			buildv1.WorkService_GetBuildCredentials_FullMethodName,
 			buildv1.WorkService_RegisterWorkerKey_FullMethodName,
 			buildv1.WorkService_GetWorkerKey_FullMethodName,
+			buildv1.WorkService_ListUnindexedPackages_FullMethodName,
+			buildv1.WorkService_IndexPackages_FullMethodName,
 		}},
 	}
 }

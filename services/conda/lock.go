@@ -78,6 +78,9 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 			if from.private && !slices.Contains(out.GetPrivateChannels(), from.channel.URL) {
 				out.Private, out.PrivateChannels = true, append(out.GetPrivateChannels(), from.channel.URL)
 			}
+			if !from.private && s.isIndexed(from.channel) && !slices.Contains(out.GetIndexedChannels(), from.channel.URL) {
+				out.IndexedChannels = append(out.GetIndexedChannels(), from.channel.URL)
+			}
 		}
 	}
 	return out, nil

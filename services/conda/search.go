@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
@@ -19,7 +20,8 @@ import (
 	"slipway.dev/services/internal/paging"
 )
 
-// SearchPackages returns packages whose names are similar to a string.
+// SearchPackages returns packages whose names are similar to a string, or that have a
+// command or a file.
 func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackagesRequest) (*condav1.SearchPackagesResponse, error) {
 	most, offset, err := paging.ReadStrict(req, 20, 100)
 	if err != nil {
@@ -28,6 +30,10 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	if len(req.GetQ()) > limits.ChannelWord {
 		return nil, fault.Invalid.Newf("q is at most %d characters long", limits.ChannelWord)
 	}
+	path, err := filePath(req)
+	if err != nil {
+		return nil, err
+	}
 	names := defaultChannels()
 	if req.GetChannel() != "" {
 		names = []string{req.GetChannel()}
@@ -35,6 +41,11 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	channels, _, err := s.resolve(names)
 	if err != nil {
 		return nil, err
+	}
+	if path != "" {
+		if err := s.checkIndexed(channels); err != nil {
+			return nil, err
+		}
 	}
 	subdirs := []string{"linux-64", "linux-aarch64", "noarch"}
 	if req.GetPlatform() != "" {
@@ -57,19 +68,24 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 		return nil, err
 	}
 	defer memory.Release()
+	if path != "" {
+		return s.searchFiles(ctx, memory, fileSearch{
+			channels: channels, lists: lists, path: path, isCommand: req.GetCommand() != "", offset: offset, most: most,
+		})
+	}
 	total, hits, err := search(ctx, lists, req.GetQ(), offset, most)
 	if err != nil {
 		return nil, err
 	}
-	out := &condav1.SearchPackagesResponse{Total: proto.Int32(int32(total))}
+	var page []described
 	for _, h := range hits {
 		p, err := h.describe(ctx, memory)
 		if err != nil {
 			return nil, err
 		}
-		out.Packages = append(out.Packages, p)
+		page = append(page, described{h, p})
 	}
-	return out, nil
+	return s.page(ctx, total, page)
 }
 
 // A hit is a found package with the lists that have it.
@@ -78,6 +94,8 @@ type hit struct {
 	channel    channel.Channel
 	lists      []list
 	dependents int
+	// files are those that a search by command or file found.
+	files []*buildv1.IndexedFile
 }
 
 // A cursor is the search of one list.
@@ -198,6 +216,7 @@ func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.Foun
 	}
 	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name), Dependents: proto.Int32(int32(h.dependents))}
 	var newest conda.Version
+	var having []string
 	for _, l := range h.lists {
 		records, err := l.Index.Records(h.name)
 		if err != nil {
@@ -211,7 +230,11 @@ func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.Foun
 			if err == nil && (p.Version == nil || v.Compare(newest) > 0) {
 				p.Version, newest, p.License = proto.String(records[i].Version), v, present(records[i].License)
 			}
+			if h.has(l.subdir, records[i]) {
+				having = append(having, records[i].Version)
+			}
 		}
 	}
+	p.Versions = newestVersions(having)
 	return p, nil
 }

@@ -132,3 +132,33 @@ CREATE TABLE build_discarded (
     discarded_at bigint  NOT NULL
 );
 CREATE INDEX build_discarded_target ON build_discarded (target);
+
+-- The packages of public channels that were used in images, for searches by command and file.
+CREATE TABLE build_packages (
+    id        bigint PRIMARY KEY, -- random
+    channel   text   NOT NULL,    -- URL
+    subdir    text   NOT NULL,
+    file_name text   NOT NULL,
+    sha256    text   NOT NULL,    -- of the artifact, in hex
+    name      text   NOT NULL,
+    summary   text   NOT NULL,    -- '' with the two below: unknown
+    home      text   NOT NULL,
+    license   text   NOT NULL,
+    files     bigint NOT NULL,    -- number of rows in build_package_files
+    worker    text   NOT NULL,    -- that reported the content
+    used_at   bigint NOT NULL,    -- the last use in an image, exact to a day
+    UNIQUE (channel, subdir, file_name)
+);
+CREATE INDEX build_packages_sha256 ON build_packages (sha256);
+CREATE INDEX build_packages_name ON build_packages (channel, name, used_at);
+CREATE INDEX build_packages_used ON build_packages (used_at);
+CREATE INDEX build_packages_worker ON build_packages (worker);
+
+-- The files of these packages.
+CREATE TABLE build_package_files (
+    name    text   NOT NULL, -- the last element of the path
+    folder  text   NOT NULL, -- the path below the prefix without the last element; '': none
+    package bigint NOT NULL, -- id in build_packages
+    PRIMARY KEY (name, folder, package)
+);
+CREATE INDEX build_package_files_package ON build_package_files (package);

@@ -47,8 +47,8 @@ const (
 // RevokeWorker revokes the keys of a worker, or all that were registered with a certificate,
 // which is barred from then on. It discards the images of the worker, and all that were made
 // from these: their builds have failed from then on, with ReasonRevoked and a message. What
-// the worker reports of its jobs is ignored; Revoked returns their builds. It returns the
-// images, by their names, and whether name is a worker or a certificate.
+// the worker reports of its jobs is ignored; Revoked returns their builds. What it reported of
+// packages is removed from their index. It returns the images, by their names, and whether name is a worker or a certificate.
 func (s Store) RevokeWorker(ctx context.Context, name, message string, now time.Time) (images []WorkerImage, known bool, err error) {
 	if name == "" {
 		return nil, false, nil
@@ -71,6 +71,9 @@ func (s Store) RevokeWorker(ctx context.Context, name, message string, now time.
 		}
 		if _, err := tx.ExecContext(ctx, `UPDATE build_builds SET ticket = $2
 			WHERE state = 'PENDING' AND ticket <> '' AND (`+takenBy+` OR `+signedBy+`)`, name, revokedTicket); err != nil {
+			return err
+		}
+		if err := removeIndexed(ctx, tx, takenBy, name); err != nil {
 			return err
 		}
 		builds, err := revokedBuilds(ctx, tx, name)

@@ -27,6 +27,7 @@ type Artifact struct {
 
 	index index
 	link  link
+	about About
 	paths *paths
 }
 

@@ -131,6 +131,11 @@ func (i *info) read(h *tar.Header, name string, content io.Reader) (err error) {
 		err = decode(content, &i.artifact.index)
 	case "info/link.json":
 		err = decode(content, &i.artifact.link)
+	case "info/about.json":
+		if h.Typeflag == tar.TypeReg {
+			i.artifact.about = readAbout(content)
+		}
+		return nil
 	case "info/paths.json":
 		i.modern, err = readPaths(content)
 	case "info/files":

@@ -70,6 +70,8 @@ type Package struct {
 	// when they activate the environment.
 	LinkScripts []artifact.Script `json:"linkScripts,omitempty"`
 	Activation  []artifact.Script `json:"activation,omitempty"`
+	// About is what the package states about itself; zero for wheels.
+	About artifact.About `json:"about,omitzero"`
 }
 
 // groupKey returns the key of a layer of several packages. It is made of the digests of

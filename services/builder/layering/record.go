@@ -70,5 +70,8 @@ func (p Package) validate(rec conda.Record, c Compression) error {
 	if len(p.LinkScripts) > limits.ArtifactScripts || len(p.Activation) > limits.ArtifactScripts {
 		return errors.New("the record has too many scripts")
 	}
+	if p.About != p.About.Printable() {
+		return errors.New("the record has a summary, home or licence that is too long or not printable")
+	}
 	return nil
 }

@@ -32,6 +32,7 @@ func WriteLayer(ctx context.Context, a *artifact.Artifact, rec conda.Record, at 
 		return Package{}, err
 	}
 	t.Installed, t.LinkScripts, t.Activation = in.Bytes, in.LinkScripts, in.Activation
+	t.About = a.About()
 	p, err := t.close()
 	p.By = rec.History()
 	return p, err

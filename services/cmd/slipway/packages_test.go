@@ -231,6 +231,26 @@ func TestSearch(t *testing.T) {
 		}, {
 			name: "nothing", args: []string{"search", "x"}, ex: exchange{call: "GET /v1alpha1/conda/packages?max=20&q=x", answer: `{}`}, errs: []string{"no package has such a name"},
 		}, {
+			name: "a command", args: []string{"search", "--command", "bcftools"},
+			ex: exchange{
+				call: "GET /v1alpha1/conda/packages?command=bcftools&max=20",
+				answer: `{"packages":[{"name":"bcftools","version":"1.21","channel":"bioconda","platforms":["linux-64"],"license":"MIT","versions":["1.21","1.20"],"summary":"Variant\u001b[2J calls"},` +
+					`{"name":"other","version":"1","channel":"bioconda","platforms":["linux-64"],"versions":["1"]}],"total":2}`,
+			},
+			out: "PACKAGE   NEWEST  IN          CHANNEL   FOR       LICENCE  SUMMARY\nbcftools  1.21    1.21, 1.20  bioconda  linux-64  MIT      Variant calls\nother     1       1           bioconda  linux-64           \n",
+		}, {
+			name: "a file", args: []string{"search", "--file", "include/htslib/sam.h", "-c", "bioconda"},
+			ex: exchange{
+				call:   "GET /v1alpha1/conda/packages?channel=bioconda&file=include%2Fhtslib%2Fsam.h&max=20",
+				answer: `{"packages":[{"name":"htslib","version":"1.21","channel":"bioconda","platforms":["linux-64"],"versions":["1.21"],"paths":["include/htslib/sam.h"]}],"total":1}`,
+			},
+			out: "PACKAGE  NEWEST  IN    CHANNEL   FOR       LICENCE  PATH\nhtslib   1.21    1.21  bioconda  linux-64           include/htslib/sam.h\n",
+		}, {
+			name: "an unknown command", args: []string{"search", "--command", "x"}, ex: exchange{call: "GET /v1alpha1/conda/packages?command=x&max=20", answer: `{}`},
+			errs: []string{"no package that this server has used in an image has the command x; search by name"},
+		}, {
+			name: "a name and a command", args: []string{"search", "a", "--command", "b"}, code: 2, errs: []string{"give either the NAME"},
+		}, {
 			name: "versions", args: []string{"search", "bioconda::samtools", "--max", "2"},
 			ex: exchange{
 				call: "GET /v1alpha1/conda/packages/bioconda/samtools",

@@ -94,7 +94,7 @@ func (l *Locked) For(p ocispec.Platform) (lock *condav1.SolvePackagesResponse, p
 	lock = &condav1.SolvePackagesResponse{
 		Answer:  &condav1.LockPackagesResponse{Locks: []*condav1.PlatformLock{of}},
 		Records: l.GetRecords()[i : i+1], Subdirs: l.GetSubdirs()[i : i+1], Channels: l.GetChannels(), ChannelUrls: l.GetChannelUrls(),
-		Private: l.GetPrivate(), PrivateChannels: l.GetPrivateChannels(),
+		Private: l.GetPrivate(), PrivateChannels: l.GetPrivateChannels(), IndexedChannels: l.GetIndexedChannels(),
 	}
 	preface = fmt.Sprintf("Conda: resolved to %d packages, %.1f MB to download; the lock of the build lists them", len(of.GetPackages()), of.GetSize()/1e6)
 	if l.Renewed != "" {

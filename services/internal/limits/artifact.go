@@ -77,6 +77,22 @@ const (
 	// of concurrent lookups, and LayerLookup their timeout.
 	LayerKeys, LayerLookups = 1000, 16
 	LayerLookup             = 5 * time.Second
+	// IndexedPackages and IndexedFiles are the maximum numbers of packages and of their files
+	// in the index for searches. IndexedFilesOfPackage is the maximum number of files of one
+	// package, and IndexedPath the maximum length of a path, in bytes.
+	IndexedPackages, IndexedFiles      = 20_000, 2_000_000
+	IndexedFilesOfPackage, IndexedPath = 500, 255
+	// IndexedSummary is the maximum length of a package's summary and of its home, in bytes.
+	IndexedSummary = 300
+	// IndexedPerCall is the number of packages that a worker reports in one call.
+	IndexedPerCall = 16
+	// IndexedHits is the maximum number of files that a lookup in the index finds,
+	// IndexedNames that of packages which a search returns on all pages, and
+	// IndexedSummaries that of packages in one lookup of summaries. IndexedVersions and
+	// IndexedPaths are the maximum numbers of versions and paths of a found package.
+	IndexedHits, IndexedNames     = 2000, 100
+	IndexedSummaries              = 100
+	IndexedVersions, IndexedPaths = 20, 5
 )
 
 // artifactRows lists the limits of a Conda artifact.
@@ -107,5 +123,19 @@ func artifactRows() []Row {
 		{What: "use of a worker's key without asking whether it has been revoked", Bound: WorkerKeyLease.String(), Why: "a revocation takes effect after that time"},
 		{What: "workers that the layers in one image come from", Bound: n(LayerMakers), Why: "they are stored with the build, for `slipwayd workers revoke`; further layers are built by the worker itself"},
 		{What: "layers that are looked up in one call", Bound: n(LayerKeys) + ", " + n(LayerLookups) + " at a time, for " + LayerLookup.String(), Why: "each is a request to NATS"},
+		{
+			What: "index of commands and files of packages", Bound: n(IndexedPackages) + " packages with " + n(IndexedFiles) + " files; the packages that were not used for the longest time are removed",
+			Why: "a file takes about 150 bytes of the database",
+		},
+		{
+			What: "index of commands and files: one package", Bound: n(IndexedFilesOfPackage) + " files with paths of " + n(IndexedPath) + " bytes, commands first; a summary and a home of " + n(IndexedSummary) + " bytes each",
+			Why: "most packages have fewer files; some have 10,000, which are hardly searched for",
+		},
+		{What: "index of commands and files: packages in one report of a worker", Bound: n(IndexedPerCall), Why: "it is one gRPC message"},
+		{
+			What: "search by command or file", Bound: n(IndexedHits) + " files, those of the packages used last, of " + n(IndexedNames) + " packages; " + n(IndexedVersions) + " versions and " + n(IndexedPaths) + " paths of a package; for " + LayerLookup.String(),
+			Why: "thousands of packages may have a file of the same name",
+		},
+		{What: "summaries of packages in one lookup", Bound: n(IndexedSummaries), Why: "it is the largest page of search results"},
 	}
 }

@@ -70,12 +70,17 @@ func (e *environment) make(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if left.why == "" {
-		return e.finish(ctx, m, image)
+		pushed, err := e.finish(ctx, m, image)
+		if err == nil {
+			e.index(ctx, packages)
+		}
+		return pushed, err
 	}
 	pushed, err := e.push(ctx, m, image, false)
 	if err != nil {
 		return "", err
 	}
+	e.index(ctx, packages)
 	return "", e.needed(left, image, pushed)
 }
 

@@ -37,6 +37,11 @@ type BuildService struct {
 	Refuse bool
 	// NotBefore is the time before which signatures have expired.
 	NotBefore time.Time
+	// Unindexed are the digests of the packages that the index lacks, and Indexed the packages
+	// that were reported for it. IndexDown makes reports fail.
+	Unindexed []string
+	Indexed   []*buildv1.PackageContent
+	IndexDown bool
 }
 
 // NewBuildService starts a service without jobs.
@@ -137,6 +142,24 @@ func (r *BuildService) GetWorkerKey(_ context.Context, req *buildv1.GetWorkerKey
 		out.NotBefore = timestamppb.New(r.NotBefore)
 	}
 	return out, nil
+}
+
+// ListUnindexedPackages implements WorkService.
+func (r *BuildService) ListUnindexedPackages(context.Context, *buildv1.ListUnindexedPackagesRequest) (*buildv1.ListUnindexedPackagesResponse, error) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return &buildv1.ListUnindexedPackagesResponse{Sha256: r.Unindexed}, nil
+}
+
+// IndexPackages implements WorkService.
+func (r *BuildService) IndexPackages(_ context.Context, req *buildv1.IndexPackagesRequest) (*buildv1.IndexPackagesResponse, error) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	if r.IndexDown {
+		return nil, fault.Unavailable.Newf("The index is unavailable")
+	}
+	r.Indexed = append(r.Indexed, req.GetPackages()...)
+	return &buildv1.IndexPackagesResponse{}, nil
 }
 
 // Revoke revokes the keys of a worker.

@@ -2463,6 +2463,409 @@ func (x *FindLayersResponse) GetThere() []bool {
 	return nil
 }
 
+// FindPackagesRequest is a file and the channels to search.
+type FindPackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URLs of the channels, at most 20.
+	Channels []string `protobuf:"bytes,1,rep,name=channels,proto3" json:"channels,omitempty"`
+	// The name of the file, or its path below the prefix, e.g. "bin/bcftools". At most 255 bytes.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindPackagesRequest) Reset() {
+	*x = FindPackagesRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindPackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindPackagesRequest) ProtoMessage() {}
+
+func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindPackagesRequest.ProtoReflect.Descriptor instead.
+func (*FindPackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *FindPackagesRequest) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *FindPackagesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// FindPackagesResponse is the packages with the file.
+type FindPackagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One for each package and path, those used last first; at most 2000.
+	Files         []*IndexedFile `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindPackagesResponse) Reset() {
+	*x = FindPackagesResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindPackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindPackagesResponse) ProtoMessage() {}
+
+func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindPackagesResponse.ProtoReflect.Descriptor instead.
+func (*FindPackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *FindPackagesResponse) GetFiles() []*IndexedFile {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// IndexedFile is a file of a package.
+type IndexedFile struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL of the channel.
+	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The platform's folder in the channel, e.g. "linux-64".
+	Subdir string `protobuf:"bytes,2,opt,name=subdir,proto3" json:"subdir,omitempty"`
+	// The name of the package.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The artifact's file name, which is unique in the folder.
+	FileName string `protobuf:"bytes,4,opt,name=file_name,json=fileName,proto3" json:"file_name,omitempty"`
+	// SHA-256 of the artifact in hex.
+	Sha256 string `protobuf:"bytes,5,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// The path of the file below the prefix.
+	Path          string `protobuf:"bytes,6,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexedFile) Reset() {
+	*x = IndexedFile{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexedFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexedFile) ProtoMessage() {}
+
+func (x *IndexedFile) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexedFile.ProtoReflect.Descriptor instead.
+func (*IndexedFile) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *IndexedFile) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *IndexedFile) GetSubdir() string {
+	if x != nil {
+		return x.Subdir
+	}
+	return ""
+}
+
+func (x *IndexedFile) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *IndexedFile) GetFileName() string {
+	if x != nil {
+		return x.FileName
+	}
+	return ""
+}
+
+func (x *IndexedFile) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *IndexedFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+// SummarizePackagesRequest lists packages.
+type SummarizePackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The packages, at most 100.
+	Packages      []*PackageName `protobuf:"bytes,1,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizePackagesRequest) Reset() {
+	*x = SummarizePackagesRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizePackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizePackagesRequest) ProtoMessage() {}
+
+func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizePackagesRequest.ProtoReflect.Descriptor instead.
+func (*SummarizePackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SummarizePackagesRequest) GetPackages() []*PackageName {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+// PackageName is the name of a package in a channel.
+type PackageName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The URL of the channel.
+	Channel string `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The name of the package.
+	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageName) Reset() {
+	*x = PackageName{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageName) ProtoMessage() {}
+
+func (x *PackageName) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageName.ProtoReflect.Descriptor instead.
+func (*PackageName) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PackageName) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *PackageName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// SummarizePackagesResponse is what is known about packages.
+type SummarizePackagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For each package, in the order of the request. The fields of unknown packages are empty.
+	Packages      []*PackageSummary `protobuf:"bytes,1,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SummarizePackagesResponse) Reset() {
+	*x = SummarizePackagesResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SummarizePackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SummarizePackagesResponse) ProtoMessage() {}
+
+func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SummarizePackagesResponse.ProtoReflect.Descriptor instead.
+func (*SummarizePackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *SummarizePackagesResponse) GetPackages() []*PackageSummary {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+// PackageSummary is what a package states about itself.
+type PackageSummary struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What it is, in one sentence of at most 300 bytes; "" if unknown.
+	Summary string `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
+	// The http(s) URL of its project, at most 300 bytes; "" if unknown.
+	Home string `protobuf:"bytes,2,opt,name=home,proto3" json:"home,omitempty"`
+	// Its licence, at most 255 bytes; "" if unknown.
+	License       string `protobuf:"bytes,3,opt,name=license,proto3" json:"license,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageSummary) Reset() {
+	*x = PackageSummary{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageSummary) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageSummary) ProtoMessage() {}
+
+func (x *PackageSummary) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageSummary.ProtoReflect.Descriptor instead.
+func (*PackageSummary) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *PackageSummary) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PackageSummary) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+func (x *PackageSummary) GetLicense() string {
+	if x != nil {
+		return x.License
+	}
+	return ""
+}
+
 // Engine is a method of building images.
 type Engine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2479,7 +2882,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2894,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2907,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Engine) GetName() string {
@@ -2539,7 +2942,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2954,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2967,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -2586,7 +2989,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +3001,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +3014,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -2636,7 +3039,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +3051,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +3064,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -2698,7 +3101,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2710,7 +3113,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2723,7 +3126,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -2756,7 +3159,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3171,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3184,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -3031,7 +3434,30 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x11FindLayersRequest\x12\x12\n" +
 	"\x04keys\x18\x01 \x03(\tR\x04keys\"*\n" +
 	"\x12FindLayersResponse\x12\x14\n" +
-	"\x05there\x18\x01 \x03(\bR\x05there\"\\\n" +
+	"\x05there\x18\x01 \x03(\bR\x05there\"E\n" +
+	"\x13FindPackagesRequest\x12\x1a\n" +
+	"\bchannels\x18\x01 \x03(\tR\bchannels\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"K\n" +
+	"\x14FindPackagesResponse\x123\n" +
+	"\x05files\x18\x01 \x03(\v2\x1d.slipway.build.v1.IndexedFileR\x05files\"\x9c\x01\n" +
+	"\vIndexedFile\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
+	"\x06subdir\x18\x02 \x01(\tR\x06subdir\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1b\n" +
+	"\tfile_name\x18\x04 \x01(\tR\bfileName\x12\x16\n" +
+	"\x06sha256\x18\x05 \x01(\tR\x06sha256\x12\x12\n" +
+	"\x04path\x18\x06 \x01(\tR\x04path\"U\n" +
+	"\x18SummarizePackagesRequest\x129\n" +
+	"\bpackages\x18\x01 \x03(\v2\x1d.slipway.build.v1.PackageNameR\bpackages\";\n" +
+	"\vPackageName\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\tR\achannel\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"Y\n" +
+	"\x19SummarizePackagesResponse\x12<\n" +
+	"\bpackages\x18\x01 \x03(\v2 .slipway.build.v1.PackageSummaryR\bpackages\"X\n" +
+	"\x0ePackageSummary\x12\x18\n" +
+	"\asummary\x18\x01 \x01(\tR\asummary\x12\x12\n" +
+	"\x04home\x18\x02 \x01(\tR\x04home\x12\x18\n" +
+	"\alicense\x18\x03 \x01(\tR\alicense\"\\\n" +
 	"\x06Engine\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12$\n" +
 	"\rarchitectures\x18\x02 \x03(\tR\rarchitectures\x12\x18\n" +
@@ -3057,7 +3483,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\xb5\r\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\x82\x0f\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -3073,7 +3499,9 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
 	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12W\n" +
 	"\n" +
-	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12Z\n" +
+	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12]\n" +
+	"\fFindPackages\x12%.slipway.build.v1.FindPackagesRequest\x1a&.slipway.build.v1.FindPackagesResponse\x12l\n" +
+	"\x11SummarizePackages\x12*.slipway.build.v1.SummarizePackagesRequest\x1a+.slipway.build.v1.SummarizePackagesResponse\x12Z\n" +
 	"\vCancelBuild\x12$.slipway.build.v1.CancelBuildRequest\x1a%.slipway.build.v1.CancelBuildResponse\x12r\n" +
 	"\x13ClaimUnsolvedBuilds\x12,.slipway.build.v1.ClaimUnsolvedBuildsRequest\x1a-.slipway.build.v1.ClaimUnsolvedBuildsResponse\x12W\n" +
 	"\n" +
@@ -3094,7 +3522,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                     // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),           // 1: slipway.build.v1.ListBuildsRequest
@@ -3130,97 +3558,111 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*ListEnginesResponse)(nil),         // 31: slipway.build.v1.ListEnginesResponse
 	(*FindLayersRequest)(nil),           // 32: slipway.build.v1.FindLayersRequest
 	(*FindLayersResponse)(nil),          // 33: slipway.build.v1.FindLayersResponse
-	(*Engine)(nil),                      // 34: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),          // 35: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),         // 36: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),           // 37: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),          // 38: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                     // 39: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),       // 40: google.protobuf.Timestamp
-	(*v1.Compression)(nil),              // 41: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),             // 42: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),            // 43: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                      // 44: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 45: slipway.build.v1.Target
-	(*v12.Identity)(nil),                // 46: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil),   // 47: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                   // 48: slipway.container.v1.Source
-	(*v11.LockQuery)(nil),               // 49: slipway.conda.v1.LockQuery
+	(*FindPackagesRequest)(nil),         // 34: slipway.build.v1.FindPackagesRequest
+	(*FindPackagesResponse)(nil),        // 35: slipway.build.v1.FindPackagesResponse
+	(*IndexedFile)(nil),                 // 36: slipway.build.v1.IndexedFile
+	(*SummarizePackagesRequest)(nil),    // 37: slipway.build.v1.SummarizePackagesRequest
+	(*PackageName)(nil),                 // 38: slipway.build.v1.PackageName
+	(*SummarizePackagesResponse)(nil),   // 39: slipway.build.v1.SummarizePackagesResponse
+	(*PackageSummary)(nil),              // 40: slipway.build.v1.PackageSummary
+	(*Engine)(nil),                      // 41: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),          // 42: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),         // 43: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),           // 44: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),          // 45: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                     // 46: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),       // 47: google.protobuf.Timestamp
+	(*v1.Compression)(nil),              // 48: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),             // 49: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),            // 50: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                      // 51: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 52: slipway.build.v1.Target
+	(*v12.Identity)(nil),                // 53: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),   // 54: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                   // 55: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),               // 56: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	40, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	41, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	42, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	40, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	43, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	47, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	48, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	49, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	47, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	50, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	12, // 7: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	13, // 8: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	40, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	44, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	45, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	46, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	47, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	51, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	52, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	53, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	14, // 13: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	47, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	48, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	49, // 16: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
-	49, // 17: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	54, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	55, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	56, // 16: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	56, // 17: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
 	15, // 18: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
-	44, // 19: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
-	40, // 20: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	51, // 19: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	47, // 20: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
 	20, // 21: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
-	49, // 22: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
-	46, // 23: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
-	40, // 24: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
-	47, // 25: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	56, // 22: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	53, // 23: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	47, // 24: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	54, // 25: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
 	0,  // 26: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	40, // 27: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	40, // 28: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	40, // 29: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	45, // 30: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	46, // 31: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	47, // 27: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	47, // 28: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	47, // 29: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	52, // 30: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	53, // 31: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
 	0,  // 32: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	34, // 33: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	39, // 34: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	27, // 35: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 36: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 37: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 38: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 39: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 40: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	14, // 41: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	16, // 42: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
-	26, // 43: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	24, // 44: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
-	28, // 45: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	30, // 46: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	32, // 47: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	35, // 48: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	18, // 49: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
-	21, // 50: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
-	37, // 51: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 52: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 53: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 54: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 55: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 56: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	23, // 57: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	17, // 58: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
-	27, // 59: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	25, // 60: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
-	29, // 61: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	31, // 62: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	33, // 63: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	36, // 64: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	19, // 65: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
-	22, // 66: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
-	38, // 67: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	52, // [52:68] is the sub-list for method output_type
-	36, // [36:52] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	41, // 33: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	36, // 34: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
+	38, // 35: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
+	40, // 36: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
+	46, // 37: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	27, // 38: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 39: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 40: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	6,  // 41: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	8,  // 42: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	10, // 43: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	14, // 44: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	16, // 45: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
+	26, // 46: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	24, // 47: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
+	28, // 48: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	30, // 49: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	32, // 50: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	34, // 51: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
+	37, // 52: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
+	42, // 53: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	18, // 54: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	21, // 55: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	44, // 56: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 57: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 58: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	7,  // 59: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	9,  // 60: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	11, // 61: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	23, // 62: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	17, // 63: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	27, // 64: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	25, // 65: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	29, // 66: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	31, // 67: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	33, // 68: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	35, // 69: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
+	39, // 70: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
+	43, // 71: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	19, // 72: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	22, // 73: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	45, // 74: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	57, // [57:75] is the sub-list for method output_type
+	39, // [39:57] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -3242,7 +3684,7 @@ func file_slipway_build_v1_build_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   39,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,8 @@ const (
 	BuildService_LocateBuild_FullMethodName         = "/slipway.build.v1.BuildService/LocateBuild"
 	BuildService_ListEngines_FullMethodName         = "/slipway.build.v1.BuildService/ListEngines"
 	BuildService_FindLayers_FullMethodName          = "/slipway.build.v1.BuildService/FindLayers"
+	BuildService_FindPackages_FullMethodName        = "/slipway.build.v1.BuildService/FindPackages"
+	BuildService_SummarizePackages_FullMethodName   = "/slipway.build.v1.BuildService/SummarizePackages"
 	BuildService_CancelBuild_FullMethodName         = "/slipway.build.v1.BuildService/CancelBuild"
 	BuildService_ClaimUnsolvedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ClaimUnsolvedBuilds"
 	BuildService_SolveBuild_FullMethodName          = "/slipway.build.v1.BuildService/SolveBuild"
@@ -81,6 +83,11 @@ type BuildServiceClient interface {
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
 	// according to the workers' records. UNAVAILABLE if the records cannot be read. Internal.
 	FindLayers(ctx context.Context, in *FindLayersRequest, opts ...grpc.CallOption) (*FindLayersResponse, error)
+	// FindPackages returns packages of public channels that contain a file, from the index of the
+	// packages that were used in images. Internal.
+	FindPackages(ctx context.Context, in *FindPackagesRequest, opts ...grpc.CallOption) (*FindPackagesResponse, error)
+	// SummarizePackages returns what the same index has about packages. Internal.
+	SummarizePackages(ctx context.Context, in *SummarizePackagesRequest, opts ...grpc.CallOption) (*SummarizePackagesResponse, error)
 	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
 	// have no further effect. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
@@ -223,6 +230,26 @@ func (c *buildServiceClient) FindLayers(ctx context.Context, in *FindLayersReque
 	return out, nil
 }
 
+func (c *buildServiceClient) FindPackages(ctx context.Context, in *FindPackagesRequest, opts ...grpc.CallOption) (*FindPackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FindPackagesResponse)
+	err := c.cc.Invoke(ctx, BuildService_FindPackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) SummarizePackages(ctx context.Context, in *SummarizePackagesRequest, opts ...grpc.CallOption) (*SummarizePackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SummarizePackagesResponse)
+	err := c.cc.Invoke(ctx, BuildService_SummarizePackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelBuildResponse)
@@ -314,6 +341,11 @@ type BuildServiceServer interface {
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
 	// according to the workers' records. UNAVAILABLE if the records cannot be read. Internal.
 	FindLayers(context.Context, *FindLayersRequest) (*FindLayersResponse, error)
+	// FindPackages returns packages of public channels that contain a file, from the index of the
+	// packages that were used in images. Internal.
+	FindPackages(context.Context, *FindPackagesRequest) (*FindPackagesResponse, error)
+	// SummarizePackages returns what the same index has about packages. Internal.
+	SummarizePackages(context.Context, *SummarizePackagesRequest) (*SummarizePackagesResponse, error)
 	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
 	// have no further effect. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
@@ -371,6 +403,12 @@ func (UnimplementedBuildServiceServer) ListEngines(context.Context, *ListEngines
 }
 func (UnimplementedBuildServiceServer) FindLayers(context.Context, *FindLayersRequest) (*FindLayersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FindLayers not implemented")
+}
+func (UnimplementedBuildServiceServer) FindPackages(context.Context, *FindPackagesRequest) (*FindPackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method FindPackages not implemented")
+}
+func (UnimplementedBuildServiceServer) SummarizePackages(context.Context, *SummarizePackagesRequest) (*SummarizePackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SummarizePackages not implemented")
 }
 func (UnimplementedBuildServiceServer) CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelBuild not implemented")
@@ -621,6 +659,42 @@ func _BuildService_FindLayers_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_FindPackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FindPackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).FindPackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_FindPackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).FindPackages(ctx, req.(*FindPackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_SummarizePackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SummarizePackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).SummarizePackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_SummarizePackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).SummarizePackages(ctx, req.(*SummarizePackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_CancelBuild_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CancelBuildRequest)
 	if err := dec(in); err != nil {
@@ -740,6 +814,14 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FindLayers",
 			Handler:    _BuildService_FindLayers_Handler,
+		},
+		{
+			MethodName: "FindPackages",
+			Handler:    _BuildService_FindPackages_Handler,
+		},
+		{
+			MethodName: "SummarizePackages",
+			Handler:    _BuildService_SummarizePackages_Handler,
 		},
 		{
 			MethodName: "CancelBuild",

@@ -87,6 +87,254 @@ func (LoginPurpose) EnumDescriptor() ([]byte, []int) {
 	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
 }
 
+// ListUnindexedPackagesRequest names a build.
+type ListUnindexedPackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's ticket.
+	Ticket        string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUnindexedPackagesRequest) Reset() {
+	*x = ListUnindexedPackagesRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUnindexedPackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUnindexedPackagesRequest) ProtoMessage() {}
+
+func (x *ListUnindexedPackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUnindexedPackagesRequest.ProtoReflect.Descriptor instead.
+func (*ListUnindexedPackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListUnindexedPackagesRequest) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+// ListUnindexedPackagesResponse lists packages.
+type ListUnindexedPackagesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the artifacts in hex, as in the lock.
+	Sha256        []string `protobuf:"bytes,1,rep,name=sha256,proto3" json:"sha256,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUnindexedPackagesResponse) Reset() {
+	*x = ListUnindexedPackagesResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUnindexedPackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUnindexedPackagesResponse) ProtoMessage() {}
+
+func (x *ListUnindexedPackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUnindexedPackagesResponse.ProtoReflect.Descriptor instead.
+func (*ListUnindexedPackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListUnindexedPackagesResponse) GetSha256() []string {
+	if x != nil {
+		return x.Sha256
+	}
+	return nil
+}
+
+// IndexPackagesRequest is the content of packages.
+type IndexPackagesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The job's ticket.
+	Ticket string `protobuf:"bytes,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
+	// The packages, at most 16.
+	Packages      []*PackageContent `protobuf:"bytes,2,rep,name=packages,proto3" json:"packages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexPackagesRequest) Reset() {
+	*x = IndexPackagesRequest{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexPackagesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexPackagesRequest) ProtoMessage() {}
+
+func (x *IndexPackagesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexPackagesRequest.ProtoReflect.Descriptor instead.
+func (*IndexPackagesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *IndexPackagesRequest) GetTicket() string {
+	if x != nil {
+		return x.Ticket
+	}
+	return ""
+}
+
+func (x *IndexPackagesRequest) GetPackages() []*PackageContent {
+	if x != nil {
+		return x.Packages
+	}
+	return nil
+}
+
+// PackageContent is the content of one package.
+type PackageContent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the artifact in hex, as in the lock.
+	Sha256 string `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
+	// What the package states about itself.
+	About *PackageSummary `protobuf:"bytes,2,opt,name=about,proto3" json:"about,omitempty"`
+	// The paths of its files below the prefix, at most 500 of at most 255 bytes.
+	Files         []string `protobuf:"bytes,3,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PackageContent) Reset() {
+	*x = PackageContent{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PackageContent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PackageContent) ProtoMessage() {}
+
+func (x *PackageContent) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PackageContent.ProtoReflect.Descriptor instead.
+func (*PackageContent) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *PackageContent) GetSha256() string {
+	if x != nil {
+		return x.Sha256
+	}
+	return ""
+}
+
+func (x *PackageContent) GetAbout() *PackageSummary {
+	if x != nil {
+		return x.About
+	}
+	return nil
+}
+
+func (x *PackageContent) GetFiles() []string {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+// IndexPackagesResponse is empty.
+type IndexPackagesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IndexPackagesResponse) Reset() {
+	*x = IndexPackagesResponse{}
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IndexPackagesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IndexPackagesResponse) ProtoMessage() {}
+
+func (x *IndexPackagesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IndexPackagesResponse.ProtoReflect.Descriptor instead.
+func (*IndexPackagesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
+}
+
 // RegisterWorkerKeyRequest is a public key and a proof that the worker has the private
 // key.
 type RegisterWorkerKeyRequest struct {
@@ -103,7 +351,7 @@ type RegisterWorkerKeyRequest struct {
 
 func (x *RegisterWorkerKeyRequest) Reset() {
 	*x = RegisterWorkerKeyRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -115,7 +363,7 @@ func (x *RegisterWorkerKeyRequest) String() string {
 func (*RegisterWorkerKeyRequest) ProtoMessage() {}
 
 func (x *RegisterWorkerKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[0]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -128,7 +376,7 @@ func (x *RegisterWorkerKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorkerKeyRequest.ProtoReflect.Descriptor instead.
 func (*RegisterWorkerKeyRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{0}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RegisterWorkerKeyRequest) GetWorker() string {
@@ -161,7 +409,7 @@ type RegisterWorkerKeyResponse struct {
 
 func (x *RegisterWorkerKeyResponse) Reset() {
 	*x = RegisterWorkerKeyResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -173,7 +421,7 @@ func (x *RegisterWorkerKeyResponse) String() string {
 func (*RegisterWorkerKeyResponse) ProtoMessage() {}
 
 func (x *RegisterWorkerKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[1]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -186,7 +434,7 @@ func (x *RegisterWorkerKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RegisterWorkerKeyResponse.ProtoReflect.Descriptor instead.
 func (*RegisterWorkerKeyResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{1}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{6}
 }
 
 // GetWorkerKeyRequest names a key.
@@ -200,7 +448,7 @@ type GetWorkerKeyRequest struct {
 
 func (x *GetWorkerKeyRequest) Reset() {
 	*x = GetWorkerKeyRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +460,7 @@ func (x *GetWorkerKeyRequest) String() string {
 func (*GetWorkerKeyRequest) ProtoMessage() {}
 
 func (x *GetWorkerKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[2]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +473,7 @@ func (x *GetWorkerKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkerKeyRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{2}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetWorkerKeyRequest) GetKeyId() string {
@@ -248,7 +496,7 @@ type GetWorkerKeyResponse struct {
 
 func (x *GetWorkerKeyResponse) Reset() {
 	*x = GetWorkerKeyResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -260,7 +508,7 @@ func (x *GetWorkerKeyResponse) String() string {
 func (*GetWorkerKeyResponse) ProtoMessage() {}
 
 func (x *GetWorkerKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[3]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -273,7 +521,7 @@ func (x *GetWorkerKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkerKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkerKeyResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{3}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetWorkerKeyResponse) GetPublicKey() []byte {
@@ -305,7 +553,7 @@ type TakeJobRequest struct {
 
 func (x *TakeJobRequest) Reset() {
 	*x = TakeJobRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +565,7 @@ func (x *TakeJobRequest) String() string {
 func (*TakeJobRequest) ProtoMessage() {}
 
 func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[4]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +578,7 @@ func (x *TakeJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobRequest.ProtoReflect.Descriptor instead.
 func (*TakeJobRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{4}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TakeJobRequest) GetBuildId() string {
@@ -387,7 +635,7 @@ type TakeJobResponse struct {
 
 func (x *TakeJobResponse) Reset() {
 	*x = TakeJobResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -399,7 +647,7 @@ func (x *TakeJobResponse) String() string {
 func (*TakeJobResponse) ProtoMessage() {}
 
 func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -412,7 +660,7 @@ func (x *TakeJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TakeJobResponse.ProtoReflect.Descriptor instead.
 func (*TakeJobResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TakeJobResponse) GetRecipe() *Recipe {
@@ -503,7 +751,7 @@ type GetContextRequest struct {
 
 func (x *GetContextRequest) Reset() {
 	*x = GetContextRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -515,7 +763,7 @@ func (x *GetContextRequest) String() string {
 func (*GetContextRequest) ProtoMessage() {}
 
 func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -528,7 +776,7 @@ func (x *GetContextRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextRequest.ProtoReflect.Descriptor instead.
 func (*GetContextRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{6}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetContextRequest) GetTicket() string {
@@ -549,7 +797,7 @@ type GetContextResponse struct {
 
 func (x *GetContextResponse) Reset() {
 	*x = GetContextResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -561,7 +809,7 @@ func (x *GetContextResponse) String() string {
 func (*GetContextResponse) ProtoMessage() {}
 
 func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -574,7 +822,7 @@ func (x *GetContextResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContextResponse.ProtoReflect.Descriptor instead.
 func (*GetContextResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{7}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GetContextResponse) GetChunk() []byte {
@@ -601,7 +849,7 @@ type GetBuildCredentialsRequest struct {
 
 func (x *GetBuildCredentialsRequest) Reset() {
 	*x = GetBuildCredentialsRequest{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +861,7 @@ func (x *GetBuildCredentialsRequest) String() string {
 func (*GetBuildCredentialsRequest) ProtoMessage() {}
 
 func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +874,7 @@ func (x *GetBuildCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{8}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetBuildCredentialsRequest) GetTicket() string {
@@ -670,7 +918,7 @@ type GetBuildCredentialsResponse struct {
 
 func (x *GetBuildCredentialsResponse) Reset() {
 	*x = GetBuildCredentialsResponse{}
-	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +930,7 @@ func (x *GetBuildCredentialsResponse) String() string {
 func (*GetBuildCredentialsResponse) ProtoMessage() {}
 
 func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_work_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_work_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +943,7 @@ func (x *GetBuildCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*GetBuildCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{9}
+	return file_slipway_build_v1_work_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetBuildCredentialsResponse) GetUsername() string {
@@ -716,7 +964,19 @@ var File_slipway_build_v1_work_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\n" +
-	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"g\n" +
+	"\x1bslipway/build/v1/work.proto\x12\x10slipway.build.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1cslipway/build/v1/build.proto\x1a\x1dslipway/build/v1/recipe.proto\x1a\x1fslipway/container/v1/plan.proto\"6\n" +
+	"\x1cListUnindexedPackagesRequest\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\"7\n" +
+	"\x1dListUnindexedPackagesResponse\x12\x16\n" +
+	"\x06sha256\x18\x01 \x03(\tR\x06sha256\"l\n" +
+	"\x14IndexPackagesRequest\x12\x16\n" +
+	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12<\n" +
+	"\bpackages\x18\x02 \x03(\v2 .slipway.build.v1.PackageContentR\bpackages\"v\n" +
+	"\x0ePackageContent\x12\x16\n" +
+	"\x06sha256\x18\x01 \x01(\tR\x06sha256\x126\n" +
+	"\x05about\x18\x02 \x01(\v2 .slipway.build.v1.PackageSummaryR\x05about\x12\x14\n" +
+	"\x05files\x18\x03 \x03(\tR\x05files\"\x17\n" +
+	"\x15IndexPackagesResponse\"g\n" +
 	"\x18RegisterWorkerKeyRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1d\n" +
 	"\n" +
@@ -767,14 +1027,16 @@ const file_slipway_build_v1_work_proto_rawDesc = "" +
 	"\x12LOGIN_PURPOSE_READ\x10\x01\x12\x16\n" +
 	"\x12LOGIN_PURPOSE_PUSH\x10\x02\x12\x17\n" +
 	"\x13LOGIN_PURPOSE_CACHE\x10\x03\x12\x19\n" +
-	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xf9\x03\n" +
+	"\x15LOGIN_PURPOSE_CHANNEL\x10\x042\xd5\x05\n" +
 	"\vWorkService\x12N\n" +
 	"\aTakeJob\x12 .slipway.build.v1.TakeJobRequest\x1a!.slipway.build.v1.TakeJobResponse\x12Y\n" +
 	"\n" +
 	"GetContext\x12#.slipway.build.v1.GetContextRequest\x1a$.slipway.build.v1.GetContextResponse0\x01\x12r\n" +
 	"\x13GetBuildCredentials\x12,.slipway.build.v1.GetBuildCredentialsRequest\x1a-.slipway.build.v1.GetBuildCredentialsResponse\x12l\n" +
 	"\x11RegisterWorkerKey\x12*.slipway.build.v1.RegisterWorkerKeyRequest\x1a+.slipway.build.v1.RegisterWorkerKeyResponse\x12]\n" +
-	"\fGetWorkerKey\x12%.slipway.build.v1.GetWorkerKeyRequest\x1a&.slipway.build.v1.GetWorkerKeyResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
+	"\fGetWorkerKey\x12%.slipway.build.v1.GetWorkerKeyRequest\x1a&.slipway.build.v1.GetWorkerKeyResponse\x12x\n" +
+	"\x15ListUnindexedPackages\x12..slipway.build.v1.ListUnindexedPackagesRequest\x1a/.slipway.build.v1.ListUnindexedPackagesResponse\x12`\n" +
+	"\rIndexPackages\x12&.slipway.build.v1.IndexPackagesRequest\x1a'.slipway.build.v1.IndexPackagesResponseB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
 
 var (
 	file_slipway_build_v1_work_proto_rawDescOnce sync.Once
@@ -789,46 +1051,58 @@ func file_slipway_build_v1_work_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_work_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_slipway_build_v1_work_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_slipway_build_v1_work_proto_goTypes = []any{
-	(LoginPurpose)(0),                   // 0: slipway.build.v1.LoginPurpose
-	(*RegisterWorkerKeyRequest)(nil),    // 1: slipway.build.v1.RegisterWorkerKeyRequest
-	(*RegisterWorkerKeyResponse)(nil),   // 2: slipway.build.v1.RegisterWorkerKeyResponse
-	(*GetWorkerKeyRequest)(nil),         // 3: slipway.build.v1.GetWorkerKeyRequest
-	(*GetWorkerKeyResponse)(nil),        // 4: slipway.build.v1.GetWorkerKeyResponse
-	(*TakeJobRequest)(nil),              // 5: slipway.build.v1.TakeJobRequest
-	(*TakeJobResponse)(nil),             // 6: slipway.build.v1.TakeJobResponse
-	(*GetContextRequest)(nil),           // 7: slipway.build.v1.GetContextRequest
-	(*GetContextResponse)(nil),          // 8: slipway.build.v1.GetContextResponse
-	(*GetBuildCredentialsRequest)(nil),  // 9: slipway.build.v1.GetBuildCredentialsRequest
-	(*GetBuildCredentialsResponse)(nil), // 10: slipway.build.v1.GetBuildCredentialsResponse
-	(*timestamppb.Timestamp)(nil),       // 11: google.protobuf.Timestamp
-	(*Recipe)(nil),                      // 12: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 13: slipway.build.v1.Target
-	(*v1.Source)(nil),                   // 14: slipway.container.v1.Source
+	(LoginPurpose)(0),                     // 0: slipway.build.v1.LoginPurpose
+	(*ListUnindexedPackagesRequest)(nil),  // 1: slipway.build.v1.ListUnindexedPackagesRequest
+	(*ListUnindexedPackagesResponse)(nil), // 2: slipway.build.v1.ListUnindexedPackagesResponse
+	(*IndexPackagesRequest)(nil),          // 3: slipway.build.v1.IndexPackagesRequest
+	(*PackageContent)(nil),                // 4: slipway.build.v1.PackageContent
+	(*IndexPackagesResponse)(nil),         // 5: slipway.build.v1.IndexPackagesResponse
+	(*RegisterWorkerKeyRequest)(nil),      // 6: slipway.build.v1.RegisterWorkerKeyRequest
+	(*RegisterWorkerKeyResponse)(nil),     // 7: slipway.build.v1.RegisterWorkerKeyResponse
+	(*GetWorkerKeyRequest)(nil),           // 8: slipway.build.v1.GetWorkerKeyRequest
+	(*GetWorkerKeyResponse)(nil),          // 9: slipway.build.v1.GetWorkerKeyResponse
+	(*TakeJobRequest)(nil),                // 10: slipway.build.v1.TakeJobRequest
+	(*TakeJobResponse)(nil),               // 11: slipway.build.v1.TakeJobResponse
+	(*GetContextRequest)(nil),             // 12: slipway.build.v1.GetContextRequest
+	(*GetContextResponse)(nil),            // 13: slipway.build.v1.GetContextResponse
+	(*GetBuildCredentialsRequest)(nil),    // 14: slipway.build.v1.GetBuildCredentialsRequest
+	(*GetBuildCredentialsResponse)(nil),   // 15: slipway.build.v1.GetBuildCredentialsResponse
+	(*PackageSummary)(nil),                // 16: slipway.build.v1.PackageSummary
+	(*timestamppb.Timestamp)(nil),         // 17: google.protobuf.Timestamp
+	(*Recipe)(nil),                        // 18: slipway.build.v1.Recipe
+	(*Target)(nil),                        // 19: slipway.build.v1.Target
+	(*v1.Source)(nil),                     // 20: slipway.container.v1.Source
 }
 var file_slipway_build_v1_work_proto_depIdxs = []int32{
-	11, // 0: slipway.build.v1.GetWorkerKeyResponse.not_before:type_name -> google.protobuf.Timestamp
-	12, // 1: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
-	13, // 2: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
-	11, // 3: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
-	14, // 4: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
-	0,  // 5: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
-	5,  // 6: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
-	7,  // 7: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
-	9,  // 8: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
-	1,  // 9: slipway.build.v1.WorkService.RegisterWorkerKey:input_type -> slipway.build.v1.RegisterWorkerKeyRequest
-	3,  // 10: slipway.build.v1.WorkService.GetWorkerKey:input_type -> slipway.build.v1.GetWorkerKeyRequest
-	6,  // 11: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
-	8,  // 12: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
-	10, // 13: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
-	2,  // 14: slipway.build.v1.WorkService.RegisterWorkerKey:output_type -> slipway.build.v1.RegisterWorkerKeyResponse
-	4,  // 15: slipway.build.v1.WorkService.GetWorkerKey:output_type -> slipway.build.v1.GetWorkerKeyResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	4,  // 0: slipway.build.v1.IndexPackagesRequest.packages:type_name -> slipway.build.v1.PackageContent
+	16, // 1: slipway.build.v1.PackageContent.about:type_name -> slipway.build.v1.PackageSummary
+	17, // 2: slipway.build.v1.GetWorkerKeyResponse.not_before:type_name -> google.protobuf.Timestamp
+	18, // 3: slipway.build.v1.TakeJobResponse.recipe:type_name -> slipway.build.v1.Recipe
+	19, // 4: slipway.build.v1.TakeJobResponse.target:type_name -> slipway.build.v1.Target
+	17, // 5: slipway.build.v1.TakeJobResponse.deadline:type_name -> google.protobuf.Timestamp
+	20, // 6: slipway.build.v1.TakeJobResponse.given_images:type_name -> slipway.container.v1.Source
+	0,  // 7: slipway.build.v1.GetBuildCredentialsRequest.purpose:type_name -> slipway.build.v1.LoginPurpose
+	10, // 8: slipway.build.v1.WorkService.TakeJob:input_type -> slipway.build.v1.TakeJobRequest
+	12, // 9: slipway.build.v1.WorkService.GetContext:input_type -> slipway.build.v1.GetContextRequest
+	14, // 10: slipway.build.v1.WorkService.GetBuildCredentials:input_type -> slipway.build.v1.GetBuildCredentialsRequest
+	6,  // 11: slipway.build.v1.WorkService.RegisterWorkerKey:input_type -> slipway.build.v1.RegisterWorkerKeyRequest
+	8,  // 12: slipway.build.v1.WorkService.GetWorkerKey:input_type -> slipway.build.v1.GetWorkerKeyRequest
+	1,  // 13: slipway.build.v1.WorkService.ListUnindexedPackages:input_type -> slipway.build.v1.ListUnindexedPackagesRequest
+	3,  // 14: slipway.build.v1.WorkService.IndexPackages:input_type -> slipway.build.v1.IndexPackagesRequest
+	11, // 15: slipway.build.v1.WorkService.TakeJob:output_type -> slipway.build.v1.TakeJobResponse
+	13, // 16: slipway.build.v1.WorkService.GetContext:output_type -> slipway.build.v1.GetContextResponse
+	15, // 17: slipway.build.v1.WorkService.GetBuildCredentials:output_type -> slipway.build.v1.GetBuildCredentialsResponse
+	7,  // 18: slipway.build.v1.WorkService.RegisterWorkerKey:output_type -> slipway.build.v1.RegisterWorkerKeyResponse
+	9,  // 19: slipway.build.v1.WorkService.GetWorkerKey:output_type -> slipway.build.v1.GetWorkerKeyResponse
+	2,  // 20: slipway.build.v1.WorkService.ListUnindexedPackages:output_type -> slipway.build.v1.ListUnindexedPackagesResponse
+	5,  // 21: slipway.build.v1.WorkService.IndexPackages:output_type -> slipway.build.v1.IndexPackagesResponse
+	15, // [15:22] is the sub-list for method output_type
+	8,  // [8:15] is the sub-list for method input_type
+	8,  // [8:8] is the sub-list for extension type_name
+	8,  // [8:8] is the sub-list for extension extendee
+	0,  // [0:8] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_work_proto_init() }
@@ -836,6 +1110,7 @@ func file_slipway_build_v1_work_proto_init() {
 	if File_slipway_build_v1_work_proto != nil {
 		return
 	}
+	file_slipway_build_v1_build_proto_init()
 	file_slipway_build_v1_recipe_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -843,7 +1118,7 @@ func file_slipway_build_v1_work_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_work_proto_rawDesc), len(file_slipway_build_v1_work_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

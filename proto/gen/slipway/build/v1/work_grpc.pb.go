@@ -21,11 +21,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WorkService_TakeJob_FullMethodName             = "/slipway.build.v1.WorkService/TakeJob"
-	WorkService_GetContext_FullMethodName          = "/slipway.build.v1.WorkService/GetContext"
-	WorkService_GetBuildCredentials_FullMethodName = "/slipway.build.v1.WorkService/GetBuildCredentials"
-	WorkService_RegisterWorkerKey_FullMethodName   = "/slipway.build.v1.WorkService/RegisterWorkerKey"
-	WorkService_GetWorkerKey_FullMethodName        = "/slipway.build.v1.WorkService/GetWorkerKey"
+	WorkService_TakeJob_FullMethodName               = "/slipway.build.v1.WorkService/TakeJob"
+	WorkService_GetContext_FullMethodName            = "/slipway.build.v1.WorkService/GetContext"
+	WorkService_GetBuildCredentials_FullMethodName   = "/slipway.build.v1.WorkService/GetBuildCredentials"
+	WorkService_RegisterWorkerKey_FullMethodName     = "/slipway.build.v1.WorkService/RegisterWorkerKey"
+	WorkService_GetWorkerKey_FullMethodName          = "/slipway.build.v1.WorkService/GetWorkerKey"
+	WorkService_ListUnindexedPackages_FullMethodName = "/slipway.build.v1.WorkService/ListUnindexedPackages"
+	WorkService_IndexPackages_FullMethodName         = "/slipway.build.v1.WorkService/IndexPackages"
 )
 
 // WorkServiceClient is the client API for WorkService service.
@@ -50,6 +52,13 @@ type WorkServiceClient interface {
 	// GetWorkerKey returns a registered key. NOT_FOUND if it is unknown, revoked or expired: its
 	// signatures must then be rejected.
 	GetWorkerKey(ctx context.Context, in *GetWorkerKeyRequest, opts ...grpc.CallOption) (*GetWorkerKeyResponse, error)
+	// ListUnindexedPackages returns the packages of the build's lock that belong in the index of
+	// packages and are not in it. These are never packages of channels that were read with a
+	// login. NOT_FOUND if the ticket is no longer valid.
+	ListUnindexedPackages(ctx context.Context, in *ListUnindexedPackagesRequest, opts ...grpc.CallOption) (*ListUnindexedPackagesResponse, error)
+	// IndexPackages adds packages of the build's lock to the index. Packages that do not belong in
+	// it are ignored. NOT_FOUND if the ticket is no longer valid.
+	IndexPackages(ctx context.Context, in *IndexPackagesRequest, opts ...grpc.CallOption) (*IndexPackagesResponse, error)
 }
 
 type workServiceClient struct {
@@ -119,6 +128,26 @@ func (c *workServiceClient) GetWorkerKey(ctx context.Context, in *GetWorkerKeyRe
 	return out, nil
 }
 
+func (c *workServiceClient) ListUnindexedPackages(ctx context.Context, in *ListUnindexedPackagesRequest, opts ...grpc.CallOption) (*ListUnindexedPackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListUnindexedPackagesResponse)
+	err := c.cc.Invoke(ctx, WorkService_ListUnindexedPackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workServiceClient) IndexPackages(ctx context.Context, in *IndexPackagesRequest, opts ...grpc.CallOption) (*IndexPackagesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IndexPackagesResponse)
+	err := c.cc.Invoke(ctx, WorkService_IndexPackages_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkServiceServer is the server API for WorkService service.
 // All implementations must embed UnimplementedWorkServiceServer
 // for forward compatibility.
@@ -141,6 +170,13 @@ type WorkServiceServer interface {
 	// GetWorkerKey returns a registered key. NOT_FOUND if it is unknown, revoked or expired: its
 	// signatures must then be rejected.
 	GetWorkerKey(context.Context, *GetWorkerKeyRequest) (*GetWorkerKeyResponse, error)
+	// ListUnindexedPackages returns the packages of the build's lock that belong in the index of
+	// packages and are not in it. These are never packages of channels that were read with a
+	// login. NOT_FOUND if the ticket is no longer valid.
+	ListUnindexedPackages(context.Context, *ListUnindexedPackagesRequest) (*ListUnindexedPackagesResponse, error)
+	// IndexPackages adds packages of the build's lock to the index. Packages that do not belong in
+	// it are ignored. NOT_FOUND if the ticket is no longer valid.
+	IndexPackages(context.Context, *IndexPackagesRequest) (*IndexPackagesResponse, error)
 	mustEmbedUnimplementedWorkServiceServer()
 }
 
@@ -165,6 +201,12 @@ func (UnimplementedWorkServiceServer) RegisterWorkerKey(context.Context, *Regist
 }
 func (UnimplementedWorkServiceServer) GetWorkerKey(context.Context, *GetWorkerKeyRequest) (*GetWorkerKeyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetWorkerKey not implemented")
+}
+func (UnimplementedWorkServiceServer) ListUnindexedPackages(context.Context, *ListUnindexedPackagesRequest) (*ListUnindexedPackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUnindexedPackages not implemented")
+}
+func (UnimplementedWorkServiceServer) IndexPackages(context.Context, *IndexPackagesRequest) (*IndexPackagesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IndexPackages not implemented")
 }
 func (UnimplementedWorkServiceServer) mustEmbedUnimplementedWorkServiceServer() {}
 func (UnimplementedWorkServiceServer) testEmbeddedByValue()                     {}
@@ -270,6 +312,42 @@ func _WorkService_GetWorkerKey_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkService_ListUnindexedPackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListUnindexedPackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).ListUnindexedPackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_ListUnindexedPackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).ListUnindexedPackages(ctx, req.(*ListUnindexedPackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkService_IndexPackages_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IndexPackagesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkServiceServer).IndexPackages(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkService_IndexPackages_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkServiceServer).IndexPackages(ctx, req.(*IndexPackagesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkService_ServiceDesc is the grpc.ServiceDesc for WorkService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -292,6 +370,14 @@ var WorkService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetWorkerKey",
 			Handler:    _WorkService_GetWorkerKey_Handler,
+		},
+		{
+			MethodName: "ListUnindexedPackages",
+			Handler:    _WorkService_ListUnindexedPackages_Handler,
+		},
+		{
+			MethodName: "IndexPackages",
+			Handler:    _WorkService_IndexPackages_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -1160,9 +1160,12 @@ type SolvePackagesResponse struct {
 	// The URLs of the channels that were read with the caller's login.
 	PrivateChannels []string `protobuf:"bytes,6,rep,name=private_channels,json=privateChannels,proto3" json:"private_channels,omitempty"`
 	// The URLs of the channels, in order.
-	ChannelUrls   []string `protobuf:"bytes,7,rep,name=channel_urls,json=channelUrls,proto3" json:"channel_urls,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	ChannelUrls []string `protobuf:"bytes,7,rep,name=channel_urls,json=channelUrls,proto3" json:"channel_urls,omitempty"`
+	// The URLs of the channels whose packages all users may find: the operator configured them or
+	// they are well known, and they were read without a login.
+	IndexedChannels []string `protobuf:"bytes,8,rep,name=indexed_channels,json=indexedChannels,proto3" json:"indexed_channels,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *SolvePackagesResponse) Reset() {
@@ -1240,6 +1243,13 @@ func (x *SolvePackagesResponse) GetPrivateChannels() []string {
 func (x *SolvePackagesResponse) GetChannelUrls() []string {
 	if x != nil {
 		return x.ChannelUrls
+	}
+	return nil
+}
+
+func (x *SolvePackagesResponse) GetIndexedChannels() []string {
+	if x != nil {
+		return x.IndexedChannels
 	}
 	return nil
 }
@@ -2456,7 +2466,13 @@ type SearchPackagesRequest struct {
 	// Page size; replaces max.
 	PageSize int32 `protobuf:"varint,7,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The workspace whose channel logins are used; absent: the caller's own.
-	WorkspaceId   int64 `protobuf:"varint,8,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	WorkspaceId int64 `protobuf:"varint,8,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The name of a command, e.g. "bcftools", instead of q: only packages that have it in their
+	// folder bin are returned.
+	Command string `protobuf:"bytes,9,opt,name=command,proto3" json:"command,omitempty"`
+	// A file, instead of q: its name, e.g. "libhts.so", or its path below the environment, e.g.
+	// "include/htslib/sam.h". Only packages that have it are returned.
+	File          string `protobuf:"bytes,10,opt,name=file,proto3" json:"file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2547,6 +2563,20 @@ func (x *SearchPackagesRequest) GetWorkspaceId() int64 {
 	return 0
 }
 
+func (x *SearchPackagesRequest) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *SearchPackagesRequest) GetFile() string {
+	if x != nil {
+		return x.File
+	}
+	return ""
+}
+
 // SearchPackagesResponse is a page of packages.
 type SearchPackagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2616,7 +2646,16 @@ type FoundPackage struct {
 	// Number of records in the searched channels that depend on it.
 	Dependents *int32 `protobuf:"varint,5,opt,name=dependents,proto3,oneof" json:"dependents,omitempty"`
 	// The licence of its newest version as recorded in the channel.
-	License       *string `protobuf:"bytes,6,opt,name=license,proto3,oneof" json:"license,omitempty"`
+	License *string `protobuf:"bytes,6,opt,name=license,proto3,oneof" json:"license,omitempty"`
+	// What the package is, in one sentence, from the package itself; absent if the server has not
+	// used it in an image yet.
+	Summary *string `protobuf:"bytes,7,opt,name=summary,proto3,oneof" json:"summary,omitempty"`
+	// The http(s) URL of its project; absent if unknown.
+	Home *string `protobuf:"bytes,8,opt,name=home,proto3,oneof" json:"home,omitempty"`
+	// With command or file: the versions that are known to have it, newest first, at most 20.
+	Versions []string `protobuf:"bytes,9,rep,name=versions,proto3" json:"versions,omitempty"`
+	// With file: the paths that match, at most 5.
+	Paths         []string `protobuf:"bytes,10,rep,name=paths,proto3" json:"paths,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2691,6 +2730,34 @@ func (x *FoundPackage) GetLicense() string {
 		return *x.License
 	}
 	return ""
+}
+
+func (x *FoundPackage) GetSummary() string {
+	if x != nil && x.Summary != nil {
+		return *x.Summary
+	}
+	return ""
+}
+
+func (x *FoundPackage) GetHome() string {
+	if x != nil && x.Home != nil {
+		return *x.Home
+	}
+	return ""
+}
+
+func (x *FoundPackage) GetVersions() []string {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *FoundPackage) GetPaths() []string {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
 }
 
 // DescribePackageRequest names a package.
@@ -3097,7 +3164,7 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\b_messageB\v\n" +
 	"\t_conflictB\a\n" +
 	"\x05_textB\a\n" +
-	"\x05_code\"\x8f\x02\n" +
+	"\x05_code\"\xba\x02\n" +
 	"\x15SolvePackagesResponse\x12>\n" +
 	"\x06answer\x18\x01 \x01(\v2&.slipway.conda.v1.LockPackagesResponseR\x06answer\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\tR\arecords\x12\x18\n" +
@@ -3105,7 +3172,8 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x18\n" +
 	"\aprivate\x18\x05 \x01(\bR\aprivate\x12)\n" +
 	"\x10private_channels\x18\x06 \x03(\tR\x0fprivateChannels\x12!\n" +
-	"\fchannel_urls\x18\a \x03(\tR\vchannelUrls\"\xa9\a\n" +
+	"\fchannel_urls\x18\a \x03(\tR\vchannelUrls\x12)\n" +
+	"\x10indexed_channels\x18\b \x03(\tR\x0findexedChannels\"\xa9\a\n" +
 	"\fPlatformLock\x12\x1f\n" +
 	"\bplatform\x18\x01 \x01(\tH\x00R\bplatform\x88\x01\x01\x12;\n" +
 	"\bpackages\x18\x02 \x03(\v2\x1f.slipway.conda.v1.LockedPackageR\bpackages\x12\x1d\n" +
@@ -3245,7 +3313,7 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x06change\x18\x01 \x01(\tH\x00R\x06change\x88\x01\x01\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannelsB\t\n" +
-	"\a_change\"\xfa\x01\n" +
+	"\a_change\"\xb6\x02\n" +
 	"\x15SearchPackagesRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xff\x01R\x01q\x12\x1f\n" +
 	"\achannel\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\achannel\x12!\n" +
@@ -3254,11 +3322,14 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x06offset\x18\x05 \x01(\x05R\x06offset\x12\x12\n" +
 	"\x04page\x18\x06 \x01(\x05R\x04page\x12!\n" +
 	"\tpage_size\x18\a \x01(\x05B\x04\xa0\xb5\x18dR\bpageSize\x12!\n" +
-	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\"y\n" +
+	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\x12\x1f\n" +
+	"\acommand\x18\t \x01(\tB\x05\x90\xb5\x18\xfb\x01R\acommand\x12\x19\n" +
+	"\x04file\x18\n" +
+	" \x01(\tB\x05\x90\xb5\x18\xff\x01R\x04file\"y\n" +
 	"\x16SearchPackagesResponse\x12:\n" +
 	"\bpackages\x18\x01 \x03(\v2\x1e.slipway.conda.v1.FoundPackageR\bpackages\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01B\b\n" +
-	"\x06_total\"\x83\x02\n" +
+	"\x06_total\"\x82\x03\n" +
 	"\fFoundPackage\x12\x17\n" +
 	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x1d\n" +
 	"\aversion\x18\x02 \x01(\tH\x01R\aversion\x88\x01\x01\x12\x1d\n" +
@@ -3267,7 +3338,12 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\n" +
 	"dependents\x18\x05 \x01(\x05H\x03R\n" +
 	"dependents\x88\x01\x01\x12\x1d\n" +
-	"\alicense\x18\x06 \x01(\tH\x04R\alicense\x88\x01\x01B\a\n" +
+	"\alicense\x18\x06 \x01(\tH\x04R\alicense\x88\x01\x01\x12\x1d\n" +
+	"\asummary\x18\a \x01(\tH\x05R\asummary\x88\x01\x01\x12\x17\n" +
+	"\x04home\x18\b \x01(\tH\x06R\x04home\x88\x01\x01\x12\x1a\n" +
+	"\bversions\x18\t \x03(\tR\bversions\x12\x14\n" +
+	"\x05paths\x18\n" +
+	" \x03(\tR\x05pathsB\a\n" +
 	"\x05_nameB\n" +
 	"\n" +
 	"\b_versionB\n" +
@@ -3275,7 +3351,10 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\b_channelB\r\n" +
 	"\v_dependentsB\n" +
 	"\n" +
-	"\b_license\"F\n" +
+	"\b_licenseB\n" +
+	"\n" +
+	"\b_summaryB\a\n" +
+	"\x05_home\"F\n" +
 	"\x16DescribePackageRequest\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"\xa4\x01\n" +

@@ -1,10 +1,12 @@
 package conda
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,52 +20,93 @@ import (
 
 // Search returns `slipway search`.
 func Search(s *session.Settings) *cobra.Command {
-	var channel, platform string
+	var w wanted
 	var most int
 	cmd := &cobra.Command{
-		Use:   "search NAME",
-		Short: "Find Conda packages by name, and their versions",
-		Long: `Find Conda packages by name, and their versions.
+		Use:   "search [NAME]",
+		Short: "Find Conda packages by name, command or file, and their versions",
+		Long: `Find Conda packages by name, command or file, and their versions.
 
 Results are ordered by match: the package NAME, packages whose names begin with it,
 contain it, or differ from it by one letter. Within each group, packages with more
 dependents come first. CHANNEL::NAME shows the versions and builds of one
-package instead, newest first.`,
-		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64",
-		Args:              usage.Exactly(1),
+package instead, newest first.
+
+--command and --file find the packages that contain a command or a file. The server knows
+this of packages that were used in an image before, of conda-forge, bioconda and the
+channels that its operator configured.`,
+		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64\n  slipway search --command bcftools\n  slipway search --file include/htslib/sam.h",
+		Args:              usage.AtMostOne,
 		ValidArgsFunction: offersPackages(s),
 	}
-	cmd.Flags().StringVarP(&channel, "channel", "c", "", "The `channel` to look in (default: conda-forge and bioconda).")
-	cmd.Flags().StringVar(&platform, "platform", "", "Leave out packages that have nothing for this platform, e.g. linux/arm64.")
+	cmd.Flags().StringVarP(&w.channel, "channel", "c", "", "The `channel` to look in (default: conda-forge and bioconda).")
+	cmd.Flags().StringVar(&w.platform, "platform", "", "Leave out packages that have nothing for this platform, e.g. linux/arm64.")
+	cmd.Flags().StringVar(&w.command, "command", "", "Find the packages with this `command` instead, e.g. bcftools.")
+	cmd.Flags().StringVar(&w.file, "file", "", "Find the packages with this `file` instead: its name, or its path in the environment.")
 	cmd.Flags().IntVar(&most, "max", 20, "How many to show at most.")
 	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
 	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64")
 	usage.Offer(cmd, "max")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
-		if in, name, ok := strings.Cut(args[0], "::"); ok {
+		if err := w.read(args); err != nil {
+			return err
+		}
+		if in, name, ok := strings.Cut(w.name, "::"); ok {
 			raw, t, err := versions(cmd.Context(), c, in, name, most)
 			if err != nil {
-				return fmt.Errorf("describing %s: %w", args[0], err)
+				return fmt.Errorf("describing %s: %w", w.name, err)
 			}
 			return format.Print(cmd.OutOrStdout(), raw, t)
 		}
 		var res condav1.SearchPackagesResponse
-		raw, err := c.Do(cmd.Context(), searchCall(args[0], channel, platform, most), &res)
+		raw, err := c.Do(cmd.Context(), w.call(most), &res)
 		if err != nil {
-			return fmt.Errorf("searching %s: %w", args[0], err)
+			return fmt.Errorf("searching %s: %w", cmp.Or(w.name, w.command, w.file), err)
 		}
 		if len(res.GetPackages()) == 0 {
-			cmd.PrintErrln("slipway: no package has such a name; search another channel with --channel")
+			cmd.PrintErrln("slipway: " + w.nothing())
 		}
 		return format.Print(cmd.OutOrStdout(), raw, foundTable(&res))
 	})
 	return cmd
 }
 
-func searchCall(name, channel, platform string, most int) session.Call {
-	query := url.Values{"q": {name}, "max": {strconv.Itoa(most)}}
-	for key, value := range map[string]string{"channel": channel, "platform": platform} {
+// wanted is what to search for. One of name, command and file is set.
+type wanted struct{ name, command, file, channel, platform string }
+
+// read reads the arguments.
+func (w *wanted) read(args []string) error {
+	if len(args) > 0 {
+		w.name = args[0]
+	}
+	set := 0
+	for _, s := range []string{w.name, w.command, w.file} {
+		if s != "" {
+			set++
+		}
+	}
+	if set != 1 {
+		return usage.Errorf("give either the NAME of a package, --command or --file")
+	}
+	return nil
+}
+
+// nothing is the message if no package was found.
+func (w *wanted) nothing() string {
+	if w.name != "" {
+		return "no package has such a name; search another channel with --channel"
+	}
+	what := "the command " + w.command
+	if w.file != "" {
+		what = "the file " + w.file
+	}
+	return fmt.Sprintf("no package that this server has used in an image has %s; search by name with: slipway search NAME", what)
+}
+
+func (w *wanted) call(most int) session.Call {
+	query := url.Values{"max": {strconv.Itoa(most)}}
+	for key, value := range map[string]string{"q": w.name, "command": w.command, "file": w.file, "channel": w.channel, "platform": w.platform} {
 		if value != "" {
 			query.Set(key, value)
 		}
@@ -71,13 +114,35 @@ func searchCall(name, channel, platform string, most int) session.Call {
 	return session.Call{Method: http.MethodGet, Path: "/v1alpha1/conda/packages", Query: query, Signed: true}
 }
 
+// foundTable has columns for the versions, paths and summaries only if there are any.
 func foundTable(res *condav1.SearchPackagesResponse) output.Table {
 	if len(res.GetPackages()) == 0 {
 		return nil
 	}
-	t := output.Table{{"PACKAGE", "NEWEST", "CHANNEL", "FOR", "LICENCE"}}
-	for _, p := range res.GetPackages() {
-		t = append(t, []string{p.GetName(), p.GetVersion(), p.GetChannel(), strings.Join(p.GetPlatforms(), ", "), p.GetLicense()})
+	columns := []struct {
+		title string
+		of    func(p *condav1.FoundPackage) string
+	}{
+		{"PACKAGE", (*condav1.FoundPackage).GetName},
+		{"NEWEST", (*condav1.FoundPackage).GetVersion},
+		{"IN", func(p *condav1.FoundPackage) string { return strings.Join(p.GetVersions(), ", ") }},
+		{"CHANNEL", (*condav1.FoundPackage).GetChannel},
+		{"FOR", func(p *condav1.FoundPackage) string { return strings.Join(p.GetPlatforms(), ", ") }},
+		{"LICENCE", (*condav1.FoundPackage).GetLicense},
+		{"PATH", func(p *condav1.FoundPackage) string { return strings.Join(p.GetPaths(), ", ") }},
+		{"SUMMARY", (*condav1.FoundPackage).GetSummary},
+	}
+	optional := []string{"IN", "PATH", "SUMMARY"}
+	t := make(output.Table, len(res.GetPackages())+1)
+	for _, c := range columns {
+		has := func(p *condav1.FoundPackage) bool { return c.of(p) != "" }
+		if slices.Contains(optional, c.title) && !slices.ContainsFunc(res.GetPackages(), has) {
+			continue
+		}
+		t[0] = append(t[0], c.title)
+		for i, p := range res.GetPackages() {
+			t[i+1] = append(t[i+1], c.of(p))
+		}
 	}
 	if more := int(res.GetTotal()) - len(res.GetPackages()); more > 0 {
 		t = append(t, nil, []string{fmt.Sprintf("and %d more", more)})
@@ -120,7 +185,7 @@ func offersPackages(s *session.Settings) cobra.CompletionFunc {
 		}
 		list := func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 			var res condav1.SearchPackagesResponse
-			_, err := c.Do(ctx, searchCall(name, channel, "", 50), &res)
+			_, err := c.Do(ctx, (&wanted{name: name, channel: channel}).call(50), &res)
 			var all []cobra.Completion
 			for _, p := range res.GetPackages() {
 				if strings.HasPrefix(p.GetName(), name) {
