@@ -6,19 +6,22 @@ import { html } from "./html.js";
 import { add, channels, entries, platform, remove, searched } from "./order.js";
 import { specs } from "./spec.js";
 
-/** @typedef {{name: string, version: string, channel: string}} Found */
+/** @typedef {{name: string, version: string, channel: string, summary?: string}} Found */
 
 const typed = signal("");
 const found = signal(/** @type {Found[] | undefined} */ (undefined));
 const problem = signal("");
 const active = signal(-1);
 const open = signal(false);
+/** A search for the packages with a command or a file, as typed. */
+const inside = computed(() => /^(command|file):\s*(\S*)$/.exec(typed.value.trim()));
 /** The package name within the typed text. */
-const name = computed(() => /^(?:[\w.-]+::)?([\w.-]*)/.exec(typed.value.trim())?.[1] ?? "");
+const name = computed(() => inside.value ? inside.value[2] : /^(?:[\w.-]+::)?([\w.-]*)/.exec(typed.value.trim())?.[1] ?? "");
 
 /** Searches again when the text or the channels have changed. */
 function searching() {
   const q = name.value;
+  const by = inside.value?.[1] ?? "q";
   const where = channels.value.length ? searched.value.map((c) => `&channel=${encodeURIComponent(c)}`) : [""];
   const only = platform.value.includes(",") ? "" : `&platform=${encodeURIComponent(platform.value)}`;
   found.value = undefined;
@@ -32,9 +35,12 @@ function searching() {
   const ended = new AbortController();
   const wait = setTimeout(async () => {
     try {
-      const path = `v1alpha1/conda/packages?q=${encodeURIComponent(q)}&max=8${only}`;
-      const answers = await Promise.all(where.map((c) => look(path + c, ended.signal)));
-      found.value = distinct(answers.flatMap((a) => a.packages ?? []));
+      const path = `v1alpha1/conda/packages?${by}=${encodeURIComponent(q)}&max=8${only}`;
+      const answers = await Promise.allSettled(where.map((c) => look(path + c, ended.signal)));
+      const failed = answers.filter((a) => a.status === "rejected");
+      // Commands and files are not known of all channels.
+      if (failed.length && (by === "q" || failed.length === answers.length)) throw failed[0].reason;
+      found.value = distinct(answers.flatMap((a) => (a.status === "fulfilled" && a.value.packages) || []));
     } catch (err) {
       if (isAborted(err)) return;
       const unknown = err instanceof Failure && err.status === 404 && !channels.value.length;
@@ -79,7 +85,7 @@ function key(event) {
   } else if (event.key === "Enter") {
     const chosen = list[active.value];
     if (chosen) take(chosen.name);
-    else takeTyped();
+    else if (!inside.value) takeTyped();
   } else if (event.key === "Escape") {
     if (open.value) open.value = false;
     else typed.value = "";
@@ -92,8 +98,9 @@ function key(event) {
 /** The status of the search for screen readers. */
 const told = computed(() => {
   if (problem.value) return problem.value;
-  if (!name.value) return "";
+  if (!name.value) return inside.value ? `Type the name of the ${inside.value[1]}.` : "";
   if (!found.value) return "Looking…";
+  if (inside.value && !found.value.length) return `No package that was used on this server has the ${inside.value[1]} ${name.value}.`;
   return found.value.length ? `${found.value.length} found. Use the arrow keys to choose.` : `No package name matches ${name.value}.`;
 });
 
@@ -106,7 +113,7 @@ export function Search({ title }) {
     <label for="search">${title}</label>
     <div class="field">
       <input id="search" ref=${field} type="text" role="combobox" autocomplete="off" autocapitalize="none" spellcheck=${false}
-        placeholder=${entries.value.length ? "Add another" : "samtools, numpy=2, r-ggplot2 …"}
+        placeholder=${entries.value.length ? "Add another" : "samtools, numpy=2, command:bcftools …"}
         aria-autocomplete="list" aria-expanded=${shown} aria-controls="found" aria-describedby="search-told"
         aria-activedescendant=${shown && active.value >= 0 ? `found-${active.value}` : undefined}
         value=${typed.value} onKeyDown=${key} onBlur=${() => (open.value = false)} onFocus=${() => (open.value = true)}
@@ -119,7 +126,8 @@ export function Search({ title }) {
           onMouseDown=${(/** @type {Event} */ e) => {
             e.preventDefault(); // keeps the focus in the field
             take(f.name);
-          }}><span class="name">${f.name}</span> <span class="version">${f.version}</span> <span class="channel">${f.channel}</span></li>`)}
+          }}><span class="name">${f.name}</span> <span class="version">${f.version}</span> <span class="channel">${f.channel}</span>
+          ${f.summary && html`<span class="summary">${f.summary}</span>`}</li>`)}
       </ul>
     </div>
     <p id="search-told" class=${problem.value ? "note problem" : "note"} role="status">${told.value}</p>

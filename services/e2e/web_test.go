@@ -132,6 +132,17 @@ func TestWebPage(t *testing.T) {
 		if content := files(t, pull(t, name, "amd64")); content["opt/conda/share/samtools"] == "" {
 			t.Error("samtools is not in the image")
 		}
+		other := openTab(t, browser, p.url+"/")
+		other.await(webField)
+		other.put("#search", "command:nothing")
+		other.await(`document.querySelector("#search-told").innerText === "No package that was used on this server has the command nothing."`)
+		other.eval(webField + `.select()`)
+		other.press("file: samtools")
+		other.await(`document.querySelector("#found .name")?.innerText === "samtools"`)
+		other.good("search by file", p.url)
+		other.press(kb.Enter) // it is no specification
+		other.press(kb.ArrowDown + kb.Enter)
+		other.await(`document.querySelector(".chip .name")?.innerText === "samtools" && document.querySelectorAll(".chip").length === 1`)
 
 		b.eval(`document.querySelector(".result [role=status] a").click()`)
 		b.await(`document.querySelector(".log")?.innerText.includes("sent")`)
@@ -293,7 +304,7 @@ func TestWebPageShowsText(t *testing.T) {
 	good := httputil.NewSingleHostReverseProxy(at)
 	text := strings.ReplaceAll(strings.ReplaceAll(probe, `"`, `\"`), "/", `\/`)
 	hostile := map[string]string{
-		"/v1alpha1/conda/packages": fmt.Sprintf(`{"packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s"}],"total":1}`, text),
+		"/v1alpha1/conda/packages": fmt.Sprintf(`{"packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s","summary":"%[1]s"}],"total":1}`, text),
 		"/v1alpha1/conda/lock":     fmt.Sprintf(`{"locks":[{"platform":"%[1]s","packages":[{"name":"%[1]s","version":"%[1]s","channel":"%[1]s","license":"%[1]s"}]}]}`, text),
 		"/v1alpha2/container":      fmt.Sprintf(`{"requestId":"x","targetImage":"%[1]s","buildId":"0123456789abcdef_1"}`, text),
 		"/v1alpha1/builds/0123456789abcdef_1": fmt.Sprintf(`{"buildId":"%[1]s","status":"COMPLETED","succeeded":false,"reason":"%[1]s","reasonCode":"%[1]s","message":"%[1]s","platform":"%[1]s",`+
