@@ -135,8 +135,12 @@ func eof(err error) error {
 // faultOf returns the gRPC status of a service's fault.
 func faultOf(text string) error {
 	kind, message, _ := strings.Cut(text, ": ")
+	info := &errdetails.ErrorInfo{Domain: "slipway.dev"}
+	if of, ours, ok := strings.Cut(strings.TrimSuffix(kind, ")"), " ("); ok {
+		kind, info.Metadata = of, map[string]string{"code": ours}
+	}
 	code := map[string]codes.Code{"invalid": codes.InvalidArgument, "not found": codes.NotFound, "unsupported": codes.Unimplemented, "unauthenticated": codes.Unauthenticated, "conflict": codes.AlreadyExists}[kind]
-	st, err := status.New(code, message).WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})
+	st, err := status.New(code, message).WithDetails(info)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //	-- rpc --        the gRPC method that is called; absent if none is
 //	-- asked --      its request
 //	-- answered --   its response; a stream, one message after the other
-//	-- fault --      or the error "kind: text"
+//	-- fault --      or the error "kind: text", or "kind (code): text"
 //	-- response --   status; headers; an empty line; the body
 //
 // {{name}} is replaced by a value of the test. In the response, "*" matches any non-empty

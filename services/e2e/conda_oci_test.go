@@ -49,7 +49,9 @@ func TestCondaChannelInRegistry(t *testing.T) {
 	t.Parallel()
 	up, closed := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Bearer)
 	public, private := mirrorChannel(t, up), mirrorChannel(t, closed)
-	eachCopyShape(t, []string{up.Host, closed.Host}, bare(public), func(t *testing.T, p *program) {
+	s := bare(public)
+	s["master_key_file"] = newMasterKey(t)
+	eachCopyShape(t, []string{up.Host, closed.Host}, s, func(t *testing.T, p *program) {
 		base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
 		order := environment(base, "libcurl", "libffi")
 		packages, _ := order["packages"].(map[string]any)
