@@ -19,7 +19,7 @@ BUILDKIT   = $(shell cd services/tools && GOWORK=off go list -m -f '{{.Version}}
 BUF    := go run github.com/bufbuild/buf/cmd/buf@v1.70.0
 LINT   := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.0
 
-.PHONY: help build builder run test e2e bench lint k8s-lint k8s-prepare k8s-e2e monitoring-lint image image-test release release-test web-lint generate proto reference fuzz clean
+.PHONY: help build builder run test e2e bench lint k8s-lint k8s-prepare k8s-e2e monitoring-lint image image-test release release-test web-lint python-lint python-test generate proto reference fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/' | expand -t 12
@@ -65,6 +65,7 @@ lint: ## Check style, generated files and the contract's compatibility
 	./services/tools/breaking.sh "$(BUF)"
 	./services/tools/generated.sh
 	if command -v npm >/dev/null; then $(MAKE) web-lint; else echo 'There is no npm: the types of the web page are not checked'; fi
+	if python3 -c 'import ensurepip' 2>/dev/null; then $(MAKE) python-lint; else echo 'There is no python3 with venv: the Python client is not checked'; fi
 	if command -v promtool >/dev/null; then $(MAKE) monitoring-lint; else echo 'There is no promtool: the alert rules are not checked'; fi
 
 k8s-lint: ## Check the manifests and the compose file of deploy/ without a cluster
@@ -102,6 +103,12 @@ monitoring-lint: ## Check alert rules and dashboards (promtool, of Debian's prom
 web-lint: ## Check the types of the web page (npm)
 	cd gateway/web && npm install --silent --no-save --no-package-lock --ignore-scripts typescript@7.0.2 \
 		$$(awk '!/^#/ { print $$3 "@" $$4 }' npm/LIST | sort -u) && npx tsc -p .
+
+python-lint: ## Check the style and the types of the Python client (python3 with venv, PyPI)
+	deploy/python/check.sh lint
+
+python-test: ## Run the tests of the Python client that need no server (python3 with venv, PyPI)
+	deploy/python/check.sh test
 
 generate: proto reference ## Generate all generated files: proto and reference
 

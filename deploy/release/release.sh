@@ -5,10 +5,13 @@
 #   slipwayd_VERSION_linux_ARCH.tar.gz  the server, with the buildkitd, slipway-runc and runc that it uses
 #   slipway_…, slipwayd_… .deb, .rpm    the same as packages; the server with its systemd units
 #   slipway-VERSION.tgz                 the Helm chart
+#   slipway_client-VERSION-….whl        the Python client, for all platforms
 #   SHA256SUMS                          sha256sum --check --ignore-missing SHA256SUMS
 #
-# Equal commits give equal bytes: programs are verified with go.sum, runc is built from the Debian packages of
+# Equal commits give equal bytes: programs are verified with go.sum, the builder of the wheel with its digest, runc is built from the Debian packages of
 # docker/debian.txt, file times are the commit's, and archives have no owners.
+#
+# Needs python3 with venv, and PyPI, for the Python client.
 #
 # Variables: VERSION (0.1.0), PLATFORMS (linux/amd64,linux/arm64,darwin/amd64,darwin/arm64), OUT (bin/release). RUNC
 # is a folder with runc-amd64 and runc-arm64; without it docker/image.sh compiles them, which needs root on Debian for
@@ -93,6 +96,7 @@ if [ -z "${RUNC:-}" ]; then
 	OUT=$RUNC PLATFORMS=$(tr , '\n' <<<"$PLATFORMS" | grep ^linux/ | paste -sd,) deploy/docker/image.sh runc
 fi
 chart
+deploy/python/wheel.sh "$OUT"
 completions "$work/any"
 for platform in ${PLATFORMS//,/ }; do
 	os=${platform%/*} arch=${platform#*/}
