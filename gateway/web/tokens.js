@@ -6,13 +6,23 @@ import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { leave } from "./me.js";
 import { own, token } from "./session.js";
+import { works } from "./space.js";
 
 const day = 24 * 60 * 60 * 1000;
 
 /** @type {[days: number, title: string][]} */
 const lives = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "until it is revoked"]];
 
-/** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Token */
+/** The scopes of a new token; none: everything. @type {[scopes: string[], title: string][]} */
+const uses = [
+  [[], "everything you can do"],
+  [["pull", "request"], "requests without builds"],
+  [["pull", "request", "build"], "requests and builds"],
+  [["pull", "request", "build", "freeze", "runs"], "requests, builds, frozen images and runs"],
+  [["runs"], "runs"],
+];
+
+/** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null, scopes: string[], workspaceId: number | null, lastAddress: string | null}} Token */
 /** @typedef {{id: number, clientId: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Session */
 
 /** The id of the token that this page uses; undefined if it is unknown. */
@@ -28,6 +38,9 @@ function current() {
 function Create({ made }) {
   const [name, type] = useState("");
   const [days, choose] = useState(90);
+  const [use, allow] = useState(0);
+  const [workspace, limit] = useState(0);
+  const spaces = (useLoad(works, []).value ?? []).filter((p) => p.workspaceId);
   const [problem, say] = useState("");
   /** @param {Event} e */
   const create = async (e) => {
@@ -35,7 +48,7 @@ function Create({ made }) {
     say("");
     try {
       const expires = days ? new Date(Date.now() + days * day).toISOString() : "never";
-      const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires } });
+      const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires, scopes: uses[use][0], workspaceId: workspace } });
       made(name.trim(), accessKey);
       type("");
     } catch (err) {
@@ -47,15 +60,23 @@ function Create({ made }) {
       onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
     <p><label for="life">Works for</label><select id="life" value=${days} onChange=${(/** @type {any} */ e) => choose(Number(e.currentTarget.value))}>
       ${lives.map(([d, title]) => html`<option key=${d} value=${d}>${title}</option>`)}</select></p>
+    <p><label for="use">May be used for</label><select id="use" value=${use} onChange=${(/** @type {any} */ e) => allow(Number(e.currentTarget.value))}>
+      ${uses.map(([, title], i) => html`<option key=${i} value=${i}>${title}</option>`)}</select></p>
+    ${spaces.length > 0 && html`<p><label for="within">Works in</label><select id="within" value=${workspace} onChange=${(/** @type {any} */ e) => limit(Number(e.currentTarget.value))}>
+      <option value="0">all workspaces</option>
+      ${spaces.map((p) => html`<option key=${p.workspaceId} value=${p.workspaceId}>${p.orgName} / ${p.workspaceName}</option>`)}</select></p>`}
     <p><button class="button" disabled=${!name.trim()}>Create</button></p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
 }
 
 /** @param {{one: Token | Session, name: string, here?: boolean, label: string, again: () => void}} props */
 function Row({ one, name, here, label, again }) {
-  const used = one.lastUsed ? `last used ${moment(one.lastUsed)}` : "never used";
+  const from = "lastAddress" in one && one.lastAddress ? ` from ${one.lastAddress}` : "";
+  const used = one.lastUsed ? `last used ${moment(one.lastUsed)}${from}` : "never used";
+  const only = "scopes" in one && (one.scopes.length > 0 || one.workspaceId) &&
+    `only ${[one.scopes.join(", "), one.workspaceId && `in the workspace ${one.workspaceId}`].filter(Boolean).join(" ")} · `;
   return html`<li><div class="what"><strong>${name}</strong>${here && html` <span class="tag">this page</span>`}
-      <p class="note">${used} · ${one.expires ? `until ${moment(one.expires)}` : "until it is revoked"}</p></div>
+      <p class="note">${only}${used} · ${one.expires ? `until ${moment(one.expires)}` : "until it is revoked"}</p></div>
     <${Sure} label=${label} what=${name} act=${async () => {
       await call("DELETE", `api/tokens/${one.id}`);
       if (here) await leave();

@@ -163,6 +163,44 @@ func TestRulesNameWhatExists(t *testing.T) {
 	}
 }
 
+// unscopedCalls are the calls of users that a token with any scope may make: they show what is
+// public or the user's own identity, need no access token, or are authorized by an operator's
+// account, a code, or a token in an image name. The list repeats the services' tables independently.
+func unscopedCalls() []string {
+	return []string{
+		"slipway.build.v1.BuildService/DescribeBuild", "slipway.build.v1.BuildService/GetBuildLock",
+		"slipway.build.v1.BuildService/GetBuildStatus", "slipway.build.v1.BuildService/StreamLogs",
+		"slipway.container.v1.ContainerService/GetContainerStatus", "slipway.container.v1.ContainerService/GetServiceInfo",
+		"slipway.container.v1.ContainerService/ListAbilities", "slipway.container.v1.ContainerService/RevokeToken",
+		"slipway.platform.v1.CredentialService/CreatePairing",
+		"slipway.platform.v1.IdentityService/BeginDeviceSignIn", "slipway.platform.v1.IdentityService/BeginSignIn",
+		"slipway.platform.v1.IdentityService/CreateCode", "slipway.platform.v1.IdentityService/DescribeDevice",
+		"slipway.platform.v1.IdentityService/FinishSignIn", "slipway.platform.v1.IdentityService/GetServiceInfo",
+		"slipway.platform.v1.IdentityService/GetUserInfo", "slipway.platform.v1.IdentityService/GrantConsent",
+		"slipway.platform.v1.IdentityService/IssueTokens", "slipway.platform.v1.OrganizationService/ListUserWorkspaces",
+	}
+}
+
+// TestEveryRuleHasAScope checks that each rule for the gateway names a scope that tokens can have,
+// or only lists unscopedCalls, and that rules for other roles, behind which there is no access
+// token, name none.
+func TestEveryRuleHasAScope(t *testing.T) {
+	t.Parallel()
+	for _, rule := range slices.Concat(build.Callers(), conda.Callers(), container.Callers(), inspect.Callers(), metrics.Callers(), platform.Callers()) {
+		for _, call := range rule.Calls {
+			unscoped := slices.Contains(unscopedCalls(), call[1:])
+			switch isPublic := slices.Contains(rule.Roles, "gateway"); {
+			case isPublic && unscoped != (rule.Scope == rpc.ScopeAny):
+				t.Errorf("%s needs the scope %q, and is listed as a call without a scope: %t", call, rule.Scope, unscoped)
+			case isPublic && !unscoped && !slices.Contains(rpc.Scopes(), rule.Scope):
+				t.Errorf("%s needs the scope %q, which does not exist", call, rule.Scope)
+			case !isPublic && rule.Scope != "":
+				t.Errorf("%s is internal and needs the scope %q", call, rule.Scope)
+			}
+		}
+	}
+}
+
 // TestCallsOfRoles compares the table of roles with the services' rules: a role is
 // connected to exactly the roles that it may call.
 func TestCallsOfRoles(t *testing.T) {

@@ -14,11 +14,15 @@ func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			buildv1.BuildService_ListBuilds_FullMethodName,
+		}, Scope: rpc.ScopeBuild},
+		{Roles: []string{"gateway"}, Calls: []string{
+			buildv1.BuildService_GetQueue_FullMethodName,
+		}, Scope: rpc.ScopeAdmin},
+		{Roles: []string{"gateway"}, Calls: []string{
 			buildv1.BuildService_GetBuildStatus_FullMethodName,
 			buildv1.BuildService_GetBuildLock_FullMethodName,
-			buildv1.BuildService_GetQueue_FullMethodName,
 			buildv1.BuildService_StreamLogs_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"container"}, Calls: []string{
 			buildv1.BuildService_SubmitBuild_FullMethodName,
 			buildv1.BuildService_CancelBuild_FullMethodName,
@@ -34,7 +38,7 @@ func Callers() rpc.Callers {
 		}},
 		{Roles: []string{"gateway", "container"}, Calls: []string{
 			buildv1.BuildService_DescribeBuild_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"container", "registry"}, Calls: []string{
 			buildv1.BuildService_AwaitBuild_FullMethodName,
 		}},

@@ -206,7 +206,7 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.OfUser(ctx, id.GetEndpoint(), id.GetUserId(), limit, offset)
+	list, total, err := s.store.OfUser(ctx, id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), limit, offset)
 	if err != nil {
 		return nil, s.store.Fault("listing builds", err)
 	}

@@ -17,8 +17,10 @@ func Callers() rpc.Callers {
 			condav1.CondaService_ListLicenses_FullMethodName,
 			condav1.CondaService_SearchPackages_FullMethodName,
 			condav1.CondaService_DescribePackage_FullMethodName,
+		}, Scope: rpc.ScopeRequest},
+		{Roles: []string{"gateway"}, Calls: []string{
 			condav1.CondaService_ListChannels_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAdmin},
 		{Roles: []string{"container"}, Calls: []string{
 			condav1.CondaService_SolvePackages_FullMethodName,
 		}},

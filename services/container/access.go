@@ -13,15 +13,29 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
 )
 
-// identify authenticates the caller and counts the request against their limit.
-func (s *Service) identify(ctx context.Context, claim caller.Claim) (*platformv1.Identity, error) {
-	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess}.Identify(ctx, claim)
+// identify authenticates the caller, whose token needs scopes in addition to that of the call, and
+// counts the request against their limit.
+func (s *Service) identify(ctx context.Context, claim caller.Claim, scopes ...rpc.Scope) (*platformv1.Identity, error) {
+	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess, Scopes: scopes}.Identify(ctx, claim)
 	if err != nil {
 		return nil, err
 	}
 	return who, s.charge(ctx, who, 1)
+}
+
+// scopesOf returns the scopes that the caller of a request needs in addition to rpc.ScopeRequest.
+func scopesOf(p request.Parsed) []rpc.Scope {
+	var out []rpc.Scope
+	if request.IsRecipe(p.Raw) || p.IsSif() {
+		out = append(out, rpc.ScopeBuild)
+	}
+	if p.Raw.GetFreeze() || p.Raw.GetBuildRepository() != "" || p.Raw.GetCacheRepository() != "" {
+		out = append(out, rpc.ScopeFreeze)
+	}
+	return out
 }
 
 // identifyAs authenticates the caller in the workspace of an identity.
@@ -29,7 +43,8 @@ func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*p
 	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
 }
 
-// signedIn returns the user of the Bearer token.
+// signedIn returns the user of the Bearer token. The identity has no workspace unless the token is
+// of one workspace: then only what belongs to that workspace is for the caller.
 func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
 }
@@ -67,15 +82,16 @@ func (s *Service) authorized(ctx context.Context, id string) (store.Record, erro
 	return rec, err
 }
 
-// bearer returns the user whom the Bearer token names; nil without one.
+// bearer returns the user whom the Bearer token names, as signedIn does; nil without one.
 func (s *Service) bearer(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform, Anonymous: true}.Identify(ctx, caller.Claim{})
 }
 
-// isOwner reports whether a user, nil for none, made a request.
+// isOwner reports whether a user that signedIn or bearer returned, nil for none, made a request.
 func isOwner(rec store.Record, who *platformv1.Identity) bool {
 	owner := rec.Plan.GetIdentity()
-	return who != nil && owner != nil && caller.Of(owner).User() == caller.Of(who).User()
+	return who != nil && owner != nil && caller.Of(owner).User() == caller.Of(who).User() &&
+		(who.GetWorkspaceId() == 0 || who.GetWorkspaceId() == owner.GetWorkspaceId())
 }
 
 // live returns the request with a token in its name, if it is neither expired nor revoked;

@@ -14,19 +14,23 @@ func Callers() rpc.Callers {
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_SubmitContainer_FullMethodName,
 			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
-			containerv1.ContainerService_ListContainers_FullMethodName,
-			containerv1.ContainerService_DescribeContainer_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,
 			containerv1.ContainerService_RevokeBuild_FullMethodName,
+		}, Scope: rpc.ScopeRequest},
+		{Roles: []string{"gateway"}, Calls: []string{
+			containerv1.ContainerService_ListContainers_FullMethodName,
+			containerv1.ContainerService_DescribeContainer_FullMethodName,
 			containerv1.ContainerService_NameContainer_FullMethodName,
+			containerv1.ContainerService_StreamSif_FullMethodName,
+		}, Scope: rpc.ScopePull},
+		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_RevokeToken_FullMethodName,
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
 			containerv1.ContainerService_ListAbilities_FullMethodName,
-			containerv1.ContainerService_StreamSif_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"gateway", "inspect"}, Calls: []string{
 			containerv1.ContainerService_GetContainerStatus_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"inspect", "registry"}, Calls: []string{
 			containerv1.ContainerService_ResolveToken_FullMethodName,
 		}},

@@ -64,7 +64,7 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 // resolve authenticates the caller of a request, verifies the request's contents, and looks
 // up the images that issued names and inclusions represent.
 func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool) (request.Resolved, error) {
-	who, err := s.identify(ctx, p.Claim)
+	who, err := s.identify(ctx, p.Claim, scopesOf(p)...)
 	if err != nil {
 		return request.Resolved{}, err
 	}

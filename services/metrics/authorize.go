@@ -24,7 +24,7 @@ type Platform interface {
 func (s *Service) authorize(ctx context.Context) error {
 	call := rpc.CallFrom(ctx)
 	if token := accessToken(call.Authorization); token != "" && s.deps.Platform != nil {
-		owner, err := s.deps.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: token})
+		owner, err := s.deps.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: token, Scopes: []string{string(rpc.ScopeFrom(ctx))}})
 		if err == nil && !owner.GetAdministrator() {
 			err = fault.Denied.Newf("Only the platform's administrator and metrics accounts (setting metrics_accounts_file) may read counts")
 		}

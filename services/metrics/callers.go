@@ -15,7 +15,7 @@ func Callers() rpc.Callers {
 			metricsv1.MetricsService_CountPulls_FullMethodName,
 			metricsv1.MetricsService_CountFilesystemPulls_FullMethodName,
 			metricsv1.MetricsService_GetStorage_FullMethodName,
-		}},
+		}, Scope: rpc.ScopeAdmin},
 	}
 }
 

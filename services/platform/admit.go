@@ -65,6 +65,12 @@ func (s *Service) recordRefusal(ctx context.Context, call string, req any, err e
 // checkCaller checks that an authenticated caller meets a requirement. The returned context
 // carries the principal if the call requires a role.
 func (s *Service) checkCaller(ctx context.Context, c identity.Caller, need requirement, req any) (context.Context, error) {
+	if err := c.Restriction.Check(need.scope); err != nil {
+		return nil, err
+	}
+	if c.Restriction.Workspace != 0 && !need.isAnyWorkspace && need.Workspace == orgs.NoRole {
+		return nil, c.Restriction.Elsewhere()
+	}
 	if need.isAdministrator && !c.User.Administrator {
 		return nil, fault.Denied.Newf("Only administrators may make this call")
 	}

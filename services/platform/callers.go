@@ -26,7 +26,7 @@ func Callers() rpc.Callers {
 	}
 	for _, rule := range accessRules() {
 		if !rule.need.isProgram {
-			callers = append(callers, rpc.Rule{Roles: []string{"gateway"}, Calls: rule.calls})
+			callers = append(callers, rpc.Rule{Roles: []string{"gateway"}, Calls: rule.calls, Scope: rule.need.scope})
 		}
 	}
 	return callers

@@ -2,6 +2,7 @@ package platform_test
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -11,6 +12,8 @@ import (
 	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/api"
 )
 
@@ -33,5 +36,20 @@ func TestDeclaredNames(t *testing.T) {
 				t.Errorf("%T, %q: declared as valid: %t; enforced: %v", m, name, declared, err)
 			}
 		}
+	}
+}
+
+// TestDeclaredScopes checks that the OpenAPI document declares the scopes that tokens can have.
+func TestDeclaredScopes(t *testing.T) {
+	t.Parallel()
+	options := (&platformv1.TokenSpec{}).ProtoReflect().Descriptor().Fields().ByName("scopes").Options()
+	declared, _ := proto.GetExtension(options, openapiv1.E_Values).([]string)
+	most, _ := proto.GetExtension(options, openapiv1.E_MaxItems).(int32)
+	var enforced []string
+	for _, scope := range rpc.Scopes() {
+		enforced = append(enforced, string(scope))
+	}
+	if !slices.Equal(declared, enforced) || int(most) != limits.TokenScopes || len(enforced) != limits.TokenScopes {
+		t.Errorf("declared are %d of %q; enforced %d of %q", most, declared, limits.TokenScopes, enforced)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/runs"
 )
 
@@ -26,16 +28,38 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 		id, err := s.platforms.Authorize(ctx, req, endpoint)
 		return &platformv1.AuthorizeResponse{Identity: id}, err
 	}
-	user, err := s.TokenOwner(ctx, req.GetAccessToken())
+	c, err := s.TokenOwner(ctx, req.GetAccessToken())
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.WorkspaceRole(ctx, user.ID, req.GetWorkspaceId()); err != nil {
+	var needs []rpc.Scope
+	for _, scope := range req.GetScopes() {
+		needs = append(needs, rpc.Scope(scope))
+	}
+	if err := c.Restriction.Check(needs...); err != nil {
+		return nil, err
+	}
+	workspace, err := c.Restriction.In(req.GetWorkspaceId())
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.WorkspaceRole(ctx, c.User.ID, workspace); err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
-		Endpoint: s.deps.Endpoint, UserId: user.ID, UserName: user.Name, Email: user.Email, WorkspaceId: req.GetWorkspaceId(),
-	}, Administrator: user.Administrator}, nil
+		Endpoint: s.deps.Endpoint, UserId: c.User.ID, UserName: c.User.Name, Email: c.User.Email, WorkspaceId: workspace,
+	}, Administrator: c.User.Administrator && c.Restriction.Workspace == 0}, nil
+}
+
+// CreateToken creates a token for the caller, as identity.Service.CreateToken does, if the caller
+// may see its workspace.
+func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
+	if workspace := req.GetToken().GetWorkspaceId(); workspace > 0 {
+		if _, _, err := s.WorkspaceRole(ctx, identity.CallerFrom(ctx).User.ID, workspace); err != nil {
+			return nil, err
+		}
+	}
+	return s.users.CreateToken(ctx, req)
 }
 
 // isOwn reports whether an endpoint is one of this platform's addresses, or "".

@@ -3,6 +3,7 @@ package platform
 import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/credentials"
 	"slipway.dev/services/platform/orgs"
 )
@@ -18,6 +19,11 @@ type requirement struct {
 	isAdministrator bool
 	// isOperator marks calls that need an operator's account.
 	isOperator bool
+	// scope is the scope that an access token needs. If it is "", tokens with scopes are rejected.
+	scope rpc.Scope
+	// isAnyWorkspace marks calls that a token of one workspace may make although they do not name
+	// a workspace. Their handlers only show what belongs to that workspace.
+	isAnyWorkspace bool
 	// RequiredRoles are the minimum roles in the scope of the request.
 	orgs.RequiredRoles
 }
@@ -32,13 +38,13 @@ type accessRule struct {
 // accessRules is the table of the callers that may make each call
 // (gateway/contract/platform.md#roles). A call that no rule lists is denied to every caller.
 func accessRules() []accessRule {
-	return []accessRule{
+	return append([]accessRule{
 		{need: requirement{isProgram: true}, calls: []string{
 			platformv1.AccessService_Authorize_FullMethodName,
 			platformv1.AccessService_GetCredentials_FullMethodName,
 			platformv1.AccessService_GetRunState_FullMethodName,
 		}},
-		{need: requirement{isAnonymous: true}, calls: []string{
+		{need: requirement{isAnonymous: true, scope: rpc.ScopeAny}, calls: []string{
 			platformv1.IdentityService_GetServiceInfo_FullMethodName,
 			platformv1.IdentityService_CreateCode_FullMethodName,
 			platformv1.IdentityService_BeginSignIn_FullMethodName,
@@ -48,19 +54,21 @@ func accessRules() []accessRule {
 			platformv1.IdentityService_GrantConsent_FullMethodName,
 			platformv1.IdentityService_IssueTokens_FullMethodName,
 		}},
-		{need: requirement{isOperator: true}, calls: []string{
+		{need: requirement{isOperator: true, scope: rpc.ScopeAny}, calls: []string{
 			platformv1.CredentialService_CreatePairing_FullMethodName,
 		}},
-		{need: requirement{isAdministrator: true}, calls: []string{
+		{need: requirement{isAdministrator: true, scope: rpc.ScopeAdmin}, calls: []string{
 			platformv1.IdentityService_ListAccounts_FullMethodName,
 			platformv1.IdentityService_CreateAccount_FullMethodName,
 			platformv1.IdentityService_UpdateAccount_FullMethodName,
 			platformv1.IdentityService_DeleteAccount_FullMethodName,
 			platformv1.AuditService_ListAuditEvents_FullMethodName,
 		}},
-		{need: requirement{}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAny, isAnyWorkspace: true}, calls: []string{
 			platformv1.IdentityService_GetUserInfo_FullMethodName,
 			platformv1.OrganizationService_ListUserWorkspaces_FullMethodName,
+		}},
+		{need: requirement{scope: rpc.ScopeAdmin}, calls: []string{
 			platformv1.IdentityService_ListTokens_FullMethodName,
 			platformv1.IdentityService_CreateToken_FullMethodName,
 			platformv1.IdentityService_DeleteToken_FullMethodName,
@@ -69,14 +77,14 @@ func accessRules() []accessRule {
 			platformv1.OrganizationService_CreateOrganization_FullMethodName,
 			platformv1.OrganizationService_ValidateOrganizationName_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgMember}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgMember}}, calls: []string{
 			platformv1.OrganizationService_DescribeOrganization_FullMethodName,
 			platformv1.OrganizationService_ListMembers_FullMethodName,
 			platformv1.OrganizationService_LeaveOrganization_FullMethodName,
 			platformv1.OrganizationService_ListWorkspaces_FullMethodName,
 			platformv1.OrganizationService_ValidateWorkspaceName_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner}}, calls: []string{
 			platformv1.OrganizationService_UpdateOrganization_FullMethodName,
 			platformv1.OrganizationService_DeleteOrganization_FullMethodName,
 			platformv1.OrganizationService_AddMember_FullMethodName,
@@ -84,14 +92,24 @@ func accessRules() []accessRule {
 			platformv1.OrganizationService_DeleteMember_FullMethodName,
 			platformv1.OrganizationService_CreateWorkspace_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleView}}, calls: []string{
+	}, workspaceRules()...)
+}
+
+// workspaceRules are the rules of the calls that act in a workspace.
+func workspaceRules() []accessRule {
+	return []accessRule{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleView}}, calls: []string{
 			platformv1.OrganizationService_DescribeWorkspace_FullMethodName,
 			platformv1.OrganizationService_ListParticipants_FullMethodName,
 			platformv1.OrganizationService_LeaveWorkspace_FullMethodName,
-			platformv1.RunService_ListComputeEnvs_FullMethodName,
+			platformv1.CredentialService_ValidateCredentialsName_FullMethodName,
+		}},
+		{need: requirement{scope: rpc.ScopeCredentials, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleView}}, calls: []string{
 			platformv1.CredentialService_ListCredentials_FullMethodName,
 			platformv1.CredentialService_DescribeCredentials_FullMethodName,
-			platformv1.CredentialService_ValidateCredentialsName_FullMethodName,
+		}},
+		{need: requirement{scope: rpc.ScopeRuns, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleView}}, calls: []string{
+			platformv1.RunService_ListComputeEnvs_FullMethodName,
 			platformv1.RunService_ListWorkflows_FullMethodName,
 			platformv1.RunService_DescribeWorkflow_FullMethodName,
 			platformv1.RunService_ValidateWorkflowName_FullMethodName,
@@ -101,10 +119,10 @@ func accessRules() []accessRule {
 			platformv1.RunService_ListTasks_FullMethodName,
 			platformv1.RunService_DescribeTask_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: credentials.MinRole}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeCredentials, RequiredRoles: orgs.RequiredRoles{Workspace: credentials.MinRole}}, calls: []string{
 			platformv1.CredentialService_GetCredentialsKeys_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleLaunch}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeRuns, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleLaunch}}, calls: []string{
 			platformv1.RunService_UpdateWorkflow_FullMethodName,
 			platformv1.RunService_DeleteWorkflow_FullMethodName,
 			platformv1.RunService_DeleteWorkflows_FullMethodName,
@@ -115,18 +133,18 @@ func accessRules() []accessRule {
 			platformv1.RunService_RecordHeartbeat_FullMethodName,
 			platformv1.RunService_CompleteTrace_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleMaintain}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleMaintain}}, calls: []string{
 			platformv1.CredentialService_CreateCredentials_FullMethodName,
 			platformv1.CredentialService_UpdateCredentials_FullMethodName,
 			platformv1.CredentialService_DeleteCredentials_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleAdmin}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleAdmin}}, calls: []string{
 			platformv1.OrganizationService_UpdateWorkspace_FullMethodName,
 			platformv1.OrganizationService_AddParticipant_FullMethodName,
 			platformv1.OrganizationService_UpdateParticipantRole_FullMethodName,
 			platformv1.OrganizationService_DeleteParticipant_FullMethodName,
 		}},
-		{need: requirement{RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleOwner}}, calls: []string{
+		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleOwner}}, calls: []string{
 			platformv1.OrganizationService_DeleteWorkspace_FullMethodName,
 		}},
 	}

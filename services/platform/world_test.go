@@ -42,6 +42,7 @@ func deps(t *testing.T, db *sqldb.DB) platform.Deps {
 
 // A platformClient is a client of all services of a platform.
 type platformClient interface {
+	grpc.ClientConnInterface
 	platformv1.AccessServiceClient
 	platformv1.IdentityServiceClient
 	platformv1.OrganizationServiceClient
@@ -52,6 +53,7 @@ type platformClient interface {
 
 func newClient(conn grpc.ClientConnInterface) platformClient {
 	return struct {
+		grpc.ClientConnInterface
 		platformv1.AccessServiceClient
 		platformv1.IdentityServiceClient
 		platformv1.OrganizationServiceClient
@@ -59,7 +61,7 @@ func newClient(conn grpc.ClientConnInterface) platformClient {
 		platformv1.RunServiceClient
 		platformv1.AuditServiceClient
 	}{
-		platformv1.NewAccessServiceClient(conn), platformv1.NewIdentityServiceClient(conn), platformv1.NewOrganizationServiceClient(conn),
+		conn, platformv1.NewAccessServiceClient(conn), platformv1.NewIdentityServiceClient(conn), platformv1.NewOrganizationServiceClient(conn),
 		platformv1.NewCredentialServiceClient(conn), platformv1.NewRunServiceClient(conn), platformv1.NewAuditServiceClient(conn),
 	}
 }

@@ -55,12 +55,12 @@ func (s Store) Newest(ctx context.Context, contentDigest string) (Record, error)
 }
 
 // OfUser returns builds of a user of a platform, the newest first, and their total number.
-func (s Store) OfUser(ctx context.Context, endpoint string, user int64, limit, offset int) (list []Record, total int32, err error) {
-	const mine = `endpoint = $1 AND user_id = $2`
-	if total, err = s.count(ctx, mine, endpoint, user); err != nil {
+func (s Store) OfUser(ctx context.Context, endpoint string, user, workspace int64, limit, offset int) (list []Record, total int32, err error) {
+	const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0)`
+	if total, err = s.count(ctx, mine, endpoint, user, workspace); err != nil {
 		return nil, 0, err
 	}
-	list, err = s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $3 OFFSET $4`, endpoint, user, limit, offset)
+	list, err = s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $4 OFFSET $5`, endpoint, user, workspace, limit, offset)
 	return list, total, err
 }
 

@@ -39,7 +39,7 @@ func asked(t *testing.T, answers map[string]string) string {
 }
 
 const (
-	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
+	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
 	credsAnswer  = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
 	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
 	loadAnswer   = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
@@ -65,13 +65,17 @@ func TestAccounts(t *testing.T) {
 		answers   map[string]string
 	}{
 		{
-			"tokens list", "ID                NAME           CREATED               LAST USED  EXPIRES\n" +
-				"9007199254740991  laptop         2026-01-31T12:00:00Z  never      2027-01-31T12:00:00Z\n" +
-				"5                 ci             2026-01-31T12:00:00Z  never      never\n" +
-				"6                 session of nf  2026-01-31T12:00:00Z  never      never\n",
+			"tokens list", "ID                NAME           SCOPES        WORKSPACE  CREATED               LAST USED             FROM       EXPIRES\n" +
+				"9007199254740991  laptop         all           all        2026-01-31T12:00:00Z  never                 -          2027-01-31T12:00:00Z\n" +
+				"5                 ci             pull,request  3          2026-01-31T12:00:00Z  2026-02-01T12:00:00Z  192.0.2.7  never\n" +
+				"6                 session of nf  all           all        2026-01-31T12:00:00Z  never                 -          never\n",
 			map[string]string{"GET /api/tokens": tokensAnswer},
 		},
 		{"tokens create ci", "key\n", map[string]string{`POST /api/tokens {"name":"ci"}`: `{"accessKey":"key"}`}},
+		{"tokens create ci --scope pull,request --scope runs --workspace lab/rnaseq", "key\n", map[string]string{
+			"GET /api/user-info": mine["GET /api/user-info"], "GET /api/user/7/workspaces": mine["GET /api/user/7/workspaces"],
+			`POST /api/tokens {"name":"ci","scopes":["pull","request","runs"],"workspaceId":"3"}`: `{"accessKey":"key"}`,
+		}},
 		{"tokens delete ci 9007199254740991", "Deleted token ci.\nDeleted token 9007199254740991.\n", map[string]string{
 			"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/5": "", "DELETE /api/tokens/9007199254740991": "",
 		}},

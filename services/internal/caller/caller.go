@@ -6,7 +6,6 @@ package caller
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -110,6 +109,18 @@ type Gate struct {
 	Platform platformv1.AccessServiceClient
 	// Anonymous states whether callers without a token are accepted.
 	Anonymous bool
+	// Scopes are the scopes that the token needs in addition to the scope of the call.
+	Scopes []rpc.Scope
+}
+
+// scopes returns the scopes that the token needs. The scope of a call without one is "", which no
+// token with scopes has.
+func (g Gate) scopes(ctx context.Context) []string {
+	out := []string{string(rpc.ScopeFrom(ctx))}
+	for _, s := range g.Scopes {
+		out = append(out, string(s))
+	}
+	return out
 }
 
 // Administrator returns nil if the call's Bearer token belongs to the platform's
@@ -120,7 +131,7 @@ func (g Gate) Administrator(ctx context.Context, refusal string) error {
 	if !ok {
 		return fault.Unauthenticated.Newf("%s: send their access token as Authorization: Bearer", refusal)
 	}
-	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: t})
+	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: t, Scopes: g.scopes(ctx)})
 	if err == nil && !resp.GetAdministrator() {
 		return fault.Denied.Newf("%s", refusal)
 	}
@@ -129,8 +140,9 @@ func (g Gate) Administrator(ctx context.Context, refusal string) error {
 
 // Identify returns the verified identity of a claim, or nil for an anonymous caller. A
 // Bearer token in the call's Authorization header takes precedence over the claim's token.
-// Identify returns fault.Invalid if the claimed platform is not trusted, and
-// fault.Unauthenticated if the platform rejects the token.
+// Identify returns fault.Invalid if the claimed platform is not trusted,
+// fault.Unauthenticated if the platform rejects the token, and fault.Denied with the code
+// fault.TokenScope if the token lacks a scope.
 func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, error) {
 	if t, ok := bearer(rpc.CallFrom(ctx).Authorization); ok {
 		c.Token = t
@@ -142,10 +154,9 @@ func (g Gate) Identify(ctx context.Context, c Claim) (*platformv1.Identity, erro
 		return nil, nil
 	}
 	resp, err := g.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{
-		AccessToken: c.Token, RefreshToken: c.Refresh, Endpoint: c.Endpoint, WorkspaceId: c.WorkspaceID,
+		AccessToken: c.Token, RefreshToken: c.Refresh, Endpoint: c.Endpoint, WorkspaceId: c.WorkspaceID, Scopes: g.scopes(ctx),
 	})
-	if errors.Is(err, fault.Denied) {
-		e, _ := fault.As(err)
+	if e, ok := fault.As(err); ok && e.Kind == fault.Denied && e.Code != fault.TokenScope {
 		return nil, e.To(fault.Unauthenticated)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -159,6 +160,34 @@ func TestGateReturnsPlatformMessage(t *testing.T) {
 	g := caller.Gate{Platform: &platform{}}
 	_, err := g.Identify(t.Context(), caller.Claim{Token: "good", WorkspaceID: 5})
 	if e, _ := fault.As(err); e == nil || e.Public != "You are no member of the workspace" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestGateScopes checks that the platform gets the scope of the call's rule, "" if it has none, and
+// that the refusal of a scope stays a refusal, unlike that of a workspace.
+func TestGateScopes(t *testing.T) {
+	t.Parallel()
+	p := &platform{}
+	g := caller.Gate{Platform: p, Scopes: []rpc.Scope{rpc.ScopeBuild}}
+	in := rpc.WithCall(t.Context(), rpc.Call{Authorization: "Bearer good"})
+	for _, ctx := range []context.Context{rpc.WithScope(in, rpc.ScopeRequest), in} {
+		if _, err := g.Identify(ctx, caller.Claim{}); err != nil {
+			t.Error(err)
+		}
+		if err := g.Administrator(ctx, "no"); !errors.Is(err, fault.Denied) {
+			t.Errorf("got %v", err)
+		}
+	}
+	var got [][]string
+	for _, req := range p.authorized {
+		got = append(got, req.GetScopes())
+	}
+	if diff := cmp.Diff([][]string{{"request", "build"}, {"request", "build"}, {"", "build"}, {"", "build"}}, got); diff != "" {
+		t.Error(diff)
+	}
+	p.err = fault.Denied.Newf("The access token lacks the scope build").WithCode(fault.TokenScope)
+	if _, err := g.Identify(in, caller.Claim{}); !errors.Is(err, fault.Denied) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -13,6 +13,9 @@ type Code string
 
 // The codes that are more precise than the kind of a fault.
 const (
+	// TokenScope is an access token that lacks the scope that a call needs, or that is for another
+	// workspace.
+	TokenScope Code = "auth.scope"
 	// CondaConflict is an environment without a solution. The detail is a
 	// condav1.LockPackagesResponse with the conflict and suggestions.
 	CondaConflict Code = "conda.conflict"

@@ -11,6 +11,8 @@ import (
 const (
 	// TokensPerUser is the maximum number of access tokens of a user.
 	TokensPerUser = 500
+	// TokenScopes is the maximum number of scopes of an access token: there are no more.
+	TokenScopes = 7
 	// SessionsPerUser is the maximum number of sessions of a user. A further sign-in ends
 	// the least recently used session.
 	SessionsPerUser = 100
@@ -82,6 +84,9 @@ func accountRows() []Row {
 			Why: "a list of the largest would take hundreds of megabytes; requests for a single run or task return more",
 		},
 		{What: "Words of a search for runs", Bound: fmt.Sprint(SearchWords), Why: "each is searched in every run of the workspace"},
+		{
+			What: "Scopes of an access token", Bound: fmt.Sprint(TokenScopes), Why: "there are no more",
+		},
 		{
 			What: "Access tokens of a user", Bound: fmt.Sprint(TokensPerUser),
 			Why: "their list has no pages; a stolen token would fill the database",

@@ -17,6 +17,9 @@ type Rule struct {
 	Roles []string
 	// Calls are the full names of the calls: the generated …_FullMethodName constants.
 	Calls []string
+	// Scope is the scope that the access token of the user behind a call needs. If it is "",
+	// tokens with scopes are rejected wherever the service authenticates the user.
+	Scope Scope
 }
 
 // Callers is a service's table of the roles that may make its calls. A call without a rule
@@ -39,6 +42,7 @@ func (s *Server) Allow(c Callers) {
 	for _, rule := range c {
 		for _, call := range rule.Calls {
 			s.callers[call] = append(s.callers[call], rule.Roles...)
+			s.scopes[call] = rule.Scope
 		}
 	}
 }

@@ -72,6 +72,8 @@ type Server struct {
 	// callers are the roles that may make a call, by its full name. It is read-only while
 	// the server serves.
 	callers map[string][]string
+	// scopes are the scopes of calls. It is read-only while the server serves.
+	scopes map[string]Scope
 	// guards are the guards by "/" and the full name of the service. It is read-only while
 	// the server serves.
 	guards map[string]Guard
@@ -79,7 +81,7 @@ type Server struct {
 
 // NewServer returns a server without services. Register them and call Allow before Serve.
 func NewServer(o ServerOptions) *Server {
-	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}, guards: map[string]Guard{}}
+	s := &Server{health: health.NewServer(), o: o, callers: map[string][]string{}, scopes: map[string]Scope{}, guards: map[string]Guard{}}
 	creds := insecure.NewCredentials()
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
@@ -208,6 +210,7 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 	if err := s.authorize(ctx, method); err != nil {
 		return nil, nil, s.refused(method, err)
 	}
+	ctx = WithScope(ctx, s.scopes[method])
 	if deadline, ok := ctx.Deadline(); ok {
 		ctx, cancel := context.WithDeadline(ctx, deadline.Add(-reserve))
 		return ctx, cancel, nil

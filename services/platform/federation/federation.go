@@ -153,6 +153,11 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 			UserName string `json:"userName"`
 			Email    string `json:"email"`
 		} `json:"user"`
+		// Token is what the token is restricted to, if the platform is of this program.
+		Token struct {
+			Scopes      []string `json:"scopes"`
+			WorkspaceID int64    `json:"workspaceId"`
+		} `json:"token"`
 	}
 	if err := f.get(ctx, endpoint, "/user-info", access, nil, &result); err != nil {
 		return nil, err
@@ -160,6 +165,9 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 	if result.User.ID < 1 {
 		// Some platforms return 200 and {} for an unknown token.
 		return nil, fault.Unauthenticated.New("The platform "+endpoint+" does not know the access token; sign in there again", errors.New("/user-info returns no user"))
+	}
+	if len(result.Token.Scopes) > 0 || result.Token.WorkspaceID != 0 {
+		return nil, fault.Denied.Newf("Access tokens with scopes or of one workspace only work at the platform that issued them, %s", endpoint).WithCode(fault.TokenScope)
 	}
 	if workspace != 0 {
 		var ignored struct{}

@@ -78,7 +78,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 	if !u.Disabled.IsZero() {
 		return "", fault.Invalid.Newf("%s is disabled, so a token would not work; enable the user first: `slipwayd user enable --name %s`", userName, u.Name)
 	}
-	t, _, err := s.createToken(ctx, u, name, expires)
+	t, _, err := s.createToken(ctx, tokenRecord{user: u, name: name, expires: expires})
 	if err != nil {
 		return "", err
 	}

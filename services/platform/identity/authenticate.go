@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -20,6 +21,10 @@ type Caller struct {
 	// User is the owner of the access token; the zero User for an operator.
 	User    User
 	TokenID int64 // of the token, or of the session of a JWT
+	// Restriction is that of the token; zero for a session.
+	Restriction Restriction
+	// expires is when the token expires; zero for never, and for a session.
+	expires time.Time
 	// Operator is the operator's account; "" for a user.
 	Operator string
 }
@@ -49,14 +54,24 @@ func (s *Service) Authenticate(ctx context.Context, header string) (Caller, erro
 	if err != nil {
 		return Caller{}, err
 	}
-	return Caller{User: rec.user, TokenID: rec.id}, s.charge(ctx, rec.user)
+	return rec.caller(), s.charge(ctx, rec.user)
 }
 
-// TokenOwner returns the owner of an access token; fault.Unauthenticated if the token is
-// invalid.
-func (s *Service) TokenOwner(ctx context.Context, secret string) (User, error) {
+// TokenOwner returns the owner of an access token with the restriction of the token;
+// fault.Unauthenticated if the token is invalid.
+func (s *Service) TokenOwner(ctx context.Context, secret string) (Caller, error) {
 	rec, err := s.authenticate(ctx, secret)
-	return rec.user, err
+	return rec.caller(), err
+}
+
+// authenticateFull is authenticate for calls that give a program the rights of the user. It
+// returns fault.Denied for a token with scopes or of one workspace, which would gain rights.
+func (s *Service) authenticateFull(ctx context.Context, secret string) (tokenRecord, error) {
+	rec, err := s.authenticate(ctx, secret)
+	if err == nil && !rec.restriction.IsZero() {
+		err = errScope("A token with scopes or of one workspace cannot sign in to a program, which would get all rights of its user; use a token without them")
+	}
+	return rec, err
 }
 
 // tokenFromHeader returns the token of an Authorization header, which is Bearer, or Basic with
@@ -94,7 +109,7 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 	}
 	// The comparison also runs for an unknown id, so that the response time does not reveal
 	// which ids exist.
-	if ok := t.matches(rec.secretHash); err != nil || !ok {
+	if ok := t.matches(rec.hash()); err != nil || !ok {
 		return tokenRecord{}, errInvalidToken(errors.Join(errors.New("unknown or wrong"), err))
 	}
 	now := s.deps.Now()
@@ -103,7 +118,7 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 	}
 	if now.Sub(rec.used) >= api.LastUsedResolution {
 		// A token stays valid if the time cannot be stored, for instance on a full disk.
-		if err := s.store.touchToken(ctx, rec.id, now); err != nil {
+		if err := s.store.touchToken(ctx, rec.id, now, rpc.CallFrom(ctx).ClientIP); err != nil {
 			s.deps.Log.WarnContext(ctx, "The last use of an access token was not stored", "token_id", rec.id, "err", err)
 		}
 	}

@@ -152,7 +152,7 @@ func (s *Service) identifyUser(ctx context.Context, req *platformv1.DescribeDevi
 	if isJWT(req.GetAccessToken()) { // a new session must not outlive the session of the JWT
 		return browserUser{}, errSessionToken()
 	}
-	rec, err := s.authenticate(ctx, req.GetAccessToken())
+	rec, err := s.authenticateFull(ctx, req.GetAccessToken())
 	return browserUser{user: rec.user, token: rec.id}, err
 }
 

@@ -37,7 +37,7 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 	if isJWT(req.GetAccessToken()) { // a new session must not outlive the session of the JWT
 		return nil, errSessionToken()
 	}
-	rec, err := s.authenticate(ctx, req.GetAccessToken())
+	rec, err := s.authenticateFull(ctx, req.GetAccessToken())
 	if err != nil {
 		s.deps.Audit.Refuse(ctx, audit.Event{Action: "sign-in", Subject: req.GetClientId()}, err)
 		return nil, err

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"database/sql"
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -19,6 +20,23 @@ type tokenRecord struct {
 	user                   User
 	secretHash             []byte
 	created, expires, used time.Time // expires and used may be zero: never
+	usedFrom               string    // the client's address at used; may be ""
+	restriction            Restriction
+	// restrictedHash replaces secretHash, which is empty then, if restriction is not zero. The previous
+	// release does not know restrictions, so it must not accept the token.
+	restrictedHash []byte
+}
+
+// hash returns the hash of the secret.
+func (r tokenRecord) hash() []byte {
+	if r.restriction.IsZero() {
+		return r.secretHash
+	}
+	return r.restrictedHash
+}
+
+func (r tokenRecord) caller() Caller {
+	return Caller{User: r.user, TokenID: r.id, Restriction: r.restriction, expires: r.expires}
 }
 
 func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
@@ -42,7 +60,8 @@ func (s store) putToken(ctx context.Context, t token, userID int64, name string,
 		}
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0`,
+			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0,
+				scopes = '', workspace_id = 0, restricted_hash = NULL`,
 			t.id, userID, name, t.hash(), sqldb.Micros(now))
 		return err == nil, err
 	})
@@ -64,9 +83,15 @@ func deleteSessionsOf(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 // insertToken stores a new token. It returns false if the user has a token with that name, and
 // fault.Invalid if the user has too many tokens.
 func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (created bool, err error) {
-	e := audit.Event{Action: "token.create", Subject: strconv.FormatInt(t.id, 10), After: map[string]any{
-		"user": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires),
-	}}
+	after := map[string]any{"user": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires)}
+	if !rec.restriction.IsZero() {
+		after["scopes"], after["workspaceId"] = names(rec.restriction.Scopes), rec.restriction.Workspace
+	}
+	e := audit.Event{Action: "token.create", Subject: strconv.FormatInt(t.id, 10), After: after}
+	secret, restricted := t.hash(), []byte(nil)
+	if !rec.restriction.IsZero() {
+		secret, restricted = []byte{}, secret
+	}
 	return s.audit.Change(ctx, e, func(tx *sql.Tx) (bool, error) {
 		// This serializes the creation of one user's tokens.
 		if _, err := tx.ExecContext(ctx, `UPDATE platform_users SET updated_at = updated_at WHERE id = $1`, rec.user.ID); err != nil {
@@ -84,8 +109,10 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (creat
 			return false, err
 		}
 		return s.db.Changed(tx.ExecContext(ctx, `
-			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`,
-			t.id, rec.user.ID, rec.name, t.hash(), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
+			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at, scopes, workspace_id, restricted_hash)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			t.id, rec.user.ID, rec.name, secret, sqldb.Micros(rec.created), sqldb.Micros(rec.expires),
+			storedScopes(rec.restriction.Scopes), rec.restriction.Workspace, restricted))
 	})
 }
 
@@ -97,29 +124,41 @@ func expiryText(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-const tokenQuery = `SELECT t.name, t.secret_hash, t.created_at, t.expires_at, t.used_at, ` + UserColumns + `
+const recordColumns = `t.id, t.name, t.created_at, t.expires_at, t.used_at, t.used_from, t.scopes, t.workspace_id`
+
+// scan reads recordColumns, followed by more columns.
+func (r *tokenRecord) scan(scan func(...any) error, more ...any) error {
+	var scopes string
+	into := []any{&r.id, &r.name, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used), &r.usedFrom, &scopes, &r.restriction.Workspace}
+	err := scan(append(into, more...)...)
+	r.restriction.Scopes = parseScopes(scopes)
+	return err
+}
+
+const tokenQuery = `SELECT ` + recordColumns + `, t.secret_hash, t.restricted_hash, ` + UserColumns + `
 	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1 AND u.disabled_at = 0`
 
 // token returns the token with an id and its user; fault.NotFound if there is none, or its user
 // is disabled.
-func (s store) token(ctx context.Context, id int64) (tokenRecord, error) {
-	r := tokenRecord{id: id}
-	into := []any{&r.name, &r.secretHash, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used)}
-	err := s.db.PreparedRow(ctx, tokenQuery, id).Scan(append(into, r.user.Into()...)...)
+func (s store) token(ctx context.Context, id int64) (r tokenRecord, err error) {
+	err = r.scan(s.db.PreparedRow(ctx, tokenQuery, id).Scan, append([]any{&r.secretHash, &r.restrictedHash}, r.user.Into()...)...)
 	return r, s.db.NotFound("token", err)
 }
 
-func (s store) touchToken(ctx context.Context, id int64, now time.Time) error {
-	_, err := s.db.ExecContext(ctx, `UPDATE platform_tokens SET used_at = $2 WHERE id = $1 AND used_at < $2`, id, sqldb.Micros(now))
+// touchToken stores the last use of a token.
+func (s store) touchToken(ctx context.Context, id int64, now time.Time, from netip.Addr) error {
+	address := ""
+	if from.IsValid() {
+		address = from.Unmap().String()
+	}
+	_, err := s.db.ExecContext(ctx, `UPDATE platform_tokens SET used_at = $2, used_from = $3 WHERE id = $1 AND used_at < $2`, id, sqldb.Micros(now), address)
 	return err
 }
 
 func (s store) tokens(ctx context.Context, userID int64) ([]tokenRecord, error) {
 	return sqldb.Listing[tokenRecord]{
-		Read: `SELECT id, name, created_at, expires_at, used_at FROM platform_tokens WHERE user_id = $1 ORDER BY name, id LIMIT $2`,
-		Scan: func(rows *sql.Rows) (r tokenRecord, err error) {
-			return r, rows.Scan(&r.id, &r.name, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used))
-		},
+		Read: `SELECT ` + recordColumns + ` FROM platform_tokens t WHERE t.user_id = $1 ORDER BY t.name, t.id LIMIT $2`,
+		Scan: func(rows *sql.Rows) (r tokenRecord, err error) { return r, r.scan(rows.Scan) },
 	}.All(ctx, s.db, userID, limits.TokensPerUser)
 }
 

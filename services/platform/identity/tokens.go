@@ -46,28 +46,56 @@ func (s *Service) ListTokens(ctx context.Context, req *platformv1.ListTokensRequ
 func (r tokenRecord) record() *platformv1.TokenRecord {
 	return &platformv1.TokenRecord{
 		Id: float64(r.id), Name: r.name, LastUsed: api.Timestamp(r.used), DateCreated: api.Timestamp(r.created), Expires: api.Timestamp(r.expires),
+		Scopes: names(r.restriction.Scopes), WorkspaceId: api.IDValue(r.restriction.Workspace), LastAddress: api.StringValue(r.usedFrom),
 	}
 }
 
-// CreateToken creates a token for the caller.
+// CreateToken creates a token for the caller. It has at most the rights and the lifetime of a
+// restricted token with which the call is made. The workspace is not checked: a user who is no
+// participant cannot use it.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
-	u := CallerFrom(ctx).User
-	var expires time.Time
-	switch text := req.GetToken().GetExpires(); text {
-	case "":
-		expires = s.DefaultExpiry()
-	case neverExpires:
-	default:
-		var err error
-		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.deps.Now()) {
-			return nil, fault.Invalid.New("expires must be a time in the future, e.g. 2027-01-31T12:00:00Z, or never", err)
-		}
+	by := CallerFrom(ctx)
+	restriction, err := readRestriction(req.GetToken())
+	if err != nil {
+		return nil, err
 	}
-	t, rec, err := s.createToken(ctx, u, req.GetToken().GetName(), expires)
+	if err := by.Restriction.checkChild(restriction); err != nil {
+		return nil, err
+	}
+	expires, err := s.readExpiry(req.GetToken().GetExpires(), by)
+	if err != nil {
+		return nil, err
+	}
+	t, rec, err := s.createToken(ctx, tokenRecord{user: by.User, name: req.GetToken().GetName(), expires: expires, restriction: restriction})
 	if err != nil {
 		return nil, err
 	}
 	return &platformv1.CreateTokenResponse{AccessKey: t.String(), Token: rec.record()}, nil
+}
+
+// readExpiry returns the expiry of a new token; zero for never. A token that a restricted token
+// creates expires no later than that token.
+func (s *Service) readExpiry(text string, by Caller) (expires time.Time, err error) {
+	end := time.Time{}
+	if !by.Restriction.IsZero() {
+		end = by.expires
+	}
+	switch text {
+	case "":
+		expires = s.DefaultExpiry()
+		if !end.IsZero() && end.Before(expires) {
+			expires = end
+		}
+	case neverExpires:
+	default:
+		if expires, err = time.Parse(time.RFC3339, text); err != nil || !expires.After(s.deps.Now()) {
+			return expires, fault.Invalid.New("expires must be a time in the future, e.g. 2027-01-31T12:00:00Z, or never", err)
+		}
+	}
+	if !end.IsZero() && (expires.IsZero() || expires.After(end)) {
+		return expires, errScope("A token that a token with scopes creates expires no later than that token, at " + expiryText(end))
+	}
+	return expires, nil
 }
 
 // neverExpires is the value of `expires` for a token that does not expire.
@@ -104,26 +132,27 @@ func lifeText(d time.Duration) string {
 	return d.String()
 }
 
-// createToken stores and returns a new token; fault.Conflict if the user has one with that name.
-func (s *Service) createToken(ctx context.Context, u User, name string, expires time.Time) (token, tokenRecord, error) {
-	name = strings.TrimSpace(name)
-	if name == "" {
+// createToken stores and returns a new token with the user, name, expiry and restriction of rec. It
+// returns fault.Conflict if the user has a token with that name.
+func (s *Service) createToken(ctx context.Context, rec tokenRecord) (token, tokenRecord, error) {
+	rec.name = strings.TrimSpace(rec.name)
+	if rec.name == "" {
 		return token{}, tokenRecord{}, fault.Invalid.Newf("name must not be empty")
 	}
-	if err := api.CheckLength("name", name, 50); err != nil {
+	if err := api.CheckLength("name", rec.name, 50); err != nil {
 		return token{}, tokenRecord{}, err
 	}
-	if err := s.checkExpiry(expires); err != nil {
+	if err := s.checkExpiry(rec.expires); err != nil {
 		return token{}, tokenRecord{}, err
 	}
 	t := newToken(api.NewID())
-	rec := tokenRecord{id: t.id, name: name, user: u, created: s.deps.Now(), expires: expires}
+	rec.id, rec.created = t.id, s.deps.Now()
 	created, err := s.store.insertToken(ctx, t, rec)
 	if err != nil {
-		return token{}, tokenRecord{}, fmt.Errorf("writing a token of user %d: %w", u.ID, err)
+		return token{}, tokenRecord{}, fmt.Errorf("writing a token of user %d: %w", rec.user.ID, err)
 	}
 	if !created {
-		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", name)
+		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", rec.name)
 	}
 	return t, rec, nil
 }

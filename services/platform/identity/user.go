@@ -10,7 +10,8 @@ import (
 
 // GetUserInfo returns the user that the call's token belongs to.
 func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequest) (*platformv1.GetUserInfoResponse, error) {
-	u := CallerFrom(ctx).User
+	c := CallerFrom(ctx)
+	u := c.User
 	lastUpdated := u.Updated
 	if lastUpdated.Before(u.Created) {
 		lastUpdated = u.Created
@@ -18,5 +19,5 @@ func (s *Service) GetUserInfo(ctx context.Context, _ *platformv1.GetUserInfoRequ
 	return &platformv1.GetUserInfoResponse{User: &platformv1.User{
 		Id: float64(u.ID), UserName: u.Name, Email: u.Email, FirstName: u.FirstName, LastName: u.LastName, Organization: u.Organization,
 		DateCreated: api.Timestamp(u.Created), LastUpdated: api.Timestamp(lastUpdated), LastAccess: api.Timestamp(s.deps.Now()),
-	}}, nil
+	}, Token: c.Restriction.toProto()}, nil
 }

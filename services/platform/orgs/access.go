@@ -107,9 +107,13 @@ func PrincipalFrom(ctx context.Context) Principal {
 }
 
 // CheckAccess returns the principal for a call that acts on a scope. It returns fault.Denied
-// unless the caller has the required roles there.
+// unless the caller has the required roles there. A token of one workspace acts in that workspace
+// if the call names none.
 func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, need RequiredRoles) (p Principal, err error) {
 	p.Caller = c
+	if at.Workspace, err = c.Restriction.In(at.Workspace); err != nil {
+		return p, err
+	}
 	if need.Org != NoOrgRole || at.Org != 0 {
 		if err := s.checkOrg(ctx, &p, at.Org, need.Org); err != nil {
 			return p, err

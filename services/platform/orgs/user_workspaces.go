@@ -3,6 +3,7 @@ package orgs
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -36,6 +37,11 @@ func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUs
 			resp.OrgsAndWorkspaces = append(resp.OrgsAndWorkspaces,
 				&platformv1.UserWorkspace{OrgId: float64(id), OrgName: name, OrgType: orgType, Roles: roles})
 		}
+	}
+	only := p.Restriction.Workspace
+	if only != 0 { // the token shows no other workspaces, and no organisations but that of its workspace
+		orgs = nil
+		workspaces = slices.DeleteFunc(workspaces, func(w workspaceWithRoles) bool { return w.workspace.ID != only })
 	}
 	for _, m := range orgs {
 		orgEntry(m.org.ID, m.org.Name, m.member.role)

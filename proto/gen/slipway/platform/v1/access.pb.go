@@ -36,7 +36,8 @@ type Identity struct {
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// The user's e-mail address. Never shown in a REST response.
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
-	// The workspace that the caller acts in; 0 means the personal one.
+	// The workspace that the caller acts in; 0 means the personal one. With a token of one workspace
+	// it is always that workspace.
 	WorkspaceId   int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -118,7 +119,10 @@ type AuthorizeRequest struct {
 	Endpoint string `protobuf:"bytes,3,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	// Used to get a new access token if the platform reports that the access token has expired;
 	// may be empty. Secret.
-	RefreshToken  string `protobuf:"bytes,4,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	RefreshToken string `protobuf:"bytes,4,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	// The scopes that the caller needs. If there are none, every token with scopes or of one
+	// workspace is rejected.
+	Scopes        []string `protobuf:"bytes,5,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -181,12 +185,20 @@ func (x *AuthorizeRequest) GetRefreshToken() string {
 	return ""
 }
 
+func (x *AuthorizeRequest) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
 // AuthorizeResponse is the token's owner.
 type AuthorizeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The owner of the token; never absent.
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// Whether the user is an administrator of this platform.
+	// Whether the user is an administrator of this platform. Always false for a token of one
+	// workspace.
 	Administrator bool `protobuf:"varint,2,opt,name=administrator,proto3" json:"administrator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -525,12 +537,13 @@ const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x03 \x01(\tR\buserName\x12\x14\n" +
 	"\x05email\x18\x04 \x01(\tR\x05email\x12!\n" +
-	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"\x99\x01\n" +
+	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"\xb1\x01\n" +
 	"\x10AuthorizeRequest\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\x12\x1a\n" +
 	"\bendpoint\x18\x03 \x01(\tR\bendpoint\x12#\n" +
-	"\rrefresh_token\x18\x04 \x01(\tR\frefreshToken\"t\n" +
+	"\rrefresh_token\x18\x04 \x01(\tR\frefreshToken\x12\x16\n" +
+	"\x06scopes\x18\x05 \x03(\tR\x06scopes\"t\n" +
 	"\x11AuthorizeResponse\x129\n" +
 	"\bidentity\x18\x01 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\x12$\n" +
 	"\radministrator\x18\x02 \x01(\bR\radministrator\"n\n" +

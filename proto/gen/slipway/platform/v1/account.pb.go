@@ -338,8 +338,10 @@ type GetUserInfoResponse struct {
 	NeedConsent bool `protobuf:"varint,2,opt,name=need_consent,json=needConsent,proto3" json:"need_consent,omitempty"`
 	// Always null: the personal one.
 	DefaultWorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,3,opt,name=default_workspace_id,json=defaultWorkspaceId,proto3" json:"default_workspace_id,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// What the access token of the call is restricted to; never absent.
+	Token         *TokenRestriction `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetUserInfoResponse) Reset() {
@@ -393,6 +395,68 @@ func (x *GetUserInfoResponse) GetDefaultWorkspaceId() *wrapperspb.DoubleValue {
 	return nil
 }
 
+func (x *GetUserInfoResponse) GetToken() *TokenRestriction {
+	if x != nil {
+		return x.Token
+	}
+	return nil
+}
+
+// TokenRestriction is what an access token is restricted to.
+type TokenRestriction struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The scopes of the token; empty: all.
+	Scopes []string `protobuf:"bytes,1,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// The only workspace in which the token works; null: all.
+	WorkspaceId   *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenRestriction) Reset() {
+	*x = TokenRestriction{}
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenRestriction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenRestriction) ProtoMessage() {}
+
+func (x *TokenRestriction) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenRestriction.ProtoReflect.Descriptor instead.
+func (*TokenRestriction) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *TokenRestriction) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *TokenRestriction) GetWorkspaceId() *wrapperspb.DoubleValue {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return nil
+}
+
 // User is a user account.
 type User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -430,7 +494,7 @@ type User struct {
 
 func (x *User) Reset() {
 	*x = User{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +506,7 @@ func (x *User) String() string {
 func (*User) ProtoMessage() {}
 
 func (x *User) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +519,7 @@ func (x *User) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use User.ProtoReflect.Descriptor instead.
 func (*User) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{6}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *User) GetId() float64 {
@@ -573,7 +637,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -585,7 +649,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -598,7 +662,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{7}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTokensRequest) GetMax() int32 {
@@ -642,7 +706,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +718,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +731,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{8}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListTokensResponse) GetTokens() []*TokenRecord {
@@ -706,7 +770,7 @@ type SessionRecord struct {
 
 func (x *SessionRecord) Reset() {
 	*x = SessionRecord{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -718,7 +782,7 @@ func (x *SessionRecord) String() string {
 func (*SessionRecord) ProtoMessage() {}
 
 func (x *SessionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -731,7 +795,7 @@ func (x *SessionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRecord.ProtoReflect.Descriptor instead.
 func (*SessionRecord) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{9}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SessionRecord) GetId() float64 {
@@ -788,14 +852,20 @@ type TokenRecord struct {
 	// When it was created.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
 	// When it expires; null: never.
-	Expires       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	// Its scopes; empty: all rights of the user.
+	Scopes []string `protobuf:"bytes,6,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// The only workspace in which it works; null: all.
+	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,7,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The address of the client at the time of `lastUsed`, e.g. "192.0.2.7"; null: unknown.
+	LastAddress   *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=last_address,json=lastAddress,proto3" json:"last_address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TokenRecord) Reset() {
 	*x = TokenRecord{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -807,7 +877,7 @@ func (x *TokenRecord) String() string {
 func (*TokenRecord) ProtoMessage() {}
 
 func (x *TokenRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -820,7 +890,7 @@ func (x *TokenRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenRecord.ProtoReflect.Descriptor instead.
 func (*TokenRecord) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{10}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TokenRecord) GetId() float64 {
@@ -858,6 +928,27 @@ func (x *TokenRecord) GetExpires() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *TokenRecord) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *TokenRecord) GetWorkspaceId() *wrapperspb.DoubleValue {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return nil
+}
+
+func (x *TokenRecord) GetLastAddress() *wrapperspb.StringValue {
+	if x != nil {
+		return x.LastAddress
+	}
+	return nil
+}
+
 // CreateTokenRequest is a token to create.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -869,7 +960,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +972,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +985,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{11}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateTokenRequest) GetToken() *TokenSpec {
@@ -911,14 +1002,19 @@ type TokenSpec struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// When it expires (RFC 3339), e.g. "2027-01-31T12:00:00Z". Empty means after 90 days, or
 	// after the server's maximum if that is shorter. "never" is rejected if there is a maximum.
-	Expires       string `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires string `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
+	// What the token may be used for. Empty means everything that the user may do.
+	Scopes []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// The only workspace in which the token works, of which the caller must be a participant; 0
+	// means all.
+	WorkspaceId   int64 `protobuf:"varint,4,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TokenSpec) Reset() {
 	*x = TokenSpec{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1026,7 @@ func (x *TokenSpec) String() string {
 func (*TokenSpec) ProtoMessage() {}
 
 func (x *TokenSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1039,7 @@ func (x *TokenSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenSpec.ProtoReflect.Descriptor instead.
 func (*TokenSpec) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *TokenSpec) GetName() string {
@@ -960,6 +1056,20 @@ func (x *TokenSpec) GetExpires() string {
 	return ""
 }
 
+func (x *TokenSpec) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *TokenSpec) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
 // CreateTokenResponse is a new token.
 type CreateTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -973,7 +1083,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1095,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1108,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{13}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateTokenResponse) GetAccessKey() string {
@@ -1027,7 +1137,7 @@ type DeleteTokenRequest struct {
 
 func (x *DeleteTokenRequest) Reset() {
 	*x = DeleteTokenRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1149,7 @@ func (x *DeleteTokenRequest) String() string {
 func (*DeleteTokenRequest) ProtoMessage() {}
 
 func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1162,7 @@ func (x *DeleteTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenRequest.ProtoReflect.Descriptor instead.
 func (*DeleteTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{14}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DeleteTokenRequest) GetTokenId() int64 {
@@ -1071,7 +1181,7 @@ type DeleteTokenResponse struct {
 
 func (x *DeleteTokenResponse) Reset() {
 	*x = DeleteTokenResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1193,7 @@ func (x *DeleteTokenResponse) String() string {
 func (*DeleteTokenResponse) ProtoMessage() {}
 
 func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[15]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1206,7 @@ func (x *DeleteTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{15}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
 }
 
 // DeleteAllTokensRequest has no parameters.
@@ -1108,7 +1218,7 @@ type DeleteAllTokensRequest struct {
 
 func (x *DeleteAllTokensRequest) Reset() {
 	*x = DeleteAllTokensRequest{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1120,7 +1230,7 @@ func (x *DeleteAllTokensRequest) String() string {
 func (*DeleteAllTokensRequest) ProtoMessage() {}
 
 func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1133,7 +1243,7 @@ func (x *DeleteAllTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensRequest.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{16}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
 }
 
 // DeleteAllTokensResponse is empty: 204.
@@ -1145,7 +1255,7 @@ type DeleteAllTokensResponse struct {
 
 func (x *DeleteAllTokensResponse) Reset() {
 	*x = DeleteAllTokensResponse{}
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1267,7 @@ func (x *DeleteAllTokensResponse) String() string {
 func (*DeleteAllTokensResponse) ProtoMessage() {}
 
 func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_account_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_account_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1280,7 @@ func (x *DeleteAllTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteAllTokensResponse.ProtoReflect.Descriptor instead.
 func (*DeleteAllTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{17}
+	return file_slipway_platform_v1_account_proto_rawDescGZIP(), []int{18}
 }
 
 var File_slipway_platform_v1_account_proto protoreflect.FileDescriptor
@@ -1200,11 +1310,15 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\aapi_url\x18\v \x01(\tR\x06apiUrl\"\x1e\n" +
 	"\x06Navbar\x12\x14\n" +
 	"\x05menus\x18\x01 \x03(\tR\x05menus\"\x14\n" +
-	"\x12GetUserInfoRequest\"\xbd\x01\n" +
+	"\x12GetUserInfoRequest\"\xfa\x01\n" +
 	"\x13GetUserInfoResponse\x12-\n" +
 	"\x04user\x18\x01 \x01(\v2\x19.slipway.platform.v1.UserR\x04user\x12!\n" +
 	"\fneed_consent\x18\x02 \x01(\bR\vneedConsent\x12T\n" +
-	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\"\xd2\x04\n" +
+	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\x12;\n" +
+	"\x05token\x18\x04 \x01(\v2%.slipway.platform.v1.TokenRestrictionR\x05token\"q\n" +
+	"\x10TokenRestriction\x12\x16\n" +
+	"\x06scopes\x18\x01 \x03(\tR\x06scopes\x12E\n" +
+	"\fworkspace_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\"\xd2\x04\n" +
 	"\x04User\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12\x14\n" +
@@ -1242,18 +1356,23 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\btoken_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\atokenId\x127\n" +
 	"\tlast_used\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
-	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xe5\x01\n" +
+	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x85\x03\n" +
 	"\vTokenRecord\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
 	"\tlast_used\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
-	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"J\n" +
+	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x16\n" +
+	"\x06scopes\x18\x06 \x03(\tR\x06scopes\x12E\n" +
+	"\fworkspace_id\x18\a \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12?\n" +
+	"\flast_address\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\vlastAddress\"J\n" +
 	"\x12CreateTokenRequest\x124\n" +
-	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"G\n" +
+	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"\xd3\x01\n" +
 	"\tTokenSpec\x12 \n" +
 	"\x04name\x18\x01 \x01(\tB\f\xe2A\x01\x02\x90\xb5\x182е\x18\x01R\x04name\x12\x18\n" +
-	"\aexpires\x18\x02 \x01(\tR\aexpires\"l\n" +
+	"\aexpires\x18\x02 \x01(\tR\aexpires\x12g\n" +
+	"\x06scopes\x18\x03 \x03(\tBO\xaa\xb5\x18\x04pull\xaa\xb5\x18\arequest\xaa\xb5\x18\x05build\xaa\xb5\x18\x06freeze\xaa\xb5\x18\x04runs\xaa\xb5\x18\x10credentials:read\xaa\xb5\x18\x05admin\xb8\xb5\x18\aR\x06scopes\x12!\n" +
+	"\fworkspace_id\x18\x04 \x01(\x03R\vworkspaceId\"l\n" +
 	"\x13CreateTokenResponse\x12\x1d\n" +
 	"\n" +
 	"access_key\x18\x01 \x01(\tR\taccessKey\x126\n" +
@@ -1276,7 +1395,7 @@ func file_slipway_platform_v1_account_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_account_proto_rawDescData
 }
 
-var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_slipway_platform_v1_account_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_slipway_platform_v1_account_proto_goTypes = []any{
 	(*GetServiceInfoRequest)(nil),   // 0: slipway.platform.v1.GetServiceInfoRequest
 	(*GetServiceInfoResponse)(nil),  // 1: slipway.platform.v1.GetServiceInfoResponse
@@ -1284,47 +1403,52 @@ var file_slipway_platform_v1_account_proto_goTypes = []any{
 	(*Navbar)(nil),                  // 3: slipway.platform.v1.Navbar
 	(*GetUserInfoRequest)(nil),      // 4: slipway.platform.v1.GetUserInfoRequest
 	(*GetUserInfoResponse)(nil),     // 5: slipway.platform.v1.GetUserInfoResponse
-	(*User)(nil),                    // 6: slipway.platform.v1.User
-	(*ListTokensRequest)(nil),       // 7: slipway.platform.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),      // 8: slipway.platform.v1.ListTokensResponse
-	(*SessionRecord)(nil),           // 9: slipway.platform.v1.SessionRecord
-	(*TokenRecord)(nil),             // 10: slipway.platform.v1.TokenRecord
-	(*CreateTokenRequest)(nil),      // 11: slipway.platform.v1.CreateTokenRequest
-	(*TokenSpec)(nil),               // 12: slipway.platform.v1.TokenSpec
-	(*CreateTokenResponse)(nil),     // 13: slipway.platform.v1.CreateTokenResponse
-	(*DeleteTokenRequest)(nil),      // 14: slipway.platform.v1.DeleteTokenRequest
-	(*DeleteTokenResponse)(nil),     // 15: slipway.platform.v1.DeleteTokenResponse
-	(*DeleteAllTokensRequest)(nil),  // 16: slipway.platform.v1.DeleteAllTokensRequest
-	(*DeleteAllTokensResponse)(nil), // 17: slipway.platform.v1.DeleteAllTokensResponse
-	(*wrapperspb.DoubleValue)(nil),  // 18: google.protobuf.DoubleValue
-	(*timestamppb.Timestamp)(nil),   // 19: google.protobuf.Timestamp
-	(*wrapperspb.StringValue)(nil),  // 20: google.protobuf.StringValue
+	(*TokenRestriction)(nil),        // 6: slipway.platform.v1.TokenRestriction
+	(*User)(nil),                    // 7: slipway.platform.v1.User
+	(*ListTokensRequest)(nil),       // 8: slipway.platform.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),      // 9: slipway.platform.v1.ListTokensResponse
+	(*SessionRecord)(nil),           // 10: slipway.platform.v1.SessionRecord
+	(*TokenRecord)(nil),             // 11: slipway.platform.v1.TokenRecord
+	(*CreateTokenRequest)(nil),      // 12: slipway.platform.v1.CreateTokenRequest
+	(*TokenSpec)(nil),               // 13: slipway.platform.v1.TokenSpec
+	(*CreateTokenResponse)(nil),     // 14: slipway.platform.v1.CreateTokenResponse
+	(*DeleteTokenRequest)(nil),      // 15: slipway.platform.v1.DeleteTokenRequest
+	(*DeleteTokenResponse)(nil),     // 16: slipway.platform.v1.DeleteTokenResponse
+	(*DeleteAllTokensRequest)(nil),  // 17: slipway.platform.v1.DeleteAllTokensRequest
+	(*DeleteAllTokensResponse)(nil), // 18: slipway.platform.v1.DeleteAllTokensResponse
+	(*wrapperspb.DoubleValue)(nil),  // 19: google.protobuf.DoubleValue
+	(*timestamppb.Timestamp)(nil),   // 20: google.protobuf.Timestamp
+	(*wrapperspb.StringValue)(nil),  // 21: google.protobuf.StringValue
 }
 var file_slipway_platform_v1_account_proto_depIdxs = []int32{
 	2,  // 0: slipway.platform.v1.GetServiceInfoResponse.service_info:type_name -> slipway.platform.v1.ServiceInfo
 	3,  // 1: slipway.platform.v1.ServiceInfo.navbar:type_name -> slipway.platform.v1.Navbar
-	6,  // 2: slipway.platform.v1.GetUserInfoResponse.user:type_name -> slipway.platform.v1.User
-	18, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
-	19, // 4: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
-	19, // 5: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
-	19, // 6: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
-	20, // 7: slipway.platform.v1.User.build_notification:type_name -> google.protobuf.StringValue
-	10, // 8: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
-	9,  // 9: slipway.platform.v1.ListTokensResponse.sessions:type_name -> slipway.platform.v1.SessionRecord
-	18, // 10: slipway.platform.v1.SessionRecord.token_id:type_name -> google.protobuf.DoubleValue
-	19, // 11: slipway.platform.v1.SessionRecord.last_used:type_name -> google.protobuf.Timestamp
-	19, // 12: slipway.platform.v1.SessionRecord.date_created:type_name -> google.protobuf.Timestamp
-	19, // 13: slipway.platform.v1.SessionRecord.expires:type_name -> google.protobuf.Timestamp
-	19, // 14: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
-	19, // 15: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
-	19, // 16: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
-	12, // 17: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
-	10, // 18: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	7,  // 2: slipway.platform.v1.GetUserInfoResponse.user:type_name -> slipway.platform.v1.User
+	19, // 3: slipway.platform.v1.GetUserInfoResponse.default_workspace_id:type_name -> google.protobuf.DoubleValue
+	6,  // 4: slipway.platform.v1.GetUserInfoResponse.token:type_name -> slipway.platform.v1.TokenRestriction
+	19, // 5: slipway.platform.v1.TokenRestriction.workspace_id:type_name -> google.protobuf.DoubleValue
+	20, // 6: slipway.platform.v1.User.date_created:type_name -> google.protobuf.Timestamp
+	20, // 7: slipway.platform.v1.User.last_updated:type_name -> google.protobuf.Timestamp
+	20, // 8: slipway.platform.v1.User.last_access:type_name -> google.protobuf.Timestamp
+	21, // 9: slipway.platform.v1.User.build_notification:type_name -> google.protobuf.StringValue
+	11, // 10: slipway.platform.v1.ListTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
+	10, // 11: slipway.platform.v1.ListTokensResponse.sessions:type_name -> slipway.platform.v1.SessionRecord
+	19, // 12: slipway.platform.v1.SessionRecord.token_id:type_name -> google.protobuf.DoubleValue
+	20, // 13: slipway.platform.v1.SessionRecord.last_used:type_name -> google.protobuf.Timestamp
+	20, // 14: slipway.platform.v1.SessionRecord.date_created:type_name -> google.protobuf.Timestamp
+	20, // 15: slipway.platform.v1.SessionRecord.expires:type_name -> google.protobuf.Timestamp
+	20, // 16: slipway.platform.v1.TokenRecord.last_used:type_name -> google.protobuf.Timestamp
+	20, // 17: slipway.platform.v1.TokenRecord.date_created:type_name -> google.protobuf.Timestamp
+	20, // 18: slipway.platform.v1.TokenRecord.expires:type_name -> google.protobuf.Timestamp
+	19, // 19: slipway.platform.v1.TokenRecord.workspace_id:type_name -> google.protobuf.DoubleValue
+	21, // 20: slipway.platform.v1.TokenRecord.last_address:type_name -> google.protobuf.StringValue
+	13, // 21: slipway.platform.v1.CreateTokenRequest.token:type_name -> slipway.platform.v1.TokenSpec
+	11, // 22: slipway.platform.v1.CreateTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_account_proto_init() }
@@ -1332,14 +1456,14 @@ func file_slipway_platform_v1_account_proto_init() {
 	if File_slipway_platform_v1_account_proto != nil {
 		return
 	}
-	file_slipway_platform_v1_account_proto_msgTypes[7].OneofWrappers = []any{}
+	file_slipway_platform_v1_account_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_account_proto_rawDesc), len(file_slipway_platform_v1_account_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,9 +1,11 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,12 +47,23 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := output.Table{{"ID", "NAME", "CREATED", "LAST USED", "EXPIRES"}}
+		const all = "all"
+		t := output.Table{{"ID", "NAME", "SCOPES", "WORKSPACE", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
 		for _, r := range list.GetTokens() {
-			t = append(t, []string{output.Tallied(r.GetId()), r.GetName(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), output.MomentOrNever(r.GetExpires())})
+			workspace := all
+			if r.GetWorkspaceId() != nil {
+				workspace = output.Tallied(r.GetWorkspaceId().GetValue())
+			}
+			t = append(t, []string{
+				output.Tallied(r.GetId()), r.GetName(), cmp.Or(strings.Join(r.GetScopes(), ","), all), workspace,
+				output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), cmp.Or(r.GetLastAddress().GetValue(), "-"), output.MomentOrNever(r.GetExpires()),
+			})
 		}
 		for _, r := range list.GetSessions() {
-			t = append(t, []string{output.Tallied(r.GetId()), "session of " + r.GetClientId(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), output.MomentOrNever(r.GetExpires())})
+			t = append(t, []string{
+				output.Tallied(r.GetId()), "session of " + r.GetClientId(), all, all,
+				output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), "-", output.MomentOrNever(r.GetExpires()),
+			})
 		}
 		return format.List(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` creates one.")
 	})
@@ -59,33 +72,49 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 
 func tokensCreateCommand(s *session.Settings) *cobra.Command {
 	var ttl lifetime.Value
+	var scopes []string
+	var workspace string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an access token and print it, this once",
 		Long: `Create an access token and print it, this once.
 
-Only the token is printed. It gives access to everything that you can do.`,
-		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token",
+Only the token is printed. It gives access to everything that you can do, unless
+--scope and --workspace restrict it. Such a token cannot sign in to programs or to
+the web page.
+
+Scopes: pull (get images that you requested, inspect), request (existing images,
+Conda packages), build (images that are built), freeze (push with your logins), runs
+(workflow runs), credentials:read, admin (everything else).`,
+		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token\n  slipway tokens create cluster --scope pull,request,build --workspace lab/rnaseq",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire, if the server allows that (default: 90 days).")
 	usage.Offer(cmd, "expires-in", "1d", "30d", "90d")
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated (default: everything that you can do).")
+	usage.Offer(cmd, "scope", "pull", "request", "build", "freeze", "runs", "credentials:read", "admin")
+	cmd.Flags().StringVar(&workspace, "workspace", "", "The only `workspace` in which the token works: its id, or ORGANISATION/NAME (default: all).")
+	session.OfferWorkspaces(cmd, s)
 	format := output.Flag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		spec := &platformv1.TokenSpec{Name: args[0]}
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes}
+		var err error
+		if spec.WorkspaceId, err = c.Workspace(cmd.Context(), workspace); err != nil {
+			return err
+		}
 		if end := ttl.From(time.Now()); !end.IsZero() {
 			spec.Expires = end.UTC().Format(time.RFC3339)
 		} else if cmd.Flags().Changed("expires-in") {
 			spec.Expires = "never"
 		}
 		var res platformv1.CreateTokenResponse
-		raw, err := s.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/api/tokens", Signed: true, Body: spec}, &res)
+		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/api/tokens", Signed: true, Body: spec}, &res)
 		if err != nil {
 			return fmt.Errorf("creating the token %s: %w", args[0], err)
 		}
 		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetAccessKey()}})
-	}
+	})
 	return cmd
 }
 

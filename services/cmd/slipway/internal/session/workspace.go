@@ -19,6 +19,12 @@ import (
 func WorkspaceFlag(cmd *cobra.Command, s *Settings, what string) *string {
 	name := cmd.Flags().String("workspace", s.workspace, "The `workspace` "+what+": its id, or ORGANISATION/NAME (environment: SLIPWAY_WORKSPACE; default: your own).")
 	cmd.Flags().Lookup("workspace").DefValue = ""
+	OfferWorkspaces(cmd, s)
+	return name
+}
+
+// OfferWorkspaces completes --workspace with the caller's workspaces.
+func OfferWorkspaces(cmd *cobra.Command, s *Settings) {
 	usage.OfferFrom(cmd, "workspace", s.Offers(func(ctx context.Context, c *Client) ([]cobra.Completion, error) {
 		_, list, err := c.Workspaces(ctx)
 		var out []cobra.Completion
@@ -29,7 +35,6 @@ func WorkspaceFlag(cmd *cobra.Command, s *Settings, what string) *string {
 		}
 		return out, err
 	}))
-	return name
 }
 
 // Workspace returns the id of a workspace; 0 is the caller's own.

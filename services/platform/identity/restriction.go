@@ -1,0 +1,131 @@
+package identity
+
+import (
+	"slices"
+	"strings"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/rpc"
+	"slipway.dev/services/platform/api"
+)
+
+// A Restriction limits what an access token may be used for. The zero value is that of a token
+// with all rights of its user.
+type Restriction struct {
+	// Scopes are the scopes of the token; empty means all.
+	Scopes []rpc.Scope
+	// Workspace is the only workspace in which the token works; 0 means all.
+	Workspace int64
+}
+
+// IsZero reports whether a token has all rights of its user.
+func (r Restriction) IsZero() bool { return len(r.Scopes) == 0 && r.Workspace == 0 }
+
+// Check returns fault.Denied unless a token has all scopes that a call needs. A call that names
+// none, or an empty one, is denied to restricted tokens.
+func (r Restriction) Check(needs ...rpc.Scope) error {
+	if r.IsZero() {
+		return nil
+	}
+	if len(needs) == 0 || slices.Contains(needs, "") {
+		return errScope("Access tokens with scopes or of one workspace cannot make this call; use a token without them")
+	}
+	for _, need := range needs {
+		if need != rpc.ScopeAny && len(r.Scopes) > 0 && !slices.Contains(r.Scopes, need) {
+			return errScope("The access token lacks the scope " + string(need) + "; use a token that has it: `slipway tokens create NAME --scope " + string(need) + "`")
+		}
+	}
+	return nil
+}
+
+// In returns the workspace in which a call acts that names a workspace, or 0 for none: a token of
+// one workspace acts there. It returns fault.Denied for another workspace.
+func (r Restriction) In(workspace int64) (int64, error) {
+	switch {
+	case r.Workspace == 0 || workspace == r.Workspace:
+		return workspace, nil
+	case workspace == 0:
+		return r.Workspace, nil
+	}
+	return 0, r.Elsewhere()
+}
+
+// Elsewhere returns the fault for a call that a token of one workspace may not make, because it
+// does not act in that workspace.
+func (r Restriction) Elsewhere() error {
+	return errScope("The access token only works in one workspace, and this call acts elsewhere; use another token")
+}
+
+func errScope(public string) error {
+	return fault.Denied.New(public, nil).WithCode(fault.TokenScope)
+}
+
+// checkChild returns fault.Denied for a new token with more rights than the token of the call that
+// creates it.
+func (r Restriction) checkChild(child Restriction) error {
+	if r.IsZero() {
+		return nil
+	}
+	if len(r.Scopes) > 0 && len(child.Scopes) == 0 {
+		return errScope("The access token has scopes, so a token that it creates needs scopes; choose some of " + scopesText(r.Scopes))
+	}
+	if err := r.Check(child.Scopes...); len(child.Scopes) > 0 && err != nil {
+		return err
+	}
+	if r.Workspace != 0 && child.Workspace != r.Workspace {
+		return r.Elsewhere()
+	}
+	return nil
+}
+
+// readRestriction returns the restriction of a new token.
+func readRestriction(spec *platformv1.TokenSpec) (Restriction, error) {
+	r := Restriction{Workspace: spec.GetWorkspaceId()}
+	if r.Workspace < 0 {
+		return r, fault.Invalid.Newf("workspaceId must not be negative")
+	}
+	if len(spec.GetScopes()) > limits.TokenScopes {
+		return r, fault.Invalid.Newf("scopes must be at most %d", limits.TokenScopes)
+	}
+	for _, name := range spec.GetScopes() {
+		s := rpc.Scope(name)
+		if !slices.Contains(rpc.Scopes(), s) {
+			return r, fault.Invalid.Newf("scopes must be some of %s", scopesText(rpc.Scopes()))
+		}
+		if !slices.Contains(r.Scopes, s) {
+			r.Scopes = append(r.Scopes, s)
+		}
+	}
+	return r, nil
+}
+
+// scopesText returns scopes for a message.
+func scopesText(list []rpc.Scope) string { return strings.Join(names(list), ", ") }
+
+// names returns the names of scopes.
+func names(list []rpc.Scope) []string {
+	var out []string
+	for _, s := range list {
+		out = append(out, string(s))
+	}
+	return out
+}
+
+// storedScopes returns scopes as stored, and parseScopes the scopes that are stored.
+func storedScopes(list []rpc.Scope) string { return strings.Join(names(list), " ") }
+
+func parseScopes(text string) []rpc.Scope {
+	var out []rpc.Scope
+	for _, s := range strings.Fields(text) {
+		out = append(out, rpc.Scope(s))
+	}
+	return out
+}
+
+// toProto returns a restriction for a response.
+func (r Restriction) toProto() *platformv1.TokenRestriction {
+	return &platformv1.TokenRestriction{Scopes: names(r.Scopes), WorkspaceId: api.IDValue(r.Workspace)}
+}
