@@ -3,12 +3,17 @@ package imports
 // client is the folder of the command line's packages.
 const client = "services/cmd/slipway/internal/"
 
+// library is the package of the REST client.
+const library = "services/client"
+
 // bench is the folder of the bench's packages.
 const bench = "services/bench/internal/"
 
 // clientRules returns the rules of the command line, which no service imports.
 func clientRules() []Rule {
 	return []Rule{
+		// Other programs may import the client, which is therefore self-contained.
+		{Package: library, May: []string{"proto/gen/..."}, Only: []string{"google.golang.org/protobuf/..."}},
 		// Commands use sessions with a server, which use input and output.
 		{Package: "services/cmd/slipway", May: []string{client + "..."}},
 		{Package: client + "usage"},
@@ -16,8 +21,8 @@ func clientRules() []Rule {
 		{Package: client + "prompt", May: []string{client + "usage"}},
 		{Package: client + "dockerfile", May: []string{client + "usage"}},
 		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
-		{Package: client + "session", May: []string{"proto/gen/...", client + "output", client + "prompt", client + "usage"}},
-		{Package: client + "follow", May: []string{"proto/gen/...", client + "output", client + "session"}},
+		{Package: client + "session", May: []string{"proto/gen/...", library, client + "output", client + "prompt", client + "usage"}},
+		{Package: client + "follow", May: []string{"proto/gen/...", library, client + "output", client + "session"}},
 		{Package: client + "image", May: []string{
 			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
 		}},

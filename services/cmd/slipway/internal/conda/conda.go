@@ -156,8 +156,11 @@ func showPackages(cmd *cobra.Command, s *session.Settings, req *containerv1.Cont
 	if req.GetContainerPlatform() != "" {
 		q.Platforms = strings.Split(req.GetContainerPlatform(), ",")
 	}
-	var res condav1.LockPackagesResponse
-	_, err := s.Do(cmd.Context(), lockCall(q), &res)
+	c, err := s.Client()
+	if err != nil {
+		return fmt.Errorf("solving: %w", err)
+	}
+	_, res, err := c.Lock(cmd.Context(), q)
 	no, ok := errors.AsType[*session.Refused](err)
 	switch {
 	case ok && (no.Status == http.StatusNotFound || no.Status == http.StatusNotImplemented):
@@ -169,7 +172,7 @@ func showPackages(cmd *cobra.Command, s *session.Settings, req *containerv1.Cont
 		return fmt.Errorf("solving: %w", withSuggestions(err, q))
 	}
 	var out bytes.Buffer
-	lockTable(&res).Write(&out)
+	lockTable(res).Write(&out)
 	if _, err := out.WriteTo(cmd.ErrOrStderr()); err != nil {
 		return fmt.Errorf("printing the packages: %w", err)
 	}

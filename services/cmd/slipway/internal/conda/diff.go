@@ -91,7 +91,7 @@ func lockOf(ctx context.Context, c *session.Client, build string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("%s is neither a file nor a build: %w", build, err)
 	}
-	raw, err := c.Do(ctx, image.BuildLockCall(id, "pixi"), nil)
+	raw, err := c.BuildLockFile(ctx, id, "pixi")
 	if err != nil {
 		return "", fmt.Errorf("reading the lock of the build: %w", err)
 	}

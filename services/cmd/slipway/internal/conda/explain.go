@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	"slipway.dev/services/cmd/slipway/internal/output"
@@ -52,10 +51,9 @@ the packages, or the lock in --file. The exit code is 1 if NAME is not in it.`,
 		if why != "" {
 			return explainPackage(cmd, c, format, q, why)
 		}
-		var res condav1.LockPackagesResponse
-		raw, err := c.Do(cmd.Context(), lockCall(q), &res)
+		raw, res, err := c.Lock(cmd.Context(), q)
 		if err == nil {
-			return format.Print(cmd.OutOrStdout(), raw, lockTable(&res))
+			return format.Print(cmd.OutOrStdout(), raw, lockTable(res))
 		}
 		no, ok := errors.AsType[*session.Refused](err)
 		if !ok || no.Status != http.StatusUnprocessableEntity {
@@ -72,8 +70,8 @@ func printConflict(cmd *cobra.Command, s *session.Settings, format *output.Forma
 	if format.IsDocument() {
 		return errors.Join(format.Print(w, no.Raw, nil), errUnsolvable)
 	}
-	var res condav1.LockPackagesResponse
-	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(no.Raw, &res); err != nil {
+	res, err := no.Response.Conflict()
+	if err != nil {
 		return fmt.Errorf("reading the reason: %w", err)
 	}
 	p := painter{on: s.IsLive(w)}
@@ -85,7 +83,7 @@ func printConflict(cmd *cobra.Command, s *session.Settings, format *output.Forma
 	for _, m := range res.GetConflict().GetMissing() {
 		p.missing(&out, m)
 	}
-	out.WriteString(suggestionText(&res, q))
+	out.WriteString(suggestionText(res, q))
 	if _, err := io.WriteString(w, out.String()); err != nil {
 		return fmt.Errorf("printing the reason: %w", err)
 	}
@@ -143,8 +141,8 @@ func withSuggestions(err error, q *condav1.LockQuery) error {
 	if !ok || no.Status != http.StatusUnprocessableEntity || len(q.GetPackages().GetEntries()) == 0 {
 		return err
 	}
-	var res condav1.LockPackagesResponse
-	if jsonErr := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(no.Raw, &res); jsonErr != nil {
+	res, jsonErr := no.Response.Conflict()
+	if jsonErr != nil {
 		return err
 	}
 	more := ""

@@ -86,7 +86,7 @@ packages, which few users have tried.`,
 			return err
 		}
 		q.Format = as
-		raw, err := c.Do(cmd.Context(), lockCall(q), nil)
+		raw, err := c.LockFile(cmd.Context(), q)
 		if err != nil {
 			return fmt.Errorf("locking: %w", withSuggestions(err, q))
 		}
@@ -112,7 +112,7 @@ func lockOfBuild(cmd *cobra.Command, c *session.Client, build, as string, format
 	if err != nil {
 		return err
 	}
-	raw, err := c.Do(cmd.Context(), image.BuildLockCall(id, as), nil)
+	raw, err := c.BuildLockFile(cmd.Context(), id, as)
 	if err != nil {
 		return fmt.Errorf("reading the lock of the build: %w", err)
 	}

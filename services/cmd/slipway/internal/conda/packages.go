@@ -1,7 +1,6 @@
 package conda
 
 import (
-	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,11 +72,6 @@ func (f *packageFlags) query(cmd *cobra.Command, c *session.Client, args []strin
 		q.PlatformWorkspaceId = &workspace
 	}
 	return q, err
-}
-
-// lockCall returns the call for a lock.
-func lockCall(q *condav1.LockQuery) session.Call {
-	return session.Call{Method: http.MethodPost, Path: "/v1alpha1/conda/lock", Signed: true, Body: q}
 }
 
 // condaSpecs rejects versions in docker's syntax.

@@ -59,15 +59,14 @@ channels that its operator configured.`,
 			}
 			return format.Print(cmd.OutOrStdout(), raw, t)
 		}
-		var res condav1.SearchPackagesResponse
-		raw, err := c.Do(cmd.Context(), w.call(most), &res)
+		raw, res, err := c.Search(cmd.Context(), w.parameters(most))
 		if err != nil {
 			return fmt.Errorf("searching %s: %w", cmp.Or(w.name, w.command, w.file), err)
 		}
 		if len(res.GetPackages()) == 0 {
 			cmd.PrintErrln("slipway: " + w.nothing())
 		}
-		return format.Print(cmd.OutOrStdout(), raw, foundTable(&res))
+		return format.Print(cmd.OutOrStdout(), raw, foundTable(res))
 	})
 	return cmd
 }
@@ -104,14 +103,14 @@ func (w *wanted) nothing() string {
 	return fmt.Sprintf("no package that this server has used in an image has %s; search by name with: slipway search NAME", what)
 }
 
-func (w *wanted) call(most int) session.Call {
+func (w *wanted) parameters(most int) url.Values {
 	query := url.Values{"max": {strconv.Itoa(most)}}
 	for key, value := range map[string]string{"q": w.name, "command": w.command, "file": w.file, "channel": w.channel, "platform": w.platform} {
 		if value != "" {
 			query.Set(key, value)
 		}
 	}
-	return session.Call{Method: http.MethodGet, Path: "/v1alpha1/conda/packages", Query: query, Signed: true}
+	return query
 }
 
 // foundTable has columns for the versions, paths and summaries only if there are any.
@@ -184,8 +183,7 @@ func offersPackages(s *session.Settings) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list := func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
-			var res condav1.SearchPackagesResponse
-			_, err := c.Do(ctx, (&wanted{name: name, channel: channel}).call(50), &res)
+			_, res, err := c.Search(ctx, (&wanted{name: name, channel: channel}).parameters(50))
 			var all []cobra.Completion
 			for _, p := range res.GetPackages() {
 				if strings.HasPrefix(p.GetName(), name) {

@@ -68,7 +68,7 @@ on standard error. Platforms and channels are those of the lock, unless set by f
 			}
 		}
 		q.Format = as
-		raw, err := c.Do(cmd.Context(), lockCall(q), nil)
+		raw, err := c.LockFile(cmd.Context(), q)
 		if err != nil {
 			return fmt.Errorf("updating the lock: %w", withSuggestions(err, q))
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"slipway.dev/services/client"
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
@@ -50,21 +51,28 @@ func (c *Console) during(work func() error) error {
 	}
 }
 
-// show shows an event of a build.
-func (c *Console) show(e event) error {
+// event shows an event of a build.
+func (c *Console) event(e client.Event) error {
+	if err := c.show(e); err != nil {
+		return fmt.Errorf("printing the log: %w", err)
+	}
+	return nil
+}
+
+func (c *Console) show(e client.Event) error {
 	switch {
-	case e.name == "log":
-		return c.write(output.PlainText(e.data) + "\n")
-	case e.name != "phase" || c.phase == e.data: // repeated after a reconnect
+	case e.Kind == "log":
+		return c.write(output.PlainText(e.Text) + "\n")
+	case e.Kind != "phase" || c.phase == e.Text: // repeated after a reconnect
 		return nil
 	}
 	c.mu.Lock()
-	c.phase = e.data
+	c.phase = e.Text
 	c.mu.Unlock()
 	if !c.phases {
 		return nil
 	}
-	return c.write(fmt.Sprintf("==> %s (%s)\n", output.Printable(e.data), c.elapsed()))
+	return c.write(fmt.Sprintf("==> %s (%s)\n", output.Printable(e.Text), c.elapsed()))
 }
 
 // draw writes the last line again. The next write reports an error.

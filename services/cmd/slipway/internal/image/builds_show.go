@@ -111,8 +111,8 @@ func pulledAs(b *buildv1.Build) string {
 
 // lockLines returns the packages of a build's lock.
 func lockLines(ctx context.Context, c *session.Client, id string) ([]string, error) {
-	var res buildv1.GetBuildLockResponse
-	if _, err := c.Do(ctx, BuildLockCall(id, ""), &res); err != nil {
+	res, err := c.BuildLock(ctx, id)
+	if err != nil {
 		return nil, session.UnlessRefused(err)
 	}
 	var out []string

@@ -3,10 +3,7 @@
 package image
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
@@ -100,7 +97,7 @@ func (f *imageFlags) run(cmd *cobra.Command, s *session.Settings, frozen *frozen
 	if err := f.fill(cmd, s, c, req); err != nil {
 		return err
 	}
-	raw, res, err := submit(cmd.Context(), c, req)
+	raw, res, err := c.Submit(cmd.Context(), req)
 	if err != nil {
 		return fmt.Errorf("requesting %s: %w", ref, err)
 	}
@@ -132,14 +129,4 @@ func (f *imageFlags) fill(cmd *cobra.Command, s *session.Settings, c *session.Cl
 		req.ContainerConfig = config
 	}
 	return nil
-}
-
-// submit makes a container request. The response has a name.
-func submit(ctx context.Context, c *session.Client, req *containerv1.ContainerRequest) ([]byte, *containerv1.SubmitContainerResponse, error) {
-	var res containerv1.SubmitContainerResponse
-	raw, err := c.Do(ctx, session.Call{Method: http.MethodPost, Path: "/v1alpha2/container", Signed: true, Body: req}, &res)
-	if err == nil && res.GetTargetImage() == "" {
-		err = errors.New("the answer holds no name; check --server")
-	}
-	return raw, &res, err
 }

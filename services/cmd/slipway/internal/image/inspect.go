@@ -1,11 +1,7 @@
 package image
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -64,7 +60,7 @@ which all layers are read.`,
 		if files.layer != "" {
 			return files.show(cmd, c, image, platform, format)
 		}
-		raw, res, err := inspect(cmd.Context(), c, image, platform)
+		raw, res, err := c.Inspect(cmd.Context(), image, platform)
 		if err != nil {
 			return fmt.Errorf("inspecting %s: %w", args[0], err)
 		}
@@ -74,20 +70,6 @@ which all layers are read.`,
 		return format.Print(cmd.OutOrStdout(), raw, containerTable(res.GetContainer()))
 	}
 	return cmd
-}
-
-// inspect requests an image, or its manifest for one platform.
-func inspect(ctx context.Context, c *session.Client, image *inspectv1.ImageQuery, platform string) (raw []byte, res *inspectv1.InspectImageResponse, err error) {
-	what := session.Call{Method: http.MethodPost, Path: "/v1alpha1/inspect", Signed: true, Body: image}
-	if platform != "" {
-		what.Query = url.Values{"platform": {platform}}
-	}
-	res = &inspectv1.InspectImageResponse{}
-	raw, err = c.Do(ctx, what, res)
-	if err == nil && res.GetContainer() == nil && res.GetIndex() == nil {
-		err = errors.New("the answer describes no image; check --server")
-	}
-	return raw, res, err
 }
 
 func containerTable(i *inspectv1.ContainerInspection) output.Table {

@@ -86,7 +86,7 @@ func (f *listedFlags) find(ctx context.Context, c *session.Client, image *inspec
 	if d, err := digest.Parse(f.layer); err == nil {
 		return d.String(), nil
 	}
-	_, res, err := inspect(ctx, c, image, platform)
+	_, res, err := c.Inspect(ctx, image, platform)
 	if err != nil {
 		return "", err
 	}

@@ -148,7 +148,7 @@ func (d *download) refused(ctx context.Context) error {
 	}
 	defer res.Body.Close()
 	raw, _ := io.ReadAll(io.LimitReader(res.Body, 1<<16))
-	return session.Refusal(res, raw)
+	return d.client.Refusal(res, raw)
 }
 
 // ask requests the file from an offset, without a timeout.

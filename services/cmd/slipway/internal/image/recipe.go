@@ -57,7 +57,7 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 	if err := f.fill(cmd, s, c, req); err != nil {
 		return err
 	}
-	raw, res, err := submit(ctx, c, req)
+	raw, res, err := c.Submit(ctx, req)
 	if err != nil {
 		return fmt.Errorf("requesting the build: %w", err)
 	}

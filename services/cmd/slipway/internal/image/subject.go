@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -88,20 +87,5 @@ func requestOf(ctx context.Context, c *session.Client, text string) (subject, er
 
 // freshName requests a new name for an earlier request or build.
 func freshName(ctx context.Context, c *session.Client, of subject) ([]byte, *containerv1.NameContainerResponse, error) {
-	var res containerv1.NameContainerResponse
-	id := of.request + of.build // one is empty
-	raw, err := c.Do(ctx, session.Call{Method: http.MethodPost, Path: "/v1alpha2/container/" + id + "/name", Signed: true}, &res)
-	if err == nil && (res.GetTargetImage() == "" || res.GetRequestId() == "") {
-		err = errors.New("the answer holds no name; check --server")
-	}
-	return raw, &res, err
-}
-
-// BuildLockCall returns the call for the lock of a build; format "" is JSON.
-func BuildLockCall(id, format string) session.Call {
-	c := session.Call{Method: http.MethodGet, Path: "/v1alpha1/builds/" + url.PathEscape(id) + "/lock"}
-	if format != "" {
-		c.Query = url.Values{"format": {format}}
-	}
-	return c
+	return c.NewName(ctx, of.request+of.build) // one is empty
 }

@@ -33,7 +33,7 @@ func readReported(ctx context.Context, c *session.Client, what session.Call) (ra
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	if err := dec.Decode(&r); err != nil {
-		return nil, r, c.Strange(err)
+		return nil, r, c.Foreign(err)
 	}
 	return raw, r, nil
 }

@@ -2,46 +2,57 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 
+	"slipway.dev/services/client"
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// Unanswered returns an error for a failed request, without the path, which may contain a
-// token.
-func (c *Client) Unanswered(err error) error {
-	if outer, ok := errors.AsType[*url.Error](err); ok {
-		err = outer.Err
+// explain returns an error of a call with the options of this program that help.
+func (s *Settings) explain(err error) error {
+	if no, ok := errors.AsType[*client.Error](err); ok {
+		return refused(no)
 	}
-	server := c.Base.Redacted()
-	dial, ok := errors.AsType[*net.OpError](err)
+	if e, ok := errors.AsType[*client.UnreachableError](err); ok {
+		return s.unreachable(e)
+	}
+	e, ok := errors.AsType[*client.ForeignError](err)
 	switch {
-	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted: %w", err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s did not answer within %s; allow it more with --timeout: %w", server, c.http.Timeout, err)
-	case ok && dial.Op == "dial":
-		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: %w", server, err)
+	case !ok:
+		return err
+	case errors.Is(e, client.ErrNoName):
+		return errors.New("the answer holds no name; check --server")
+	case errors.Is(e, client.ErrNoImage):
+		return errors.New("the answer describes no image; check --server")
 	}
-	return fmt.Errorf("talking to %s: %w", server, err)
+	return fmt.Errorf("%s does not answer like a Slipway server; check --server: %w", e.Server, e.Err)
 }
 
-// Refusal returns the server's own message and known remedies.
-func Refusal(res *http.Response, raw []byte) error {
-	var body struct {
-		Message string `json:"message"`
+func (s *Settings) unreachable(e *client.UnreachableError) error {
+	dial, ok := errors.AsType[*net.OpError](e.Err)
+	switch {
+	case errors.Is(e.Err, context.Canceled):
+		return fmt.Errorf("interrupted: %w", e.Err)
+	case errors.Is(e.Err, context.DeadlineExceeded):
+		return fmt.Errorf("%s did not answer within %s; allow it more with --timeout: %w", e.Server, s.Timeout, e.Err)
+	case ok && dial.Op == "dial":
+		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: %w", e.Server, e.Err)
 	}
-	if err := json.Unmarshal(raw, &body); err != nil || body.Message == "" {
-		body.Message = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", res.Status, output.Printable(output.Clip(string(raw))))
+	return fmt.Errorf("talking to %s: %w", e.Server, e.Err)
+}
+
+// refused returns the server's own message and known remedies.
+func refused(no *client.Error) error {
+	text := no.Message
+	if text == "" {
+		text = fmt.Sprintf("the server answered %s, and not as a Slipway server does; check --server: %s", no.Response.Status, output.Printable(output.Clip(string(no.Body))))
 	}
-	return &Refused{text: output.PrintableLines(body.Message + remedy(res, body.Message)), Status: res.StatusCode, Raw: raw}
+	return &Refused{text: output.PrintableLines(text + remedy(no.Response, text)), Status: no.Response.StatusCode, Raw: no.Body, Response: no}
 }
 
 // Refused is the error of a response other than 2xx. Its text may have several lines.
@@ -49,10 +60,15 @@ type Refused struct {
 	text   string
 	Status int
 	Raw    []byte
+	// Response is the response, for its code and its conflict.
+	Response *client.Error
 }
 
 // Error returns the server's own message.
 func (r *Refused) Error() string { return r.text }
+
+// Unwrap returns the response.
+func (r *Refused) Unwrap() error { return r.Response }
 
 // remedy returns a known remedy for the server's message.
 func remedy(res *http.Response, message string) string {

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,15 +53,15 @@ func (s *Settings) signInElsewhere(cmd *cobra.Command, base *url.URL) (string, e
 // device requests a code.
 func (c *Client) device(ctx context.Context) (device, error) {
 	var d device
-	res, raw, err := c.postForm(ctx, "/api/oauth/device_authorization", url.Values{"client_id": {clientID}})
+	res, raw, err := c.PostForm(ctx, "/api/oauth/device_authorization", url.Values{"client_id": {clientID}})
 	if err != nil {
 		return d, err
 	}
 	if res.StatusCode != http.StatusOK {
-		return d, Refusal(res, raw)
+		return d, c.Refusal(res, raw)
 	}
 	if err := json.Unmarshal(raw, &d); err != nil || d.Secret == "" || d.Code == "" || d.Page == "" || d.Lifetime < 1 {
-		return d, c.Strange(errors.New("there is no code in its answer"))
+		return d, c.Foreign(errors.New("there is no code in its answer"))
 	}
 	return d, nil
 }
@@ -81,7 +79,7 @@ func (c *Client) awaitDevice(ctx context.Context, d device) (string, error) {
 			return "", ctx.Err()
 		case <-time.After(pause):
 		}
-		res, raw, err := c.postForm(ctx, "/api/oauth/access_token", url.Values{
+		res, raw, err := c.PostForm(ctx, "/api/oauth/access_token", url.Values{
 			"grant_type": {"urn:ietf:params:oauth:grant-type:device_code"}, "device_code": {d.Secret}, "client_id": {clientID},
 		})
 		if err != nil {
@@ -99,30 +97,10 @@ func (c *Client) awaitDevice(ctx context.Context, d device) (string, error) {
 			pause += devicePause
 		case answer.Error == "authorization_pending", res.StatusCode == http.StatusTooManyRequests, res.StatusCode >= http.StatusInternalServerError:
 		default:
-			return "", Refusal(res, raw)
+			return "", c.Refusal(res, raw)
 		}
 	}
 }
 
 // span converts seconds from JSON.
 func span(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-
-// postForm sends a form and returns the whole response.
-func (c *Client) postForm(ctx context.Context, path string, form url.Values) (*http.Response, []byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base.JoinPath(path).String(), strings.NewReader(form.Encode()))
-	if err != nil {
-		return nil, nil, err
-	}
-	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	req.Header.Set("User-Agent", c.agent)
-	res, err := c.http.Do(req)
-	if err != nil {
-		return nil, nil, c.Unanswered(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if err != nil {
-		return nil, nil, c.Unanswered(err)
-	}
-	return res, raw, nil
-}

@@ -63,12 +63,12 @@ func (s *Settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, er
 
 // redeem returns the access token for a code.
 func (c *Client) redeem(ctx context.Context, form url.Values) (string, error) {
-	res, raw, err := c.postForm(ctx, "/api/oauth/access_token", form)
+	res, raw, err := c.PostForm(ctx, "/api/oauth/access_token", form)
 	if err != nil {
 		return "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		return "", Refusal(res, raw)
+		return "", c.Refusal(res, raw)
 	}
 	var pair struct {
 		Token string `json:"access_token"`

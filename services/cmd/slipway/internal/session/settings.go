@@ -1,5 +1,5 @@
 // Package session holds the settings of every command, the stored logins, and the client of
-// the REST contract (gateway/contract). It only decodes responses about the user.
+// the server that they name. It only decodes responses about the user.
 package session
 
 import (
@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"slipway.dev/services/client"
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
@@ -95,19 +95,16 @@ func (s *Settings) WithClient(run func(cmd *cobra.Command, c *Client, args []str
 }
 
 func (s *Settings) clientOf(base *url.URL, token string) *Client {
-	return &Client{Base: base, Token: token, agent: "slipway/" + s.Version, http: http.Client{Timeout: s.Timeout, CheckRedirect: stay}}
+	return &Client{&client.Client{Base: base, Token: token, UserAgent: "slipway/" + s.Version, Timeout: s.Timeout, Explain: s.explain}}
 }
 
 func parseServer(server string) (*url.URL, error) {
-	base, err := url.Parse(server)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+	base, err := client.ParseServer(server)
+	if err != nil {
 		return nil, usage.Errorf("the server must be a URL such as %s, not %q; set --server or SLIPWAY_SERVER", usualServer, server)
 	}
 	return base, nil
 }
-
-// stay rejects redirects, since a redirected POST would become a GET without its body.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // Do makes one call to the server that the settings name.
 func (s *Settings) Do(ctx context.Context, what Call, out proto.Message) ([]byte, error) {

@@ -1,4 +1,4 @@
-package follow
+package client
 
 import (
 	"bufio"
@@ -11,10 +11,13 @@ import (
 // maxEvent is the maximum length of a line of an event stream, in bytes.
 const maxEvent = 16_000_000
 
-// event is a Server-Sent Event: "log", "phase" or "done"
-// (gateway/contract/container-service.md#calls).
-type event struct {
-	name, data string
+// An Event is an event of a build (gateway/contract/container-service.md#calls).
+type Event struct {
+	// Kind is "log" or "phase". Other kinds may be added.
+	Kind string
+	// Text is a line of the log, which may have terminal escapes, or the phase that begins,
+	// such as "fetch". A phase may be repeated after a broken connection.
+	Text string
 }
 
 // stream parses Server-Sent Events as defined by the HTML standard.
@@ -32,24 +35,24 @@ func newStream(r io.Reader) *stream {
 
 // next returns the next event. It ignores an incomplete event and returns io.EOF or the
 // error that cut it off.
-func (s *stream) next() (event, error) {
-	e, id := event{}, s.last
+func (s *stream) next() (Event, error) {
+	e, id := Event{}, s.last
 	var data []string
 	for s.lines.Scan() {
 		line := s.lines.Text()
 		if line == "" {
 			if s.last = id; data != nil {
-				e.data = strings.Join(data, "\n")
+				e.Text = strings.Join(data, "\n")
 				return e, nil
 			}
-			e = event{}
+			e = Event{}
 			continue
 		}
 		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch name {
 		case "event":
-			e.name = value
+			e.Kind = value
 		case "data":
 			data = append(data, value)
 		case "id":
@@ -61,7 +64,7 @@ func (s *stream) next() (event, error) {
 		}
 	}
 	if err := s.lines.Err(); err != nil {
-		return event{}, err
+		return Event{}, err
 	}
-	return event{}, io.EOF
+	return Event{}, io.EOF
 }

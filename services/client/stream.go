@@ -1,4 +1,4 @@
-package session
+package client
 
 import (
 	"context"
@@ -8,16 +8,14 @@ import (
 	"time"
 )
 
-// Lost is the error of a broken connection, after which a retry is useful.
-type Lost struct{ Err error }
-
-// Error returns the cause.
-func (e Lost) Error() string { return e.Err.Error() }
+// lost is the error of a broken connection, after which a retry is useful.
+type lost struct{ error }
 
 // Unwrap returns the cause.
-func (e Lost) Unwrap() error { return e.Err }
+func (e lost) Unwrap() error { return e.error }
 
-// Ask makes a call once, without a timeout, and returns any response. The caller closes it.
+// Ask makes a call once, without a timeout, with additional headers, and returns any
+// response. The caller closes it.
 func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.Response, error) {
 	req, err := c.request(ctx, what)
 	if err != nil {
@@ -26,17 +24,15 @@ func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.
 	for name, values := range header {
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
-	patient := c.http
-	patient.Timeout = 0
-	res, err := patient.Do(req)
+	res, err := c.http(0).Do(req)
 	if err != nil {
-		return nil, c.Unanswered(err)
+		return nil, c.Unreachable(err)
 	}
 	return res, nil
 }
 
-// Open makes a call without a timeout whose response must not be silent for too long. The
-// caller closes the response.
+// Open makes a call without a timeout, with additional headers, whose response must be 200
+// and not be silent for too long. The caller closes the response.
 func (c *Client) Open(ctx context.Context, what Call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &answer{cancel: cancel, silence: silence}
@@ -44,7 +40,7 @@ func (c *Client) Open(ctx context.Context, what Call, header http.Header, silenc
 	res, err := c.Ask(ctx, what, header)
 	if err != nil {
 		a.stop()
-		return nil, Lost{Err: err}
+		return nil, lost{err}
 	}
 	a.body = res.Body
 	if res.StatusCode == http.StatusOK {
@@ -52,13 +48,13 @@ func (c *Client) Open(ctx context.Context, what Call, header http.Header, silenc
 	}
 	defer res.Body.Close()
 	defer a.stop()
-	raw, err := io.ReadAll(io.LimitReader(a, maxAnswer))
+	raw, err := io.ReadAll(io.LimitReader(a, MaxResponse))
 	if err != nil {
-		return nil, Lost{Err: c.Unanswered(err)}
+		return nil, lost{c.Unreachable(err)}
 	}
-	err = Refusal(res, raw)
+	err = c.Refusal(res, raw)
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode > http.StatusNotImplemented {
-		err = Lost{Err: err}
+		err = lost{err}
 	}
 	return nil, err
 }

@@ -1,7 +1,6 @@
-package follow
+package client
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -10,20 +9,14 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/spf13/cobra"
-
-	"slipway.dev/services/cmd/slipway/internal/session"
 )
 
 // clientOf returns a client of a server with this handler.
-func clientOf(t *testing.T, h http.HandlerFunc) *session.Client {
+func clientOf(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	s := httptest.NewServer(h)
 	t.Cleanup(s.Close)
-	var in session.Settings
-	in.Add(&cobra.Command{}, func(name string) string { return map[string]string{"SLIPWAY_SERVER": s.URL}[name] })
-	c, err := in.Client()
+	c, err := New(s.URL, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +42,13 @@ func TestFollowerGivesUp(t *testing.T) {
 		}, "nothing was received for 50ms"},
 		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was received for 50ms"},
 		"breaks":                 {func(w http.ResponseWriter, _ *http.Request) { events(w, "") }, "the connection ended before the build"},
-		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: x\n\n") }, "does not answer like a Slipway server"},
+		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: x\n\n") }, "does not respond like a Slipway server"},
 		"refused":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFollower(clientOf(t, c.events), "beef_1", func(event) error { return nil })
-			f.silence, f.patience = time.Minute, time.Nanosecond
+			f := newFollower(clientOf(t, c.events), "beef_1", func(Event) error { return nil })
+			f.silence, f.retryFor = time.Minute, time.Nanosecond
 			if strings.HasPrefix(name, "silence") {
 				f.silence = 50 * time.Millisecond
 			}
@@ -67,24 +60,29 @@ func TestFollowerGivesUp(t *testing.T) {
 	t.Run("nobody reads it", func(t *testing.T) {
 		t.Parallel()
 		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: {\"succeeded\":true}\n\n") })
-		f := newFollower(c, "beef_1", func(event) error { return os.ErrClosed })
+		f := newFollower(c, "beef_1", func(Event) error { return os.ErrClosed })
 		if _, err := f.run(t.Context()); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-// TestTerminal checks that the last line shows the duration and is removed at the end.
-func TestTerminal(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	c := &Console{w: &b, live: true, phases: true, start: time.Now()}
-	err := c.during(func() error {
-		return errors.Join(c.show(event{"log", "one"}), c.show(event{"phase", "push"}), c.show(event{"log", "two"}))
+// FuzzEvents checks that an event stream is parsed without a panic, and that no event is longer
+// than the stream.
+func FuzzEvents(f *testing.F) {
+	f.Add("retry: 1000\n\nevent: phase\nid: 1\ndata: fetch\n\n: comment\ndata:a\ndata:b\n\n")
+	f.Add("data\n\nid: \x00\nretry: -1\nretry: 99999999999999999999\n\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		total := 0
+		for s := newStream(strings.NewReader(text)); ; {
+			e, err := s.next()
+			if err != nil {
+				break
+			}
+			total += len(e.Text) + len(e.Kind)
+		}
+		if total > len(text) {
+			t.Errorf("%q has events of %d bytes", text, total)
+		}
 	})
-	const erase = "\r\x1b[K"
-	want := erase + "waiting for a worker 0s" + erase + "one\nwaiting for a worker 0s" + erase + "==> push (0s)\npush 0s" + erase + "two\npush 0s" + erase
-	if err != nil || b.String() != want {
-		t.Errorf("got %q, %v\nwant %q", b.String(), err, want)
-	}
 }
