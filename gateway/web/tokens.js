@@ -18,7 +18,7 @@ const uses = [
   [[], "everything you can do"],
   [["pull", "request"], "requests without builds"],
   [["pull", "request", "build"], "requests and builds"],
-  [["pull", "request", "build", "freeze", "runs"], "requests, builds, frozen images and runs"],
+  [["pull", "request", "build", "freeze", "runs"], "images and runs"],
   [["runs"], "runs"],
 ];
 

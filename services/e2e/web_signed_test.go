@@ -119,9 +119,11 @@ func TestWebPageOfTokens(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+		p.makeWorkspace(strings.Repeat("o", 40), strings.Repeat("w", 40)) // a wide entry of the list
 		b := openTab(t, browser, p.url+"/view/tokens")
 		b.signIn(adminToken)
-		b.await(`document.querySelector("#name")`)
+		b.await(`document.querySelector("#within")`)
+		b.eval(`const use = document.querySelector("#use"); use.value = "1"; use.dispatchEvent(new Event("change"))`)
 		b.eval(`document.querySelector("#name").focus()`)
 		b.press(probe + kb.Enter) // the field accepts 50 characters
 		b.await(`[...document.querySelectorAll(".rows strong")].some((n) => n.innerText.startsWith("<img"))`)
@@ -130,6 +132,8 @@ func TestWebPageOfTokens(t *testing.T) {
 		if r := p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret); r.status != http.StatusOK {
 			t.Errorf("the new token got %d", r.status)
 		}
+		p.call(http.MethodGet, "/v1alpha2/metrics/builds", nil, "Authorization", "Bearer "+secret).lacks(t, "the new token", "admin")
+		b.await(`[...document.querySelectorAll(".rows li")].some((l) => l.innerText.includes("only pull, request"))`)
 		b.good("tokens", p.url)
 		b.eval("location.reload()")
 		b.await(`document.querySelectorAll(".rows li").length === 2 && !document.querySelector(".copied")`)
