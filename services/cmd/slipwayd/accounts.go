@@ -106,17 +106,18 @@ func tokenCommand() *cobra.Command {
 	group := &cobra.Command{Use: "token", Short: "Create and revoke users' access tokens"}
 	var userName, name string
 	var ttl lifetime.Value
+	var scopes []string
 	create := &cobra.Command{
 		Use:     "create --user NAME",
 		Short:   "Create an access token and print it, this once",
-		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d",
+		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d\n  slipwayd token create --user ci --scope pull,request,build",
 		Args:    cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
 			expires := ttl.From(time.Now())
 			if !cmd.Flags().Changed("expires-in") {
 				expires = a.DefaultExpiry()
 			}
-			token, err := a.CreateTokenFor(cmd.Context(), userName, name, expires)
+			token, err := a.CreateTokenFor(cmd.Context(), userName, name, expires, scopes...)
 			if err != nil {
 				return err
 			}
@@ -127,6 +128,7 @@ func tokenCommand() *cobra.Command {
 	create.Flags().StringVar(&userName, "user", "", "User name or e-mail address.")
 	create.Flags().StringVar(&name, "name", "cli", "The name of the token.")
 	create.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire (default: 90d, or token_max_lifetime).")
+	create.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for, e.g. pull; can be repeated (default: everything that the user can do).")
 	revoke := &cobra.Command{
 		Use: "revoke --user NAME", Short: "Revoke all tokens of a user immediately", Args: cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {

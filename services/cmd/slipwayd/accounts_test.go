@@ -44,6 +44,8 @@ func TestAccounts(t *testing.T) {
 		{"token create --user ada", "eyJ0aWQi"},
 		{"token create --user ada", "!already"},
 		{"token create --user ada@example.org --name two --expires-in 1h", "eyJ0aWQi"},
+		{"token create --user ada --name three-scopes --scope pull,request --scope build", "eyJ0aWQi"},
+		{"token create --user ada --name odd --scope all", "!scopes must be some of pull, request"},
 		{"token create --user nobody", "!No such user"},
 		{"user disable --name ada", "is disabled"},
 		{"user list", "disabled"},

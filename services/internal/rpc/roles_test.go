@@ -131,3 +131,29 @@ func TestUnlistedCall(t *testing.T) {
 		}
 	}
 }
+
+// TestScopeFrom verifies that handlers of unary and streaming calls get the scope of the call's rule,
+// whatever the caller sends, and none if the rule has none.
+func TestScopeFrom(t *testing.T) {
+	t.Parallel()
+	h := newHarness(t, rpc.ServerOptions{})
+	h.server.Allow(rpc.Callers{{Roles: []string{"registry"}, Calls: []string{platformv1.AccessService_Authorize_FullMethodName}, Scope: rpc.ScopePull}})
+	got := make(chan rpc.Scope, 2)
+	h.service.unary = func(ctx context.Context) error { got <- rpc.ScopeFrom(ctx); return nil }
+	h.service.stream = func(to grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {
+		got <- rpc.ScopeFrom(to.Context())
+		return nil
+	}
+	for name, conn := range map[string]*grpc.ClientConn{"memory": h.memory(t), "TCP": dial(t, h.listen(t), rpc.DialOptions{})} {
+		ctx := metadata.AppendToOutgoingContext(rpc.WithScope(t.Context(), rpc.ScopeAny), "x-slipway-scope", "any")
+		if err := call(ctx, conn); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := drain(ctx, conn); err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		if unary, streamed := <-got, <-got; unary != rpc.ScopePull || streamed != "" {
+			t.Errorf("over %s the scopes are %q and %q", name, unary, streamed)
+		}
+	}
+}

@@ -69,8 +69,13 @@ func (s *Service) Users(ctx context.Context) ([]Account, error) {
 }
 
 // CreateTokenFor creates an access token for the user with a name or e-mail address, and
-// returns it. The token is secret. A zero expires means that it never expires.
-func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time) (string, error) {
+// returns it. The token is secret. A zero expires means that it never expires; without scopes it
+// has all rights of the user. It returns fault.Invalid for an unknown user or scope.
+func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time, scopes ...string) (string, error) {
+	restriction, err := readRestriction(scopes, 0)
+	if err != nil {
+		return "", err
+	}
 	u, err := s.UserByName(ctx, userName)
 	if err != nil {
 		return "", err
@@ -78,7 +83,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 	if !u.Disabled.IsZero() {
 		return "", fault.Invalid.Newf("%s is disabled, so a token would not work; enable the user first: `slipwayd user enable --name %s`", userName, u.Name)
 	}
-	t, _, err := s.createToken(ctx, tokenRecord{user: u, name: name, expires: expires})
+	t, _, err := s.createToken(ctx, tokenRecord{user: u, name: name, expires: expires, restriction: restriction})
 	if err != nil {
 		return "", err
 	}

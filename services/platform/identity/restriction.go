@@ -81,16 +81,16 @@ func (r Restriction) checkChild(child Restriction) error {
 	return nil
 }
 
-// readRestriction returns the restriction of a new token.
-func readRestriction(spec *platformv1.TokenSpec) (Restriction, error) {
-	r := Restriction{Workspace: spec.GetWorkspaceId()}
+// readRestriction returns the restriction of a new token to scopes and a workspace.
+func readRestriction(scopes []string, workspace int64) (Restriction, error) {
+	r := Restriction{Workspace: workspace}
 	if r.Workspace < 0 {
 		return r, fault.Invalid.Newf("workspaceId must not be negative")
 	}
-	if len(spec.GetScopes()) > limits.TokenScopes {
+	if len(scopes) > limits.TokenScopes {
 		return r, fault.Invalid.Newf("scopes must be at most %d", limits.TokenScopes)
 	}
-	for _, name := range spec.GetScopes() {
+	for _, name := range scopes {
 		s := rpc.Scope(name)
 		if !slices.Contains(rpc.Scopes(), s) {
 			return r, fault.Invalid.Newf("scopes must be some of %s", scopesText(rpc.Scopes()))

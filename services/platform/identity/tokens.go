@@ -55,7 +55,7 @@ func (r tokenRecord) record() *platformv1.TokenRecord {
 // participant cannot use it.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
 	by := CallerFrom(ctx)
-	restriction, err := readRestriction(req.GetToken())
+	restriction, err := readRestriction(req.GetToken().GetScopes(), req.GetToken().GetWorkspaceId())
 	if err != nil {
 		return nil, err
 	}
