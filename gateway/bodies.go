@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,16 +16,23 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// SmallBody is the length up to which request bodies are read without BodyMemory.
+// SmallBody is the length up to which request bodies are read without BodyMemory.Acquire.
 const SmallBody = 1 << 20
 
-// BodyMemory grants memory for large request bodies.
+// quickBody is the length up to which request bodies are decoded without a turn. It takes
+// some milliseconds.
+const quickBody = 200_000
+
+// BodyMemory grants memory for large request bodies, and turns of a processor to decode them.
 type BodyMemory interface {
 	// Acquire waits for the memory that a body takes until its request has been handled.
 	// Its error is a gRPC status. The argument size is the length of the body, and user the
 	// id of the authenticated user, or "". The returned context ends if the body arrives so
 	// slowly that it delays others. The caller must call release.
 	Acquire(ctx context.Context, user string, size int64) (reading context.Context, release func(), err error)
+	// Turn waits for a turn to decode a body. Its error is a gRPC status. The caller must call
+	// release.
+	Turn(ctx context.Context, user string) (release func(), err error)
 }
 
 type bodyMemoryKey struct{}
@@ -47,7 +55,7 @@ type bodyReader struct {
 }
 
 // middleware reads large bodies after their callers are authenticated and memory is
-// available.
+// available, and waits for a turn to decode them.
 func (b bodyReader) middleware(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
 		if r.Method == http.MethodGet || r.ContentLength == 0 || b.calls.of(r) == nil {
@@ -64,30 +72,54 @@ func (b bodyReader) middleware(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// read replaces a large body with one in memory.
+// read replaces a body that is not quick with one in memory, for whose decoding it has a turn.
+// release ends both.
 func (b bodyReader) read(w http.ResponseWriter, r *http.Request) (release func(), err error) {
-	size, begun := r.ContentLength, []byte(nil)
-	if size >= 0 && size <= SmallBody {
+	if r.ContentLength >= 0 && r.ContentLength <= quickBody {
 		return func() {}, nil
 	}
-	if size < 0 {
-		begun, err = io.ReadAll(io.LimitReader(r.Body, SmallBody+1))
-		if err != nil || len(begun) <= SmallBody {
-			r.Body = &readBody{begun, err}
-			return func() {}, nil //nolint:nilerr // who reads the body gets the error
+	body, user, free := &readBody{}, "", func() {}
+	if r.ContentLength <= SmallBody {
+		body.rest, body.err = io.ReadAll(io.LimitReader(r.Body, SmallBody+1))
+	}
+	if r.ContentLength > SmallBody || len(body.rest) > SmallBody && body.err == nil {
+		if user, free, err = b.readLarge(w, r, body); err != nil {
+			return nil, err
 		}
+	}
+	r.Body = body
+	memory, ok := r.Context().Value(bodyMemoryKey{}).(BodyMemory)
+	if !ok || len(body.rest) <= quickBody {
+		return free, nil
+	}
+	turn, err := memory.Turn(r.Context(), user)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	body.turn = sync.OnceFunc(turn)
+	return func() {
+		body.decoded()
+		free()
+	}, nil
+}
+
+// readLarge reads a request's body into memory, of which body already has the beginning. It
+// returns the user of the request, or "".
+func (b bodyReader) readLarge(w http.ResponseWriter, r *http.Request, body *readBody) (user string, release func(), err error) {
+	size := r.ContentLength
+	if size < 0 {
 		size = b.limit
 	}
-	user := ""
 	if b.authenticate != nil {
 		if user, err = b.authenticate(r); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
 	reading, release := r.Context(), func() {}
 	if memory, ok := r.Context().Value(bodyMemoryKey{}).(BodyMemory); ok {
 		if reading, release, err = memory.Acquire(r.Context(), user, size); err != nil {
-			return nil, err
+			return "", nil, err
 		}
 	}
 	var slow atomic.Bool
@@ -96,19 +128,18 @@ func (b bodyReader) read(w http.ResponseWriter, r *http.Request) (release func()
 		slow.Store(r.Context().Err() == nil)
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	})
-	raw, err := readOn(begun, r.Body, size)
+	body.rest, body.err = readOn(body.rest, r.Body, size)
 	stop()
 	switch {
-	case err == nil:
+	case body.err == nil:
 	case slow.Load():
 		release()
-		return nil, slowBody()
+		return "", nil, slowBody()
 	case r.Context().Err() != nil:
 		release()
-		return nil, status.FromContextError(r.Context().Err()).Err()
+		return "", nil, status.FromContextError(r.Context().Err()).Err()
 	}
-	r.Body = &readBody{raw, err}
-	return release, nil
+	return user, release, nil
 }
 
 // readOn reads the rest of a body of at most size bytes, in one allocation.

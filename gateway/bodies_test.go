@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -54,14 +55,18 @@ func TestLargeBodiesWait(t *testing.T) {
 		length, announced int64
 		refuse            error
 		acquired, want    int64
+		turns             int
 	}{
-		{"small", gateway.SmallBody, gateway.SmallBody, nil, 0, 400},
-		{"small in chunks", gateway.SmallBody, -1, nil, 0, 400},
-		{"large", 2 << 20, 2 << 20, nil, 2 << 20, 400},
-		{"large in chunks", 2 << 20, -1, nil, gateway.MaxBody, 400},
-		{"too large in chunks", gateway.MaxBody + 1, -1, nil, gateway.MaxBody, 413},
-		{"cut off", 1 << 20, 2 << 20, nil, 2 << 20, 400},
-		{"refused", 2 << 20, 2 << 20, status.Error(codes.Unavailable, ""), 2 << 20, 503},
+		{"quick", 100_000, 100_000, nil, 0, 400, 0},
+		{"quick in chunks", 100_000, -1, nil, 0, 400, 0},
+		{"small", gateway.SmallBody, gateway.SmallBody, nil, 0, 400, 1},
+		{"small in chunks", gateway.SmallBody, -1, nil, 0, 400, 1},
+		{"small, refused", gateway.SmallBody, gateway.SmallBody, status.Error(codes.Unavailable, ""), 0, 503, 0},
+		{"large", 2 << 20, 2 << 20, nil, 2 << 20, 400, 1},
+		{"large in chunks", 2 << 20, -1, nil, gateway.MaxBody, 400, 1},
+		{"too large in chunks", gateway.MaxBody + 1, -1, nil, gateway.MaxBody, 413, 1},
+		{"cut off", 1 << 20, 2 << 20, nil, 2 << 20, 400, 1},
+		{"refused", 2 << 20, 2 << 20, status.Error(codes.Unavailable, ""), 2 << 20, 503, 0},
 	} {
 		m := &bodyMemory{err: c.refuse}
 		body := &countedReader{Reader: strings.NewReader(strings.Repeat(" ", int(c.length)))}
@@ -73,7 +78,38 @@ func TestLargeBodiesWait(t *testing.T) {
 		if w.Code != int(c.want) || m.acquired != c.acquired || m.held || m.before > gateway.SmallBody+1 {
 			t.Errorf("%s: the status is %d, want %d; %d bytes were acquired, want %d, after %d were read; still held is %v: %s", c.name, w.Code, c.want, m.acquired, c.acquired, m.before, m.held, w.Body)
 		}
+		if m.taken != c.turns || m.turns != 0 {
+			t.Errorf("%s: %d turns were taken, want %d, and %d were not ended", c.name, m.taken, c.turns, m.turns)
+		}
 	}
+}
+
+// TestTurnEndsBeforeCall checks that a body's turn has ended when the service is called, which
+// may wait for long.
+func TestTurnEndsBeforeCall(t *testing.T) {
+	t.Parallel()
+	m := &bodyMemory{}
+	called := false
+	h, err := gateway.New(t.Context(), gateway.Conns{Container: calling{called: func() { called = m.taken == 1 && m.turns == 0 }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(gateway.WithBodyMemory(t.Context(), m), http.MethodPost, "/v1alpha2/container", strings.NewReader(`{"fingerprint":"`+strings.Repeat("a", 300_000)+`"}`))
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	if !called {
+		t.Errorf("%d turns were taken, and %d were held during the call", m.taken, m.turns)
+	}
+}
+
+// calling is a service that reports calls.
+type calling struct {
+	refusing
+	called func()
+}
+
+func (c calling) Invoke(ctx context.Context, method string, in, out any, o ...grpc.CallOption) error {
+	c.called()
+	return c.refusing.Invoke(ctx, method, in, out, o...)
 }
 
 // TestAttackSlowBody checks that a slow body is aborted while others wait.
@@ -127,6 +163,17 @@ type bodyMemory struct {
 
 	acquired, before int64
 	held             bool
+	// turns counts the turns that were taken and not ended.
+	turns, taken int
+}
+
+func (m *bodyMemory) Turn(context.Context, string) (func(), error) {
+	if m.err != nil {
+		return nil, m.err
+	}
+	m.turns++
+	m.taken++
+	return func() { m.turns-- }, nil
 }
 
 func (m *bodyMemory) Acquire(ctx context.Context, user string, size int64) (context.Context, func(), error) {

@@ -1,6 +1,9 @@
 package gateway
 
-import "fmt"
+import (
+	"bytes"
+	"fmt"
+)
 
 // jsonLimits bound the allocations for a body: a list of 10 million empty objects is 30 MB,
 // and a hundred times that when decoded.
@@ -22,21 +25,17 @@ const (
 
 // check scans a body once without allocating. The decoder reports malformed JSON.
 func (l jsonLimits) check(raw []byte) error {
-	values, depth, inText := 1, 0, false
+	values, depth := 1, 0
 	for i := 0; i < len(raw); i++ {
-		c := raw[i]
-		switch {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == ',':
+		switch raw[i] {
+		case '"':
+			i += textLength(raw[i+1:])
+		case ',':
 			values++
-		case c == '[' || c == '{':
+		case '[', '{':
 			values++
 			depth++
-		case c == ']' || c == '}':
+		case ']', '}':
 			depth--
 		}
 		if depth > l.depth {
@@ -47,4 +46,24 @@ func (l jsonLimits) check(raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// textLength returns the number of bytes up to and including the quotation mark that ends the
+// text at the beginning of raw, or the length of raw if none does.
+func textLength(raw []byte) int {
+	for n := 0; n < len(raw); {
+		end := bytes.IndexByte(raw[n:], '"')
+		if end < 0 {
+			break
+		}
+		end += n
+		for n <= end { // skip what is escaped, maybe including the quotation mark
+			escape := bytes.IndexByte(raw[n:end], '\\')
+			if escape < 0 {
+				return end + 1
+			}
+			n += escape + 2
+		}
+	}
+	return len(raw)
 }

@@ -1,10 +1,11 @@
 package gateway
 
 import (
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	goruntime "runtime"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -85,18 +86,36 @@ func (m *marshaler) ContentType(v any) string {
 // NewDecoder reads a request body.
 func (m *marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
+		if body, ok := r.(*readBody); ok {
+			defer body.decoded()
+		}
 		var raw []byte
 		if err := m.readRaw(r, &raw); err != nil {
 			return err
 		}
-		if !json.Valid(raw) { // the decoder reads the first of several documents
-			return errors.New(notJSON)
-		}
-		if err := m.Unmarshal(raw, v); err != nil {
+		if err := m.decode(raw, v); err != nil {
 			return errors.New(explain(raw, v))
 		}
 		return nil
 	})
+}
+
+// decode decodes a body into a message, or into the pointer to a message that generated code
+// passes for a field. runtime.JSONPb would scan the body twice more.
+func (m *marshaler) decode(raw []byte, v any) error {
+	msg, ok := v.(proto.Message)
+	if !ok {
+		field := reflect.ValueOf(v)
+		if field.Kind() != reflect.Pointer || field.Elem().Kind() != reflect.Pointer {
+			return fmt.Errorf("no message: %T", v)
+		}
+		made := reflect.New(field.Elem().Type().Elem())
+		if msg, ok = made.Interface().(proto.Message); !ok {
+			return fmt.Errorf("no message: %T", v)
+		}
+		field.Elem().Set(made)
+	}
+	return m.UnmarshalOptions.Unmarshal(raw, msg)
 }
 
 // readRaw reads a body unchanged if it is within the limits; io.EOF if there is none.

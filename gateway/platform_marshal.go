@@ -116,6 +116,9 @@ func (m *platformMarshaler) NewDecoder(r io.Reader) runtime.Decoder {
 		if !ok {
 			return usual.Decode(v)
 		}
+		if body, ok := r.(*readBody); ok {
+			defer body.decoded()
+		}
 		return m.readRaw(r, raw)
 	})
 }

@@ -26,9 +26,13 @@ func (q requests) located(refuse func(w http.ResponseWriter, message string)) ru
 				next(w, r, path)
 				return
 			}
-			raw, err := readAll(r.Body)
-			r.Body = &readBody{raw, err}
-			if problem := takeWorkspace(r, raw, takesAnything(desc)); problem != "" {
+			body, ok := r.Body.(*readBody)
+			if !ok {
+				body = &readBody{}
+				body.rest, body.err = io.ReadAll(r.Body)
+				r.Body = body
+			}
+			if problem := takeWorkspace(r, body.rest, takesAnything(desc)); problem != "" {
 				refuse(w, problem)
 				return
 			}
@@ -82,6 +86,15 @@ func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) 
 type readBody struct {
 	rest []byte
 	err  error
+	// turn ends the turn of a processor that decoding the body has; nil for none.
+	turn func()
+}
+
+// decoded ends the turn to decode the body.
+func (b *readBody) decoded() {
+	if b.turn != nil {
+		b.turn()
+	}
 }
 
 // take returns the rest of the body without a copy.

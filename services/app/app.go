@@ -63,7 +63,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
 	}, func() float64 { return dropped(log) }))
-	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), reg)
+	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.turns, reg)
 	for _, step := range []func(context.Context) (parts, error){
 		a.trySteps, a.openTelemetry, a.openData, a.openDatabase, a.openRedis, a.openBus, a.openImageStore, a.openNetwork, a.connect, a.watchReplicas,
 	} {

@@ -32,7 +32,7 @@ import (
 func TestAttackIdleStreams(t *testing.T) { //nolint:paralleltest // it measures the process's memory
 	const streams = 300
 	a := &App{env: &env{log: testkit.Log(t), reg: &collected{Registry: prometheus.NewRegistry()}, cfg: config.Config{StreamsClient: streams, StreamsTotal: 2 * streams}}}
-	a.shedder = newShedder(0, 0, a.reg)
+	a.shedder = newShedder(0, 0, a.turns, a.reg)
 	id, service := waitingBuild(t)
 	h, err := gateway.New(t.Context(), gateway.Conns{Build: service})
 	if err != nil {

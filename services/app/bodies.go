@@ -39,18 +39,20 @@ type largeBodies struct {
 	client fairshare.Client
 }
 
+// Turn implements gateway.BodyMemory.
+func (b largeBodies) Turn(ctx context.Context, user string) (release func(), err error) {
+	turn, err := b.turns.Acquire(ctx, fairshare.Request{Client: b.of(user)})
+	if err != nil {
+		return nil, contextStatus(err)
+	}
+	return turn.Release, nil
+}
+
 // Acquire implements gateway.BodyMemory.
 func (b largeBodies) Acquire(ctx context.Context, user string, size int64) (context.Context, func(), error) {
-	client := b.client
-	if user != "" {
-		client = fairshare.User(user)
-	}
-	lease, err := b.large.Acquire(ctx, fairshare.Request{Client: client, Amount: min(size*limits.BodyCopies, b.mostLarge)})
-	if errors.Is(err, context.Canceled) {
-		err = status.FromContextError(err).Err()
-	}
+	lease, err := b.large.Acquire(ctx, fairshare.Request{Client: b.of(user), Amount: min(size*limits.BodyCopies, b.mostLarge)})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, contextStatus(err)
 	}
 	reading, cancel := lease.Context(ctx, limits.BodyPatience)
 	return reading, func() {
@@ -60,4 +62,20 @@ func (b largeBodies) Acquire(ctx context.Context, user string, size int64) (cont
 		}
 		lease.Release()
 	}, nil
+}
+
+// of returns the client that a share is counted for: the user if there is one.
+func (b largeBodies) of(user string) fairshare.Client {
+	if user != "" {
+		return fairshare.User(user)
+	}
+	return b.client
+}
+
+// contextStatus returns the gRPC status of a cancelled context, and any other error unchanged.
+func contextStatus(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return status.FromContextError(err).Err()
+	}
+	return err
 }

@@ -34,7 +34,7 @@ func startConda(_ context.Context, e *env) (parts, error) {
 		return parts{}, err
 	}
 	s := conda.New(conda.Deps{
-		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(),
+		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
 		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.cfg.CondaMinAge, Now: time.Now,
 		AnonymousAccess: e.cfg.AnonymousAccess, SearchesUser: e.cfg.LimitSearchesUser, SearchesAnonymous: e.cfg.LimitSearchesAnonymous,
 	})

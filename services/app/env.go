@@ -23,6 +23,8 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/disk"
+	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 )
@@ -50,6 +52,9 @@ type env struct {
 	// conns are the connections to the roles that the roles of this process call, by name.
 	conns map[string]grpc.ClientConnInterface
 
+	// turns divides the processors among everything that the process decodes and parses.
+	turns fairshare.Turns
+
 	// keychain and limiter create their value at the first call: processes without a role
 	// that needs it neither subscribe to changes nor register metrics.
 	keychain func() (*caller.Keychain, error)
@@ -61,6 +66,8 @@ type env struct {
 
 func newEnv(cfg config.Config, roles []role, version Build, log *slog.Logger, reg *collected) *env {
 	e := &env{cfg: cfg, roles: roles, version: version, log: log, reg: reg, conns: map[string]grpc.ClientConnInterface{}}
+	e.turns = fairshare.NewTurns(limits.TurnsWaiting, limits.TurnWait)
+	reg.MustRegister(e.turns)
 	e.keychain = sync.OnceValues(e.newKeychain)
 	e.limiter = sync.OnceValue(e.newLimiter)
 	return e

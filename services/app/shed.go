@@ -19,15 +19,16 @@ type shedder struct {
 	// small and large divide the memory for request bodies, in bytes. Bodies up to
 	// gateway.SmallBody never wait for larger ones.
 	small, large *fairshare.Pool
+	turns        fairshare.Turns
 	// mostSmall and mostLarge limit what one body counts.
 	mostSmall, mostLarge int64
 }
 
-func newShedder(limit, bodies int64, reg prometheus.Registerer) *shedder {
+func newShedder(limit, bodies int64, turns fairshare.Turns, reg prometheus.Registerer) *shedder {
 	total := bodyMemory(bodies, limit)
 	each := max(total/2, min(total, limits.BodyCopies*limits.RequestBody))
 	s := &shedder{
-		guard: memory.NewGuard(limit), mostSmall: total / 8, mostLarge: each,
+		guard: memory.NewGuard(limit), turns: turns, mostSmall: total / 8, mostLarge: each,
 		small: fairshare.New(fairshare.Config{
 			Name: "request bodies", Capacity: total / 4, PerClient: total / 8, MaxWaiting: limits.BodiesWaiting, MaxWait: limits.SmallBodyWait,
 		}),

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -44,7 +45,7 @@ func TestBodyMemory(t *testing.T) {
 // body of a client at a time, and small bodies regardless of large ones.
 func TestBodiesShareMemory(t *testing.T) {
 	t.Parallel()
-	s := newShedder(0, 0, prometheus.NewRegistry())
+	s := newShedder(0, 0, fairshare.NewTurns(1, time.Minute), prometheus.NewRegistry())
 	acquire := func(client string, size int64) (func(), error) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody)
 		r.ContentLength = size
@@ -90,7 +91,7 @@ func TestBodiesShareMemory(t *testing.T) {
 // says when to try again, and accepts those of another client.
 func TestManySmallBodies(t *testing.T) {
 	t.Parallel()
-	s := newShedder(0, 128<<20, prometheus.NewRegistry())
+	s := newShedder(0, 128<<20, fairshare.NewTurns(1, time.Minute), prometheus.NewRegistry())
 	send := func(client string) error {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}"))
 		r.ContentLength = -1

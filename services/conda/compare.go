@@ -46,8 +46,14 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 		if err := place.hold(within)(int64(limits.CondaFileMemory * read)); err != nil {
 			return nil, err
 		}
-		if files[i], err = conda.ReadLock(g.text, g.environment); err != nil {
-			return nil, g.bad(err)
+		err := s.deps.Turns.Do(within, who.Client(ctx), len(g.text), func() (err error) {
+			if files[i], err = conda.ReadLock(g.text, g.environment); err != nil {
+				return g.bad(err)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return compare(files[0], files[1])

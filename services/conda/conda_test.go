@@ -24,6 +24,7 @@ import (
 	"slipway.dev/services/conda"
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/testkit"
@@ -129,7 +130,7 @@ func serveStore(t *testing.T, change func(*conda.Deps), options func(*channel.Op
 	people := platform{host: host}
 	deps := conda.Deps{
 		Platform: people, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
-		Channels: channels, Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
+		Channels: channels, Turns: fairshare.NewTurns(10, time.Minute), Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
 		SearchesAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
 	}
 	if change != nil {

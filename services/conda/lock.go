@@ -20,7 +20,7 @@ import (
 // LockPackages returns the packages that satisfy a request, or explains why no environment
 // exists.
 func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesRequest) (*condav1.LockPackagesResponse, error) {
-	q, err := s.read(req.GetLock())
+	q, err := s.read(ctx, caller.ID{}, req.GetLock())
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,11 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 	case refusal != nil:
 		return refusal, nil
 	}
-	out, err := q.answer(locks)
+	var out *condav1.LockPackagesResponse
+	err = s.deps.Turns.Do(ctx, who.Client(ctx), q.lock.size(), func() (err error) {
+		out, err = q.answer(locks)
+		return err
+	})
 	if err == nil && q.format == "" {
 		s.foresee(ctx, locks, out.GetLocks())
 	}
@@ -49,7 +53,8 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 // SolvePackages is LockPackages for other services, and returns the packages' complete
 // records.
 func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesRequest) (*condav1.SolvePackagesResponse, error) {
-	q, err := s.read(req.GetLock())
+	who := caller.Of(req.GetIdentity())
+	q, err := s.read(ctx, who, req.GetLock())
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +62,7 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 		q.after = req.GetListsAfter().AsTime()
 	}
 	q.brief = req.GetBrief()
-	locks, refusal, err := s.solve(ctx, caller.Of(req.GetIdentity()), &q)
+	locks, refusal, err := s.solve(ctx, who, &q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -65,13 +70,19 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 		return &condav1.SolvePackagesResponse{Answer: refusal}, nil
 	}
 	out := &condav1.SolvePackagesResponse{Channels: q.channelNames(), ChannelUrls: q.channelURLs()}
+	err = s.deps.Turns.Do(ctx, who.Client(ctx), q.lock.size(), func() error { return s.write(out, &q, locks) })
+	return out, err
+}
+
+// write adds the packages of locks to a response.
+func (s *Service) write(out *condav1.SolvePackagesResponse, q *query, locks []lock) (err error) {
 	if out.Answer, err = q.answer(locks); err != nil {
-		return nil, err
+		return err
 	}
 	for _, l := range locks {
 		raw, err := json.Marshal(l.solution.Records)
 		if err != nil {
-			return nil, fmt.Errorf("writing records: %w", err)
+			return fmt.Errorf("writing records: %w", err)
 		}
 		out.Records, out.Subdirs = append(out.Records, string(raw)), append(out.Subdirs, l.platform.subdir)
 		for _, from := range l.lists {
@@ -83,7 +94,7 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 			}
 		}
 	}
-	return out, nil
+	return nil
 }
 
 // A lock is a solved environment with its request.

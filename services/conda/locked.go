@@ -60,9 +60,32 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.lock.text))); err != nil {
 		return nil, err
 	}
+	err = s.deps.Turns.Do(within, who.Client(ctx), len(q.lock.text), func() (err error) {
+		if locks, err = s.readLock(q); err != nil {
+			return q.lock.bad(err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range locks {
+		for i, from := range l.lists {
+			access, err := s.access(ctx, who, from.channel)
+			if err != nil {
+				return nil, q.lock.bad(err)
+			}
+			l.lists[i].private = access.Scope != ""
+		}
+	}
+	return locks, nil
+}
+
+// readLock returns a request's lock for its platforms, without the access to its channels.
+func (s *Service) readLock(q *query) (locks []lock, err error) {
 	file, err := conda.ReadLock(q.lock.text, q.lock.environment)
 	if err != nil {
-		return nil, q.lock.bad(err)
+		return nil, err
 	}
 	for _, p := range q.platforms {
 		of, err := file.For(p.subdir)
@@ -70,21 +93,29 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 			err = checkLocked(of)
 		}
 		if err != nil {
-			return nil, q.lock.bad(err)
+			return nil, err
 		}
-		l, err := s.locked(ctx, who, q, of)
+		l, err := s.locked(q, of)
 		if err != nil {
-			return nil, q.lock.bad(err)
+			return nil, err
 		}
 		wheels, err := s.wheels(of, glibc(q.machine(p)))
 		if err != nil {
-			return nil, q.lock.bad(err)
+			return nil, err
 		}
 		l.solution.Records = append(l.solution.Records, wheels...)
 		l.platform = p
 		locks = append(locks, l)
 	}
 	return locks, nil
+}
+
+// size returns the length of the lock in bytes; 0 for a request without one.
+func (g *requestLock) size() int {
+	if g == nil {
+		return 0
+	}
+	return len(g.text)
 }
 
 // bad returns a fault that names the lock as the cause.
@@ -111,7 +142,7 @@ func checkLocked(p conda.PlatformLock) error {
 
 // locked returns the lock of a platform as it was written. Missing data is never completed
 // from a channel, which may change.
-func (s *Service) locked(ctx context.Context, who caller.ID, q *query, of conda.PlatformLock) (lock, error) {
+func (s *Service) locked(q *query, of conda.PlatformLock) (lock, error) {
 	l := lock{solution: &solver.Solution{Records: of.Sorted()}}
 	for i := range l.solution.Records {
 		r := &l.solution.Records[i]
@@ -128,14 +159,9 @@ func (s *Service) locked(ctx context.Context, who caller.ID, q *query, of conda.
 			}
 			q.channels = append(q.channels, c)
 		}
-		if slices.ContainsFunc(l.lists, func(o list) bool { return o.channel.URL == c.URL }) {
-			continue
+		if !slices.ContainsFunc(l.lists, func(o list) bool { return o.channel.URL == c.URL }) {
+			l.lists = append(l.lists, list{channel: c})
 		}
-		access, err := s.access(ctx, who, c)
-		if err != nil {
-			return l, err
-		}
-		l.lists = append(l.lists, list{channel: c, private: access.Scope != ""})
 	}
 	return l, nil
 }

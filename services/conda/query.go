@@ -1,6 +1,7 @@
 package conda
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -85,8 +87,18 @@ func parsePlatform(text string) (platform, error) {
 	return platform{}, fault.Invalid.New("Environments are made for linux/amd64 and linux/arm64", err)
 }
 
-// read validates a request. It returns fault.Invalid with the name of the field.
-func (s *Service) read(in *condav1.LockQuery) (q query, err error) {
+// read validates a request in a turn of its caller, or of its address if who is zero. It
+// returns fault.Invalid with the name of the field.
+func (s *Service) read(ctx context.Context, who caller.ID, in *condav1.LockQuery) (q query, err error) {
+	size := len(in.GetPackages().GetEnvironment()) + len(in.GetFrom().GetLock())
+	err = s.deps.Turns.Do(ctx, who.Client(ctx), size, func() (err error) {
+		q, err = s.parse(in)
+		return err
+	})
+	return q, err
+}
+
+func (s *Service) parse(in *condav1.LockQuery) (q query, err error) {
 	if in.GetPackages() == nil {
 		return q, fault.Invalid.Newf("packages is missing")
 	}

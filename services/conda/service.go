@@ -16,6 +16,7 @@ import (
 
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/ratelimit"
 )
 
@@ -31,6 +32,8 @@ type Deps struct {
 	// WheelHosts are the hosts of wheels that locks may have.
 	WheelHosts WheelHosts
 	Metrics    prometheus.Registerer
+	// Turns are the process's turns to read environment files and locks.
+	Turns fairshare.Turns
 	// MinAge is how old a package must be to be used (conda_min_age); 0 means any age.
 	MinAge time.Duration
 	// Now returns the current time.

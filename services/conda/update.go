@@ -64,11 +64,14 @@ func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (conda.
 	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.from.text))); err != nil {
 		return conda.Lock{}, err
 	}
-	file, err := conda.ReadLock(q.from.text, q.from.environment)
-	if err != nil {
-		return conda.Lock{}, q.from.bad(err)
-	}
-	return file, nil
+	var file conda.Lock
+	err = s.deps.Turns.Do(within, who.Client(ctx), len(q.from.text), func() (err error) {
+		if file, err = conda.ReadLock(q.from.text, q.from.environment); err != nil {
+			return q.from.bad(err)
+		}
+		return nil
+	})
+	return file, err
 }
 
 // adopt sets the platforms and channels of a request that has none to those of the lock.

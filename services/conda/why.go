@@ -55,7 +55,7 @@ func (s *Service) environments(ctx context.Context, in *condav1.LockQuery) (_ *q
 	if in.GetFormat() != "" {
 		return nil, nil, fault.Invalid.Newf("format must be absent: only a lock has a text format")
 	}
-	q, err := s.read(in)
+	q, err := s.read(ctx, caller.ID{}, in)
 	if err != nil {
 		return nil, nil, err
 	}

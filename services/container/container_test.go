@@ -24,6 +24,7 @@ import (
 
 	"slipway.dev/services/container"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
@@ -77,7 +78,7 @@ func newHarnessWith(t *testing.T, db *sqldb.DB, change func(*container.Deps, *te
 	deps := container.Deps{
 		DB: db, Redis: r.redis, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: r.clock,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{r.up.Host}, Metrics: prometheus.NewRegistry()}),
-		Keychain: caller.NewKeychain(nil, nil),
+		Keychain: caller.NewKeychain(nil, nil), Turns: fairshare.NewTurns(10, time.Minute),
 		Settings: container.Settings{
 			Host:            "slipway.example.org",
 			AnonymousAccess: true, TokenTTL: 36 * time.Hour, Retention: 90 * 24 * time.Hour,

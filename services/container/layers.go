@@ -22,7 +22,7 @@ import (
 // (gateway/contract/container-service.md#layers). It charges for uncompressing them,
 // whether they are valid or not.
 func (s *Service) checkLayers(ctx context.Context, p request.Parsed, packages *request.Packages, who *platformv1.Identity) (request.Contents, error) {
-	u := layers.NewUnpacking(s.unpacking, caller.Of(who).Client(ctx))
+	u := layers.NewUnpacking(s.deps.Turns, caller.Of(who).Client(ctx))
 	out, err := s.readLayers(ctx, u, p, packages)
 	if charged := s.charge(ctx, who, unpackCost(u.Spent())); err == nil {
 		err = charged

@@ -10,6 +10,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/container/request"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 )
@@ -36,11 +37,15 @@ func (s *Service) readRecipe(ctx context.Context, p request.Parsed, who *platfor
 		if err != nil {
 			return out, err
 		}
-		read, err := p.ReadPackages(packages, s.deps.CondaDefaults, s.deps.Now())
+		size := len(packages.GetEnvironment()) + len(p.Raw.GetCondaFile())
+		err = s.deps.Turns.Do(ctx, caller.Of(who).Client(ctx), size, func() error {
+			read, err := p.ReadPackages(packages, s.deps.CondaDefaults, s.deps.Now())
+			out.Packages = &read
+			return err
+		})
 		if err != nil {
 			return out, err
 		}
-		out.Packages = &read
 	}
 	return out, p.CheckSolved(out.Packages)
 }
@@ -57,7 +62,11 @@ type issuedNames struct {
 
 // readDockerfile parses the Dockerfile of a request, without issued names.
 func (n issuedNames) readDockerfile(ctx context.Context, p request.Parsed) (request.Dockerfile, error) {
-	file, err := p.ReadDockerfile()
+	var file request.Dockerfile
+	err := n.deps.Turns.Do(ctx, caller.Of(n.who).Client(ctx), len(p.Raw.GetContainerFile()), func() (err error) {
+		file, err = p.ReadDockerfile()
+		return err
+	})
 	if err != nil {
 		return file, err
 	}

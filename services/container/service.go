@@ -58,6 +58,8 @@ type Deps struct {
 	Keychain *caller.Keychain
 	// Limiter counts requests; nil for no limits.
 	Limiter *ratelimit.Limiter
+	// Turns are the process's turns to parse and uncompress parts of requests.
+	Turns   fairshare.Turns
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	// Now returns the current time.
@@ -125,8 +127,6 @@ type Service struct {
 	sources   *sources.Sources
 	links     *layers.Links
 	operators *htpasswd.Accounts
-	// unpacking limits the concurrent decompression of layers.
-	unpacking *fairshare.Pool
 	space     *sqldb.Quota
 	solver    solver
 }
@@ -144,7 +144,6 @@ func New(d Deps) (*Service, error) {
 		sources:   sources.New(d.Upstream, d.Keychain),
 		links:     layers.NewLinks(d.Upstream, d.Metrics, d.Log),
 		operators: ops,
-		unpacking: layers.NewTurns(d.Metrics),
 		space:     sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),
 		solver:    newSolver(d.Metrics),
 	}, nil

@@ -7,11 +7,9 @@ import (
 	"context"
 	"errors"
 	"io"
-	"runtime"
 	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
@@ -21,26 +19,16 @@ import (
 // An Unpacking is the remaining budget of one request for uncompressed data, since a few
 // bytes of gzip can expand to a thousand times as many.
 type Unpacking struct {
-	// turns is divided among the clients of all requests.
-	turns  *fairshare.Pool
+	turns  fairshare.Turns
 	client fairshare.Client
 	left   int64
-}
-
-// NewTurns returns the pool of Unpacking's turns: one for each processor.
-func NewTurns(reg prometheus.Registerer) *fairshare.Pool {
-	turns := fairshare.New(fairshare.Config{
-		Name: "layers of requests that are uncompressed", Capacity: int64(runtime.GOMAXPROCS(0)), MaxWaiting: limits.LayersWaiting,
-	})
-	reg.MustRegister(turns)
-	return turns
 }
 
 var errUnpacked = errors.New("too much of it uncompressed")
 
 // NewUnpacking returns the budget of a request. Each layer is uncompressed in a turn of the
 // client.
-func NewUnpacking(turns *fairshare.Pool, client fairshare.Client) *Unpacking {
+func NewUnpacking(turns fairshare.Turns, client fairshare.Client) *Unpacking {
 	return &Unpacking{turns: turns, client: client, left: limits.LayersExpanded}
 }
 

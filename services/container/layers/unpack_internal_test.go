@@ -29,8 +29,8 @@ func zeros(t *testing.T, n int) []byte {
 	return out.Bytes()
 }
 
-func oneTurn() *fairshare.Pool {
-	return fairshare.New(fairshare.Config{Name: "layers", Capacity: 1, MaxWaiting: 10})
+func oneTurn() fairshare.Turns {
+	return fairshare.Turns{Pool: fairshare.New(fairshare.Config{Name: "turns", Capacity: 1, MaxWaiting: 10})}
 }
 
 // TestBombs checks that decompression bombs are rejected, and that all layers of a request

@@ -37,17 +37,19 @@ func layerWithoutContent(l *containerv1.Layer) *containerv1.Layer {
 // Decode decodes base64 in the standard or the URL alphabet, with or without padding and
 // line breaks (gateway/contract/container-service.md#base64).
 func Decode(s string) ([]byte, error) {
-	s = strings.Map(func(r rune) rune {
-		switch r {
-		case ' ', '\t', '\r', '\n':
-			return -1
-		case '-':
-			return '+'
-		case '_':
-			return '/'
-		}
-		return r
-	}, s)
+	if strings.ContainsAny(s, " \t\r\n-_") {
+		s = strings.Map(func(r rune) rune {
+			switch r {
+			case ' ', '\t', '\r', '\n':
+				return -1
+			case '-':
+				return '+'
+			case '_':
+				return '/'
+			}
+			return r
+		}, s)
+	}
 	return base64.RawStdEncoding.DecodeString(strings.TrimRight(s, "="))
 }
 

@@ -13,12 +13,19 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// pixiTable matches the header of a table of a pixi.toml or pyproject.toml.
-var pixiTable = regexp.MustCompile(`(?m)^[ \t]*\[(workspace|project|dependencies|feature|environments|tool\.pixi)(\.[^\]\n]*)?\][ \t]*(#.*)?\r?$`)
+// pixiTable matches a line with the header of a table of a pixi.toml or pyproject.toml.
+var pixiTable = regexp.MustCompile(`^[ \t]*\[(workspace|project|dependencies|feature|environments|tool\.pixi)(\.[^\]\n]*)?\][ \t]*(#.*)?\r?$`)
 
 // IsPixi reports whether a file is a pixi.toml or a pyproject.toml. It only looks for the
 // headers of tables that such a file must have.
-func IsPixi(text string) bool { return pixiTable.MatchString(text) }
+func IsPixi(text string) bool {
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.HasPrefix(strings.TrimLeft(line, " \t"), "[") && pixiTable.MatchString(line) {
+			return true
+		}
+	}
+	return false
+}
 
 // A pixiManifest is a parsed pixi.toml, or the tables of pixi in a pyproject.toml.
 type pixiManifest struct {

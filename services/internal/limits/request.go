@@ -56,6 +56,10 @@ const (
 	LayerFetches   = 16
 
 	LayerFetchesClient, LayersWaiting = LayerFetches / 4, 1000
+	// TurnsWaiting is the maximum number of requests that wait for a turn of a processor, and
+	// TurnWait how long they wait.
+	TurnsWaiting = 1000
+	TurnWait     = 30 * time.Second
 	// URL is the maximum length of a URL.
 	URL = 4 << 10
 	// Name is the maximum length of the name of an image, a repository, or a file.
@@ -115,7 +119,8 @@ func requestRows() []Row {
 		{What: "containerConfig.layers", Bound: strconv.Itoa(Layers), Why: "engines accept 127 layers in an image"},
 		{What: "containerIncludes", Bound: strconv.Itoa(Includes) + " images, " + strconv.Itoa(IncludesAtOnce) + " looked up concurrently, " + strconv.Itoa(IncludedLayers) + " layers", Why: "the contract's; engines accept 127 layers in an image, and each is stored with the request"},
 		{What: "layers[].location with data:", Bound: size(LayerLocation), Why: "the contract's; it is stored in SQL"},
-		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed, one for each processor concurrently, with equal shares for clients: a second of a processor for some hundred MiB"},
+		{What: "data: layers of a request, uncompressed", Bound: size(LayersExpanded), Why: "they are hashed in turns of a processor: a second for some hundred MiB"},
+		{What: "requests that a process uncompresses or parses concurrently", Bound: "one for each processor but one; " + strconv.Itoa(TurnsWaiting) + " wait, for " + TurnWait.String(), Why: "short requests never wait for a processor; clients get equal shares, and texts of at most 4 KiB need no turn"},
 		{What: "layers[].location at an address, verified", Bound: size(LayerFetched), Why: "a larger layer is only verified when it is pulled"},
 		{What: "verifying the layers of a request at addresses", Bound: LayerFetchTime.String(), Why: "clients wait for the response; layers that are not verified by then are named in the log"},
 		{What: "layers at addresses that a process reads concurrently", Bound: strconv.Itoa(LayerFetches) + ", and " + strconv.Itoa(LayersWaiting) + " wait", Why: "a slow server delays queued layers for the time above at most; clients get equal shares"},
