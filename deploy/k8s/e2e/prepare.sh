@@ -1,8 +1,8 @@
 #!/bin/sh
-# prepare.sh: builds the programs and images of the test cluster in ${XDG_CACHE_HOME:-~/.cache}/slipway/k8s, and
+# prepare.sh [programs]: builds the programs and images of the test cluster in ${XDG_CACHE_HOME:-~/.cache}/slipway/k8s, and
 # rebuilds them only when their sources change: Kubernetes and etcd in one program (the first time: 11 minutes of
 # processor time, 2.5 GB), CoreDNS, prometheus-adapter, and images. Our own images come from `make image`. Installs
-# missing Debian packages.
+# missing Debian packages. `prepare.sh programs` only builds what takes long, at the lowest priority.
 set -eu
 cd "$(dirname "$0")"
 top=$(git rev-parse --show-toplevel)
@@ -46,6 +46,7 @@ if changed bin/adapter adapter/go.mod adapter/go.sum; then
 	(cd adapter && nice -n 19 go build -p 2 -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/adapter" sigs.k8s.io/prometheus-adapter/cmd/adapter)
 	made
 fi
+[ "${1:-}" != programs ] || exit 0
 go build -trimpath -buildvcs=false -ldflags '-s -w' -o "$cache/bin/pause" ./pause
 go build -trimpath -buildvcs=false -o "$cache/bin/e2e" .
 if changed servers.tar files/servers.sh files/docker-entrypoint.sh "$top/services/tools/go.sum"; then
