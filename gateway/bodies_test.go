@@ -88,16 +88,19 @@ func TestLargeBodiesWait(t *testing.T) {
 // may wait for long.
 func TestTurnEndsBeforeCall(t *testing.T) {
 	t.Parallel()
-	m := &bodyMemory{}
-	called := false
-	h, err := gateway.New(t.Context(), gateway.Conns{Container: calling{called: func() { called = m.taken == 1 && m.turns == 0 }}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := httptest.NewRequestWithContext(gateway.WithBodyMemory(t.Context(), m), http.MethodPost, "/v1alpha2/container", strings.NewReader(`{"fingerprint":"`+strings.Repeat("a", 300_000)+`"}`))
-	h.ServeHTTP(httptest.NewRecorder(), r)
-	if !called {
-		t.Errorf("%d turns were taken, and %d were held during the call", m.taken, m.turns)
+	for _, path := range []string{"/v1alpha2/container", "/v1alpha2/container/abc/name"} { // with and without a body of its own
+		m := &bodyMemory{}
+		called := false
+		h, err := gateway.New(t.Context(), gateway.Conns{Container: calling{called: func() { called = m.taken == 1 && m.turns == 0 }}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := strings.NewReader(`{"fingerprint":"` + strings.Repeat("a", 300_000) + `"}`)
+		r := httptest.NewRequestWithContext(gateway.WithBodyMemory(t.Context(), m), http.MethodPost, path, body)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if !called {
+			t.Errorf("%s: %d turns were taken, and %d were held during the call", path, m.taken, m.turns)
+		}
 	}
 }
 

@@ -139,6 +139,7 @@ func read(ctx context.Context, err error, h http.Header) (code int, p problem) {
 	case st.Code() == codes.Unavailable:
 		p.Message = "A part of the service cannot be reached right now; try again"
 		h.Set("Retry-After", "1")
+	case st.Code() == codes.Canceled && ctx.Err() != nil: // the client is gone, and gets no response
 	default:
 		noteFailure(ctx, err)
 		code = http.StatusInternalServerError

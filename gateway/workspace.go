@@ -110,6 +110,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 	if b.rest = b.rest[n:]; n > 0 || len(p) == 0 {
 		return n, nil
 	}
+	b.decoded() // generated code discards the body of a call that takes none
 	return 0, cmp.Or(b.err, io.EOF)
 }
 

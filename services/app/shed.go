@@ -17,9 +17,10 @@ type shedder struct {
 	guard *memory.Guard
 	shed  *prometheus.CounterVec
 	// small and large divide the memory for request bodies, in bytes. Bodies up to
-	// gateway.SmallBody never wait for larger ones.
+	// gateway.SmallBody never wait for the memory of larger ones.
 	small, large *fairshare.Pool
-	turns        fairshare.Turns
+	// turns divides the processors that decode them.
+	turns fairshare.Turns
 	// mostSmall and mostLarge limit what one body counts.
 	mostSmall, mostLarge int64
 }

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// maxEvent is the maximum length of a line of an event stream, in bytes.
-const maxEvent = 16_000_000
+// maxEvent is the maximum length of an event, in bytes, and maxRetry that of the reconnection
+// time that a server may set, in milliseconds.
+const (
+	maxEvent = 16_000_000
+	maxRetry = 60_000
+)
 
 // An Event is an event of a build (gateway/contract/container-service.md#calls).
 type Event struct {
@@ -38,6 +42,7 @@ func newStream(r io.Reader) *stream {
 func (s *stream) next() (Event, error) {
 	e, id := Event{}, s.last
 	var data []string
+	size := 0
 	for s.lines.Scan() {
 		line := s.lines.Text()
 		if line == "" {
@@ -54,11 +59,14 @@ func (s *stream) next() (Event, error) {
 		case "event":
 			e.Kind = value
 		case "data":
+			if size += len(value) + 1; size > maxEvent {
+				return Event{}, bufio.ErrTooLong
+			}
 			data = append(data, value)
 		case "id":
 			id = value
 		case "retry":
-			if ms, err := strconv.Atoi(value); err == nil {
+			if ms, err := strconv.Atoi(value); err == nil && ms > 0 && ms <= maxRetry {
 				s.retry = time.Duration(ms) * time.Millisecond
 			}
 		}

@@ -53,7 +53,7 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return nil, errContended(within, err)
 		}
 	}
 	return compare(files[0], files[1])

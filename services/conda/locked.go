@@ -67,7 +67,7 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, errContended(within, err)
 	}
 	for _, l := range locks {
 		for i, from := range l.lists {

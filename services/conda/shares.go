@@ -149,5 +149,5 @@ func errContended(within context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(within), fairshare.ErrContended) {
 		return err
 	}
-	return fault.Unavailable.New("The request is hard to solve, and other clients are waiting; ask for exact versions of some packages, or try again later", err).After(30 * time.Second)
+	return fault.Unavailable.New("The request takes long, and other clients are waiting; ask for exact versions of some packages, or try again later", err).After(30 * time.Second)
 }

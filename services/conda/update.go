@@ -71,7 +71,7 @@ func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (conda.
 		}
 		return nil
 	})
-	return file, err
+	return file, errContended(within, err)
 }
 
 // adopt sets the platforms and channels of a request that has none to those of the lock.

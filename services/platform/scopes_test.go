@@ -279,6 +279,9 @@ func TestTokenOfOneWorkspace(t *testing.T) {
 		t.Errorf("another workspace: %v, %v", err, pathErr)
 	}
 	must(w.client.DescribeWorkspace(ctx, &platformv1.DescribeWorkspaceRequest{OrgId: w.org, Id: w.ws}))(t)
+	// In the path of an organisation, 0 is no workspace.
+	_, err = w.client.DescribeWorkspace(ctx, &platformv1.DescribeWorkspaceRequest{OrgId: w.org})
+	wantError(t, "workspace 0 of an organisation", err, fault.Denied)
 	places := must(w.client.ListUserWorkspaces(ctx, &platformv1.ListUserWorkspacesRequest{UserId: w.ids["boss"]}))(t).GetOrgsAndWorkspaces()
 	if len(places) != 2 || places[0].GetWorkspaceId() != nil || int64(places[1].GetWorkspaceId().GetValue()) != w.ws {
 		t.Errorf("the token lists %v", places)

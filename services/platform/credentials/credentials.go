@@ -81,8 +81,13 @@ func (c *record) apply(spec *platformv1.CredentialsSpec, secret []byte) ([]byte,
 			keys[name] = v
 		}
 	}
+	// Who may change a login need not know its password, and must not be able to send it elsewhere.
+	given, stored := spec.GetKeys().AsMap()["password"], c.registry
 	if err := c.parseKeys(keys); err != nil {
 		return nil, err
+	}
+	if given == nil && c.registry != stored {
+		return nil, fault.Invalid.Newf("keys.password must be given again to change the registry of a login")
 	}
 	out, err := json.Marshal(keys)
 	if err == nil && len(out) > 100_000 {

@@ -19,11 +19,8 @@ func TestAttackShadowedKeys(t *testing.T) {
 		{"userName": "team-bot", "password": "p1", "registry": "quay.io/team", "username": "mallory", "pa\u017fsword": "hers", "USERNAME": "mallory", "Password": "hers"},
 		{"userName": "team-bot", "password": "p2", "registry": "quay.io/team"},
 	} {
-		input, err := structpb.NewStruct(keys)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if secret, err = c.apply(&platformv1.CredentialsSpec{Name: proto.String("bot"), Keys: input}, secret); err != nil {
+		var err error
+		if secret, err = c.apply(spec(t, keys), secret); err != nil {
 			t.Fatal(err)
 		}
 		got, err := parseLogin(secret)
@@ -34,4 +31,39 @@ func TestAttackShadowedKeys(t *testing.T) {
 			t.Errorf("got public keys %s", c.publicKeys)
 		}
 	}
+}
+
+// TestAttackRegistryOfLogin checks that a login is not sent to another registry by someone who may
+// change it without knowing its password.
+func TestAttackRegistryOfLogin(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		change map[string]any
+		isOK   bool
+	}{
+		{map[string]any{"registry": "evil.example"}, false},
+		{map[string]any{"registry": "evil.example", "userName": "mallory"}, false},
+		{map[string]any{"registry": "evil.example", "password": nil}, false},
+		{map[string]any{"registry": "registry.example", "password": "hers"}, true},
+		{map[string]any{"registry": "quay.io/team"}, true},
+		{map[string]any{"userName": "other-bot"}, true},
+	} {
+		r := record{}
+		secret, err := r.apply(spec(t, map[string]any{"userName": "team-bot", "password": "p1", "registry": "quay.io/team"}), []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.apply(spec(t, c.change), secret); (err == nil) != c.isOK {
+			t.Errorf("%v: %v", c.change, err)
+		}
+	}
+}
+
+func spec(t *testing.T, keys map[string]any) *platformv1.CredentialsSpec {
+	t.Helper()
+	input, err := structpb.NewStruct(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &platformv1.CredentialsSpec{Name: proto.String("bot"), Keys: input}
 }

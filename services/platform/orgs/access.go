@@ -111,8 +111,12 @@ func PrincipalFrom(ctx context.Context) Principal {
 // if the call names none.
 func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, need RequiredRoles) (p Principal, err error) {
 	p.Caller = c
-	if at.Workspace, err = c.Restriction.In(at.Workspace); err != nil {
+	where, err := c.Restriction.In(at.Workspace)
+	if err != nil {
 		return p, err
+	}
+	if at.Org == 0 { // the workspace 0 of an organisation is none, rather than the default
+		at.Workspace = where
 	}
 	if need.Org != NoOrgRole || at.Org != 0 {
 		if err := s.checkOrg(ctx, &p, at.Org, need.Org); err != nil {

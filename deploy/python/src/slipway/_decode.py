@@ -57,7 +57,7 @@ def _scalar(kind: Any, value: Any, path: str) -> Any:
         return _time(value, path)
     if kind is int and isinstance(value, str) and re.fullmatch(r"-?\d{1,20}", value):
         return int(value)  # an int64 of protobuf
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+    if kind is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 1000:
         return float(value)
     if kind is int and isinstance(value, float) and value.is_integer():
         return int(value)
