@@ -181,6 +181,10 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "update ID|NAME",
 		Short: "Change credentials; values without a flag stay as they are",
+		Long: `Change credentials; values without a flag stay as they are.
+
+Another registry needs its password: give --registry together with --password,
+--password-stdin or --password-file.`,
 		Example: `  slipway credentials update quay --password
   slipway credentials update quay --name quay-robot --username team+robot2 --password-file new`,
 		Args: usage.Exactly(1),
