@@ -25,6 +25,8 @@ func TestFullDisk(t *testing.T) {
 	for k, v := range map[string]string{
 		"data_dir": filepath.Join(disk.Dir, "data"), "disk_reserve": "64MiB", "blob_cache": filepath.Join(disk.Dir, "blobs"),
 		"limit_requests_anonymous": "0", "limit_builds_anonymous": "0", "limit_platform": "0",
+		// nats-server has a data race when JetStream is enabled again while clients make requests.
+		thisProgram: plain(),
 	} {
 		s[k] = v
 	}
