@@ -115,7 +115,7 @@ func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, 
 	if err != nil {
 		return p, err
 	}
-	if at.Org == 0 { // the workspace 0 of an organisation is none, rather than the default
+	if at.Org == 0 { // in an organisation, 0 does not mean the default workspace
 		at.Workspace = where
 	}
 	if need.Org != NoOrgRole || at.Org != 0 {
