@@ -56,14 +56,14 @@ func Attack(w *world.World, s *figure.Sheet) {
 		{"search", server.URL("/v1alpha1/conda/packages?q=tool&channel=conda-forge")},
 		{"pull", image.Manifest(image.Ref)},
 	}
+	bodies := worstcase.Bodies()
 	sent := map[string]int64{}
 	for _, call := range calls {
-		victim := load.Load{Call: load.Get(call.url), Workers: 1, Count: w.Requests / 10, Every: 2 * time.Millisecond}
 		var turns []figure.Contender
 		for _, state := range []struct{ name, target string }{{quiet, ""}, {shared, elsewhere.URL}, {attacked, server.URL("")}} {
-			turn := victim.Turn(w.Ctx, call.name+", "+state.name, server.Server, nil, nil)
+			turn := victim(w, call.url, w.Requests/10).Turn(w.Ctx, call.name+", "+state.name, server.Server, nil, nil)
 			turns = append(turns, figure.Contender{Name: turn.Name, Turn: func() figure.Sample {
-				stop := startAttack(w.Ctx, state.target)
+				stop := startAttack(w.Ctx, state.target, slices.Collect(maps.Values(bodies)))
 				sample := turn.Turn()
 				sent[state.name] += stop()
 				return sample
@@ -76,9 +76,32 @@ func Attack(w *world.World, s *figure.Sheet) {
 		s.Ratio(r, call.name+", "+attacked, call.name+", "+shared, figure.P99, figure.AtMost(4))
 		s.Ratio(r, call.name+", "+attacked, call.name+", "+quiet, figure.P99, figure.Bar{})
 	}
+	// Each kind of body by itself. The sample is the slowest of the three calls.
+	for _, kind := range slices.Sorted(maps.Keys(bodies)) {
+		var turns []figure.Contender
+		for _, state := range []struct{ name, target string }{{shared, elsewhere.URL}, {attacked, server.URL("")}} {
+			turns = append(turns, figure.Contender{Name: kind + ", " + state.name, Turn: func() (slowest figure.Sample) {
+				stop := startAttack(w.Ctx, state.target, []worstcase.Body{bodies[kind]})
+				for _, call := range calls {
+					if sample := must.Get(victim(w, call.url, w.Requests/100).Run(w.Ctx)); sample.P99 > slowest.P99 {
+						slowest = sample
+					}
+				}
+				sent[state.name] += stop()
+				return slowest
+			}})
+		}
+		r := figure.Alternate(w.Ctx, w.Rounds, turns...)
+		s.Ratio(r, turns[1].Name, turns[0].Name, figure.P99, figure.AtMost(4))
+	}
 	s.Tell("bodies sent elsewhere", float64(sent[shared]), "")
 	s.Tell("bodies sent", float64(sent[attacked]), "")
 	s.Hold("peak memory", server.Peak(), "MB", figure.AtMost(float64(memoryLimit/1_000_000)))
+}
+
+// victim returns the load of a client that calls one URL every two milliseconds.
+func victim(w *world.World, url string, count int) load.Load {
+	return load.Load{Call: load.Get(url), Workers: 1, Count: count, Every: 2 * time.Millisecond}
 }
 
 // serveRepodata is a Conda channel of one package.
@@ -92,15 +115,13 @@ func serveRepodata(w http.ResponseWriter, r *http.Request) {
 		`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","noarch":"generic","subdir":"noarch"}}}`)
 }
 
-// startAttack sends all worst bodies to a server, again and again, until the attack is
-// stopped; "" attacks nothing. stop returns the number of bodies sent. It ends the section if
+// startAttack sends bodies to a server, again and again, until the attack is stopped; "" attacks nothing. stop returns the number of bodies sent. It ends the section if
 // the server answered with an unexpected status, or if nothing was sent.
-func startAttack(ctx context.Context, target string) (stop func() int64) {
+func startAttack(ctx context.Context, target string, bodies []worstcase.Body) (stop func() int64) {
 	if target == "" {
 		return func() int64 { return 0 }
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	bodies := slices.Collect(maps.Values(worstcase.Bodies()))
 	var all sync.WaitGroup
 	var sent, unexpected atomic.Int64
 	for i := range attackers {
