@@ -1,7 +1,7 @@
 // Command bench measures the slipwayd binary against its peers. It starts real processes,
 // loads them over HTTP, and prints figures with their limits. Since machines differ and are
 // noisy, ratios compare contenders that took turns within one run. It imports only these
-// parts of the product: the solver and the index of Conda packages, which are measured
+// parts of the product: the solver and the lists of Conda packages, which are measured
 // directly, and the reader of their artifacts, whose files are counted. The peers are built
 // from services/tools, except for zot (zotregistry.dev), which is used if it is on PATH.
 //

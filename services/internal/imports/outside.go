@@ -37,8 +37,8 @@ func clientRules() []Rule {
 // benchRules returns the rules of the benchmarks.
 func benchRules() []Rule {
 	return []Rule{
-		// Sections use measurements, which share one set of servers. The Conda index, the solver
-		// and the layers of packages are measured without their services.
+		// Sections use measurements, which share one set of servers. The lists of Conda channels,
+		// the solver and the layers of packages are measured without their services.
 		{Package: "services/bench", May: []string{bench + "..."}},
 		{Package: bench + "must"},
 		{Package: bench + "figure", May: []string{bench + "must"}},
@@ -55,8 +55,8 @@ func benchRules() []Rule {
 			"services/internal/testkit/worstcase",
 		}},
 		{Package: bench + "conda", May: []string{
-			bench + "engine", bench + "figure", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
-			"services/builder/artifact", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
+			bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
+			"services/builder/artifact", "services/conda/channel", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
 		}},
 	}
 }

@@ -3,7 +3,6 @@ package conda
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,17 +13,17 @@ import (
 	"slipway.dev/services/bench/internal/must"
 	"slipway.dev/services/bench/internal/process"
 	"slipway.dev/services/bench/internal/world"
-	"slipway.dev/services/conda/index"
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // StepCommand is the first argument when this program runs itself, for a step whose memory
 // must be measured in a separate process.
 const StepCommand = "step"
 
-// The steps: build an index; open it and solve with it; decompress and compress packages.
+// The steps: refresh an index; open it and solve with it; decompress and compress packages.
 const (
-	buildStep      = "build"
+	refreshStep    = "refresh"
 	solveStep      = "solve"
 	recompressStep = "recompress"
 )
@@ -35,18 +34,20 @@ const tenth = 10
 
 // A step is the result that such a process reports to its parent.
 type step struct {
-	// Took is the time of building or opening, Solves that of the solves.
+	// Took is the time of refreshing or opening, Solves that of the solves.
 	Took   spent
 	Solves []spent
 	// Same is the number of solves with rattler's solution.
 	Same int
 	// Records and Size, in bytes, are those of the large index.
 	Records, Size int64
-	// Peak is the largest resident set, in MB.
-	Peak float64
+	// Peak is the largest resident set, and Own the largest part of it that is not mapped from
+	// files, of a refresh, in MB.
+	Peak, Own float64
 }
 
 func (p step) peak() float64 { return p.Peak }
+func (p step) own() float64  { return p.Own }
 
 // spent is wall-clock time and processor time in seconds.
 type spent struct{ Wall, CPU float64 }
@@ -61,11 +62,8 @@ func timed(do func()) spent {
 	return spent{Wall: time.Since(began).Seconds(), CPU: (process.OwnCPU() - used).Seconds()}
 }
 
-// runStep runs a step in a separate process.
-func runStep(w *world.World, what string, round int) step { return runStepIn(w, what, w.Dir, round) }
-
-// runStepIn is runStep with another folder.
-func runStepIn(w *world.World, what, dir string, round int) (p step) {
+// runStep runs a step with a folder in a separate process.
+func runStep(w *world.World, what, dir string, round int) (p step) {
 	cmd := exec.CommandContext(w.Ctx, must.Get(os.Executable()), StepCommand, what, dir, strconv.Itoa(round))
 	cmd.Stderr = os.Stderr
 	must.Do(json.Unmarshal(must.Get(cmd.Output()), &p))
@@ -81,8 +79,8 @@ func TakeStep(ctx context.Context) error {
 		}
 		p := step{}
 		switch args[0] {
-		case buildStep:
-			p.Took = timed(func() { buildIndex(args[1]) })
+		case refreshStep:
+			p.refresh(ctx, args[1])
 		case solveStep:
 			p.solve(ctx, args[1], must.Get(strconv.Atoi(args[2])))
 		case recompressStep:
@@ -97,35 +95,64 @@ func TakeStep(ctx context.Context) error {
 	})
 }
 
-func buildIndex(dir string) {
+// indexesIn returns the folder of the indexes of a folder of lists.
+func indexesIn(dir string) string { return filepath.Join(dir, "indexes") }
+
+// refresh fetches the lists of the earlier day, and then refreshes the large one.
+func (p *step) refresh(ctx context.Context, dir string) {
+	lists := openStore(indexesIn(dir), dir)
 	for _, subdir := range indexFolders() {
-		f := must.Get(os.Open(filepath.Join(dir, subdir+".json")))
-		_, err := index.Build(indexFile(dir, subdir), f, index.Meta{}, func(*index.Meta) error { return nil })
-		must.Do(errors.Join(err, f.Close()))
+		lists.list(ctx, subdir, earlier)
 	}
+	own := watchOwn()
+	p.Took = timed(func() { lists.list(ctx, indexFolders()[0], later) })
+	p.Own = own()
 }
 
-func indexFile(dir, subdir string) string { return filepath.Join(dir, subdir+".idx") }
+// watchOwn measures the memory of this process that is not mapped from files, every few
+// milliseconds until the returned function is called, which returns the maximum in MB.
+func watchOwn() (most func() float64) {
+	var largest float64
+	stop, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- must.Caught(func() {
+			tick := time.NewTicker(5 * time.Millisecond)
+			defer tick.Stop()
+			for {
+				largest = max(largest, must.Get(process.Resident(os.Getpid(), "RssAnon:")))
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+			}
+		})
+	}()
+	return func() float64 {
+		close(stop)
+		must.Do(<-ended)
+		return largest
+	}
+}
 
 // solve opens the indexes and solves its tenth of the requests.
 func (p *step) solve(ctx context.Context, dir string, round int) {
 	forge := solver.Channel{Name: forgeName}
 	p.Took = timed(func() {
+		lists := openStore(indexesIn(dir), dir)
 		for _, subdir := range indexFolders() {
-			x := must.Get(index.Open(indexFile(dir, subdir), index.Place{
-				Channel: forgeName, Subdir: subdir, Folder: "https://conda.anaconda.org/" + forgeName + "/" + subdir + "/",
-			}))
+			x := lists.known(ctx, subdir)
 			forge.Sources = append(forge.Sources, x)
 			if p.Records == 0 {
 				p.Records, p.Size = int64(x.Meta().Records), x.Size()
 			}
 		}
 	})
-	problems, wanted := solves(forge)
-	for i := round % tenth; i < len(problems); i += tenth {
-		var got *solver.Solution
-		p.Solves = append(p.Solves, timed(func() { got = must.Get(solver.Solve(ctx, problems[i])) }))
-		if slices.Equal(files(got), wanted[i]) {
+	requests := requestsTo(forge, condadata.Solves(reader{}))
+	for i := round % tenth; i < len(requests); i += tenth {
+		var got []string
+		p.Solves = append(p.Solves, timed(func() { got = solved(ctx, requests[i]) }))
+		if slices.Equal(got, requests[i].wanted) {
 			p.Same++
 		}
 	}

@@ -16,17 +16,28 @@ import (
 const builds = 10
 
 // Large writes a repodata.json with the given number of records, derived from those of a
-// channel's subdirectory: first all of them, then the same packages with other builds, then
-// copies under other names. Requests have the same results as without the copies: copies
-// have no timestamp, and otherwise equal records are ordered by timestamp, newest first.
+// channel's subdirectory; see Enlarge.
 func Large(t T, out io.Writer, channel, subdir string, records int) {
 	t.Helper()
+	Enlarge(t, out, Repodata(t, channel, subdir), records)
+}
+
+// Enlarge writes a repodata.json with the given number of records, derived from those of a
+// smaller one: first all of them, then the same packages with other builds, then
+// copies under other names. Requests have the same results as without the copies: copies
+// have no timestamp, and otherwise equal records are ordered by timestamp, newest first.
+func Enlarge(t T, out io.Writer, repodata []byte, records int) {
+	t.Helper()
 	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(Repodata(t, channel, subdir), &doc); err != nil {
-		t.Fatalf("reading %s/%s: %v", channel, subdir, err)
+	if err := json.Unmarshal(repodata, &doc); err != nil {
+		t.Fatalf("reading repodata: %v", err)
+	}
+	info := doc["info"]
+	if info == nil {
+		info = json.RawMessage("{}")
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
-	fmt.Fprintf(w, `{"info":%s`, doc["info"])
+	fmt.Fprintf(w, `{"info":%s`, info)
 	var parts []part
 	all := 0
 	for _, key := range []string{"packages", "packages.conda"} {
