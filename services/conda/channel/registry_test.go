@@ -1,15 +1,18 @@
 package channel_test
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
@@ -22,13 +25,7 @@ func TestChannelInRegistry(t *testing.T) {
 	const zst, plain = "application/vnd.conda.repodata.v1+json+zst", "application/vnd.conda.repodata.v1+json"
 	r.PushArtifact(t, "mirrors/lab/linux-64/repodata.json:latest", zst, string(compress(repodata("1"))))
 	r.PushArtifact(t, "mirrors/lab/noarch/repodata.json:latest", plain, string(repodata("7")))
-	w := open(t, newWeb(t), t.TempDir(), func(o *channel.Options) {
-		egress, err := upstream.NewEgress([]string{r.Host})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o.Client = channel.NewClient(upstream.NewChannelTransport(upstream.New(upstream.Options{Egress: egress, Plain: []string{r.Host}, Metrics: prometheus.NewRegistry()}), upstream.NewTransport(egress)))
-	})
+	w := openWithRegistry(t, r)
 	c, err := w.Resolve("oci://" + r.Host + "/mirrors/lab/")
 	if err != nil {
 		t.Fatal(err)
@@ -79,4 +76,44 @@ func TestChannelInRegistry(t *testing.T) {
 	if strings.Contains(w.log.String(), testkit.Password) {
 		t.Errorf("the log has the password: %s", w.log.String())
 	}
+}
+
+// TestBombsInRegistry checks that a short layer of a registry cannot become a long list, however
+// it is compressed.
+func TestBombsInRegistry(t *testing.T) {
+	t.Parallel()
+	r := testkit.NewRegistry(t, testkit.Open)
+	blanks := append([]byte(`{"packages":{`), bytes.Repeat([]byte(" "), 2*limits.ChannelInflated)...)
+	var zipped bytes.Buffer
+	z := gzip.NewWriter(&zipped)
+	if _, err := z.Write(blanks); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.PushArtifact(t, "mirrors/lab/linux-64/repodata.json:latest", "application/vnd.conda.repodata.v1+json+zst", string(compress(blanks)))
+	r.PushArtifact(t, "mirrors/lab/noarch/repodata.json:latest", "application/vnd.conda.repodata.v1+json+gzip", zipped.String())
+	w := openWithRegistry(t, r)
+	c, err := w.Resolve("oci://" + r.Host + "/mirrors/lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subdir := range []string{"linux-64", "noarch"} {
+		if state, err := w.Get(t.Context(), c, subdir, channel.Access{}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "times as long") {
+			t.Errorf("%s: %+v, %v", subdir, state, err)
+		}
+	}
+}
+
+// openWithRegistry starts a store that may reach a registry.
+func openWithRegistry(t *testing.T, r *testkit.Registry) *world {
+	t.Helper()
+	return open(t, newWeb(t), t.TempDir(), func(o *channel.Options) {
+		egress, err := upstream.NewEgress([]string{r.Host})
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Client = channel.NewClient(upstream.NewChannelTransport(upstream.New(upstream.Options{Egress: egress, Plain: []string{r.Host}, Metrics: prometheus.NewRegistry()}), upstream.NewTransport(egress)))
+	})
 }

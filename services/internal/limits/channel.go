@@ -83,7 +83,8 @@ func channelRows() []Row {
 	n := strconv.Itoa
 	return []Row{
 		{What: "list of packages of a Conda channel (repodata)", Bound: size(ChannelDownload) + ", uncompressed " + size(ChannelRepodata) + ", or an eighth of conda_index_size for channels that the operator has not configured", Why: "the largest have 70 MB and 450 MB; it is streamed, and the resulting index is on disk"},
-		{What: "compression of a list of packages of a Conda channel", Bound: size(ChannelInflated) + ", then " + n(ChannelRatio) + " times what is sent", Why: "conda-forge's ratio is 12; each record has a digest, which cannot be compressed"},
+		{What: "compression of a list of packages of a Conda channel", Bound: size(ChannelInflated) + ", then " + n(ChannelRatio) + " times what is sent (zstd, and gzip in registries)", Why: "conda-forge's ratio is 12; each record has a digest, which cannot be compressed"},
+		{What: "list or package of a Conda channel in a registry", Bound: "one manifest (" + size(Document) + ") and one layer of the manifest's size; an address of " + size(URL) + "; a list and a package have the bounds of other channels", Why: "a manifest may name many layers, and only one of the right media type is read"},
 		{What: "disk space for the lists of Conda channels that the operator has not configured", Bound: "half of conda_index_size, a quarter of that for one client", Why: "the lists of one client must not displace those of others"},
 		{What: "one record of a Conda channel", Bound: size(ChannelRecord), Why: "it is in memory in full; most have 500 bytes"},
 		{What: "records of a Conda channel for one platform", Bound: n(ChannelRecords) + ", of " + n(ChannelNames) + " names of " + size(ChannelNamesBytes) + " together, in " + n(ChannelRuns) + " runs of one name", Why: "the largest has 900,000 of 30,000 names; each name and run takes some bytes of memory while the list is read, and disk space afterwards"},

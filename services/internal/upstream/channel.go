@@ -135,7 +135,7 @@ func (t *ChannelTransport) file(req *http.Request) (*http.Response, error) {
 	resp := respond(req, http.StatusOK)
 	resp.Body, resp.ContentLength = &verifiedBlob{ReadCloser: blob, want: layer.Digest, seen: layer.Digest.Verifier(), left: layer.Size}, layer.Size
 	if layer.MediaType == typeRepodataGzip {
-		resp.Body, resp.ContentLength = &gunzipped{packed: resp.Body}, -1
+		resp.Body, resp.ContentLength = &gunzipped{packed: sentBody{ReadCloser: resp.Body}}, -1
 	}
 	// Packages have no ETag, so that their requests are never for a part: an interrupted read of a
 	// blob is resumed by the client itself.
@@ -250,25 +250,42 @@ func (v *verifiedBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A gunzipped is the decompressed content of a gzip stream, which is opened by the first Read. The caller
-// bounds its length.
+// A gunzipped is the decompressed content of a gzip stream, which is opened by the first Read. Its compression
+// ratio is limited here, because the caller only sees the decompressed content, whose length it limits.
 type gunzipped struct {
-	packed io.ReadCloser
+	packed sentBody
 	plain  *gzip.Reader
+	size   int64
+}
+
+// A sentBody counts what is read from a body.
+type sentBody struct {
+	io.ReadCloser
+	read int64
+}
+
+// Read implements io.Reader.
+func (s *sentBody) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.read += int64(n)
+	return n, err
 }
 
 // Read implements io.Reader.
 func (g *gunzipped) Read(p []byte) (int, error) {
 	if g.plain == nil {
-		plain, err := gzip.NewReader(g.packed)
+		plain, err := gzip.NewReader(&g.packed)
 		if err != nil {
 			return 0, err
 		}
 		g.plain = plain
 	}
 	n, err := g.plain.Read(p)
+	if g.size += int64(n); g.size > limits.ChannelInflated+limits.ChannelRatio*g.packed.read {
+		return 0, fault.Unavailable.Newf("The channel's list of packages is more than %d times as long as it is sent; no list of packages is", limits.ChannelRatio)
+	}
 	if errors.Is(err, io.EOF) { // the content is verified at its end
-		if _, err := io.Copy(io.Discard, g.packed); err != nil {
+		if _, err := io.Copy(io.Discard, &g.packed); err != nil {
 			return n, err
 		}
 	}
