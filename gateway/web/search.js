@@ -6,24 +6,29 @@ import { html } from "./html.js";
 import { add, channels, entries, platform, remove, searched } from "./order.js";
 import { specs } from "./spec.js";
 
-/** @typedef {{name: string, version: string, channel: string, summary?: string}} Found */
+/** @typedef {{name: string, version: string, channel: string, license?: string, summary?: string}} Found */
 
 const typed = signal("");
 const found = signal(/** @type {Found[] | undefined} */ (undefined));
 const problem = signal("");
 const active = signal(-1);
 const open = signal(false);
+/** The typed text without a licence at its end, and the licence. */
+const parts = computed(() => /^(.*?)(?:(?:^|\s)license:\s*(\S*)\s*)?$/.exec(typed.value) ?? ["", typed.value]);
+const sought = computed(() => parts.value[1].trim());
+const license = computed(() => /** @type {string | undefined} */ (parts.value[2]));
 /** A search for the packages with a command or a file, as typed. */
-const inside = computed(() => /^(command|file):\s*(\S*)$/.exec(typed.value.trim()));
+const inside = computed(() => /^(command|file):\s*(\S*)$/.exec(sought.value));
 /** The package name within the typed text. */
-const name = computed(() => inside.value ? inside.value[2] : /^(?:[\w.-]+::)?([\w.-]*)/.exec(typed.value.trim())?.[1] ?? "");
+const name = computed(() => inside.value ? inside.value[2] : /^(?:[\w.-]+::)?([\w.-]*)/.exec(sought.value)?.[1] ?? "");
 
 /** Searches again when the text or the channels have changed. */
 function searching() {
   const q = name.value;
   const by = inside.value?.[1] ?? "q";
   const where = channels.value.length ? searched.value.map((c) => `&channel=${encodeURIComponent(c)}`) : [""];
-  const only = platform.value.includes(",") ? "" : `&platform=${encodeURIComponent(platform.value)}`;
+  const only = (platform.value.includes(",") ? "" : `&platform=${encodeURIComponent(platform.value)}`) +
+    (license.value ? `&license=${encodeURIComponent(license.value)}` : "");
   found.value = undefined;
   problem.value = "";
   active.value = -1;
@@ -85,7 +90,7 @@ function key(event) {
   } else if (event.key === "Enter") {
     const chosen = list[active.value];
     if (chosen) take(chosen.name);
-    else if (!inside.value) takeTyped();
+    else if (!inside.value && license.value === undefined) takeTyped();
   } else if (event.key === "Escape") {
     if (open.value) open.value = false;
     else typed.value = "";
@@ -98,8 +103,10 @@ function key(event) {
 /** The status of the search for screen readers. */
 const told = computed(() => {
   if (problem.value) return problem.value;
-  if (!name.value) return inside.value ? `Type the name of the ${inside.value[1]}.` : "";
+  if (!name.value && inside.value) return `Type the name of the ${inside.value[1]}.`;
+  if (!name.value) return license.value === undefined ? "" : "Type a part of the name before the licence.";
   if (!found.value) return "Looking…";
+  if (license.value && !found.value.length) return `No package that matches ${name.value} has the licence ${license.value}.`;
   if (inside.value && !found.value.length) return `No package that was used on this server has the ${inside.value[1]} ${name.value}.`;
   return found.value.length ? `${found.value.length} found. Use the arrow keys to choose.` : `No package name matches ${name.value}.`;
 });
@@ -127,6 +134,7 @@ export function Search({ title }) {
             e.preventDefault(); // keeps the focus in the field
             take(f.name);
           }}><span class="name">${f.name}</span> <span class="version">${f.version}</span> <span class="channel">${f.channel}</span>
+          ${license.value && html`<span class="license">${f.license}</span>`}
           ${f.summary && html`<span class="summary">${f.summary}</span>`}</li>`)}
       </ul>
     </div>

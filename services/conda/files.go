@@ -71,6 +71,8 @@ type fileSearch struct {
 	path string
 	// isCommand is set if path is that of a command, which results then do not repeat.
 	isCommand bool
+	// license is the licence that results must have; "" for any.
+	license string
 	// offset and most are the page.
 	offset, most int
 }
@@ -103,7 +105,7 @@ func (s *Service) searchFiles(ctx context.Context, memory *recordMemory, q fileS
 		if err != nil {
 			return nil, err
 		}
-		if len(p.GetVersions()) == 0 {
+		if len(p.GetVersions()) == 0 || q.license != "" && !hasLicense(p.GetLicense(), q.license) {
 			continue
 		}
 		if !q.isCommand {
@@ -111,7 +113,7 @@ func (s *Service) searchFiles(ctx context.Context, memory *recordMemory, q fileS
 		}
 		all = append(all, described{h, p})
 	}
-	return s.page(ctx, len(all), all[min(q.offset, len(all)):min(q.offset+q.most, len(all))])
+	return s.pageOf(ctx, all, q.offset, q.most)
 }
 
 // addFile adds a file to the hit of its package, which it creates if needed.
@@ -188,6 +190,11 @@ func (h *hit) paths() []string {
 type described struct {
 	*hit
 	found *condav1.FoundPackage
+}
+
+// pageOf returns the results at the positions from offset to offset+most.
+func (s *Service) pageOf(ctx context.Context, all []described, offset, most int) (*condav1.SearchPackagesResponse, error) {
+	return s.page(ctx, len(all), all[min(offset, len(all)):min(offset+most, len(all))])
 }
 
 // page returns results with what the index has about them.

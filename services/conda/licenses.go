@@ -55,6 +55,23 @@ func licensesOf(records []conda.Record) *condav1.PlatformLicenses {
 	return out
 }
 
+// hasLicense reports whether a licence is the wanted one, or an SPDX expression that contains
+// it, with or without an exception. Upper and lower case are equal, as in SPDX.
+func hasLicense(license, wanted string) bool {
+	if strings.EqualFold(license, wanted) {
+		return true
+	}
+	if license == "" || len(license) > limits.License {
+		return false
+	}
+	// What is no SPDX expression has no identifiers.
+	ids, _ := spdxexp.ExtractLicenses(license)
+	return slices.ContainsFunc(ids, func(id string) bool {
+		without, _, _ := strings.Cut(id, " WITH ")
+		return strings.EqualFold(id, wanted) || strings.EqualFold(without, wanted)
+	})
+}
+
 // isSPDX reports whether a licence is a valid SPDX expression. The parser is recursive, so
 // strings longer than limits.License are rejected.
 func isSPDX(license string) bool {

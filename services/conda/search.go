@@ -21,7 +21,7 @@ import (
 )
 
 // SearchPackages returns packages whose names are similar to a string, or that have a
-// command or a file.
+// command or a file, and a licence if one is requested.
 func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackagesRequest) (*condav1.SearchPackagesResponse, error) {
 	most, offset, err := paging.ReadStrict(req, 20, 100)
 	if err != nil {
@@ -29,6 +29,9 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	}
 	if len(req.GetQ()) > limits.ChannelWord {
 		return nil, fault.Invalid.Newf("q is at most %d characters long", limits.ChannelWord)
+	}
+	if len(req.GetLicense()) > limits.License {
+		return nil, fault.Invalid.Newf("license is at most %d characters long", limits.License)
 	}
 	path, err := filePath(req)
 	if err != nil {
@@ -70,8 +73,11 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 	defer memory.Release()
 	if path != "" {
 		return s.searchFiles(ctx, memory, fileSearch{
-			channels: channels, lists: lists, path: path, isCommand: req.GetCommand() != "", offset: offset, most: most,
+			channels: channels, lists: lists, path: path, isCommand: req.GetCommand() != "", license: req.GetLicense(), offset: offset, most: most,
 		})
+	}
+	if req.GetLicense() != "" {
+		return s.searchLicensed(ctx, memory, lists, req, offset, most)
 	}
 	total, hits, err := search(ctx, lists, req.GetQ(), offset, most)
 	if err != nil {
@@ -86,6 +92,32 @@ func (s *Service) SearchPackages(ctx context.Context, req *condav1.SearchPackage
 		page = append(page, described{h, p})
 	}
 	return s.page(ctx, total, page)
+}
+
+// searchLicensed returns a page of the packages that have a similar name and a licence. The
+// licence is in the records, which take far longer to read than names.
+func (s *Service) searchLicensed(ctx context.Context, memory *recordMemory, lists []list, req *condav1.SearchPackagesRequest, offset, most int) (*condav1.SearchPackagesResponse, error) {
+	total, hits, err := search(ctx, lists, req.GetQ(), 0, limits.LicensedNames)
+	if err != nil {
+		return nil, err
+	}
+	if total > limits.LicensedNames {
+		return nil, fault.Invalid.Newf("%d packages match q, and the licences of at most %d can be compared; give a longer part of the name (q), or one channel", total, limits.LicensedNames)
+	}
+	var all []described
+	for _, h := range hits {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		p, err := h.describe(ctx, memory)
+		if err != nil {
+			return nil, err
+		}
+		if hasLicense(p.GetLicense(), req.GetLicense()) {
+			all = append(all, described{h, p})
+		}
+	}
+	return s.pageOf(ctx, all, offset, most)
 }
 
 // A hit is a found package with the lists that have it.

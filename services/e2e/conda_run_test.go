@@ -43,6 +43,7 @@ type madePackage struct {
 	// build is "h0_0" if it is empty.
 	build   string
 	depends []string
+	license string
 	files   []packedFile
 	// entryPoints are the entry points of a noarch Python package.
 	entryPoints []string
@@ -55,6 +56,9 @@ func (p madePackage) index() map[string]any {
 	}
 	if p.subdir == "noarch" {
 		out["noarch"] = "python"
+	}
+	if p.license != "" {
+		out["license"] = p.license
 	}
 	return out
 }

@@ -25,7 +25,7 @@ import (
 func webChannel(t *testing.T) *httptest.Server {
 	t.Helper()
 	small := func(name, version string, depends ...string) madePackage {
-		return madePackage{name: name, version: version, subdir: "linux-64", depends: depends, files: []packedFile{{path: "share/" + name, content: version, mode: 0o644}}}
+		return madePackage{name: name, version: version, subdir: "linux-64", depends: depends, license: "MIT", files: []packedFile{{path: "share/" + name, content: version, mode: 0o644}}}
 	}
 	elsewhere := func(subdir string, p madePackage) madePackage {
 		p.subdir = subdir
@@ -143,6 +143,13 @@ func TestWebPage(t *testing.T) {
 		other.press(kb.Enter) // it is no specification
 		other.press(kb.ArrowDown + kb.Enter)
 		other.await(`document.querySelector(".chip .name")?.innerText === "samtools" && document.querySelectorAll(".chip").length === 1`)
+		other.put("#search", "samtools license:Nothing-1.0")
+		other.await(`document.querySelector("#search-told").innerText === "No package that matches samtools has the licence Nothing-1.0."`)
+		other.press(kb.Enter) // it is no specification
+		other.eval(webField + `.select()`)
+		other.press("samtools license:mit")
+		other.await(`document.querySelector("#found .license")?.innerText === "MIT"`)
+		other.good("search by licence", p.url)
 
 		b.eval(`document.querySelector(".result [role=status] a").click()`)
 		b.await(`document.querySelector(".log")?.innerText.includes("sent")`)

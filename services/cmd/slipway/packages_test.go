@@ -249,6 +249,18 @@ func TestSearch(t *testing.T) {
 			name: "an unknown command", args: []string{"search", "--command", "x"}, ex: exchange{call: "GET /v1alpha1/conda/packages?command=x&max=20", answer: `{}`},
 			errs: []string{"no package that this server has used in an image has the command x; search by name"},
 		}, {
+			name: "a licence", args: []string{"search", "json", "--license", "MIT"},
+			ex: exchange{
+				call:   "GET /v1alpha1/conda/packages?license=MIT&max=20&q=json",
+				answer: `{"packages":[{"name":"orjson","version":"3","channel":"conda-forge","platforms":["linux-64"],"license":"Apache-2.0 OR MIT"}],"total":1}`,
+			},
+			out: "PACKAGE  NEWEST  CHANNEL      FOR       LICENCE\norjson   3       conda-forge  linux-64  Apache-2.0 OR MIT\n",
+		}, {
+			name: "an absent licence", args: []string{"search", "json", "--license", "X"}, ex: exchange{call: "GET /v1alpha1/conda/packages?license=X&max=20&q=json", answer: `{}`},
+			errs: []string{"no such package has the licence X; search again without --license"},
+		}, {
+			name: "a licence of versions", args: []string{"search", "a::b", "--license", "X"}, code: 2, errs: []string{"use --channel with --license"},
+		}, {
 			name: "a name and a command", args: []string{"search", "a", "--command", "b"}, code: 2, errs: []string{"give either the NAME"},
 		}, {
 			name: "versions", args: []string{"search", "bioconda::samtools", "--max", "2"},

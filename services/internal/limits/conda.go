@@ -73,6 +73,8 @@ const (
 	CondaNamed      = 10
 	// License is the maximum length of an SPDX expression in bytes.
 	License = 500
+	// LicensedNames is the number of packages whose licences a search compares.
+	LicensedNames = 500
 	// CondaPatience is how long a request waits for the solver if it can only be built with
 	// the solution.
 	CondaPatience = 25 * time.Second
@@ -112,6 +114,7 @@ func condaRows() []Row {
 		{What: "refreshes of a package list at the request of callers", Bound: "one in " + CondaListsAge.String() + " for each channel and platform", Why: "each contacts the channel; all callers share the list"},
 		{What: "age that a request demands of Conda packages (minAge)", Bound: fmt.Sprintf("%d days, %d exceptions", CondaMinAge/(24*time.Hour), CondaExceptions), Why: "each record is compared with each exception"},
 		{What: "SPDX expression of a package", Bound: size(License), Why: "its parser is recursive; a longer one is reported as none"},
+		{What: "packages in a search by licence", Bound: fmt.Sprint(LicensedNames) + " whose names match", Why: "the licence is in the records of a package, of which all are read"},
 		{What: "chains of dependencies that explain why a package is in an environment", Bound: fmt.Sprintf("%d, %d steps and %s", CondaChains, CondaChainSteps, size(CondaChainsSize)), Why: "each dependent of the package has one, of up to all other packages"},
 		{What: "waiting for a solution without which an image cannot be built", Bound: fmt.Sprint(CondaPatience), Why: "enough for the first fetch of a channel; less than the gateway's timeout of a minute"},
 		{What: "times that a Conda image is assembled again because its layers were evicted", Bound: fmt.Sprint(CondaLosses), Why: "images larger than conda_layers would be retried forever"},

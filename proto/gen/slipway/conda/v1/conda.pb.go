@@ -2472,7 +2472,11 @@ type SearchPackagesRequest struct {
 	Command string `protobuf:"bytes,9,opt,name=command,proto3" json:"command,omitempty"`
 	// A file, instead of q: its name, e.g. "libhts.so", or its path below the environment, e.g.
 	// "include/htslib/sam.h". Only packages that have it are returned.
-	File          string `protobuf:"bytes,10,opt,name=file,proto3" json:"file,omitempty"`
+	File string `protobuf:"bytes,10,opt,name=file,proto3" json:"file,omitempty"`
+	// A licence, e.g. "MIT": only packages whose newest version has it are returned, alone or in
+	// an SPDX expression such as "MIT OR Apache-2.0". Upper and lower case are equal. With q, at
+	// most 500 names may match.
+	License       string `protobuf:"bytes,11,opt,name=license,proto3" json:"license,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2573,6 +2577,13 @@ func (x *SearchPackagesRequest) GetCommand() string {
 func (x *SearchPackagesRequest) GetFile() string {
 	if x != nil {
 		return x.File
+	}
+	return ""
+}
+
+func (x *SearchPackagesRequest) GetLicense() string {
+	if x != nil {
+		return x.License
 	}
 	return ""
 }
@@ -3313,7 +3324,7 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\x06change\x18\x01 \x01(\tH\x00R\x06change\x88\x01\x01\x12\x1a\n" +
 	"\bpackages\x18\x02 \x03(\tR\bpackages\x12\x1a\n" +
 	"\bchannels\x18\x03 \x03(\tR\bchannelsB\t\n" +
-	"\a_change\"\xb6\x02\n" +
+	"\a_change\"\xd7\x02\n" +
 	"\x15SearchPackagesRequest\x12\x13\n" +
 	"\x01q\x18\x01 \x01(\tB\x05\x90\xb5\x18\xff\x01R\x01q\x12\x1f\n" +
 	"\achannel\x18\x02 \x01(\tB\x05\x90\xb5\x18\xd0\x0fR\achannel\x12!\n" +
@@ -3325,7 +3336,8 @@ const file_slipway_conda_v1_conda_proto_rawDesc = "" +
 	"\fworkspace_id\x18\b \x01(\x03R\vworkspaceId\x12\x1f\n" +
 	"\acommand\x18\t \x01(\tB\x05\x90\xb5\x18\xfb\x01R\acommand\x12\x19\n" +
 	"\x04file\x18\n" +
-	" \x01(\tB\x05\x90\xb5\x18\xff\x01R\x04file\"y\n" +
+	" \x01(\tB\x05\x90\xb5\x18\xff\x01R\x04file\x12\x1f\n" +
+	"\alicense\x18\v \x01(\tB\x05\x90\xb5\x18\xf4\x03R\alicense\"y\n" +
 	"\x16SearchPackagesResponse\x12:\n" +
 	"\bpackages\x18\x01 \x03(\v2\x1e.slipway.conda.v1.FoundPackageR\bpackages\x12\x19\n" +
 	"\x05total\x18\x02 \x01(\x05H\x00R\x05total\x88\x01\x01B\b\n" +

@@ -34,8 +34,10 @@ package instead, newest first.
 
 --command and --file find the packages that contain a command or a file. The server knows
 this of packages that were used in an image before, of conda-forge, bioconda and the
-channels that its operator configured.`,
-		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64\n  slipway search --command bcftools\n  slipway search --file include/htslib/sam.h",
+channels that its operator configured.
+
+--license leaves out packages whose newest version has another licence.`,
+		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64\n  slipway search --command bcftools\n  slipway search --file include/htslib/sam.h\n  slipway search json --license MIT",
 		Args:              usage.AtMostOne,
 		ValidArgsFunction: offersPackages(s),
 	}
@@ -43,9 +45,11 @@ channels that its operator configured.`,
 	cmd.Flags().StringVar(&w.platform, "platform", "", "Leave out packages that have nothing for this platform, e.g. linux/arm64.")
 	cmd.Flags().StringVar(&w.command, "command", "", "Find the packages with this `command` instead, e.g. bcftools.")
 	cmd.Flags().StringVar(&w.file, "file", "", "Find the packages with this `file` instead: its name, or its path in the environment.")
+	cmd.Flags().StringVar(&w.license, "license", "", "Leave out packages without this `licence`, an SPDX identifier, e.g. MIT.")
 	cmd.Flags().IntVar(&most, "max", 20, "How many to show at most.")
 	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
 	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64")
+	usage.Offer(cmd, "license", "MIT", "Apache-2.0", "BSD-3-Clause", "GPL-3.0-or-later")
 	usage.Offer(cmd, "max")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
@@ -72,7 +76,7 @@ channels that its operator configured.`,
 }
 
 // wanted is what to search for. One of name, command and file is set.
-type wanted struct{ name, command, file, channel, platform string }
+type wanted struct{ name, command, file, channel, platform, license string }
 
 // read reads the arguments.
 func (w *wanted) read(args []string) error {
@@ -88,11 +92,17 @@ func (w *wanted) read(args []string) error {
 	if set != 1 {
 		return usage.Errorf("give either the NAME of a package, --command or --file")
 	}
+	if w.license != "" && strings.Contains(w.name, "::") {
+		return usage.Errorf("CHANNEL::NAME shows the licence of each version; use --channel with --license")
+	}
 	return nil
 }
 
 // nothing is the message if no package was found.
 func (w *wanted) nothing() string {
+	if w.license != "" {
+		return fmt.Sprintf("no such package has the licence %s; search again without --license to see the licences", w.license)
+	}
 	if w.name != "" {
 		return "no package has such a name; search another channel with --channel"
 	}
@@ -105,7 +115,7 @@ func (w *wanted) nothing() string {
 
 func (w *wanted) parameters(most int) url.Values {
 	query := url.Values{"max": {strconv.Itoa(most)}}
-	for key, value := range map[string]string{"q": w.name, "command": w.command, "file": w.file, "channel": w.channel, "platform": w.platform} {
+	for key, value := range map[string]string{"q": w.name, "command": w.command, "file": w.file, "channel": w.channel, "platform": w.platform, "license": w.license} {
 		if value != "" {
 			query.Set(key, value)
 		}
