@@ -2,7 +2,7 @@
 // shared: it contains no secrets and no issued image names.
 import { computed, signal } from "@preact/signals";
 import { base64 } from "./api.js";
-import { isExplicit, isLock, locked } from "./lockfile.js";
+import { environmentsOf, isExplicit, isLock, locked } from "./lockfile.js";
 import { parts, secret, withVersion } from "./spec.js";
 
 /** @typedef {import("./pack.js").Layer} Layer */
@@ -18,6 +18,8 @@ export const format = signal("docker");
 export const kind = signal("packages");
 /** Files are not in the address, since they may be long and are private. */
 export const environment = signal("");
+/** The chosen environment of a pixi.lock. */
+export const environmentName = signal("");
 export const dockerfile = signal("");
 /** The build context of a Dockerfile, and files added to an image. */
 export const context = signal(/** @type {Layer | undefined} */ (undefined));
@@ -59,15 +61,27 @@ export function choose(entry, version) {
   entries.value = entries.value.map((e) => (e === entry ? withVersion(entry, version) : e));
 }
 
+/** The names of the environments of a pixi.lock; none of other files. */
+export const environments = computed(() => environmentsOf(environment.value));
+
+/** The environment of a pixi.lock that is requested; undefined for other files. */
+export const chosenEnvironment = computed(() => {
+  const names = environments.value;
+  return [environmentName.value, "default"].find((name) => names.includes(name)) ?? names[0];
+});
+
 /**
  * The packages of a lock, for display; requests contain the lock itself. Undefined if the
  * environment is not a lock.
  */
-export const exact = computed(() => (isLock(environment.value) ? locked(environment.value, platforms.value[0]) : undefined));
+export const exact = computed(() => (isLock(environment.value) ? locked(environment.value, platforms.value[0], chosenEnvironment.value) : undefined));
 
 /** The requested Conda packages in the form of the API; undefined if there are none. */
 export const packages = computed(() => {
-  if (kind.value === "environment" && environment.value.trim()) return { type: "CONDA", environment: base64(environment.value) };
+  if (kind.value === "environment" && environment.value.trim()) {
+    const name = chosenEnvironment.value;
+    return { type: "CONDA", environment: base64(environment.value), ...(name && name !== "default" && { environmentName: name }) };
+  }
   if (!isPicked.value || !entries.value.length) return undefined;
   return { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };
 });

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { count, html } from "./html.js";
 import { dropped, Files } from "./files.js";
-import { context, dockerfile, environment, exact, platforms } from "./order.js";
+import { chosenEnvironment, context, dockerfile, environment, environmentName, environments, exact, platforms } from "./order.js";
 import { pack, Unfit } from "./pack.js";
 
 /** The largest file that a request accepts, in bytes. */
@@ -66,6 +66,10 @@ export function Environment() {
   return html`<${Text} id="environment" title="environment.yml" of=${environment}
     example=${"channels:\n  - conda-forge\n  - bioconda\ndependencies:\n  - samtools=1.20"}
     note="Paste it, or drop the file here: also a pixi.toml, or a lock of conda, conda-lock or pixi. Packages of pip are resolved during the build." />
+    ${environments.value.length > 1 && html`<p class="space"><label for="environment-name">Environment of the lock</label>
+      <select id="environment-name" value=${chosenEnvironment.value} onChange=${(/** @type {any} */ e) => (environmentName.value = e.currentTarget.value)}>
+        ${environments.value.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+      </select></p>`}
     ${exact.value && html`<p class="note" role="status">${exact.value.length
       ? `A lock: exactly its ${count(exact.value.length, "package")} for ${platforms.value[0]}, and nothing else.`
       : `A lock, with no packages for ${platforms.value.join(" and ")}.`}</p>`}`;

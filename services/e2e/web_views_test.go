@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -229,6 +230,40 @@ func TestWebPageTakesALock(t *testing.T) {
 	b.press(kb.Enter)
 	b.await(chosen + ` === "samtools=1.19"`)
 	b.await(`location.search.startsWith("?p=samtools%3D1.19")`)
+	chooseEnvironment(t, browser, p)
+}
+
+// chooseEnvironment pastes a pixi.lock with two environments on the page and chooses the second
+// one, whose packages the image must have.
+func chooseEnvironment(t *testing.T, browser context.Context, p *program) {
+	t.Helper()
+	lock := p.call(http.MethodPost, "/v1alpha1/conda/lock", map[string]any{"format": "pixi", "packages": map[string]any{"type": "CONDA", "entries": []string{"samtools=1.19"}}})
+	head, rest, isPixi := strings.Cut(string(lock.body), "  default:\n")
+	packages, tail, isComplete := strings.Cut(rest, "\npackages:\n")
+	if lock.status != http.StatusOK || !isPixi || !isComplete {
+		t.Fatalf("the lock is %d %s", lock.status, lock.body)
+	}
+	var small []string
+	for _, line := range strings.Split(packages, "\n") {
+		if !strings.Contains(line, "- conda:") || strings.Contains(line, "/htslib-") {
+			small = append(small, line)
+		}
+	}
+	both := head + "  default:\n" + packages + "\n  small:\n" + strings.Join(small, "\n") + "\npackages:\n" + tail
+	b := openTab(t, browser, p.url+"/?from=environment")
+	b.await(`document.querySelector("#environment")`)
+	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, both))
+	b.await(`document.querySelector("#environment-name")?.value === "default"`)
+	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 2 packages for linux/amd64")`)
+	b.eval(`(() => { const e = document.querySelector("#environment-name"); e.value = "small"; e.dispatchEvent(new Event("change", { bubbles: true })); })()`)
+	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 1 package for linux/amd64")`)
+	b.await(webVerdict + ` === "These fit together."`)
+	b.good("lock-environments", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	if got := condaMeta(files(t, pull(t, b.text(webName), "amd64"))); !slices.Equal(got, []string{"htslib-1.20-h0_0.json"}) {
+		t.Errorf("the image of the environment has the packages %v", got)
+	}
 }
 
 // condaMeta returns the names of the records of installed packages, in order.
