@@ -174,6 +174,8 @@ def test_other_calls(calls: Calls) -> None:
     assert sent(lambda c: c.lock(["a"]), answer({})) == ("POST /v1alpha1/conda/lock", lock | {"format": "explicit"})
     assert sent(lambda c: c.explain(["a"], platforms="linux/arm64"), answer({}))[1] == lock | {"platforms": ["linux/arm64"]}
     assert sent(lambda c: c.search(command="b c", max=3), answer({}))[0] == "GET /v1alpha1/conda/packages?command=b+c&max=3"
+    found = sent(lambda c: c.search("json", license="MIT"), answer({}))
+    assert found[0] == "GET /v1alpha1/conda/packages?q=json&license=MIT&max=20"
     assert sent(lambda c: c.inspect("x", platform="linux/arm64"), answer({}), workspace=7) == (
         "POST /v1alpha1/inspect?platform=linux%2Farm64",
         {"containerImage": "x", "platformWorkspaceId": 7},

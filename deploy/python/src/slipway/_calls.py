@@ -221,6 +221,7 @@ def search(
     *,
     command: str | None = None,
     file: str | None = None,
+    license: str | None = None,
     channel: str | None = None,
     platform: str | None = None,
     max: int = 20,
@@ -232,6 +233,7 @@ def search(
         command: A command, such as ``"bcftools"``, instead of a name: the packages that have it, among those that the
             server has used in images.
         file: The name of a file, or its path in the environment, instead of a name.
+        license: Leave out packages whose newest version does not have this licence, an SPDX identifier such as ``"MIT"``.
         channel: The channel to search. Default: conda-forge and bioconda.
         platform: Leave out packages that have nothing for this platform.
         max: The maximum number of results, 1 to 100.
@@ -241,7 +243,8 @@ def search(
     """
     if [name, command, file].count(None) != 2:
         raise ValueError("give exactly one of name, command and file")
-    query = {"q": name, "command": command, "file": file, "channel": channel, "platform": platform, "max": str(max)}
+    query = {"q": name, "command": command, "file": file, "license": license, "channel": channel, "platform": platform}
+    query["max"] = str(max)
     workspace = yield from _workspace(settings)
     if workspace:
         query["workspaceId"] = str(workspace)
