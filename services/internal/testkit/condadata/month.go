@@ -80,11 +80,21 @@ func (m *Month) Repodata(t T, day int) []byte {
 			put(newer(file, record))
 		}
 	}
-	out, err := json.Marshal(all)
+	out, err := encode(all)
 	if err != nil {
 		t.Fatalf("writing repodata: %v", err)
 	}
 	return out
+}
+
+// encode returns a value as JSON. Unlike json.Marshal it does not escape ">" and "<", as no
+// channel does.
+func encode(v any) ([]byte, error) {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSpace(out.Bytes()), err
 }
 
 // patch returns a record whose dependencies were corrected: the first one is no longer
@@ -110,6 +120,6 @@ func newer(file string, record map[string]json.RawMessage) (string, map[string]j
 }
 
 func texts(list []string) json.RawMessage {
-	out, _ := json.Marshal(list) // strings can be encoded
+	out, _ := encode(list) // strings can be encoded
 	return out
 }
