@@ -60,6 +60,12 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		}
 	}()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &dependencies{a})
+	reg.MustRegister(a.certificates, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "slipway_clock_seconds", Help: "This machine's clock as Unix time.",
+	}, func() float64 { return float64(time.Now().UnixMilli()) / 1e3 }))
+	if cfg.TLSCertFile != "" || cfg.RPCCertFile != "" || cfg.BuildkitCertFile != "" {
+		a.parts = append(a.parts, parts{checks: []check{newCheck("certificates", optional, a.certificates.check)}})
+	}
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
 	}, func() float64 { return dropped(log) }))
@@ -141,7 +147,7 @@ func (a *App) Run(ctx context.Context) error {
 // that do not finish in time are returned to the queue. Services, bus and image store work
 // until the jobs have ended.
 func (a *App) drain(orderly bool, endJobs func()) error {
-	a.log.Info("Stopping: running pulls and builds may finish", "timeout", a.cfg.DrainTimeout.String())
+	a.log.Info("Stopping: running pulls and builds may finish", "pulls", a.cfg.DrainTimeout.String(), "builds", a.cfg.DrainBuilds.String())
 	a.draining.Store(true)
 	for _, s := range a.servers {
 		s.Drain()

@@ -22,9 +22,9 @@ func startBuild(_ context.Context, e *env) (parts, error) {
 		Upstream: e.net.client, Control: e.net.control, Keychain: keys, Limiter: e.limiter(), Metrics: e.reg,
 		Log: e.log.With("service", "build"), Now: time.Now,
 		Settings: build.Settings{
-			LayerStore: int64(e.cfg.LayerStore),
-			BuildsUser: e.cfg.LimitBuildsUser, BuildsAnonymous: e.cfg.LimitBuildsAnonymous, OwnMachineFree: e.ownMachineFree(),
-			RunningUser: e.cfg.BuildRunningUser, RunningAnonymous: e.cfg.BuildRunningAnonymous, ReserveForUsers: !e.ownMachine(),
+			LayerStore:     int64(e.cfg.LayerStore),
+			OwnMachineFree: e.ownMachineFree,
+			RunningUser:    e.cfg.BuildRunningUser, RunningAnonymous: e.cfg.BuildRunningAnonymous, ReserveForUsers: !e.ownMachine(),
 			TimeUser: e.cfg.BuildTimeoutUser, TimeAnonymous: e.cfg.BuildTimeoutAnonymous,
 			Retention: e.cfg.RequestRetention, Own: e.own().String(), LayerMemory: e.cfg.CondaLayerMemory, BuildersOnDemand: e.cfg.BuildersOnDemand,
 		},
@@ -46,5 +46,5 @@ func (e *env) ownMachine() bool {
 // ownMachineFree reports whether builds are not limited for clients on this machine: there
 // are no others, and the limit has not been configured.
 func (e *env) ownMachineFree() bool {
-	return e.ownMachine() && !slices.Contains(e.cfg.Given, "limit_builds_anonymous")
+	return e.ownMachine() && !slices.Contains(e.live.settings().Given, "limit_builds_anonymous")
 }

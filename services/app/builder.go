@@ -27,7 +27,7 @@ import (
 func startBuilder(_ context.Context, e *env) (parts, error) {
 	var p parts
 	work := buildv1.NewWorkServiceClient(e.conns["build"])
-	daemons, err := mutualTLS(e.cfg.BuildkitCertFile, e.cfg.BuildkitKeyFile, e.cfg.BuildkitCAFile)
+	daemons, err := e.mutualTLS("buildkit_cert_file", e.cfg.BuildkitCertFile, e.cfg.BuildkitKeyFile, e.cfg.BuildkitCAFile)
 	if err != nil {
 		return parts{}, err
 	}
@@ -65,7 +65,7 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	}
 	w, err := builder.New(builder.Deps{
 		NATS: e.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), sifs}, Log: log, Now: time.Now, Metrics: e.reg,
-		Settings: builder.Settings{Name: name, Concurrency: slots, DrainTimeout: e.cfg.DrainTimeout},
+		Settings: builder.Settings{Name: name, Concurrency: slots, DrainTimeout: e.cfg.DrainBuilds},
 		DiskFull: e.disks.Check,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"slipway.dev/services/conda"
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/internal/config"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -15,13 +16,14 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	names, err := channel.NewNames(e.cfg.CondaChannelAlias, e.cfg.CondaChannels)
-	if err == nil {
-		err = names.SetDefaults(e.cfg.CondaDefaults)
-	}
+	names, err := channel.NewNames(e.cfg.CondaChannelAlias, e.cfg.CondaChannels, e.cfg.CondaDefaults...)
 	if err != nil {
 		return parts{}, err
 	}
+	e.live.onReload(func(cfg config.Config) (func(), error) {
+		next, err := channel.NewNames(cfg.CondaChannelAlias, cfg.CondaChannels, cfg.CondaDefaults...)
+		return func() { names.Replace(next) }, err
+	})
 	hosts, err := conda.ParseWheelHosts(e.cfg.CondaPyPIHosts)
 	if err != nil {
 		return parts{}, err
@@ -36,7 +38,7 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	s := conda.New(conda.Deps{
 		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
 		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.cfg.CondaMinAge, Now: time.Now,
-		AnonymousAccess: e.cfg.AnonymousAccess, SearchesUser: e.cfg.LimitSearchesUser, SearchesAnonymous: e.cfg.LimitSearchesAnonymous,
+		AnonymousAccess: e.cfg.AnonymousAccess,
 	})
 	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, checks: []check{newCheck("channels", optional, func(context.Context) error { return channels.Health() })}}, nil
 }

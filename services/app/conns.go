@@ -91,7 +91,7 @@ func (e *env) rpcSecurity() (*tls.Config, string, error) {
 	if e.isWhole() {
 		return nil, "", nil
 	}
-	config, err := mutualTLS(e.cfg.RPCCertFile, e.cfg.RPCKeyFile, e.cfg.RPCCAFile)
+	config, err := e.mutualTLS("rpc_cert_file", e.cfg.RPCCertFile, e.cfg.RPCKeyFile, e.cfg.RPCCAFile)
 	if err != nil || config != nil && e.cfg.RPCSecretFile == "" {
 		return config, "", err
 	}
@@ -99,12 +99,13 @@ func (e *env) rpcSecurity() (*tls.Config, string, error) {
 	return config, secret, err
 }
 
-// mutualTLS returns the configuration of mutual TLS; nil without certificates.
-func mutualTLS(certFile, keyFile, caFile string) (*tls.Config, error) {
+// mutualTLS returns the configuration of mutual TLS with the certificate of a setting; nil without
+// certificates.
+func (e *env) mutualTLS(setting, certFile, keyFile, caFile string) (*tls.Config, error) {
 	if certFile == "" {
 		return nil, nil
 	}
-	cert, err := rpc.LoadCertificate(certFile, keyFile)
+	cert, err := e.certificates.load(setting, certFile, keyFile)
 	if err != nil {
 		return nil, err
 	}

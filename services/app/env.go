@@ -52,6 +52,9 @@ type env struct {
 	// conns are the connections to the roles that the roles of this process call, by name.
 	conns map[string]grpc.ClientConnInterface
 
+	// certificates are those of the settings.
+	certificates *certificates
+
 	// turns divides the processors among everything that the process decodes and parses.
 	turns fairshare.Turns
 
@@ -60,12 +63,23 @@ type env struct {
 	keychain func() (*caller.Keychain, error)
 	limiter  func() *ratelimit.Limiter
 
+	// live are the settings that change while the process runs.
+	live *live
+
 	// closers release what the process opened, in reverse order.
 	closers []func() error
 }
 
 func newEnv(cfg config.Config, roles []role, version Build, log *slog.Logger, reg *collected) *env {
 	e := &env{cfg: cfg, roles: roles, version: version, log: log, reg: reg, conns: map[string]grpc.ClientConnInterface{}}
+	e.live, e.certificates = newLive(cfg), newCertificates()
+	if level := levelOf(log); level != nil {
+		e.live.onReload(func(cfg config.Config) (func(), error) {
+			var next slog.Level
+			err := next.UnmarshalText([]byte(cfg.LogLevel))
+			return func() { level.Set(next) }, err
+		})
+	}
 	e.turns = fairshare.NewTurns(limits.TurnsWaiting, limits.TurnWait)
 	reg.MustRegister(e.turns)
 	e.keychain = sync.OnceValues(e.newKeychain)
@@ -172,7 +186,21 @@ func (e *env) newKeychain() (*caller.Keychain, error) {
 func (e *env) newLimiter() *ratelimit.Limiter {
 	l := ratelimit.New(e.redis, e.reg, e.log)
 	e.onClose(func() error { l.Close(); return nil })
+	l.SetLimits(limitsOf(e.cfg))
+	e.live.onReload(func(cfg config.Config) (func(), error) {
+		return func() { l.SetLimits(limitsOf(cfg)) }, nil
+	})
 	return l
+}
+
+func limitsOf(cfg config.Config) ratelimit.Limits {
+	return ratelimit.Limits{
+		ratelimit.Pulls:    {User: cfg.LimitPullsUser, Anonymous: cfg.LimitPullsAnonymous},
+		ratelimit.Requests: {User: cfg.LimitRequestsUser, Anonymous: cfg.LimitRequestsAnonymous},
+		ratelimit.Searches: {User: cfg.LimitSearchesUser, Anonymous: cfg.LimitSearchesAnonymous},
+		ratelimit.Builds:   {User: cfg.LimitBuildsUser, Anonymous: cfg.LimitBuildsAnonymous},
+		ratelimit.Calls:    {User: cfg.LimitPlatform, Anonymous: cfg.LimitPlatform},
+	}
 }
 
 // tokenMemory returns the memory limit of the embedded Redis; 0 for an external Redis, which

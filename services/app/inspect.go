@@ -17,8 +17,6 @@ func startInspect(_ context.Context, e *env) (parts, error) {
 		Containers: e.containers(), Host: e.publicHost(),
 		Upstream: e.net.client, Control: e.net.control, Keychain: keys, Limiter: e.limiter(), Metrics: e.reg,
 		AnonymousAccess: e.cfg.AnonymousAccess,
-		PullsUser:       e.cfg.LimitPullsUser,
-		PullsAnonymous:  e.cfg.LimitPullsAnonymous,
 	})
 	return parts{register: s.Register}, nil
 }

@@ -93,7 +93,7 @@ func (a *App) listenPublic(ctx context.Context, name, key, addr string, h http.H
 	}
 	l.on = limitedListener{l.on, a.listeners.connections, proxies}
 	if a.cfg.TLSCertFile != "" {
-		cert, err := rpc.LoadCertificate(a.cfg.TLSCertFile, a.cfg.TLSKeyFile)
+		cert, err := a.certificates.load("tls_cert_file", a.cfg.TLSCertFile, a.cfg.TLSKeyFile)
 		if err != nil {
 			return err
 		}

@@ -20,16 +20,21 @@ import (
 // log_format is text or w is a terminal, else JSON. Lines have the ids of their trace, and
 // no secrets. If w is an Output, errors are written before the call returns.
 func NewLogger(w io.Writer, cfg config.Config) *slog.Logger {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
-		l = slog.LevelInfo
-	}
+	l := &slog.LevelVar{} // its zero value is info
+	_ = l.UnmarshalText([]byte(cfg.LogLevel))
 	out, _ := w.(*Output)
 	lines := redact.NewWriter(w)
 	if ForPeople(w, cfg) {
-		return slog.New(tracing{newLines(lines, l), out})
+		return slog.New(tracing{newLines(lines, l), out, l})
 	}
-	return slog.New(tracing{slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: l}), out})
+	return slog.New(tracing{slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: l}), out, l})
+}
+
+// levelOf returns the level of a logger of NewLogger, and of all loggers made from it; nil for any
+// other logger.
+func levelOf(log *slog.Logger) *slog.LevelVar {
+	h, _ := log.Handler().(tracing)
+	return h.level
 }
 
 // OpenLog returns a logger, and a function that ends it. Lines in JSON go through an
@@ -71,7 +76,7 @@ type lineBuffer struct {
 	bytes.Buffer
 }
 
-func newLines(w io.Writer, level slog.Level) lines {
+func newLines(w io.Writer, level slog.Leveler) lines {
 	out := &lineBuffer{to: w}
 	return lines{out: out, attrs: slog.NewTextHandler(&out.Buffer, &slog.HandlerOptions{
 		Level: level,
@@ -114,7 +119,8 @@ func (l lines) WithGroup(name string) slog.Handler { return lines{l.attrs.WithGr
 type tracing struct {
 	slog.Handler
 	// out is nil if lines are written immediately.
-	out *Output
+	out   *Output
+	level *slog.LevelVar
 }
 
 func (h tracing) Handle(ctx context.Context, r slog.Record) error {
@@ -129,11 +135,11 @@ func (h tracing) Handle(ctx context.Context, r slog.Record) error {
 }
 
 func (h tracing) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return tracing{h.Handler.WithAttrs(attrs), h.out}
+	return tracing{h.Handler.WithAttrs(attrs), h.out, h.level}
 }
 
 func (h tracing) WithGroup(name string) slog.Handler {
-	return tracing{h.Handler.WithGroup(name), h.out}
+	return tracing{h.Handler.WithGroup(name), h.out, h.level}
 }
 
 // dropped returns the number of dropped lines; 0 for a logger that NewLogger did not

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/disk"
@@ -76,5 +78,34 @@ func (d *diskMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(descDiskFree, prometheus.GaugeValue, float64(space.Free), f.Name)
 		ch <- prometheus.MustNewConstMetric(descDiskSize, prometheus.GaugeValue, float64(space.Size), f.Name)
+	}
+}
+
+// busStorage exports the space of the streams of NATS when scraped.
+type busStorage struct{ js jetstream.JetStream }
+
+//nolint:gochecknoglobals // descriptions, never changed
+var (
+	descBusUsed  = prometheus.NewDesc("slipway_nats_storage_bytes", "Space on the disks of NATS that the streams of its account use.", nil, nil)
+	descBusLimit = prometheus.NewDesc("slipway_nats_storage_limit_bytes", "Space that the streams of the account may use, if NATS limits it.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (b *busStorage) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descBusUsed
+	ch <- descBusLimit
+}
+
+// Collect implements prometheus.Collector. Without a connection there are no values.
+func (b *busStorage) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	info, err := b.js.AccountInfo(ctx)
+	if err != nil {
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(descBusUsed, prometheus.GaugeValue, float64(info.Store))
+	if most := info.Limits.MaxStore; most > 0 {
+		ch <- prometheus.MustNewConstMetric(descBusLimit, prometheus.GaugeValue, float64(most))
 	}
 }

@@ -24,7 +24,8 @@ func TestOwnMachineFree(t *testing.T) {
 		{"for everybody", "0.0.0.0:9090", "http://localhost:9090", roles(), nil, false},
 		{"some roles", "127.0.0.1:9090", "http://localhost:9090", roles()[:2], nil, false},
 	} {
-		e := &env{roles: c.roles, cfg: config.Config{HTTPAddr: c.listens, PublicURL: c.public, Given: c.given}}
+		cfg := config.Config{HTTPAddr: c.listens, PublicURL: c.public, Given: c.given}
+		e := &env{roles: c.roles, cfg: cfg, live: newLive(cfg)}
 		if got := e.ownMachineFree(); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}

@@ -31,7 +31,6 @@ func startRegistry(_ context.Context, e *env) (parts, error) {
 		Upstream: e.net.client, Control: e.net.control, Keychain: keys,
 		Limiter: e.limiter(), Metrics: e.reg, Log: e.log.With("service", "registry"), Now: time.Now,
 		Settings: registry.Settings{
-			PullsUser: e.cfg.LimitPullsUser, PullsAnonymous: e.cfg.LimitPullsAnonymous,
 			LayerDir: e.dir("layers"), LayerCache: int64(e.cfg.LayerCache), ImageCache: int64(e.cfg.ImageCache),
 			BlobDir: e.cfg.BlobCache, BlobBucket: kept, BlobCache: int64(e.cfg.BlobCacheSize), DiskFull: e.disks.Check,
 			TagFreshness: e.cfg.TagFreshness, PullWait: e.cfg.PullWait, PublicURL: strings.TrimRight(e.cfg.PublicURL, "/"),

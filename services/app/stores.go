@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"slipway.dev/services/build"
@@ -217,6 +218,13 @@ func (e *env) openBus(context.Context) (_ parts, err error) {
 		return parts{}, err
 	}
 	e.onClose(func() error { e.nats.Close(); return nil })
+	if e.plays("build") {
+		js, err := jetstream.New(e.nats)
+		if err != nil {
+			return parts{}, err
+		}
+		e.reg.MustRegister(&busStorage{js})
+	}
 	// Without NATS, a revocation takes effect after up to a minute; nothing else depends on it.
 	connected := func(context.Context) error {
 		if !e.nats.IsConnected() {

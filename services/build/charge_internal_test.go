@@ -23,7 +23,7 @@ func TestChargeOfTheOwnMachine(t *testing.T) {
 	t.Parallel()
 	s := &Service{}
 	s.deps.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-	s.deps.BuildsAnonymous = ratelimit.Limit{{Count: 1, Window: time.Hour}}
+	s.deps.Limiter.SetLimits(ratelimit.Limits{ratelimit.Builds: {Anonymous: ratelimit.Limit{{Count: 1, Window: time.Hour}}}})
 	start := func(ip string) error {
 		ctx := rpc.WithCall(context.Background(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
 		req := &buildv1.SubmitBuildRequest{}
@@ -31,14 +31,14 @@ func TestChargeOfTheOwnMachine(t *testing.T) {
 		return err
 	}
 	for _, free := range []bool{true, false} {
-		s.deps.OwnMachineFree = free
+		s.deps.OwnMachineFree = func() bool { return free }
 		for _, ip := range []string{"127.0.0.1", "::1"} {
 			if err := errors.Join(start(ip), start(ip)); errors.Is(err, fault.Exhausted) == free {
 				t.Errorf("%s, free %v: %v", ip, free, err)
 			}
 		}
 	}
-	s.deps.OwnMachineFree = true
+	s.deps.OwnMachineFree = func() bool { return true }
 	if err := errors.Join(start("192.0.2.1"), start("192.0.2.1")); !errors.Is(err, fault.Exhausted) {
 		t.Errorf("another machine: %v", err)
 	}

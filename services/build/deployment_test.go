@@ -105,14 +105,15 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		t.Fatal(err)
 	}
 	reg := prometheus.NewRegistry()
+	limiter, hourly := ratelimit.New(p.redis, reg, testkit.Log(t)), ratelimit.Limit{{Count: limit, Window: time.Hour}}
+	limiter.SetLimits(ratelimit.Limits{ratelimit.Builds: {User: hourly, Anonymous: hourly}})
 	s, err := build.New(build.Deps{
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
 		Control:  upstream.NewControl(upstream.Options{Egress: egress, Plain: []string{p.up.Host}}),
 		Keychain: p.keychain(), Platform: p.platform,
-		Limiter: ratelimit.New(p.redis, reg, testkit.Log(t)),
+		Limiter: limiter,
 		Settings: build.Settings{
-			BuildsAnonymous: ratelimit.Limit{{Count: limit, Window: time.Hour}}, BuildsUser: ratelimit.Limit{{Count: limit, Window: time.Hour}},
 			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve,
 		},
 	})

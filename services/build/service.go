@@ -60,11 +60,9 @@ type Deps struct {
 type Settings struct {
 	// LayerStore limits the stored build contexts in bytes; 0 means no limit.
 	LayerStore int64
-	// BuildsUser and BuildsAnonymous limit how many builds one caller may start.
-	BuildsUser, BuildsAnonymous ratelimit.Limit
-	// OwnMachineFree exempts clients on this machine from BuildsAnonymous, so that a user
-	// who tries the service locally is not limited.
-	OwnMachineFree bool
+	// OwnMachineFree reports whether anonymous clients on this machine may start any number
+	// of builds, so that a user who tries the service locally is not limited. nil is no.
+	OwnMachineFree func() bool
 	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
 	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int

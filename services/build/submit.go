@@ -15,8 +15,10 @@ import (
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
@@ -281,18 +283,16 @@ func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {
 
 // charge charges a build; refund reverses that.
 func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), err error) {
-	limit := s.deps.BuildsAnonymous
-	switch {
-	case r.Request.GetIdentity() != nil:
-		limit = s.deps.BuildsUser
-	case s.deps.OwnMachineFree && rpc.CallFrom(ctx).ClientIP.IsLoopback():
-		limit = nil
+	free := s.deps.OwnMachineFree
+	if r.Request.GetIdentity() == nil && free != nil && rpc.CallFrom(ctx).ClientIP.IsLoopback() && free() {
+		return func() {}, nil
 	}
-	if _, err := s.deps.Limiter.Charge(ctx, "builds", r.Owner, limit, 1); err != nil {
+	client := fairshare.ParseClient(r.Owner)
+	if _, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Builds, client, 1); err != nil {
 		return nil, err
 	}
 	return func() {
-		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), "builds", r.Owner, limit, -1); err != nil {
+		if _, err := s.deps.Limiter.ChargeClient(context.WithoutCancel(ctx), ratelimit.Builds, client, -1); err != nil {
 			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
 		}
 	}, nil

@@ -131,8 +131,8 @@ func serveStore(t *testing.T, change func(*conda.Deps), options func(*channel.Op
 	deps := conda.Deps{
 		Platform: people, Keychain: caller.NewKeychain(nil, people), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Channels: channels, Turns: fairshare.NewTurns(10, time.Minute), Metrics: prometheus.NewRegistry(), Now: time.Now, AnonymousAccess: true,
-		SearchesAnonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}},
 	}
+	deps.Limiter.SetLimits(ratelimit.Limits{ratelimit.Searches: {Anonymous: ratelimit.Limit{{Count: 100, Window: time.Hour}}}})
 	if change != nil {
 		change(&deps)
 	}

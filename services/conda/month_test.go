@@ -80,7 +80,8 @@ func (m *month) server(t *testing.T) condav1.CondaServiceClient {
 		t.Fatal(err)
 	}
 	service, _ := serveStore(t, func(d *conda.Deps) {
-		d.Now, d.SearchesAnonymous = m.now, nil
+		d.Now = m.now
+		d.Limiter.SetLimits(nil)
 	}, func(o *channel.Options) {
 		o.Dir, o.Now, o.History = m.dir, m.now, 60*24*time.Hour
 		o.Names, o.Client = names, channel.NewClient(upstream.NewTransport(egress))

@@ -40,9 +40,6 @@ type Deps struct {
 	Now func() time.Time
 	// AnonymousAccess allows callers without an access token.
 	AnonymousAccess bool
-	// SearchesUser and SearchesAnonymous limit the solves and searches of a user or of a
-	// client address. Container requests do not count.
-	SearchesUser, SearchesAnonymous ratelimit.Limit
 }
 
 // Service implements condav1.CondaServiceServer. Use New to create it, then Run it.
@@ -73,6 +70,6 @@ func (s *Service) identify(ctx context.Context, claim caller.Claim) (caller.ID, 
 		return caller.ID{}, err
 	}
 	id := caller.Of(who)
-	_, err = s.deps.Limiter.ChargeClient(ctx, "searches", id.Client(ctx), s.deps.SearchesUser, s.deps.SearchesAnonymous, 1)
+	_, err = s.deps.Limiter.ChargeClient(ctx, ratelimit.Searches, id.Client(ctx), 1)
 	return id, err
 }

@@ -24,7 +24,8 @@ import (
 func counted(t *testing.T, user, anonymous string) *harness {
 	t.Helper()
 	return newHarnessWith(t, testkit.SQLite(t), func(d *container.Deps, _ *testkit.Registry) {
-		for text, into := range map[string]*ratelimit.Limit{user: &d.RequestsUser, anonymous: &d.RequestsAnonymous} {
+		var limits ratelimit.ByClient
+		for text, into := range map[string]*ratelimit.Limit{user: &limits.User, anonymous: &limits.Anonymous} {
 			if err := into.UnmarshalText([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
@@ -32,6 +33,7 @@ func counted(t *testing.T, user, anonymous string) *harness {
 		d.Platform = people{}
 		d.Keychain = caller.NewKeychain(nil, people{})
 		d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
+		d.Limiter.SetLimits(ratelimit.Limits{ratelimit.Requests: limits})
 	})
 }
 

@@ -14,24 +14,23 @@ import (
 // charge counts a request, or the additional cost of a large one, against its caller's
 // limit. A cost above the whole limit counts as the whole limit.
 func (s *Service) charge(ctx context.Context, who *platformv1.Identity, n int64) error {
-	return s.spend(ctx, "requests", who, s.deps.RequestsUser, s.deps.RequestsAnonymous, n)
+	return s.spend(ctx, ratelimit.Requests, who, n)
 }
 
 // chargePull counts a download as a pull, which it replaces.
 func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
-	return s.spend(ctx, "pulls", who, s.deps.PullsUser, s.deps.PullsAnonymous, 1)
+	return s.spend(ctx, ratelimit.Pulls, who, 1)
 }
 
-func (s *Service) spend(ctx context.Context, name string, who *platformv1.Identity, user, anonymous ratelimit.Limit, n int64) error {
+func (s *Service) spend(ctx context.Context, kind ratelimit.Kind, who *platformv1.Identity, n int64) error {
 	if s.deps.Limiter == nil || n <= 0 {
 		return nil
 	}
 	client := caller.Of(who).Client(ctx)
-	limit := ratelimit.LimitOf(client, user, anonymous)
-	for _, r := range limit {
+	for _, r := range s.deps.Limiter.LimitOf(kind, client) {
 		n = min(n, int64(r.Count))
 	}
-	_, err := s.deps.Limiter.Charge(ctx, name, client.String(), limit, int(n))
+	_, err := s.deps.Limiter.ChargeClient(ctx, kind, client, int(n))
 	return err
 }
 

@@ -87,11 +87,6 @@ type Settings struct {
 	TokenTTL time.Duration
 	// Retention is how long a request is stored after its name expires; 0 is forever.
 	Retention time.Duration
-	// RequestsUser and RequestsAnonymous limit the requests of one caller.
-	RequestsUser, RequestsAnonymous ratelimit.Limit
-	// PullsUser and PullsAnonymous limit downloads of Singularity images, which count as
-	// pulls.
-	PullsUser, PullsAnonymous ratelimit.Limit
 	// CondaSolveWait is how long a request for Conda packages waits for its solution before
 	// it is queued unsolved; 0 disables waiting.
 	CondaSolveWait time.Duration

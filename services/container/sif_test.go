@@ -187,7 +187,7 @@ func TestADownloadIsAPull(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-		d.PullsUser = ratelimit.Limit{{Count: 1, Window: time.Hour}}
+		d.Limiter.SetLimits(ratelimit.Limits{ratelimit.Pulls: {User: ratelimit.Limit{{Count: 1, Window: time.Hour}}}})
 	})
 	host, _, _ := strings.Cut(s.secret, "/")
 	r := as("ada", sif(from(s.image)))

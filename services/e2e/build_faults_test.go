@@ -30,7 +30,7 @@ type faulty struct {
 func TestBuildFaults(t *testing.T) {
 	needBuilds(t)
 	up := testkit.NewRegistry(t, testkit.Open)
-	p, images := buildersPerRole(t, common(t, []string{up.Host}, settings{"limit_builds_anonymous": "0", "build_concurrency": "2", "drain_timeout": "3s"}))
+	p, images := buildersPerRole(t, common(t, []string{up.Host}, settings{"limit_builds_anonymous": "0", "build_concurrency": "2", "drain_timeout": "3s", "drain_builds": "3s"}))
 	f := &faulty{program: p, base: up.Push(t, "base/busybox:1", busybox(t, true)), images: images, gate: newGate(t)}
 	for _, tc := range []struct {
 		name string

@@ -28,7 +28,7 @@ func TestStopsLoseNothing(t *testing.T) {
 	w.up.Intercept(w.holds.hold)
 	w.own.Intercept(w.holds.hold)
 	w.program = oneProcess(t, common(t, []string{w.up.Host, w.own.Host}, settings{
-		"limit_builds_anonymous": "0", "build_concurrency": "3", "drain_timeout": "3s",
+		"limit_builds_anonymous": "0", "build_concurrency": "3", "drain_timeout": "3s", "drain_builds": "3s",
 		"admin_registry_auth_file": dockerConfig(t, map[string]string{w.own.Host: testkit.User + ":" + testkit.Password}),
 	}))
 	w.base = w.up.Push(t, "base/busybox:1", busybox(t, true))

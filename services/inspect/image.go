@@ -21,6 +21,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -81,7 +82,7 @@ func (s *Service) admit(ctx context.Context, q *inspectv1.ImageQuery) (caller.ID
 
 // charge charges pulls to a caller.
 func (s *Service) charge(ctx context.Context, who caller.ID, pulls int) error {
-	_, err := s.deps.Limiter.ChargeClient(ctx, "pulls", who.Client(ctx), s.deps.PullsUser, s.deps.PullsAnonymous, pulls)
+	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Pulls, who.Client(ctx), pulls)
 	return err
 }
 

@@ -71,8 +71,9 @@ func newFixtureWith(t *testing.T, anonymous bool, pulls int, change func(*inspec
 		Platform: platform, Upstream: upstream.New(to), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, platform),
 		Limiter:         ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),
 		Metrics:         prometheus.NewRegistry(),
-		AnonymousAccess: anonymous, PullsUser: limit, PullsAnonymous: limit,
+		AnonymousAccess: anonymous,
 	}
+	deps.Limiter.SetLimits(ratelimit.Limits{ratelimit.Pulls: {User: limit, Anonymous: limit}})
 	change(&deps)
 	s := inspect.New(deps)
 	conn, _ := testkit.Serve(t, s.Register, "gateway")

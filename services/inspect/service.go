@@ -31,9 +31,6 @@ type Deps struct {
 	Metrics  prometheus.Registerer
 	// AnonymousAccess allows calls without an access token.
 	AnonymousAccess bool
-	// PullsUser and PullsAnonymous limit the pulls of a user and of an anonymous client's
-	// address. Inspections are charged as pulls.
-	PullsUser, PullsAnonymous ratelimit.Limit
 }
 
 // Service implements inspectv1.InspectServiceServer. Create it with New.

@@ -17,6 +17,7 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/platform"
 )
 
 func TestTokens(t *testing.T) {
@@ -101,11 +102,17 @@ func TestBasic(t *testing.T) {
 	}
 }
 
+// limitCalls lets each client make some calls in a window.
+func limitCalls(d platform.Deps, calls int, window time.Duration) {
+	limit := ratelimit.Limit{{Count: calls, Window: window}}
+	d.Limiter.SetLimits(ratelimit.Limits{ratelimit.Calls: {User: limit, Anonymous: limit}})
+}
+
 func TestCallLimit(t *testing.T) {
 	t.Parallel()
 	d := deps(t, testkit.SQLite(t))
 	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-	d.CallLimit = ratelimit.Limit{{Count: 3, Window: time.Hour}}
+	limitCalls(d, 3, time.Hour)
 	s, client := serveWith(t, d)
 	token, err := s.EnsureAdmin(t.Context(), adminOf("a@b.c"))
 	if err != nil {
@@ -130,7 +137,8 @@ func TestCallLimitIsOfTheUser(t *testing.T) {
 	t.Parallel()
 	c, d := january(), deps(t, testkit.SQLite(t))
 	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-	d.Now, d.CallLimit = c.Now, ratelimit.Limit{{Count: 100, Window: time.Hour}}
+	limitCalls(d, 100, time.Hour)
+	d.Now = c.Now
 	w := newWorldWith(t, d, c)
 	tokens := []string{w.tokens["view"], w.signIn(w.client, w.tokens["view"]).GetAccessToken()}
 	for n := range 3 {

@@ -192,7 +192,8 @@ func TestDevicesOfOneClient(t *testing.T) {
 	t.Parallel()
 	c, d := january(), deps(t, testkit.SQLite(t))
 	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
-	d.Now, d.CallLimit = c.Now, ratelimit.Limit{{Count: 1000, Window: time.Minute}}
+	limitCalls(d, 1000, time.Minute)
+	d.Now = c.Now
 	w := newWorldWith(t, d, c)
 	begin := func(client string) error {
 		ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr(client)})

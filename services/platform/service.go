@@ -54,8 +54,6 @@ type Deps struct {
 	Keys *vault.Keys
 	// Limiter limits calls of users and anonymous clients; nil means no limits.
 	Limiter *ratelimit.Limiter
-	// CallLimit is the limit per user, and per address for clients without a token.
-	CallLimit ratelimit.Limit
 	// OperatorAccounts is the path of an htpasswd file; "" disables operator calls.
 	OperatorAccounts string
 	// Version and Commit identify the build of the program.
@@ -117,7 +115,7 @@ func New(d Deps) (*Service, error) {
 	s := &Service{audit: log, trail: &trail{Log: log}, deps: d, needs: requirements(), operators: operators}
 	changed := notifier{d.Bus, d.Log}
 	s.users = identity.New(identity.Deps{
-		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, CallLimit: d.CallLimit, Log: d.Log, Audit: s.audit, MaxTokenLife: d.MaxTokenLife, Now: d.Now,
+		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, Log: d.Log, Audit: s.audit, MaxTokenLife: d.MaxTokenLife, Now: d.Now,
 	})
 	s.organisations = orgs.New(orgs.Deps{
 		DB: d.DB, Users: s.users, Audit: s.audit, Notifier: changed, WorkspaceTables: []string{credentials.Table, runs.Table}, GroupRoles: d.GroupRoles, Log: d.Log, Now: d.Now,

@@ -87,9 +87,9 @@ func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *f
 		Log: testkit.Log(t), Now: time.Now,
 		Settings: registry.Settings{
 			LayerDir: t.TempDir(), LayerCache: 1 << 20, ImageCache: 1 << 20, PublicURL: "https://slipway.test",
-			PullsAnonymous: ratelimit.Limit{{Count: pulls, Window: time.Hour}},
 		},
 	}
+	deps.Limiter.SetLimits(ratelimit.Limits{ratelimit.Pulls: {Anonymous: ratelimit.Limit{{Count: pulls, Window: time.Hour}}}})
 	augmentation(&deps)
 	r, err := registry.New(deps)
 	if err != nil {

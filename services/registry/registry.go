@@ -55,8 +55,6 @@ type Deps struct {
 
 // Settings are the registry's settings.
 type Settings struct {
-	// PullsUser and PullsAnonymous limit image pulls.
-	PullsUser, PullsAnonymous ratelimit.Limit
 	// LayerDir is the folder for added layers, and LayerCache its size in bytes.
 	LayerDir   string
 	LayerCache int64
@@ -242,7 +240,7 @@ func (s *Registry) resolved(r *http.Request, p path) (*resolvedToken, error) {
 
 // charge charges a pull to the caller, or to the client's address.
 func (s *Registry) charge(r *http.Request, identity caller.ID) (ratelimit.Quota, error) {
-	return s.deps.Limiter.ChargeClient(r.Context(), "pulls", identity.Client(r.Context()), s.deps.PullsUser, s.deps.PullsAnonymous, 1)
+	return s.deps.Limiter.ChargeClient(r.Context(), ratelimit.Pulls, identity.Client(r.Context()), 1)
 }
 
 func unknownName(cause error) error {

@@ -26,7 +26,7 @@ var (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), append(hangups(), syscall.SIGINT, syscall.SIGTERM)...)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := command().ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "slipwayd:", err)
@@ -97,6 +97,7 @@ with the others, and needs the addresses of the other roles.`,
 			if t := a.FirstToken(); t != "" && app.IsTerminal(os.Stdout) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Your access token, shown this once:\n  export SLIPWAY_TOKEN=%s\n\n", t)
 			}
+			defer reloadOnHangup(cmd, a)()
 			return a.Run(cmd.Context())
 		},
 	}

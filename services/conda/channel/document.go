@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
 	"slipway.dev/services/internal/conda"
@@ -24,7 +23,7 @@ func (s *Store) Document(ctx context.Context, address string) (string, error) {
 	if err != nil || !conda.IsWebURL(address) {
 		return "", fault.Invalid.New("it must be an http(s) URL without a login", nil)
 	}
-	if u.Scheme == "http" && !slices.Contains(s.plain, u.Host) {
+	if u.Scheme == "http" && !s.mayBePlain(u.Host) {
 		return "", fault.Invalid.Newf("%s must be reached by https, or be named by the operator (setting conda_channels)", u.Host)
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentWait)

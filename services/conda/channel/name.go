@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -28,8 +29,12 @@ type Channel struct {
 // folder returns the URL of a platform's folder.
 func folder(base, subdir string) string { return base + "/" + subdir + "/" }
 
-// Names resolves channel names to addresses. Use NewNames to create one.
-type Names struct {
+// Names resolves channel names to addresses. Use NewNames to create one. It is safe for concurrent
+// use.
+type Names struct{ current atomic.Pointer[names] }
+
+// names is the content of Names. It is not modified after it was created.
+type names struct {
 	alias string
 	known map[string]Channel
 	// defaults lists the channels that the name "defaults" resolves to. If empty, the name
@@ -39,10 +44,11 @@ type Names struct {
 	plain []string
 }
 
-// NewNames parses the settings conda_channel_alias and conda_channels, a list of NAME=URL.
-// A repeated name adds a mirror.
-func NewNames(alias string, channels []string) (*Names, error) {
-	n := &Names{known: map[string]Channel{}}
+// NewNames parses the settings conda_channel_alias, conda_channels, a list of NAME=URL, and
+// conda_defaults: the names or URLs of the channels that the name "defaults" resolves to. A
+// repeated name adds a mirror.
+func NewNames(alias string, channels []string, defaults ...string) (*Names, error) {
+	n := &names{known: map[string]Channel{}}
 	at, err := n.configured(alias)
 	if err != nil {
 		return nil, fmt.Errorf("conda_channel_alias: %w", err)
@@ -65,39 +71,42 @@ func NewNames(alias string, channels []string) (*Names, error) {
 		}
 		n.known[name] = known
 	}
-	return n, nil
-}
-
-// SetDefaults parses the setting conda_defaults: the names or URLs of the channels that the
-// name "defaults" resolves to.
-func (n *Names) SetDefaults(channels []string) error {
-	for _, text := range channels {
-		c, err := n.Resolve(text)
+	for _, text := range defaults {
+		c, err := n.resolve(text)
 		if err != nil {
-			return fmt.Errorf("conda_defaults: %w", err)
+			return nil, fmt.Errorf("conda_defaults: %w", err)
 		}
 		n.defaults = append(n.defaults, c)
 	}
-	return nil
+	all := &Names{}
+	all.current.Store(n)
+	return all, nil
 }
+
+// mayBePlain reports whether the operator configured a host with http.
+func (n *Names) mayBePlain(host string) bool { return slices.Contains(n.current.Load().plain, host) }
+
+// Replace makes n resolve like next. Calls that have begun are not affected.
+func (n *Names) Replace(next *Names) { n.current.Store(next.current.Load()) }
 
 // Expand returns the channels that a name in a list of channels resolves to. "nodefaults"
 // resolves to none, and so does "defaults" unless the operator set conda_defaults; in the
 // latter case note explains it. It returns fault.Invalid like Resolve.
 func (n *Names) Expand(text string) (channels []Channel, note string, err error) {
+	known := n.current.Load()
 	switch strings.TrimSpace(text) {
 	case "nodefaults":
 		return nil, "", nil
 	case "defaults":
-		if _, own := n.known["defaults"]; own {
+		if _, own := known.known["defaults"]; own {
 			break
 		}
-		if len(n.defaults) == 0 {
+		if len(known.defaults) == 0 {
 			note = `The channel "defaults" is ignored: this server takes no packages from it (its operator's setting conda_defaults)`
 		}
-		return n.defaults, note, nil
+		return known.defaults, note, nil
 	}
-	c, err := n.Resolve(text)
+	c, err := known.resolve(text)
 	if err != nil {
 		return nil, "", err
 	}
@@ -107,7 +116,7 @@ func (n *Names) Expand(text string) (channels []Channel, note string, err error)
 // Nearest returns the existing channel that a nonexistent name probably means; "" for none.
 func (n *Names) Nearest(name string) string {
 	best, fewest := "", max(2, len(name)/4)+1
-	for _, known := range slices.Sorted(maps.Keys(n.known)) {
+	for _, known := range slices.Sorted(maps.Keys(n.current.Load().known)) {
 		best, fewest = nearer(name, known, best, fewest)
 	}
 	for _, known := range wellKnown() {
@@ -132,7 +141,7 @@ func nearer(name, known, best string, fewest int) (nearest string, distance int)
 }
 
 // configured parses an address from the configuration.
-func (n *Names) configured(address string) (string, error) {
+func (n *names) configured(address string) (string, error) {
 	u, err := parse(address)
 	if err != nil {
 		return "", err
@@ -145,7 +154,9 @@ func (n *Names) configured(address string) (string, error) {
 
 // Resolve returns the channel for a configured name, a name below the alias, or a URL. It
 // returns fault.Invalid for anything else.
-func (n *Names) Resolve(text string) (Channel, error) {
+func (n *Names) Resolve(text string) (Channel, error) { return n.current.Load().resolve(text) }
+
+func (n *names) resolve(text string) (Channel, error) {
 	text = strings.TrimRight(strings.TrimSpace(text), "/")
 	if c, ok := n.known[text]; ok {
 		return c, nil
@@ -178,7 +189,7 @@ func (n *Names) Resolve(text string) (Channel, error) {
 // IsKnown reports whether the operator configured a channel, or it is well known. Only such
 // channels may appear in metrics by name.
 func (n *Names) IsKnown(name string) bool {
-	_, ok := n.known[name]
+	_, ok := n.current.Load().known[name]
 	return ok || slices.Contains([]string{"conda-forge", "bioconda", "defaults"}, name)
 }
 

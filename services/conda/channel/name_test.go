@@ -56,10 +56,13 @@ func TestExpand(t *testing.T) {
 	if got, note, err := names.Expand("defaults"); got != nil || note == "" || err != nil {
 		t.Errorf("without a setting, defaults is %v, %q, %v", got, note, err)
 	}
-	if err := names.SetDefaults([]string{"https://repo.example.com/pkgs/main", "lab"}); err != nil {
+	lab := []string{"lab=https://conda.example.org/lab"}
+	next, err := channel.NewNames("https://conda.anaconda.org", lab, "https://repo.example.com/pkgs/main", "lab")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := names.SetDefaults([]string{"file:///x"}); err == nil {
+	names.Replace(next)
+	if _, err := channel.NewNames("https://conda.anaconda.org", lab, "file:///x"); err == nil {
 		t.Error("conda_defaults accepts a file URL")
 	}
 	for text, want := range map[string]string{

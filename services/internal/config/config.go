@@ -74,19 +74,19 @@ type Config struct {
 	AuditRetention       time.Duration `key:"audit_retention" default:"8760h" help:"How long events of the audit trail are stored: changes, sign-ins and rejected attempts. 0: forever."`
 	AnonymousAccess      bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
 
-	LimitPullsUser      ratelimit.Limit `group:"Limits of callers" key:"limit_pulls_user" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
-	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" default:"250/1h" help:"Image pulls of one address without a user: an IPv4 address or an IPv6 /64. An IPv6 /56 has twice, and a /48 four times as much; so in all limits of addresses. 0: no limit."`
+	LimitPullsUser      ratelimit.Limit `group:"Limits of callers" key:"limit_pulls_user" reload:"true" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`
+	LimitPullsAnonymous ratelimit.Limit `key:"limit_pulls_anonymous" reload:"true" default:"250/1h" help:"Image pulls of one address without a user: an IPv4 address or an IPv6 /64. An IPv6 /56 has twice, and a /48 four times as much; so in all limits of addresses. 0: no limit."`
 
-	LimitRequestsUser      ratelimit.Limit `key:"limit_requests_user" default:"2000/1m" help:"Container requests of one user; one that stores new layers counts once more for each 256 KiB of them. 0: no limit."`
-	LimitRequestsAnonymous ratelimit.Limit `key:"limit_requests_anonymous" default:"500/1h" help:"Container requests of one address without a user, likewise. 0: no limit."`
+	LimitRequestsUser      ratelimit.Limit `key:"limit_requests_user" reload:"true" default:"2000/1m" help:"Container requests of one user; one that stores new layers counts once more for each 256 KiB of them. 0: no limit."`
+	LimitRequestsAnonymous ratelimit.Limit `key:"limit_requests_anonymous" reload:"true" default:"500/1h" help:"Container requests of one address without a user, likewise. 0: no limit."`
 
-	LimitSearchesUser      ratelimit.Limit `key:"limit_searches_user" default:"1200/1m" help:"Searches, descriptions and solves of Conda packages by one user, for interactive use; the solves of container requests do not count. 0: no limit."`
-	LimitSearchesAnonymous ratelimit.Limit `key:"limit_searches_anonymous" default:"300/1m,3000/1h" help:"Likewise by one address without a user. 0: no limit."`
+	LimitSearchesUser      ratelimit.Limit `key:"limit_searches_user" reload:"true" default:"1200/1m" help:"Searches, descriptions and solves of Conda packages by one user, for interactive use; the solves of container requests do not count. 0: no limit."`
+	LimitSearchesAnonymous ratelimit.Limit `key:"limit_searches_anonymous" reload:"true" default:"300/1m,3000/1h" help:"Likewise by one address without a user. 0: no limit."`
 
-	LimitPlatform ratelimit.Limit `key:"limit_platform" default:"20/1s,72000/1h" help:"Calls of the platform's REST API by one user, with all their access tokens and sessions. 0: no limit."`
+	LimitPlatform ratelimit.Limit `key:"limit_platform" reload:"true" default:"20/1s,72000/1h" help:"Calls of the platform's REST API by one user, with all their access tokens and sessions. 0: no limit."`
 
-	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
-	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit. Unless it is set explicitly, a process with all roles that only its own machine can reach has no limit."`
+	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" reload:"true" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
+	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" reload:"true" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit. Unless it is set explicitly, a process with all roles that only its own machine can reach has no limit."`
 
 	StreamsClient     int `key:"streams_client" default:"100" help:"Logs, event streams and downloads of Singularity images that one address may have open at a time (one IPv6 /64). 0: no limit."`
 	StreamsTotal      int `key:"streams_total" default:"4000" help:"Likewise of all clients of one process. 0: no limit."`
@@ -114,9 +114,9 @@ type Config struct {
 	SifCompression        string        `key:"sif_compression" default:"zstd-3" help:"How Singularity images are compressed: zstd or gzip, and a level. gzip-6 is for clusters with kernels older than 4.14."`
 	PullWait              time.Duration `key:"pull_wait" default:"15m" help:"How long a pull waits for an image that is being built."`
 
-	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" default:"https://conda.anaconda.org" help:"Base URL of Conda channels that requests give by name: https://HOST/PATH, or oci://HOST/PATH in a registry."`
-	CondaChannels     []string      `key:"conda_channels" help:"Conda channels at other addresses: NAME=URL, several with commas; repeat a name to add a mirror. A private address needs egress_allow."`
-	CondaDefaults     []string      `key:"conda_defaults" help:"The channels that the channel name defaults resolves to: names or URLs, several with commas, e.g. https://repo.anaconda.com/pkgs/main,https://repo.anaconda.com/pkgs/r, to which Anaconda's terms of service apply. Empty: defaults is ignored, with a note in the response and in the build's log."`
+	CondaChannelAlias string        `group:"Conda channels" key:"conda_channel_alias" reload:"true" default:"https://conda.anaconda.org" help:"Base URL of Conda channels that requests give by name: https://HOST/PATH, or oci://HOST/PATH in a registry."`
+	CondaChannels     []string      `key:"conda_channels" reload:"true" help:"Conda channels at other addresses: NAME=URL, several with commas; repeat a name to add a mirror. A private address needs egress_allow."`
+	CondaDefaults     []string      `key:"conda_defaults" reload:"true" help:"The channels that the channel name defaults resolves to: names or URLs, several with commas, e.g. https://repo.anaconda.com/pkgs/main,https://repo.anaconda.com/pkgs/r, to which Anaconda's terms of service apply. Empty: defaults is ignored, with a note in the response and in the build's log."`
 	CondaPyPIHosts    []string      `key:"conda_pypi_hosts" default:"files.pythonhosted.org" help:"Hosts that locks may take wheels of PyPI from: HOST or HOST:PORT for https, or http://HOST:PORT, several with commas. A private address needs egress_allow. Empty: locks with wheels are rejected."`
 	CondaBaseImage    string        `key:"conda_base_image" help:"Base image of Conda packages if a request names none, e.g. from a registry that this service can reach. \"\": docker.io/library/ubuntu:24.04."`
 	CondaMambaImage   string        `key:"conda_mamba_image" help:"Image with micromamba, for Conda packages that are installed in build steps, if a request names none. \"\": docker.io/mambaorg/micromamba:2-amazon2023."`
@@ -148,7 +148,8 @@ type Config struct {
 	BodyMemory       Bytes         `key:"body_memory" default:"0" help:"Memory for request bodies larger than 1 MiB and their copies while they are handled. Further requests wait, then fail with 503. Smaller bodies have a quarter of it in addition. 0: 256 MiB, or a quarter of memory_limit if that is less."`
 	DrainDelay       time.Duration `group:"Stops and logs" key:"drain_delay" default:"0s" help:"After SIGTERM: how long to continue accepting connections until load balancers react. Several pods: 5s."`
 	DrainTimeout     time.Duration `key:"drain_timeout" default:"5m" help:"After SIGTERM: how long running pulls may take to finish."`
-	LogLevel         string        `key:"log_level" common:"true" default:"info" help:"debug, info, warn or error."`
+	DrainBuilds      time.Duration `key:"drain_builds" default:"20s" help:"After SIGTERM: how long running builds may take to finish. Unfinished ones are returned to the queue, and the next worker repeats them; BuildKit has cached the steps that ended."`
+	LogLevel         string        `key:"log_level" reload:"true" common:"true" default:"info" help:"debug, info, warn or error."`
 	LogFormat        string        `key:"log_format" help:"text or json. Empty: text on a terminal, json elsewhere."`
 
 	// Given lists the keys of the settings that were set explicitly, even to their default.

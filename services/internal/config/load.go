@@ -28,6 +28,8 @@ type Field struct {
 	Common bool
 	// Secret values are redacted.
 	Secret bool
+	// Reload marks settings that a running process applies when it reads them again.
+	Reload bool
 	value  reflect.Value
 }
 
@@ -50,7 +52,7 @@ func Fields(c *Config) []Field {
 		group = cmp.Or(tag.Get("group"), group)
 		fields = append(fields, Field{
 			Key: tag.Get("key"), Default: tag.Get("default"), Help: tag.Get("help"), Group: group, Common: tag.Get("common") == "true",
-			Secret: tag.Get("secret") == "true", value: v.Field(i),
+			Secret: tag.Get("secret") == "true", Reload: tag.Get("reload") == "true", value: v.Field(i),
 		})
 	}
 	return fields

@@ -17,6 +17,10 @@ Made by ` + "`slipwayd config --markdown`" + ` from services/internal/config; do
 A value comes from a flag, else from the environment, else from the file that ` + "`--config`" + ` or ` + "`SLIPWAY_CONFIG`" + `
 names (YAML), else it is the default. The flag of ` + "`data_dir`" + ` is ` + "`--data-dir`" + `, its variable ` + "`SLIPWAY_DATA_DIR`" + `.
 Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd config`" + ` prints the values in effect.
+
+SIGHUP (` + "`systemctl reload slipwayd`" + `) makes a process read its settings again. It applies ` + "`" + strings.Join(reloaded(), "`, `") + "`" + ` and logs
+what has changed. The log also names the other settings that have changed, which take effect at the next start. If any value is invalid,
+nothing is applied.
 `)
 	group := ""
 	for _, f := range Fields(&Config{}) {

@@ -13,6 +13,24 @@ type Rule struct {
 	Window time.Duration
 }
 
+// A Kind is what is limited, for keys and messages.
+type Kind string
+
+// The kinds of calls that limits are configured for.
+const (
+	Pulls    Kind = "pulls"
+	Requests Kind = "requests"
+	Searches Kind = "searches"
+	Builds   Kind = "builds"
+	Calls    Kind = "calls"
+)
+
+// Limits are the limits by kind. A kind that is missing is not limited.
+type Limits map[Kind]ByClient
+
+// ByClient are the limit of one user, and that of one address without a user.
+type ByClient struct{ User, Anonymous Limit }
+
 // Limit is a list of rules that must all hold, e.g. 20 in a second and 72,000 in
 // an hour. The zero value limits nothing.
 type Limit []Rule

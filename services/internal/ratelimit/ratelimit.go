@@ -2,7 +2,7 @@
 // is exact across replicas (gateway/contract/container-service.md#limits). A busy caller's
 // charges are counted in slices: several are charged together and then spent in memory. A
 // client without a user also counts against the IPv6 networks that it belongs to. The
-// package owns the Redis prefix `limit:` and does not know what is counted.
+// package owns the Redis prefix `limit:`.
 package ratelimit
 
 import (
@@ -42,9 +42,10 @@ type Limiter struct {
 	open    prometheus.Counter
 	downTil atomic.Int64 // Unix nanoseconds; 0 while Redis is available
 	stock   *stock
+	limits  atomic.Pointer[Limits]
 }
 
-// New creates a Limiter and registers its metrics.
+// New creates a Limiter and registers its metrics. Before SetLimits there are no limits.
 func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logger) *Limiter {
 	l := &Limiter{
 		redis:  client,
@@ -59,6 +60,7 @@ func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logg
 		}),
 	}
 	l.stock.sweep = l.sweep
+	l.SetLimits(nil)
 	reg.MustRegister(l.refused, l.open)
 	return l
 }
@@ -81,17 +83,22 @@ const (
 	MetaReset     = "ratelimit-reset"
 )
 
-// LimitOf returns the limit of users, or that of anonymous clients for a client that is not a user.
-func LimitOf(client fairshare.Client, user, stranger Limit) Limit {
+// SetLimits replaces the limits. Charges that were made count against the new ones as well, except
+// where the length of the window has changed.
+func (l *Limiter) SetLimits(all Limits) { l.limits.Store(&all) }
+
+// LimitOf returns the limit of a client for one kind of call.
+func (l *Limiter) LimitOf(k Kind, client fairshare.Client) Limit {
+	limits := (*l.limits.Load())[k]
 	if client.IsStranger() {
-		return stranger
+		return limits.Anonymous
 	}
-	return user
+	return limits.User
 }
 
-// ChargeClient charges a client like Charge, against the limit of users or that of strangers.
-func (l *Limiter) ChargeClient(ctx context.Context, name string, client fairshare.Client, user, stranger Limit, n int) (Quota, error) {
-	return l.Charge(ctx, name, client.String(), LimitOf(client, user, stranger), n)
+// ChargeClient charges a client like Charge, against its limit for one kind of call.
+func (l *Limiter) ChargeClient(ctx context.Context, k Kind, client fairshare.Client, n int) (Quota, error) {
+	return l.Charge(ctx, string(k), client.String(), l.LimitOf(k, client), n)
 }
 
 // Charge charges n to one limit of one caller. If that would break a rule, nothing is

@@ -30,6 +30,15 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, nil
 }
 
+// NotAfter returns the end of the certificate's validity.
+func (c *Certificate) NotAfter() (time.Time, error) {
+	cert, err := c.current()
+	if err != nil {
+		return time.Time{}, err
+	}
+	return cert.Leaf.NotAfter, nil
+}
+
 // current returns the certificate. If the files cannot be read, e.g. because they are
 // incomplete, it returns the last valid one.
 func (c *Certificate) current() (*tls.Certificate, error) {

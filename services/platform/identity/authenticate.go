@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/ratelimit"
@@ -145,7 +146,7 @@ func (s *Service) chargeClient(ctx context.Context) error {
 	if s.deps.Limiter == nil {
 		return nil
 	}
-	_, err := s.deps.Limiter.Charge(ctx, "calls", rpc.CallFrom(ctx).Client(), s.deps.CallLimit, 1)
+	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Calls, rpc.CallFrom(ctx).Address(), 1)
 	return err
 }
 
@@ -155,6 +156,6 @@ func (s *Service) charge(ctx context.Context, u User) error {
 	if s.deps.Limiter == nil {
 		return nil
 	}
-	_, err := s.deps.Limiter.Charge(ctx, "calls", "user:"+strconv.FormatInt(u.ID, 10), s.deps.CallLimit, 1)
+	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Calls, fairshare.User(strconv.FormatInt(u.ID, 10)), 1)
 	return err
 }

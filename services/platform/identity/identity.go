@@ -32,9 +32,7 @@ type Deps struct {
 	Keys *vault.Keys
 	// Limiter limits calls; nil means no limits.
 	Limiter *ratelimit.Limiter
-	// CallLimit is the limit per user, and per address for clients without a token.
-	CallLimit ratelimit.Limit
-	Log       *slog.Logger
+	Log     *slog.Logger
 	// MaxTokenLife is the maximum lifetime of new access tokens; 0 means no maximum.
 	MaxTokenLife time.Duration
 	// Audit records changes and sign-ins.
