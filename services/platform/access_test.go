@@ -224,6 +224,54 @@ func calls(w *world) []struct {
 			_, err := c.RecordHeartbeat(ctx, &platformv1.RecordHeartbeatRequest{WorkspaceId: ws, WorkflowId: run, Body: body})
 			return err
 		}},
+		{"robots, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.ListRobots(ctx, &platformv1.ListRobotsRequest{OrgId: o})
+			return err
+		}},
+		{"create robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.CreateRobot(ctx, &platformv1.CreateRobotRequest{OrgId: o})
+			return err
+		}},
+		{"delete robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.DeleteRobot(ctx, &platformv1.DeleteRobotRequest{OrgId: o})
+			return err
+		}},
+		{"tokens of a robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.ListRobotTokens(ctx, &platformv1.ListRobotTokensRequest{OrgId: o})
+			return err
+		}},
+		{"create token of a robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.CreateRobotToken(ctx, &platformv1.CreateRobotTokenRequest{OrgId: o})
+			return err
+		}},
+		{"delete token of a robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.DeleteRobotToken(ctx, &platformv1.DeleteRobotTokenRequest{OrgId: o})
+			return err
+		}},
+		{"robots, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.ListRobots(ctx, &platformv1.ListRobotsRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"create robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.CreateRobot(ctx, &platformv1.CreateRobotRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"delete robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.DeleteRobot(ctx, &platformv1.DeleteRobotRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"tokens of a robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.ListRobotTokens(ctx, &platformv1.ListRobotTokensRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"create token of a robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.CreateRobotToken(ctx, &platformv1.CreateRobotTokenRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"delete token of a robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.DeleteRobotToken(ctx, &platformv1.DeleteRobotTokenRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
 		{"trace complete", "launch", func(ctx context.Context) error {
 			_, err := c.CompleteTrace(ctx, &platformv1.CompleteTraceRequest{WorkspaceId: ws, WorkflowId: run, Body: body})
 			return err

@@ -106,6 +106,10 @@ func scopeOf(req any, need orgs.RequiredRoles) (at orgs.Scope, ok bool) {
 	path, hasID := req.(interface{ GetId() int64 })
 	workspace, inWorkspace := req.(interface{ GetWorkspaceId() int64 })
 	switch {
+	case need.IsOfOwner && inOrg && inWorkspace && workspace.GetWorkspaceId() != 0:
+		return orgs.InOrg(org.GetOrgId(), workspace.GetWorkspaceId()), true
+	case need.IsOfOwner && inOrg && inWorkspace:
+		return orgs.Scope{Org: org.GetOrgId()}, true
 	case need.Workspace == orgs.NoRole && inOrg:
 		return orgs.Scope{Org: org.GetOrgId()}, true
 	case inOrg && hasID:

@@ -58,6 +58,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 			"ListWorkspaces", "ValidateWorkspaceName", "UpdateOrganization", "DeleteOrganization", "AddMember", "UpdateMemberRole", "DeleteMember",
 			"CreateWorkspace", "DescribeWorkspace", "ListParticipants", "LeaveWorkspace", "UpdateWorkspace", "AddParticipant",
 			"UpdateParticipantRole", "DeleteParticipant", "DeleteWorkspace",
+			"ListRobots", "CreateRobot", "DeleteRobot", "ListRobotTokens", "CreateRobotToken", "DeleteRobotToken",
 			"ValidateCredentialsName", "CreateCredentials", "UpdateCredentials", "DeleteCredentials",
 		},
 	}

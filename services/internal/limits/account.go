@@ -11,6 +11,9 @@ import (
 const (
 	// TokensPerUser is the maximum number of access tokens of a user.
 	TokensPerUser = 500
+	// RobotsPerOwner is the maximum number of robots of a workspace, and of an organisation beside
+	// those of its workspaces. TokensPerRobot is the maximum number of access tokens of a robot.
+	RobotsPerOwner, TokensPerRobot = 100, 100
 	// TokenScopes is the maximum number of scopes of an access token: there are no more.
 	TokenScopes = 7
 	// SessionsPerUser is the maximum number of sessions of a user. A further sign-in ends
@@ -90,6 +93,10 @@ func accountRows() []Row {
 		{
 			What: "Access tokens of a user", Bound: fmt.Sprint(TokensPerUser),
 			Why: "their list has no pages; a stolen token would fill the database",
+		},
+		{
+			What: "Robots of a workspace, and of an organisation itself; access tokens of a robot", Bound: fmt.Sprintf("%d; %d", RobotsPerOwner, TokensPerRobot),
+			Why: "their lists have no pages; a stolen token would fill the database",
 		},
 		{
 			What: "Sessions of a user", Bound: fmt.Sprintf("%d; then the least recently used one ends", SessionsPerUser),

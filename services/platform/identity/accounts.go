@@ -117,7 +117,7 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 	return u, nil
 }
 
-// HasUser reports whether the user with an id exists and is not disabled.
+// HasUser reports whether the user with an id exists and is not disabled, or is a robot.
 func (s *Service) HasUser(ctx context.Context, id int64) (bool, error) {
 	has, err := s.store.hasUser(ctx, id)
 	if err != nil {

@@ -17,10 +17,13 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// A Caller is the authenticated caller of an RPC: a user or an operator.
+// A Caller is the authenticated caller of an RPC: a user, a robot or an operator.
 type Caller struct {
-	// User is the owner of the access token; the zero User for an operator.
-	User    User
+	// User is the owner of the access token; the zero User for an operator. That of a robot has only
+	// an id and a name.
+	User User
+	// Robot reports whether the owner is a robot, which has no personal workspace.
+	Robot   bool
 	TokenID int64 // of the token, or of the session of a JWT
 	// Restriction is that of the token; zero for a session.
 	Restriction Restriction
@@ -105,6 +108,9 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 		return tokenRecord{}, errInvalidToken(err)
 	}
 	rec, err := s.store.token(ctx, t.id)
+	if errors.Is(err, fault.NotFound) {
+		rec, err = s.store.robotToken(ctx, t.id)
+	}
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return tokenRecord{}, fmt.Errorf("reading token %d: %w", t.id, err)
 	}
@@ -119,7 +125,7 @@ func (s *Service) authenticate(ctx context.Context, secret string) (tokenRecord,
 	}
 	if now.Sub(rec.used) >= api.LastUsedResolution {
 		// A token stays valid if the time cannot be stored, for instance on a full disk.
-		if err := s.store.touchToken(ctx, rec.id, now, rpc.CallFrom(ctx).ClientIP); err != nil {
+		if err := s.store.touchToken(ctx, rec, now, rpc.CallFrom(ctx).ClientIP); err != nil {
 			s.deps.Log.WarnContext(ctx, "The last use of an access token was not stored", "token_id", rec.id, "err", err)
 		}
 	}

@@ -25,6 +25,7 @@ type tokenRecord struct {
 	// restrictedHash replaces secretHash, which is empty then, if restriction is not zero. The previous
 	// release does not know restrictions, so it must not accept the token.
 	restrictedHash []byte
+	robot          *robot // the owner, if it is a robot, whose user is then the account of the robot
 }
 
 // hash returns the hash of the secret.
@@ -36,7 +37,7 @@ func (r tokenRecord) hash() []byte {
 }
 
 func (r tokenRecord) caller() Caller {
-	return Caller{User: r.user, TokenID: r.id, Restriction: r.restriction, expires: r.expires}
+	return Caller{User: r.user, Robot: r.robot != nil, TokenID: r.id, Restriction: r.restriction, expires: r.expires}
 }
 
 func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {
@@ -83,6 +84,9 @@ func deleteSessionsOf(ctx context.Context, tx *sql.Tx, tokenID int64) error {
 // insertToken stores a new token. It returns false if the user has a token with that name, and
 // fault.Invalid if the user has too many tokens.
 func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (created bool, err error) {
+	if rec.robot != nil {
+		return s.insertRobotToken(ctx, t, rec)
+	}
 	after := map[string]any{"user": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires)}
 	if !rec.restriction.IsZero() {
 		after["scopes"], after["workspaceId"] = names(rec.restriction.Scopes), rec.restriction.Workspace
@@ -146,12 +150,15 @@ func (s store) token(ctx context.Context, id int64) (r tokenRecord, err error) {
 }
 
 // touchToken stores the last use of a token.
-func (s store) touchToken(ctx context.Context, id int64, now time.Time, from netip.Addr) error {
-	address := ""
+func (s store) touchToken(ctx context.Context, r tokenRecord, now time.Time, from netip.Addr) error {
+	table, address := "platform_tokens", ""
+	if r.robot != nil {
+		table = "platform_robot_tokens"
+	}
 	if from.IsValid() {
 		address = from.Unmap().String()
 	}
-	_, err := s.db.ExecContext(ctx, `UPDATE platform_tokens SET used_at = $2, used_from = $3 WHERE id = $1 AND used_at < $2`, id, sqldb.Micros(now), address)
+	_, err := s.db.ExecContext(ctx, `UPDATE `+table+` SET used_at = $2, used_from = $3 WHERE id = $1 AND used_at < $2`, r.id, sqldb.Micros(now), address)
 	return err
 }
 

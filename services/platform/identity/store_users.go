@@ -76,10 +76,11 @@ func (s store) userBy(ctx context.Context, where string, args ...any) (u User, e
 	return u, s.db.NotFound("user", err)
 }
 
-// hasUser reports whether the user with an id exists and is not disabled.
+// hasUser reports whether the user with an id exists and is not disabled, or the robot exists.
 func (s store) hasUser(ctx context.Context, id int64) (bool, error) {
 	var n int
-	err := s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE id = $1 AND disabled_at = 0`, id).Scan(&n)
+	err := s.db.QueryRowContext(ctx, `
+		SELECT (SELECT count(*) FROM platform_users WHERE id = $1 AND disabled_at = 0) + (SELECT count(*) FROM platform_robots WHERE id = $1)`, id).Scan(&n)
 	return n > 0, err
 }
 

@@ -78,6 +78,22 @@ func InOrg(org, workspace int64) Scope {
 type RequiredRoles struct {
 	Org       OrgRole
 	Workspace Role
+	// IsOfOwner marks calls for what belongs to a workspace or, if the request names none, to an
+	// organisation: only Workspace or only Org applies, and administrators of the server need no
+	// role.
+	IsOfOwner bool
+}
+
+// of returns the required roles of a call that acts on a scope.
+func (r RequiredRoles) of(at Scope) RequiredRoles {
+	switch {
+	case !r.IsOfOwner:
+	case at.Workspace == 0:
+		r.Workspace = NoRole
+	default:
+		r.Org = NoOrgRole
+	}
+	return r
 }
 
 // A Principal is an authorized caller.
@@ -111,9 +127,19 @@ func PrincipalFrom(ctx context.Context) Principal {
 // if the call names none.
 func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, need RequiredRoles) (p Principal, err error) {
 	p.Caller = c
+	need = need.of(at)
+	if c.Restriction.Workspace != 0 && need.Workspace == NoRole {
+		return p, c.Restriction.Elsewhere()
+	}
 	where, err := c.Restriction.In(at.Workspace)
 	if err != nil {
 		return p, err
+	}
+	if need.IsOfOwner && c.User.Administrator && c.Restriction.Workspace == 0 {
+		return p, s.checkOwner(ctx, at)
+	}
+	if c.Robot && at.Org == 0 && where == 0 {
+		return p, fault.Denied.Newf("A robot has no personal workspace; name a workspace of its organisation")
 	}
 	if at.Org == 0 { // in an organisation, 0 does not mean the default workspace
 		at.Workspace = where
@@ -135,8 +161,24 @@ func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, 
 	return p, nil
 }
 
-// WorkspaceRole returns a workspace and a user's role in it. A workspaceID of 0 is the user's
-// personal workspace. It returns fault.Denied if the user has no role.
+// checkOwner returns fault.Denied unless the organisation or the workspace of a scope exists.
+func (s *Service) checkOwner(ctx context.Context, at Scope) error {
+	if at.Workspace == 0 {
+		_, err := s.store.org(ctx, at.Org)
+		if errors.Is(err, fault.NotFound) {
+			return errNoOrg(err)
+		}
+		return err
+	}
+	w, _, err := s.store.workspaceFor(ctx, at.Workspace, 0)
+	if err == nil && w.OrgID != at.Org || errors.Is(err, fault.NotFound) {
+		return errNoWorkspace(err)
+	}
+	return err
+}
+
+// WorkspaceRole returns a workspace and a user's or a robot's role in it. A workspaceID of 0 is
+// the user's personal workspace, which is empty for a robot. It returns fault.Denied if the user has no role.
 func (s *Service) WorkspaceRole(ctx context.Context, userID, workspaceID int64) (Space, Role, error) {
 	return s.workspaceRole(ctx, userID, Scope{Workspace: workspaceID})
 }

@@ -1,6 +1,7 @@
-// Package orgs owns organisations, workspaces and the roles of users in them. It writes the
-// tables platform_orgs, platform_members, platform_workspaces and platform_participants, and
-// joins them with platform_users, which package identity writes.
+// Package orgs owns organisations, workspaces, the roles of users in them, and their robots. It
+// writes the tables platform_orgs, platform_members, platform_workspaces, platform_participants
+// and platform_robots, and joins them with platform_users and platform_robot_tokens, which
+// package identity writes.
 package orgs
 
 import (

@@ -77,10 +77,10 @@ func (s store) updateOrg(ctx context.Context, old, o org) (bool, error) {
 	})
 }
 
-// deleteOrg returns false if the organisation has workspaces.
+// deleteOrg deletes an organisation with its robots. It returns false if it has workspaces.
 func (s store) deleteOrg(ctx context.Context, id int64) (bool, error) {
 	e := audit.Event{Action: "organization.delete", OrgID: id, Subject: strconv.FormatInt(id, 10)}
-	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+	return s.changeWithRobots(ctx, e, id, func(t *sql.Tx) (bool, error) {
 		return s.db.Changed(t.ExecContext(ctx, `
 			DELETE FROM platform_orgs WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM platform_workspaces WHERE org_id = $1)`, id))
 	})

@@ -24,16 +24,18 @@ type Workspace struct {
 	created, updated                        time.Time
 }
 
-// userRoles are a user's roles in a workspace and in its organisation; "" means none.
+// userRoles are a user's roles in a workspace and in its organisation; "" means none. The role
+// of a robot is that of a participant.
 type userRoles struct{ participant, org string }
 
 const workspaceColumns = `w.id, w.org_id, o.name, w.name, w.full_name, w.description, w.visibility, w.created_at, w.updated_at,
-	COALESCE(p.role, ''), COALESCE(m.role, '')`
+	COALESCE(p.role, r.role, ''), COALESCE(m.role, '')`
 
-// workspaceTables joins workspaces with the roles of the user $1.
+// workspaceTables joins workspaces with the roles of the user or the robot $1.
 const workspaceTables = ` FROM platform_workspaces w JOIN platform_orgs o ON o.id = w.org_id
 	LEFT JOIN platform_participants p ON p.workspace_id = w.id AND p.user_id = $1
-	LEFT JOIN platform_members m ON m.org_id = w.org_id AND m.user_id = $1`
+	LEFT JOIN platform_members m ON m.org_id = w.org_id AND m.user_id = $1
+	LEFT JOIN platform_robots r ON r.id = $1 AND r.org_id = w.org_id AND (r.workspace_id IS NULL OR r.workspace_id = w.id)`
 
 type workspaceWithRoles struct {
 	workspace Workspace
@@ -53,8 +55,8 @@ func (s store) workspaceFor(ctx context.Context, id, userID int64) (Workspace, u
 	return p.workspace, p.roles, s.db.NotFound("workspace", err)
 }
 
-// visibleWorkspaces is an SQL condition for the workspaces that the user $1 may see.
-const visibleWorkspaces = ` (p.role IS NOT NULL OR m.role = 'owner' OR (m.role IS NOT NULL AND w.visibility = 'SHARED'))`
+// visibleWorkspaces is an SQL condition for the workspaces that the user or the robot $1 may see.
+const visibleWorkspaces = ` (p.role IS NOT NULL OR r.role IS NOT NULL OR m.role = 'owner' OR (m.role IS NOT NULL AND w.visibility = 'SHARED'))`
 
 // workspacesOf returns a page of the workspaces that a user may see and their total number. An
 // orgID of 0 includes all organisations.
@@ -100,12 +102,13 @@ func (w Workspace) values() map[string]any {
 	return map[string]any{"name": w.Name, "fullName": w.FullName, "description": w.Description, "visibility": w.Visibility}
 }
 
-// deleteWorkspace returns false if one of the tables has a row with the workspace's id.
+// deleteWorkspace deletes a workspace with its robots. It returns false if one of the tables has a
+// row with the workspace's id.
 func (s store) deleteWorkspace(ctx context.Context, id int64, tables []string) (bool, error) {
 	q := `DELETE FROM platform_workspaces WHERE id = $1`
 	for _, table := range tables {
 		q += ` AND NOT EXISTS (SELECT 1 FROM ` + table + ` WHERE workspace_id = $1)`
 	}
 	e := audit.Event{Action: "workspace.delete", WorkspaceID: id, Subject: strconv.FormatInt(id, 10)}
-	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) { return s.db.Changed(t.ExecContext(ctx, q, id)) })
+	return s.changeWithRobots(ctx, e, id, func(t *sql.Tx) (bool, error) { return s.db.Changed(t.ExecContext(ctx, q, id)) })
 }

@@ -1588,7 +1588,7 @@ var File_slipway_platform_v1_organization_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\n" +
-	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\x1a#slipway/platform/v1/workspace.proto\"\x81\x03\n" +
+	"&slipway/platform/v1/organization.proto\x12\x13slipway.platform.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\x1a\x1fslipway/platform/v1/robot.proto\x1a#slipway/platform/v1/workspace.proto\"\x81\x03\n" +
 	"\fOrganization\x12\x1b\n" +
 	"\x06org_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x05orgId\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1697,7 +1697,7 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x14DeleteMemberResponse\"1\n" +
 	"\x18LeaveOrganizationRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\"\x1b\n" +
-	"\x19LeaveOrganizationResponse2\xbb\x1c\n" +
+	"\x19LeaveOrganizationResponse2\xc7#\n" +
 	"\x13OrganizationService\x12\x99\x01\n" +
 	"\x12ListUserWorkspaces\x12..slipway.platform.v1.ListUserWorkspacesRequest\x1a/.slipway.platform.v1.ListUserWorkspacesResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/user/{user_id}/workspaces\x12\x81\x01\n" +
 	"\x11ListOrganizations\x12-.slipway.platform.v1.ListOrganizationsRequest\x1a..slipway.platform.v1.ListOrganizationsResponse\"\r\x82\xd3\xe4\x93\x02\a\x12\x05/orgs\x12\x8a\x01\n" +
@@ -1721,7 +1721,14 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x0eAddParticipant\x12*.slipway.platform.v1.AddParticipantRequest\x1a+.slipway.platform.v1.AddParticipantResponse\"D\x82\xd3\xe4\x93\x02>:\vparticipant\x1a//orgs/{org_id}/workspaces/{id}/participants/add\x12\xcf\x01\n" +
 	"\x15UpdateParticipantRole\x121.slipway.platform.v1.UpdateParticipantRoleRequest\x1a2.slipway.platform.v1.UpdateParticipantRoleResponse\"O\x82\xd3\xe4\x93\x02I:\x04role\x1aA/orgs/{org_id}/workspaces/{id}/participants/{participant_id}/role\x12\xb8\x01\n" +
 	"\x11DeleteParticipant\x12-.slipway.platform.v1.DeleteParticipantRequest\x1a..slipway.platform.v1.DeleteParticipantResponse\"D\x82\xd3\xe4\x93\x02>*</orgs/{org_id}/workspaces/{id}/participants/{participant_id}\x12\x9e\x01\n" +
-	"\x0eLeaveWorkspace\x12*.slipway.platform.v1.LeaveWorkspaceRequest\x1a+.slipway.platform.v1.LeaveWorkspaceResponse\"3\x82\xd3\xe4\x93\x02-*+/orgs/{org_id}/workspaces/{id}/participantsB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\x0eLeaveWorkspace\x12*.slipway.platform.v1.LeaveWorkspaceRequest\x1a+.slipway.platform.v1.LeaveWorkspaceResponse\"3\x82\xd3\xe4\x93\x02-*+/orgs/{org_id}/workspaces/{id}/participants\x12|\n" +
+	"\n" +
+	"ListRobots\x12&.slipway.platform.v1.ListRobotsRequest\x1a'.slipway.platform.v1.ListRobotsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/orgs/{org_id}/robots\x12\x86\x01\n" +
+	"\vCreateRobot\x12'.slipway.platform.v1.CreateRobotRequest\x1a(.slipway.platform.v1.CreateRobotResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x05robot\"\x15/orgs/{org_id}/robots\x12\x8a\x01\n" +
+	"\vDeleteRobot\x12'.slipway.platform.v1.DeleteRobotRequest\x1a(.slipway.platform.v1.DeleteRobotResponse\"(\x82\xd3\xe4\x93\x02\"* /orgs/{org_id}/robots/{robot_id}\x12\x9d\x01\n" +
+	"\x0fListRobotTokens\x12+.slipway.platform.v1.ListRobotTokensRequest\x1a,.slipway.platform.v1.ListRobotTokensResponse\"/\x82\xd3\xe4\x93\x02)\x12'/orgs/{org_id}/robots/{robot_id}/tokens\x12\xa7\x01\n" +
+	"\x10CreateRobotToken\x12,.slipway.platform.v1.CreateRobotTokenRequest\x1a-.slipway.platform.v1.CreateRobotTokenResponse\"6\x82\xd3\xe4\x93\x020:\x05token\"'/orgs/{org_id}/robots/{robot_id}/tokens\x12\xab\x01\n" +
+	"\x10DeleteRobotToken\x12,.slipway.platform.v1.DeleteRobotTokenRequest\x1a-.slipway.platform.v1.DeleteRobotTokenResponse\":\x82\xd3\xe4\x93\x024*2/orgs/{org_id}/robots/{robot_id}/tokens/{token_id}B6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_organization_proto_rawDescOnce sync.Once
@@ -1779,18 +1786,30 @@ var file_slipway_platform_v1_organization_proto_goTypes = []any{
 	(*UpdateParticipantRoleRequest)(nil),     // 39: slipway.platform.v1.UpdateParticipantRoleRequest
 	(*DeleteParticipantRequest)(nil),         // 40: slipway.platform.v1.DeleteParticipantRequest
 	(*LeaveWorkspaceRequest)(nil),            // 41: slipway.platform.v1.LeaveWorkspaceRequest
-	(*ListUserWorkspacesResponse)(nil),       // 42: slipway.platform.v1.ListUserWorkspacesResponse
-	(*ListWorkspacesResponse)(nil),           // 43: slipway.platform.v1.ListWorkspacesResponse
-	(*CreateWorkspaceResponse)(nil),          // 44: slipway.platform.v1.CreateWorkspaceResponse
-	(*DescribeWorkspaceResponse)(nil),        // 45: slipway.platform.v1.DescribeWorkspaceResponse
-	(*UpdateWorkspaceResponse)(nil),          // 46: slipway.platform.v1.UpdateWorkspaceResponse
-	(*DeleteWorkspaceResponse)(nil),          // 47: slipway.platform.v1.DeleteWorkspaceResponse
-	(*ValidateWorkspaceNameResponse)(nil),    // 48: slipway.platform.v1.ValidateWorkspaceNameResponse
-	(*ListParticipantsResponse)(nil),         // 49: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantResponse)(nil),           // 50: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleResponse)(nil),    // 51: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*DeleteParticipantResponse)(nil),        // 52: slipway.platform.v1.DeleteParticipantResponse
-	(*LeaveWorkspaceResponse)(nil),           // 53: slipway.platform.v1.LeaveWorkspaceResponse
+	(*ListRobotsRequest)(nil),                // 42: slipway.platform.v1.ListRobotsRequest
+	(*CreateRobotRequest)(nil),               // 43: slipway.platform.v1.CreateRobotRequest
+	(*DeleteRobotRequest)(nil),               // 44: slipway.platform.v1.DeleteRobotRequest
+	(*ListRobotTokensRequest)(nil),           // 45: slipway.platform.v1.ListRobotTokensRequest
+	(*CreateRobotTokenRequest)(nil),          // 46: slipway.platform.v1.CreateRobotTokenRequest
+	(*DeleteRobotTokenRequest)(nil),          // 47: slipway.platform.v1.DeleteRobotTokenRequest
+	(*ListUserWorkspacesResponse)(nil),       // 48: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListWorkspacesResponse)(nil),           // 49: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 50: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 51: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 52: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 53: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 54: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 55: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 56: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 57: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 58: slipway.platform.v1.DeleteParticipantResponse
+	(*LeaveWorkspaceResponse)(nil),           // 59: slipway.platform.v1.LeaveWorkspaceResponse
+	(*ListRobotsResponse)(nil),               // 60: slipway.platform.v1.ListRobotsResponse
+	(*CreateRobotResponse)(nil),              // 61: slipway.platform.v1.CreateRobotResponse
+	(*DeleteRobotResponse)(nil),              // 62: slipway.platform.v1.DeleteRobotResponse
+	(*ListRobotTokensResponse)(nil),          // 63: slipway.platform.v1.ListRobotTokensResponse
+	(*CreateRobotTokenResponse)(nil),         // 64: slipway.platform.v1.CreateRobotTokenResponse
+	(*DeleteRobotTokenResponse)(nil),         // 65: slipway.platform.v1.DeleteRobotTokenResponse
 }
 var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	28, // 0: slipway.platform.v1.Organization.logo_url:type_name -> google.protobuf.StringValue
@@ -1829,31 +1848,43 @@ var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	39, // 33: slipway.platform.v1.OrganizationService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
 	40, // 34: slipway.platform.v1.OrganizationService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
 	41, // 35: slipway.platform.v1.OrganizationService.LeaveWorkspace:input_type -> slipway.platform.v1.LeaveWorkspaceRequest
-	42, // 36: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
-	3,  // 37: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
-	6,  // 38: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
-	8,  // 39: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
-	10, // 40: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
-	12, // 41: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
-	14, // 42: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
-	17, // 43: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
-	20, // 44: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
-	22, // 45: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
-	25, // 46: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
-	27, // 47: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
-	43, // 48: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
-	44, // 49: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
-	45, // 50: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
-	46, // 51: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
-	47, // 52: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
-	48, // 53: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
-	49, // 54: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
-	50, // 55: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
-	51, // 56: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
-	52, // 57: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
-	53, // 58: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
-	36, // [36:59] is the sub-list for method output_type
-	13, // [13:36] is the sub-list for method input_type
+	42, // 36: slipway.platform.v1.OrganizationService.ListRobots:input_type -> slipway.platform.v1.ListRobotsRequest
+	43, // 37: slipway.platform.v1.OrganizationService.CreateRobot:input_type -> slipway.platform.v1.CreateRobotRequest
+	44, // 38: slipway.platform.v1.OrganizationService.DeleteRobot:input_type -> slipway.platform.v1.DeleteRobotRequest
+	45, // 39: slipway.platform.v1.OrganizationService.ListRobotTokens:input_type -> slipway.platform.v1.ListRobotTokensRequest
+	46, // 40: slipway.platform.v1.OrganizationService.CreateRobotToken:input_type -> slipway.platform.v1.CreateRobotTokenRequest
+	47, // 41: slipway.platform.v1.OrganizationService.DeleteRobotToken:input_type -> slipway.platform.v1.DeleteRobotTokenRequest
+	48, // 42: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	3,  // 43: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	6,  // 44: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	8,  // 45: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	10, // 46: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	12, // 47: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	14, // 48: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	17, // 49: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	20, // 50: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	22, // 51: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	25, // 52: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	27, // 53: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	49, // 54: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	50, // 55: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	51, // 56: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	52, // 57: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	53, // 58: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	54, // 59: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	55, // 60: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	56, // 61: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	57, // 62: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	58, // 63: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	59, // 64: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
+	60, // 65: slipway.platform.v1.OrganizationService.ListRobots:output_type -> slipway.platform.v1.ListRobotsResponse
+	61, // 66: slipway.platform.v1.OrganizationService.CreateRobot:output_type -> slipway.platform.v1.CreateRobotResponse
+	62, // 67: slipway.platform.v1.OrganizationService.DeleteRobot:output_type -> slipway.platform.v1.DeleteRobotResponse
+	63, // 68: slipway.platform.v1.OrganizationService.ListRobotTokens:output_type -> slipway.platform.v1.ListRobotTokensResponse
+	64, // 69: slipway.platform.v1.OrganizationService.CreateRobotToken:output_type -> slipway.platform.v1.CreateRobotTokenResponse
+	65, // 70: slipway.platform.v1.OrganizationService.DeleteRobotToken:output_type -> slipway.platform.v1.DeleteRobotTokenResponse
+	42, // [42:71] is the sub-list for method output_type
+	13, // [13:42] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name
@@ -1864,6 +1895,7 @@ func file_slipway_platform_v1_organization_proto_init() {
 	if File_slipway_platform_v1_organization_proto != nil {
 		return
 	}
+	file_slipway_platform_v1_robot_proto_init()
 	file_slipway_platform_v1_workspace_proto_init()
 	file_slipway_platform_v1_organization_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_organization_proto_msgTypes[2].OneofWrappers = []any{}

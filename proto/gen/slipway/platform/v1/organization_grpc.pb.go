@@ -44,14 +44,20 @@ const (
 	OrganizationService_UpdateParticipantRole_FullMethodName    = "/slipway.platform.v1.OrganizationService/UpdateParticipantRole"
 	OrganizationService_DeleteParticipant_FullMethodName        = "/slipway.platform.v1.OrganizationService/DeleteParticipant"
 	OrganizationService_LeaveWorkspace_FullMethodName           = "/slipway.platform.v1.OrganizationService/LeaveWorkspace"
+	OrganizationService_ListRobots_FullMethodName               = "/slipway.platform.v1.OrganizationService/ListRobots"
+	OrganizationService_CreateRobot_FullMethodName              = "/slipway.platform.v1.OrganizationService/CreateRobot"
+	OrganizationService_DeleteRobot_FullMethodName              = "/slipway.platform.v1.OrganizationService/DeleteRobot"
+	OrganizationService_ListRobotTokens_FullMethodName          = "/slipway.platform.v1.OrganizationService/ListRobotTokens"
+	OrganizationService_CreateRobotToken_FullMethodName         = "/slipway.platform.v1.OrganizationService/CreateRobotToken"
+	OrganizationService_DeleteRobotToken_FullMethodName         = "/slipway.platform.v1.OrganizationService/DeleteRobotToken"
 )
 
 // OrganizationServiceClient is the client API for OrganizationService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// OrganizationService manages organisations, their members, their workspaces and the
-// participants of workspaces. If two paths match, the later declaration has priority, so fixed
+// OrganizationService manages organisations, their members, their workspaces, the participants
+// of workspaces, and robots. If two paths match, the later declaration has priority, so fixed
 // paths follow paths with parameters.
 type OrganizationServiceClient interface {
 	// ListUserWorkspaces lists the organisations and workspaces of a user.
@@ -101,6 +107,18 @@ type OrganizationServiceClient interface {
 	DeleteParticipant(ctx context.Context, in *DeleteParticipantRequest, opts ...grpc.CallOption) (*DeleteParticipantResponse, error)
 	// LeaveWorkspace removes the caller from the participants of a workspace.
 	LeaveWorkspace(ctx context.Context, in *LeaveWorkspaceRequest, opts ...grpc.CallOption) (*LeaveWorkspaceResponse, error)
+	// ListRobots lists the robots of an organisation, or of one of its workspaces.
+	ListRobots(ctx context.Context, in *ListRobotsRequest, opts ...grpc.CallOption) (*ListRobotsResponse, error)
+	// CreateRobot creates a robot without a token.
+	CreateRobot(ctx context.Context, in *CreateRobotRequest, opts ...grpc.CallOption) (*CreateRobotResponse, error)
+	// DeleteRobot deletes a robot and its tokens, with immediate effect.
+	DeleteRobot(ctx context.Context, in *DeleteRobotRequest, opts ...grpc.CallOption) (*DeleteRobotResponse, error)
+	// ListRobotTokens lists the access tokens of a robot, without their secrets.
+	ListRobotTokens(ctx context.Context, in *ListRobotTokensRequest, opts ...grpc.CallOption) (*ListRobotTokensResponse, error)
+	// CreateRobotToken creates an access token for a robot, which is shown only once.
+	CreateRobotToken(ctx context.Context, in *CreateRobotTokenRequest, opts ...grpc.CallOption) (*CreateRobotTokenResponse, error)
+	// DeleteRobotToken revokes one of a robot's tokens immediately.
+	DeleteRobotToken(ctx context.Context, in *DeleteRobotTokenRequest, opts ...grpc.CallOption) (*DeleteRobotTokenResponse, error)
 }
 
 type organizationServiceClient struct {
@@ -341,12 +359,72 @@ func (c *organizationServiceClient) LeaveWorkspace(ctx context.Context, in *Leav
 	return out, nil
 }
 
+func (c *organizationServiceClient) ListRobots(ctx context.Context, in *ListRobotsRequest, opts ...grpc.CallOption) (*ListRobotsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRobotsResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_ListRobots_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) CreateRobot(ctx context.Context, in *CreateRobotRequest, opts ...grpc.CallOption) (*CreateRobotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateRobotResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_CreateRobot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) DeleteRobot(ctx context.Context, in *DeleteRobotRequest, opts ...grpc.CallOption) (*DeleteRobotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRobotResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_DeleteRobot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) ListRobotTokens(ctx context.Context, in *ListRobotTokensRequest, opts ...grpc.CallOption) (*ListRobotTokensResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRobotTokensResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_ListRobotTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) CreateRobotToken(ctx context.Context, in *CreateRobotTokenRequest, opts ...grpc.CallOption) (*CreateRobotTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CreateRobotTokenResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_CreateRobotToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) DeleteRobotToken(ctx context.Context, in *DeleteRobotTokenRequest, opts ...grpc.CallOption) (*DeleteRobotTokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRobotTokenResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_DeleteRobotToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // OrganizationServiceServer is the server API for OrganizationService service.
 // All implementations must embed UnimplementedOrganizationServiceServer
 // for forward compatibility.
 //
-// OrganizationService manages organisations, their members, their workspaces and the
-// participants of workspaces. If two paths match, the later declaration has priority, so fixed
+// OrganizationService manages organisations, their members, their workspaces, the participants
+// of workspaces, and robots. If two paths match, the later declaration has priority, so fixed
 // paths follow paths with parameters.
 type OrganizationServiceServer interface {
 	// ListUserWorkspaces lists the organisations and workspaces of a user.
@@ -396,6 +474,18 @@ type OrganizationServiceServer interface {
 	DeleteParticipant(context.Context, *DeleteParticipantRequest) (*DeleteParticipantResponse, error)
 	// LeaveWorkspace removes the caller from the participants of a workspace.
 	LeaveWorkspace(context.Context, *LeaveWorkspaceRequest) (*LeaveWorkspaceResponse, error)
+	// ListRobots lists the robots of an organisation, or of one of its workspaces.
+	ListRobots(context.Context, *ListRobotsRequest) (*ListRobotsResponse, error)
+	// CreateRobot creates a robot without a token.
+	CreateRobot(context.Context, *CreateRobotRequest) (*CreateRobotResponse, error)
+	// DeleteRobot deletes a robot and its tokens, with immediate effect.
+	DeleteRobot(context.Context, *DeleteRobotRequest) (*DeleteRobotResponse, error)
+	// ListRobotTokens lists the access tokens of a robot, without their secrets.
+	ListRobotTokens(context.Context, *ListRobotTokensRequest) (*ListRobotTokensResponse, error)
+	// CreateRobotToken creates an access token for a robot, which is shown only once.
+	CreateRobotToken(context.Context, *CreateRobotTokenRequest) (*CreateRobotTokenResponse, error)
+	// DeleteRobotToken revokes one of a robot's tokens immediately.
+	DeleteRobotToken(context.Context, *DeleteRobotTokenRequest) (*DeleteRobotTokenResponse, error)
 	mustEmbedUnimplementedOrganizationServiceServer()
 }
 
@@ -474,6 +564,24 @@ func (UnimplementedOrganizationServiceServer) DeleteParticipant(context.Context,
 }
 func (UnimplementedOrganizationServiceServer) LeaveWorkspace(context.Context, *LeaveWorkspaceRequest) (*LeaveWorkspaceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LeaveWorkspace not implemented")
+}
+func (UnimplementedOrganizationServiceServer) ListRobots(context.Context, *ListRobotsRequest) (*ListRobotsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRobots not implemented")
+}
+func (UnimplementedOrganizationServiceServer) CreateRobot(context.Context, *CreateRobotRequest) (*CreateRobotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateRobot not implemented")
+}
+func (UnimplementedOrganizationServiceServer) DeleteRobot(context.Context, *DeleteRobotRequest) (*DeleteRobotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRobot not implemented")
+}
+func (UnimplementedOrganizationServiceServer) ListRobotTokens(context.Context, *ListRobotTokensRequest) (*ListRobotTokensResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRobotTokens not implemented")
+}
+func (UnimplementedOrganizationServiceServer) CreateRobotToken(context.Context, *CreateRobotTokenRequest) (*CreateRobotTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CreateRobotToken not implemented")
+}
+func (UnimplementedOrganizationServiceServer) DeleteRobotToken(context.Context, *DeleteRobotTokenRequest) (*DeleteRobotTokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRobotToken not implemented")
 }
 func (UnimplementedOrganizationServiceServer) mustEmbedUnimplementedOrganizationServiceServer() {}
 func (UnimplementedOrganizationServiceServer) testEmbeddedByValue()                             {}
@@ -910,6 +1018,114 @@ func _OrganizationService_LeaveWorkspace_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OrganizationService_ListRobots_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRobotsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).ListRobots(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_ListRobots_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).ListRobots(ctx, req.(*ListRobotsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_CreateRobot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateRobotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).CreateRobot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_CreateRobot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).CreateRobot(ctx, req.(*CreateRobotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_DeleteRobot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRobotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).DeleteRobot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_DeleteRobot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).DeleteRobot(ctx, req.(*DeleteRobotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_ListRobotTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRobotTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).ListRobotTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_ListRobotTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).ListRobotTokens(ctx, req.(*ListRobotTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_CreateRobotToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CreateRobotTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).CreateRobotToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_CreateRobotToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).CreateRobotToken(ctx, req.(*CreateRobotTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_DeleteRobotToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRobotTokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).DeleteRobotToken(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_DeleteRobotToken_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).DeleteRobotToken(ctx, req.(*DeleteRobotTokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // OrganizationService_ServiceDesc is the grpc.ServiceDesc for OrganizationService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1008,6 +1224,30 @@ var OrganizationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LeaveWorkspace",
 			Handler:    _OrganizationService_LeaveWorkspace_Handler,
+		},
+		{
+			MethodName: "ListRobots",
+			Handler:    _OrganizationService_ListRobots_Handler,
+		},
+		{
+			MethodName: "CreateRobot",
+			Handler:    _OrganizationService_CreateRobot_Handler,
+		},
+		{
+			MethodName: "DeleteRobot",
+			Handler:    _OrganizationService_DeleteRobot_Handler,
+		},
+		{
+			MethodName: "ListRobotTokens",
+			Handler:    _OrganizationService_ListRobotTokens_Handler,
+		},
+		{
+			MethodName: "CreateRobotToken",
+			Handler:    _OrganizationService_CreateRobotToken_Handler,
+		},
+		{
+			MethodName: "DeleteRobotToken",
+			Handler:    _OrganizationService_DeleteRobotToken_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

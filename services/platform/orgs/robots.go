@@ -1,0 +1,237 @@
+package orgs
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/paging"
+	"slipway.dev/services/internal/sqldb"
+	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
+	"slipway.dev/services/platform/identity"
+)
+
+// A robot is an account without a person, which belongs to a workspace or to an organisation.
+type robot struct {
+	id, orgID, workspaceID int64 // workspaceID is 0 for a robot of an organisation
+	name                   string
+	userName               string // in the audit trail
+	role                   string
+	createdBy              string
+	created, used          time.Time // used may be zero: never
+}
+
+func (r robot) toProto() *platformv1.Robot {
+	return &platformv1.Robot{
+		Id: float64(r.id), Name: r.name, UserName: r.userName, WorkspaceId: api.IDValue(r.workspaceID), Role: r.role, CreatedBy: r.createdBy,
+		DateCreated: api.Timestamp(r.created), LastUsed: api.Timestamp(r.used),
+	}
+}
+
+// parseRobotRole returns the role of a robot with a name; the default is launch. Roles above it only
+// add calls that no token of a robot may make.
+func parseRobotRole(name string) (Role, error) {
+	if name == "" {
+		return RoleLaunch, nil
+	}
+	r, err := parseRole(name)
+	if err != nil || r > RoleLaunch {
+		return NoRole, fault.Invalid.New("role of a robot must be one of launch, connect, view", err)
+	}
+	return r, nil
+}
+
+// ListRobots returns a page of the robots of an organisation, or of a workspace.
+func (s *Service) ListRobots(ctx context.Context, req *platformv1.ListRobotsRequest) (*platformv1.ListRobotsResponse, error) {
+	list, err := s.store.robots(ctx, req.GetOrgId(), req.GetWorkspaceId())
+	if err != nil {
+		return nil, fmt.Errorf("reading the robots of %d: %w", req.GetOrgId(), err)
+	}
+	if list, err = paging.Slice(list, req); err != nil {
+		return nil, err
+	}
+	resp := &platformv1.ListRobotsResponse{}
+	for _, r := range list {
+		resp.Robots = append(resp.Robots, r.toProto())
+	}
+	return resp, nil
+}
+
+// CreateRobot creates a robot without a token. Its role is never above that of the caller, who is at
+// least an admin of the workspace. It returns fault.Conflict if the owner has a robot with that name.
+func (s *Service) CreateRobot(ctx context.Context, req *platformv1.CreateRobotRequest) (*platformv1.CreateRobotResponse, error) {
+	r := robot{
+		id: api.NewID(), orgID: req.GetOrgId(), workspaceID: req.GetWorkspaceId(), name: req.GetRobot().GetName(),
+		createdBy: PrincipalFrom(ctx).User.Name, created: s.deps.Now(),
+	}
+	if err := identity.CheckRobotName(r.name); err != nil {
+		return nil, err
+	}
+	role, err := parseRobotRole(req.GetRobot().GetRole())
+	if err != nil {
+		return nil, err
+	}
+	r.role = role.String()
+	r, created, err := s.store.insertRobot(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("writing the robot %s: %w", r.name, err)
+	}
+	if !created {
+		return nil, api.NameTaken("a robot", r.name)
+	}
+	return &platformv1.CreateRobotResponse{Robot: r.toProto()}, nil
+}
+
+// DeleteRobot deletes a robot with its tokens, with immediate effect. What it has created stays. It
+// returns fault.NotFound if the owner has no such robot.
+func (s *Service) DeleteRobot(ctx context.Context, req *platformv1.DeleteRobotRequest) (*platformv1.DeleteRobotResponse, error) {
+	list, err := s.store.robots(ctx, req.GetOrgId(), req.GetWorkspaceId())
+	if err != nil {
+		return nil, fmt.Errorf("reading the robots of %d: %w", req.GetOrgId(), err)
+	}
+	for _, r := range list {
+		if r.id != req.GetRobotId() {
+			continue
+		}
+		done, err := s.store.deleteRobot(ctx, r)
+		if err != nil {
+			return nil, fmt.Errorf("deleting robot %d: %w", r.id, err)
+		}
+		if done {
+			s.deps.Notifier.Notify(ctx, caller.Change{UserID: r.id})
+			return &platformv1.DeleteRobotResponse{}, nil
+		}
+	}
+	return nil, fault.NotFound.Newf("No such robot")
+}
+
+// robotColumns are the columns of platform_robots AS r, with the names of the owner.
+const robotColumns = `r.id, r.org_id, coalesce(r.workspace_id, 0), r.name, r.role, r.created_by, r.created_at, o.name, coalesce(w.name, ''),
+	(SELECT coalesce(max(t.used_at), 0) FROM platform_robot_tokens t WHERE t.robot_id = r.id)`
+
+const robotTables = ` FROM platform_robots r JOIN platform_orgs o ON o.id = r.org_id LEFT JOIN platform_workspaces w ON w.id = r.workspace_id`
+
+func (r *robot) scan(scan func(...any) error) error {
+	var org, workspace string
+	err := scan(&r.id, &r.orgID, &r.workspaceID, &r.name, &r.role, &r.createdBy, sqldb.ScanTime(&r.created), &org, &workspace, sqldb.ScanTime(&r.used))
+	r.userName = identity.RobotName(org, workspace, r.name)
+	return err
+}
+
+// event returns the audit event for a change of a robot.
+func (r robot) event(action string) audit.Event {
+	return audit.Event{Action: action, OrgID: r.orgID, WorkspaceID: r.workspaceID, Subject: r.userName}
+}
+
+// deleteEvent returns the audit event for the deletion of a robot.
+func (r robot) deleteEvent() audit.Event {
+	e := r.event("robot.delete")
+	e.Before = map[string]any{"id": r.id, "role": r.role}
+	return e
+}
+
+// ofOwner is an SQL condition for the robots of the organisation $1 or, if $2 is not 0, of its
+// workspace $2.
+const ofOwner = ` WHERE r.org_id = $1 AND coalesce(r.workspace_id, 0) = $2`
+
+func (s store) robots(ctx context.Context, orgID, workspaceID int64) ([]robot, error) {
+	return sqldb.Listing[robot]{
+		Read: `SELECT ` + robotColumns + robotTables + ofOwner + ` ORDER BY r.name LIMIT $3`,
+		Scan: func(rows *sql.Rows) (r robot, err error) { return r, r.scan(rows.Scan) },
+	}.All(ctx, s.db, orgID, workspaceID, limits.RobotsPerOwner)
+}
+
+// insertRobot stores a robot, and returns it with its user name. It returns false if the owner has a
+// robot with the name or was deleted meanwhile, and fault.Invalid if it has too many.
+func (s store) insertRobot(ctx context.Context, r robot) (robot, bool, error) {
+	var org, workspace string
+	err := s.db.QueryRowContext(ctx, `SELECT o.name, coalesce((SELECT w.name FROM platform_workspaces w WHERE w.id = $2), '') FROM platform_orgs o WHERE o.id = $1`,
+		r.orgID, r.workspaceID).Scan(&org, &workspace)
+	if err != nil {
+		return r, false, s.db.NotFound("organisation", err)
+	}
+	r.userName = identity.RobotName(org, workspace, r.name)
+	e := r.event("robot.create")
+	e.After = map[string]any{"id": r.id, "role": r.role}
+	created, err := s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		// This serializes the creation of the robots of one organisation.
+		exists, err := s.db.Changed(t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, r.orgID))
+		if err != nil {
+			return false, err
+		}
+		if !exists {
+			return false, errNoOrg(nil)
+		}
+		var n int
+		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM platform_robots r`+ofOwner, r.orgID, r.workspaceID).Scan(&n); err != nil {
+			return false, err
+		}
+		if err := api.CheckCount("robots", n, limits.RobotsPerOwner); err != nil {
+			return false, err
+		}
+		return s.db.Changed(t.ExecContext(ctx, `
+			INSERT INTO platform_robots (id, org_id, workspace_id, name, role, created_by, created_at)
+			SELECT $1, $2, nullif(CAST($3 AS bigint), 0), $4, $5, $6, $7
+			WHERE CAST($3 AS bigint) = 0 OR EXISTS (SELECT 1 FROM platform_workspaces WHERE id = $3 AND org_id = $2) ON CONFLICT DO NOTHING`,
+			r.id, r.orgID, r.workspaceID, r.name, r.role, r.createdBy, sqldb.Micros(r.created)))
+	})
+	return r, created, err
+}
+
+// deleteRobot returns false if the robot was deleted meanwhile.
+func (s store) deleteRobot(ctx context.Context, r robot) (bool, error) {
+	return s.audit.Change(ctx, r.deleteEvent(), func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `DELETE FROM platform_robots WHERE id = $1`, r.id))
+	})
+}
+
+// changeWithRobots runs a deletion of the owner of robots, which deletes them with their tokens. If
+// it returns true, changeWithRobots records the deletion of each robot before e.
+func (s store) changeWithRobots(ctx context.Context, e audit.Event, owner int64, deletion func(*sql.Tx) (bool, error)) (bool, error) {
+	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		robots, err := s.lockedRobots(ctx, t, owner)
+		if err != nil {
+			return false, err
+		}
+		done, err := deletion(t)
+		if err != nil || !done {
+			return false, err
+		}
+		for _, r := range robots {
+			if err := s.audit.Append(ctx, t, r.deleteEvent()); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// lockedRobots returns the robots of an owner, for an organisation with those of its workspaces. It
+// serializes their creation until the end of the transaction.
+func (s store) lockedRobots(ctx context.Context, t *sql.Tx, owner int64) (out []robot, err error) {
+	_, err = t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at
+		WHERE id = $1 OR id IN (SELECT org_id FROM platform_workspaces WHERE id = $1)`, owner)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.QueryContext(ctx, `SELECT `+robotColumns+robotTables+` WHERE r.org_id = $1 OR r.workspace_id = $1 ORDER BY r.name`, owner)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r robot
+		if err := r.scan(rows.Scan); err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	return out, rows.Err()
+}
