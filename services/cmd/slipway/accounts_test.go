@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,10 +40,12 @@ func asked(t *testing.T, answers map[string]string) string {
 }
 
 const (
-	tokensAnswer = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
-	credsAnswer  = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
-	runAnswer    = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
-	loadAnswer   = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
+	robotsAnswer      = `{"robots":[{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci","workspaceId":3,"role":"launch","createdBy":"ada","dateCreated":"2026-01-31T12:00:00Z","lastUsed":null}]}`
+	robotTokensAnswer = `{"tokens":[{"id":5,"name":"cluster","dateCreated":"2026-01-31T12:00:00Z","expires":"2026-05-01T12:00:00Z","scopes":["pull","request"]}]}`
+	tokensAnswer      = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
+	credsAnswer       = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
+	runAnswer         = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
+	loadAnswer        = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
 )
 
 func TestAccounts(t *testing.T) {
@@ -81,6 +84,35 @@ func TestAccounts(t *testing.T) {
 		}},
 		{"tokens delete 6", "Deleted token 6.\n", map[string]string{"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/6": ""}},
 		{"tokens delete --all", "Deleted all tokens.\n", map[string]string{"DELETE /api/tokens/delete-all": ""}},
+		{
+			"robots list lab/rnaseq", "ID  NAME  ROLE    CREATED BY  CREATED               LAST USED\n12  ci    launch  ada         2026-01-31T12:00:00Z  never\n",
+			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer}),
+		},
+		{"robots list lab -o name", "", with(mine, map[string]string{"GET /api/orgs/1/robots": `{"robots":[]}`})},
+		{"robots list 5/8 -o name", "12\n", with(mine, map[string]string{"GET /api/orgs/5/robots?workspaceId=8": robotsAnswer})},
+		{"robots create lab/rnaseq ci --role view", "Created  robot:lab/rnaseq/ci\n", with(mine, map[string]string{
+			`POST /api/orgs/1/robots?workspaceId=3 {"name":"ci","role":"view"}`: `{"robot":{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci"}}`,
+		})},
+		{"robots delete lab/rnaseq ci", "Deleted robot ci.\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "DELETE /api/orgs/1/robots/12?workspaceId=3": "",
+		})},
+		{
+			"robots tokens list lab/rnaseq ci", "ID  NAME     SCOPES        CREATED               LAST USED  FROM  EXPIRES\n" +
+				"5   cluster  pull,request  2026-01-31T12:00:00Z  never      -     2026-05-01T12:00:00Z\n",
+			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "GET /api/orgs/1/robots/12/tokens?workspaceId=3": robotTokensAnswer}),
+		},
+		{"robots tokens create lab ci cluster --scope pull,request --expires-in 0", "key\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots": robotsAnswer, `POST /api/orgs/1/robots/12/tokens {"name":"cluster","expires":"never","scopes":["pull","request"]}`: `{"accessKey":"key"}`,
+		})},
+		{"robots tokens delete lab/rnaseq ci cluster", "Deleted token cluster.\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "GET /api/orgs/1/robots/12/tokens?workspaceId=3": robotTokensAnswer,
+			"DELETE /api/orgs/1/robots/12/tokens/5?workspaceId=3": "",
+		})},
+		{"__complete robots delete ", "lab\t1\nlab/rnaseq\t3\n:36\n", mine},
+		{"__complete robots delete lab ", "ci\tlaunch\n:36\n", with(mine, map[string]string{"GET /api/orgs/1/robots": robotsAnswer})},
+		{"__complete robots tokens delete lab ci ", "cluster\tpull,request\n:36\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots": robotsAnswer, "GET /api/orgs/1/robots/12/tokens": robotTokensAnswer,
+		})},
 		{"workspaces", "ID  WORKSPACE   VISIBILITY  ROLE\n3   lab/rnaseq  PRIVATE     owner\n", mine},
 		{"credentials list", "ID   NAME  PROVIDER       REGISTRY  USER  LAST USED\nabc  quay  container-reg  quay.io   ada   2026-01-31T12:00:00Z\n", map[string]string{"GET /api/credentials": credsAnswer}},
 		{"credentials add q --registry quay.io -u ada --workspace 3 --password-file " + password, "abc\n", map[string]string{
@@ -206,6 +238,10 @@ func TestAccountsUsage(t *testing.T) {
 		"tokens create":                              "0 arguments instead of 1",
 		"tokens create a --expires-in 1ms":           "from one second to 100 years",
 		"tokens rotate":                              `there is no command "rotate"`,
+		"robots create lab":                          "1 arguments instead of 2",
+		"robots delete lab":                          "an argument is missing",
+		"robots tokens delete lab ci":                "an argument is missing",
+		"robots tokens create lab ci x":              "--scope is missing",
 		"credentials add x":                          "--username is needed",
 		"credentials add x --provider aws":           "--keys-file is needed",
 		"credentials add x -u ada":                   "--password-stdin",
@@ -226,4 +262,11 @@ func TestAccountsUsage(t *testing.T) {
 			t.Errorf("%s: got %+v, want %q", args, got, want)
 		}
 	}
+}
+
+// with returns the answers of both.
+func with(a, b map[string]string) map[string]string {
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
 }

@@ -83,7 +83,7 @@ and nothing was sent.`,
 		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
 		s.Paged(image.Containers(&s)), s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
 		session.Login(&s), session.Logout(&s), session.Whoami(&s),
-		account.Tokens(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
+		account.Tokens(&s), account.Robots(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
 	)
 	root.AddCommand(account.Org(&s), account.Workspace(&s), account.Member(&s), s.Paged(account.Audit(&s)), versionCommand())
 	return root

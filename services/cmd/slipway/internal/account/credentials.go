@@ -155,7 +155,7 @@ func credentialsDeleteCommand(s *session.Settings) *cobra.Command {
 		Use:     "delete ID|NAME...",
 		Short:   "Delete credentials",
 		Example: "  slipway credentials delete quay --checked",
-		Args:    usage.AtLeastOne,
+		Args:    usage.AtLeast(1),
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to delete them in")
 	cmd.ValidArgsFunction = offersCredentials(s, workspace)

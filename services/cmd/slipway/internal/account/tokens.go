@@ -71,7 +71,6 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 }
 
 func tokensCreateCommand(s *session.Settings) *cobra.Command {
-	var ttl lifetime.Value
 	var scopes []string
 	var workspace string
 	cmd := &cobra.Command{
@@ -90,23 +89,17 @@ Conda packages), build (images that are built), freeze (push with your logins), 
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire, if the server allows that (default: 90 days).")
-	usage.Offer(cmd, "expires-in", "1d", "30d", "90d")
+	expires := expiryFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated (default: everything that you can do).")
-	usage.Offer(cmd, "scope", "pull", "request", "build", "freeze", "runs", "credentials:read", "admin")
+	usage.Offer(cmd, "scope", append(scopeNames(), "admin")...)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "The only `workspace` in which the token works: its id, or ORGANISATION/NAME (default: all).")
 	session.OfferWorkspaces(cmd, s)
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
-		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes}
+		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes, Expires: expires()}
 		var err error
 		if spec.WorkspaceId, err = c.Workspace(cmd.Context(), workspace); err != nil {
 			return err
-		}
-		if end := ttl.From(time.Now()); !end.IsZero() {
-			spec.Expires = end.UTC().Format(time.RFC3339)
-		} else if cmd.Flags().Changed("expires-in") {
-			spec.Expires = "never"
 		}
 		var res platformv1.CreateTokenResponse
 		raw, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPost, Path: "/api/tokens", Signed: true, Body: spec}, &res)
@@ -116,6 +109,27 @@ Conda packages), build (images that are built), freeze (push with your logins), 
 		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetAccessKey()}})
 	})
 	return cmd
+}
+
+// scopeNames returns the scopes that tokens of users and robots can have.
+func scopeNames() []string {
+	return []string{"pull", "request", "build", "freeze", "runs", "credentials:read"}
+}
+
+// expiryFlag adds --expires-in, and returns a function that returns `expires` of the new token.
+func expiryFlag(cmd *cobra.Command) func() string {
+	var ttl lifetime.Value
+	cmd.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire, if the server allows that (default: 90 days).")
+	usage.Offer(cmd, "expires-in", "1d", "30d", "90d")
+	return func() string {
+		if end := ttl.From(time.Now()); !end.IsZero() {
+			return end.UTC().Format(time.RFC3339)
+		}
+		if cmd.Flags().Changed("expires-in") {
+			return "never"
+		}
+		return ""
+	}
 }
 
 func tokensDeleteCommand(s *session.Settings) *cobra.Command {

@@ -157,7 +157,7 @@ func runsCancelCommand(s *session.Settings) *cobra.Command {
 
 This does not stop the run: stop it where Nextflow was started.`,
 		Example: "  slipway runs cancel 4Bi5xBK6E2Nbhj",
-		Args:    usage.AtLeastOne,
+		Args:    usage.AtLeast(1),
 	}
 	eachRun(cmd, s, "that they report to", func(c *session.Client, id string, run session.Call) error {
 		run.Method, run.Path, run.Signed, run.Body = http.MethodPost, run.Path+"/cancel", true, &structpb.Struct{}
@@ -175,7 +175,7 @@ func runsDeleteCommand(s *session.Settings) *cobra.Command {
 		Use:     "delete ID...",
 		Short:   "Delete runs that have ended, with their tasks",
 		Example: "  slipway runs delete 4Bi5xBK6E2Nbhj",
-		Args:    usage.AtLeastOne,
+		Args:    usage.AtLeast(1),
 	}
 	eachRun(cmd, s, "that they reported to", func(c *session.Client, id string, run session.Call) error {
 		return c.Remove(cmd, run, "run "+id)

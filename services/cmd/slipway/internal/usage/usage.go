@@ -49,12 +49,14 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// AtLeastOne checks that a command got an argument.
-func AtLeastOne(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return Errorf("an argument is missing; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
+// AtLeast checks that a command got n arguments or more.
+func AtLeast(n int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < n {
+			return Errorf("an argument is missing; write it as `%s`", strings.TrimSpace(cmd.UseLine()))
+		}
+		return nil
 	}
-	return nil
 }
 
 // Group returns a command that only has subcommands.

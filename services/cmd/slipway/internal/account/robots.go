@@ -1,0 +1,292 @@
+package account
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+)
+
+// Robots returns `slipway robots`.
+func Robots(s *session.Settings) *cobra.Command {
+	cmd := usage.Group("robots", "List, create and delete robots: accounts of a workspace or an organisation without a person")
+	cmd.AddCommand(robotsListCommand(s), robotsCreateCommand(s), robotsDeleteCommand(s), robotTokens(s))
+	return cmd
+}
+
+// robotTokens returns `slipway robots tokens`.
+func robotTokens(s *session.Settings) *cobra.Command {
+	cmd := usage.Group("tokens", "List, create and delete the access tokens of a robot")
+	cmd.AddCommand(robotTokensListCommand(s), robotTokensCreateCommand(s), robotTokensDeleteCommand(s))
+	return cmd
+}
+
+// robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE. Both may also be
+// ids, so that administrators of the server can name those that they are not in.
+func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Call, error) {
+	_, list, err := c.Workspaces(ctx)
+	if err != nil {
+		return session.Call{}, fmt.Errorf("looking for %s: %w", owner, err)
+	}
+	org, workspace, _ := strings.Cut(owner, "/")
+	for _, w := range list {
+		if w.GetWorkspaceId() == nil && strings.EqualFold(w.GetOrgName(), owner) {
+			return robotCall(output.Tallied(w.GetOrgId()), ""), nil
+		}
+		if w.GetWorkspaceId() != nil && strings.EqualFold(session.FullWorkspace(w), owner) {
+			return robotCall(output.Tallied(w.GetOrgId()), output.Tallied(w.GetWorkspaceId().GetValue())), nil
+		}
+	}
+	if isID(org) && (workspace == "" || isID(workspace)) {
+		return robotCall(org, workspace), nil
+	}
+	return session.Call{}, fmt.Errorf("you have no organisation or workspace %s; `slipway workspaces` shows yours", owner)
+}
+
+func isID(text string) bool {
+	id, err := strconv.ParseInt(text, 10, 64)
+	return err == nil && id > 0
+}
+
+func robotCall(org, workspace string) session.Call {
+	call := session.Call{Path: "/api/orgs/" + org + "/robots", Query: url.Values{}, Signed: true}
+	if workspace != "" {
+		call.Query.Set("workspaceId", workspace)
+	}
+	return call
+}
+
+// robots lists the robots of an owner. at is the call for them.
+func robots(ctx context.Context, c *session.Client, owner string) (at session.Call, raw []byte, list []*platformv1.Robot, err error) {
+	if at, err = robotsOf(ctx, c, owner); err != nil {
+		return at, nil, nil, err
+	}
+	at.Method = http.MethodGet
+	var res platformv1.ListRobotsResponse
+	if raw, err = c.Do(ctx, at, &res); err != nil {
+		return at, nil, nil, fmt.Errorf("listing the robots of %s: %w", owner, err)
+	}
+	return at, raw, res.GetRobots(), nil
+}
+
+// tokensOfRobot returns the call for the tokens of a robot, which has a name or an id.
+func tokensOfRobot(ctx context.Context, c *session.Client, owner, name string) (session.Call, error) {
+	at, _, list, err := robots(ctx, c, owner)
+	if err != nil {
+		return at, err
+	}
+	id, err := idOf(list, name, "robot of "+owner+" called", robotNames)
+	at.Path += "/" + id + "/tokens"
+	return at, err
+}
+
+func robotNames(r *platformv1.Robot) (id, name string) { return output.Tallied(r.GetId()), r.GetName() }
+
+// listTokens lists the tokens of a robot. at is the call for them.
+func listTokens(ctx context.Context, c *session.Client, owner, robot string) (at session.Call, raw []byte, list []*platformv1.TokenRecord, err error) {
+	if at, err = tokensOfRobot(ctx, c, owner, robot); err != nil {
+		return at, nil, nil, err
+	}
+	var res platformv1.ListRobotTokensResponse
+	if raw, err = c.Do(ctx, at, &res); err != nil {
+		return at, nil, nil, fmt.Errorf("listing the tokens of %s: %w", robot, err)
+	}
+	return at, raw, res.GetTokens(), nil
+}
+
+// offersRobots completes the owner, then a robot of the owner, then a token of the robot. most is the
+// number of arguments that are completed.
+func offersRobots(s *session.Settings, most int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return s.Offers(func(ctx context.Context, c *session.Client) (out []cobra.Completion, err error) {
+			switch {
+			case len(args) >= most:
+				return nil, nil
+			case len(args) == 0:
+				_, list, err := c.Workspaces(ctx)
+				for _, w := range list {
+					name, id := w.GetOrgName(), w.GetOrgId()
+					if w.GetWorkspaceId() != nil {
+						name, id = session.FullWorkspace(w), w.GetWorkspaceId().GetValue()
+					}
+					out = append(out, session.Offer(name, output.Tallied(id)))
+				}
+				return out, err
+			case len(args) == 1:
+				_, _, list, err := robots(ctx, c, args[0])
+				for _, r := range list {
+					out = append(out, session.Offer(r.GetName(), r.GetRole()))
+				}
+				return out, err
+			}
+			_, _, list, err := listTokens(ctx, c, args[0], args[1])
+			for _, t := range list {
+				out = append(out, session.Offer(t.GetName(), strings.Join(t.GetScopes(), ",")))
+			}
+			return out, err
+		})(cmd, args, prefix)
+	}
+}
+
+func robotsListCommand(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the robots of a workspace, or of an organisation", Args: usage.Exactly(1), ValidArgsFunction: offersRobots(s, 1),
+		Example: "  slipway robots list lab/rnaseq\n  slipway robots list lab",
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		_, raw, list, err := robots(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		t := output.Table{{"ID", "NAME", "ROLE", "CREATED BY", "CREATED", "LAST USED"}}
+		for _, r := range list {
+			t = append(t, []string{
+				output.Tallied(r.GetId()), r.GetName(), r.GetRole(), r.GetCreatedBy(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
+			})
+		}
+		return format.List(cmd, raw, t, "No robots yet. `slipway robots create "+args[0]+" NAME` creates one.")
+	})
+	return cmd
+}
+
+func robotsCreateCommand(s *session.Settings) *cobra.Command {
+	var role string
+	cmd := &cobra.Command{
+		Use: "create ORGANISATION[/WORKSPACE] NAME", Short: "Create a robot",
+		Long: `Create a robot, for CI, a cluster or another program.
+
+A robot is an account of a workspace or an organisation, and of no person: it cannot
+sign in, and keeps working when the user who created it leaves. It acts with access
+tokens, which ` + "`slipway robots tokens create`" + ` creates, only in its workspace, or in the
+workspaces of its organisation.`,
+		Args: usage.Exactly(2), ValidArgsFunction: offersRobots(s, 1),
+		Example: "  slipway robots create lab/rnaseq ci\n  slipway robots tokens create lab/rnaseq ci cluster --scope pull,request,build > ci-token\n  slipway robots create lab reports --role view",
+	}
+	cmd.Flags().StringVar(&role, "role", "", "The role: launch, connect or view (default: launch, which uses the workspace's logins and reports runs).")
+	usage.Offer(cmd, "role", "launch", "connect", "view")
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		at, err := robotsOf(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		at.Method, at.Body = http.MethodPost, &platformv1.RobotSpec{Name: args[1], Role: role}
+		var res platformv1.CreateRobotResponse
+		raw, err := c.Do(cmd.Context(), at, &res)
+		if err != nil {
+			return fmt.Errorf("creating the robot %s: %w", args[1], err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, output.Table{{"Created", res.GetRobot().GetUserName()}})
+	})
+	return cmd
+}
+
+func robotsDeleteCommand(s *session.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ORGANISATION[/WORKSPACE] NAME|ID...", Short: "Delete robots with their tokens, effective immediately", Args: usage.AtLeast(2), ValidArgsFunction: offersRobots(s, 2),
+		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+			at, _, list, err := robots(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return removeEach(cmd, c, at, "robot", args[1:], func(name string) (string, error) { return idOf(list, name, "robot of "+args[0]+" called", robotNames) })
+		}),
+	}
+}
+
+// removeEach deletes what has names or ids below the path of a call.
+func removeEach(cmd *cobra.Command, c *session.Client, at session.Call, what string, names []string, id func(name string) (string, error)) error {
+	for _, name := range names {
+		one, err := id(name)
+		if err != nil {
+			return err
+		}
+		if err := c.Remove(cmd, session.Call{Path: at.Path + "/" + one, Query: at.Query}, what+" "+name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func robotTokensListCommand(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "list ORGANISATION[/WORKSPACE] ROBOT", Short: "List the access tokens of a robot", Args: usage.Exactly(2), ValidArgsFunction: offersRobots(s, 2),
+		Example: "  slipway robots tokens list lab/rnaseq ci",
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		_, raw, list, err := listTokens(cmd.Context(), c, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		t := output.Table{{"ID", "NAME", "SCOPES", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
+		for _, r := range list {
+			t = append(t, []string{
+				output.Tallied(r.GetId()), r.GetName(), strings.Join(r.GetScopes(), ","), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
+				cmp.Or(r.GetLastAddress().GetValue(), "-"), output.MomentOrNever(r.GetExpires()),
+			})
+		}
+		return format.List(cmd, raw, t, "No tokens yet. `slipway robots tokens create` creates one.")
+	})
+	return cmd
+}
+
+func robotTokensCreateCommand(s *session.Settings) *cobra.Command {
+	var scopes []string
+	cmd := &cobra.Command{
+		Use: "create ORGANISATION[/WORKSPACE] ROBOT NAME", Short: "Create an access token for a robot and print it, this once",
+		Long: `Create an access token for a robot and print it, this once.
+
+Only the token is printed. --scope is required; ` + "`slipway tokens create --help`" + `
+explains the scopes.`,
+		Args: usage.Exactly(3), ValidArgsFunction: offersRobots(s, 2),
+		Example: "  slipway robots tokens create lab/rnaseq ci cluster --scope pull,request,build > ci-token",
+	}
+	expires := expiryFlag(cmd)
+	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated.")
+	usage.Offer(cmd, "scope", scopeNames()...)
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		if len(scopes) == 0 {
+			return usage.Errorf("--scope is missing: what the token may be used for, e.g. --scope pull,request,build")
+		}
+		at, err := tokensOfRobot(cmd.Context(), c, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		at.Method, at.Body = http.MethodPost, &platformv1.RobotTokenSpec{Name: args[2], Scopes: scopes, Expires: expires()}
+		var res platformv1.CreateRobotTokenResponse
+		raw, err := c.Do(cmd.Context(), at, &res)
+		if err != nil {
+			return fmt.Errorf("creating the token %s: %w", args[2], err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetAccessKey()}})
+	})
+	return cmd
+}
+
+func robotTokensDeleteCommand(s *session.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete ORGANISATION[/WORKSPACE] ROBOT ID|NAME...", Short: "Delete access tokens of a robot, effective immediately", Args: usage.AtLeast(3), ValidArgsFunction: offersRobots(s, 3),
+		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+			at, _, list, err := listTokens(cmd.Context(), c, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return removeEach(cmd, c, at, "token", args[2:], func(name string) (string, error) {
+				return idOf(list, name, "token of "+args[1]+" called", func(r *platformv1.TokenRecord) (string, string) { return output.Tallied(r.GetId()), r.GetName() })
+			})
+		}),
+	}
+}
