@@ -14,7 +14,7 @@ const day = 24 * 60 * 60 * 1000;
 const lives = [[30, "30 days"], [90, "90 days"], [365, "a year"], [0, "until it is revoked"]];
 
 /** The scopes of a new token; none: everything. @type {[scopes: string[], title: string][]} */
-const uses = [
+export const uses = [
   [[], "everything you can do"],
   [["pull", "request"], "requests without builds"],
   [["pull", "request", "build"], "requests and builds"],
@@ -69,8 +69,8 @@ function Create({ made }) {
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
 }
 
-/** @param {{one: Token | Session, name: string, here?: boolean, label: string, again: () => void}} props */
-function Row({ one, name, here, label, again }) {
+/** @param {{one: Token | Session, name: string, here?: boolean, label: string, path?: string, again: () => void}} props path is that of the token */
+export function Row({ one, name, here, label, path = `api/tokens/${one.id}`, again }) {
   const from = "lastAddress" in one && one.lastAddress ? ` from ${one.lastAddress}` : "";
   const used = one.lastUsed ? `last used ${moment(one.lastUsed)}${from}` : "never used";
   const only = "scopes" in one && (one.scopes.length > 0 || one.workspaceId) &&
@@ -78,7 +78,7 @@ function Row({ one, name, here, label, again }) {
   return html`<li><div class="what"><strong>${name}</strong>${here && html` <span class="tag">this page</span>`}
       <p class="note">${only}${used} · ${one.expires ? `until ${moment(one.expires)}` : "until it is revoked"}</p></div>
     <${Sure} label=${label} what=${name} act=${async () => {
-      await call("DELETE", `api/tokens/${one.id}`);
+      await call("DELETE", path);
       if (here) await leave();
       else again();
     }} /></li>`;

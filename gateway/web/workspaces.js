@@ -4,6 +4,7 @@ import { call, root, words } from "./api.js";
 import { html } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { People } from "./people.js";
+import { Robots } from "./robots.js";
 import { works } from "./space.js";
 
 /** @typedef {import("./space.js").Place} Place */
@@ -53,9 +54,11 @@ function One({ all, org, workspace }) {
   const of = all.find((p) => p.orgId === org && (p.workspaceId ?? 0) === workspace);
   if (!of) return html`<h1>There is no such workspace</h1><p class="lead">Or you have no access to it. Its owners can add you.</p>`;
   const roles = all.filter((p) => p.orgId === org && (!p.workspaceId || p.workspaceId === workspace)).flatMap((p) => p.roles);
+  const may = roles.some((r) => r === "owner" || (workspace && r === "admin"));
   return html`<p class="note back"><a href=${new URL("view/workspaces", root).href}>Workspaces</a></p>
     <h1>${workspace ? html`${of.orgName} / ${of.workspaceName}` : of.orgName}</h1>
-    <${People} org=${org} workspace=${workspace} may=${roles.some((r) => r === "owner" || (workspace && r === "admin"))} />
+    <${People} org=${org} workspace=${workspace} may=${may} />
+    ${may && html`<${Robots} org=${org} workspace=${workspace} />`}
     ${roles.includes("owner") && html`<section><h2>Remove</h2><p class="note">${workspace ? "Possible once no runs and logins are in it." : "Possible once no workspaces are in it."}</p>
       <${Sure} label="Remove" what=${of.workspaceName ?? of.orgName} act=${async () => {
         await call("DELETE", `api/orgs/${org}${workspace ? `/workspaces/${workspace}` : ""}`);

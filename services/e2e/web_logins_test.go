@@ -127,7 +127,40 @@ func TestWebPageOfWorkspaces(t *testing.T) {
 		b.await(row + `.querySelector(".bad")`)
 		b.eval(row + `.querySelector(".bad").click()`)
 		b.await("!" + row)
+		p.administerRobots(t, b)
+		theirs.eval(`document.querySelector(".rows .what a")?.click()`)
+		if n := theirs.text(`document.querySelectorAll("#robots").length`); n != "0" {
+			t.Error("the robots are shown to a user who may not see them")
+		}
 	})
+}
+
+// administerRobots creates a robot with a token on the page of a workspace, and deletes both.
+func (p *program) administerRobots(t *testing.T, b *tab) {
+	t.Helper()
+	b.fill("#robot", "No Name"+kb.Enter)
+	b.await(`document.querySelector("#robots .problem")?.innerText.includes("lower-case")`)
+	b.fill("#robot", "ci"+kb.Enter)
+	b.await(`document.querySelector("#robots .rows strong")?.innerText === "ci" && !document.querySelector("#robots .problem")`)
+	b.eval(`document.querySelector("#robots summary").focus()`)
+	b.press(kb.Enter)
+	b.await(`document.querySelector("#robots [id^=token-]")`)
+	b.eval(`document.querySelector("#robots [id^=token-]").focus()`)
+	b.press("cluster" + kb.Enter)
+	b.await(`document.querySelector("#robots .copied code") && document.querySelector("#robots .rows .rows strong")?.innerText === "cluster"`)
+	b.good("robots", p.url)
+	secret := b.text(`document.querySelector("#robots .copied code").innerText`)
+	user := func() reply { return p.call(http.MethodGet, "/api/user-info", nil, "Authorization", "Bearer "+secret) }
+	if r := user(); r.status != http.StatusOK || !strings.Contains(string(r.body), "robot:lab/rnaseq/ci") {
+		t.Errorf("the robot is %d %s", r.status, r.body)
+	}
+	b.eval(`document.querySelector("#robots .rows > li > .sure button").click()`)
+	b.await(`document.querySelector("#robots .bad")`)
+	b.eval(`document.querySelector("#robots .bad").click()`)
+	b.await(`!document.querySelector("#robots .rows")`)
+	if r := user(); r.status != http.StatusForbidden {
+		t.Errorf("the token of the deleted robot got %d", r.status)
+	}
 }
 
 // TestWebPageOfOperators shows the metrics to the administrator; other users see neither them

@@ -1,0 +1,86 @@
+// The robots of an organisation or a workspace, and their access tokens.
+import { useState } from "preact/hooks";
+import { call, words } from "./api.js";
+import { Copied } from "./copy.js";
+import { html, moment } from "./html.js";
+import { Sure, useLoad, Waiting } from "./load.js";
+import { Row, uses } from "./tokens.js";
+
+/** @typedef {{id: number, name: string, userName: string, role: string, createdBy: string, lastUsed: string | null}} Robot */
+/** @typedef {import("./tokens.js").Token} Token */
+
+/** @type {Record<string, string>} */
+const roles = { launch: "reports runs and uses logins", connect: "looks at runs", view: "looks at runs" };
+
+/**
+ * A text field and a select, with a button.
+ * @param {{id: string, label: string, hint: string, choice: string, choices: [value: string, title: string][], act: (name: string, choice: string) => Promise<unknown>}} props
+ */
+function Make({ id, label, hint, choice, choices, act }) {
+  const [name, type] = useState("");
+  const [chosen, choose] = useState(choices[0][0]);
+  const [problem, say] = useState("");
+  return html`<form class="fields row" onSubmit=${async (/** @type {Event} */ e) => {
+    e.preventDefault();
+    say("");
+    try {
+      await act(name.trim(), chosen);
+      type("");
+    } catch (err) {
+      say(words(err));
+    }
+  }}><p><label for=${id}>${label}</label><input id=${id} type="text" maxlength="50" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder=${hint} value=${name} required
+      onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
+    <p><label for=${`${id}-choice`}>${choice}</label><select id=${`${id}-choice`} value=${chosen} onChange=${(/** @type {any} */ e) => choose(e.currentTarget.value)}>
+      ${choices.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></p>
+    <p><button class="button second" disabled=${!name.trim()}>Create</button></p>
+    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+}
+
+/** @param {{robot: Robot, at: string, query: string}} props at is the path of the calls for the robot */
+function Tokens({ robot, at, query }) {
+  const list = useLoad((signal) => call("GET", `${at}/tokens${query}`, { signal }), [at]);
+  const [made, show] = useState(/** @type {{name: string, secret: string} | undefined} */ (undefined));
+  /** @type {Token[]} */
+  const tokens = list.value?.tokens ?? [];
+  return html`<${Waiting} of=${list} what="The tokens" />
+    ${tokens.length > 0 && html`<ul class="rows">${tokens.map((t) => html`<${Row} key=${t.id} one=${t} name=${t.name} label="Revoke" path=${`${at}/tokens/${t.id}${query}`} again=${list.again} />`)}</ul>`}
+    ${made && html`<section class="result" role="status"><h3>The token ${made.name}</h3><${Copied} large text=${made.secret} what="the token" />
+      <p class="note">Copy it now: it is shown only once.</p></section>`}
+    <${Make} id=${`token-${robot.id}`} label=${`New token of ${robot.name}`} hint="cluster" choice="May be used for"
+      choices=${uses.slice(1).map(([scopes, title]) => [scopes.join(), title])} act=${async (/** @type {string} */ name, /** @type {string} */ scopes) => {
+        const { accessKey } = await call("POST", `${at}/tokens${query}`, { body: { name, scopes: scopes.split(",") } });
+        show({ name, secret: accessKey });
+        list.again();
+      }} />`;
+}
+
+/** @param {{robot: Robot, at: string, query: string, again: () => void}} props */
+function One({ robot, at, query, again }) {
+  const [open, set] = useState(false);
+  return html`<li><div class="what"><strong>${robot.name}</strong>
+      <p class="note">${robot.role} · created by ${robot.createdBy} · ${robot.lastUsed ? `last used ${moment(robot.lastUsed)}` : "never used"}</p></div>
+    <${Sure} label="Delete" what=${robot.name} act=${async () => {
+      await call("DELETE", at + query);
+      again();
+    }} />
+    <details onToggle=${(/** @type {any} */ e) => set(e.currentTarget.open)}><summary>Tokens<span class="unseen"> of ${robot.name}</span></summary>
+      ${open && html`<${Tokens} robot=${robot} at=${at} query=${query} />`}</details></li>`;
+}
+
+/** @param {{org: number, workspace: number}} props workspace is 0 for the organisation itself */
+export function Robots({ org, workspace }) {
+  const at = `api/orgs/${org}/robots`, query = workspace ? `?workspaceId=${workspace}` : "";
+  const list = useLoad((signal) => call("GET", at + query, { signal }), [at, query]);
+  /** @type {Robot[]} */
+  const robots = list.value?.robots ?? [];
+  return html`<section id="robots"><h2>Robots</h2>
+    <p class="note">Accounts without a person, for CI and clusters. They act with tokens only, ${workspace ? "in this workspace" : "in all workspaces of the organisation"}.</p>
+    <${Waiting} of=${list} what="The robots" />
+    ${robots.length > 0 && html`<ul class="rows">${robots.map((r) => html`<${One} key=${r.id} robot=${r} at=${`${at}/${r.id}`} query=${query} again=${list.again} />`)}</ul>`}
+    <${Make} id="robot" label="New robot" hint="ci" choice="Role" choices=${Object.entries(roles).map(([role, rights]) => [role, `${role}: ${rights}`])}
+      act=${async (/** @type {string} */ name, /** @type {string} */ role) => {
+        await call("POST", at + query, { body: { name, role } });
+        list.again();
+      }} /></section>`;
+}
