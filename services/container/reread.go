@@ -141,7 +141,7 @@ func loginOf(who *platformv1.Identity) *platformv1.Identity {
 	if who == nil {
 		return nil
 	}
-	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId()}
+	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId(), RobotOrgId: who.GetRobotOrgId()}
 }
 
 // rereadIncluded checks that a user may read the images that layers were included from, and

@@ -132,6 +132,29 @@ func TestCallLimit(t *testing.T) {
 	}
 }
 
+// TestCallLimitIsOfTheOrganisation checks that more robots do not allow more calls.
+func TestCallLimitIsOfTheOrganisation(t *testing.T) {
+	t.Parallel()
+	c, d := january(), deps(t, testkit.SQLite(t))
+	d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))
+	limitCalls(d, 60, time.Hour)
+	d.Now = c.Now
+	w := newWorldWith(t, d, c)
+	var tokens []string
+	for n := range 3 {
+		tokens = append(tokens, w.robot("admin", &w.ws, fmt.Sprint("ci", n), "launch").token("t"))
+	}
+	served := 0
+	for n := range 120 {
+		if err := w.use(tokens[n%len(tokens)]); err == nil {
+			served++
+		}
+	}
+	if served == 0 || served > 60 {
+		t.Errorf("%d calls of three robots were served, want at most 60", served)
+	}
+}
+
 // TestCallLimitIsOfTheUser checks that more tokens and sessions do not allow more calls.
 func TestCallLimitIsOfTheUser(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
-		Endpoint: s.deps.Endpoint, UserId: c.User.ID, UserName: c.User.Name, Email: c.User.Email, WorkspaceId: workspace,
+		Endpoint: s.deps.Endpoint, UserId: c.User.ID, UserName: c.User.Name, Email: c.User.Email, WorkspaceId: workspace, RobotOrgId: c.RobotOrg,
 	}, Administrator: c.User.Administrator && c.Restriction.Workspace == 0}, nil
 }
 

@@ -95,11 +95,16 @@ func accessRules() []accessRule {
 		{need: requirement{
 			scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner, Workspace: orgs.RoleAdmin, IsOfOwner: true},
 		}, calls: []string{
-			platformv1.OrganizationService_ListRobots_FullMethodName,
+			// A token gives the use of the workspace, with its logins.
 			platformv1.OrganizationService_CreateRobot_FullMethodName,
+			platformv1.OrganizationService_CreateRobotToken_FullMethodName,
+		}},
+		{need: requirement{
+			scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner, Workspace: orgs.RoleAdmin, IsOfOwner: true, OrAdministrator: true},
+		}, calls: []string{
+			platformv1.OrganizationService_ListRobots_FullMethodName,
 			platformv1.OrganizationService_DeleteRobot_FullMethodName,
 			platformv1.OrganizationService_ListRobotTokens_FullMethodName,
-			platformv1.OrganizationService_CreateRobotToken_FullMethodName,
 			platformv1.OrganizationService_DeleteRobotToken_FullMethodName,
 		}},
 	}, workspaceRules()...)

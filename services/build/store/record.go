@@ -11,6 +11,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/build/engine"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -74,7 +75,11 @@ func (r Record) Kind() engine.Kind { return engine.KindOf(r.Request.GetRecipe())
 // CacheScope identifies the caches of one owner, so that no owner uses cached data of
 // another. Compressions have separate caches, since a cached layer keeps its compression.
 func (r Record) CacheScope() string {
-	name := r.Owner + "\n" + r.Request.GetScope()
+	owner := r.Owner
+	if id := caller.Of(r.Request.GetIdentity()); id.RobotOrgID != 0 { // limits count the robots of an organisation together
+		owner = id.User()
+	}
+	name := owner + "\n" + r.Request.GetScope()
 	if c := r.Request.GetRecipe().GetCompression(); c != nil {
 		name += fmt.Sprintf("\n%s %t %d %t", c.GetMode(), c.Level != nil, c.GetLevel(), c.GetForce())
 	}

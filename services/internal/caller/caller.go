@@ -21,24 +21,29 @@ import (
 type ID struct {
 	Endpoint            string
 	UserID, WorkspaceID int64
+	// RobotOrgID is the organisation of a robot; 0 for a user.
+	RobotOrgID int64
 }
 
 // Of returns the ID of an identity. A nil identity is anonymous.
 func Of(id *platformv1.Identity) ID {
-	return ID{id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId()}
+	return ID{id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetRobotOrgId()}
 }
 
 // IsAnonymous reports whether the caller is anonymous.
 func (c ID) IsAnonymous() bool { return c == ID{} }
 
-// User returns the user without the workspace, as counted by limits.
+// User returns the user or robot without the workspace.
 func (c ID) User() string { return strconv.FormatInt(c.UserID, 10) + "@" + c.Endpoint }
 
-// Client returns the client that a call is charged to: the user, or the call's address if
-// the caller is anonymous.
+// Client returns the client that a call is charged to: the user, the organisation of a robot, or
+// the call's address if the caller is anonymous.
 func (c ID) Client(ctx context.Context) fairshare.Client {
 	if c.IsAnonymous() {
 		return rpc.CallFrom(ctx).Address()
+	}
+	if c.RobotOrgID != 0 {
+		return fairshare.User("organization/" + strconv.FormatInt(c.RobotOrgID, 10) + "@" + c.Endpoint)
 	}
 	return fairshare.User(c.User())
 }

@@ -22,9 +22,9 @@ type Caller struct {
 	// User is the owner of the access token; the zero User for an operator. That of a robot has only
 	// an id and a name.
 	User User
-	// Robot reports whether the owner is a robot, which has no personal workspace.
-	Robot   bool
-	TokenID int64 // of the token, or of the session of a JWT
+	// RobotOrg is the organisation of a robot, which has no personal workspace; 0 for a user.
+	RobotOrg int64
+	TokenID  int64 // of the token, or of the session of a JWT
 	// Restriction is that of the token; zero for a session.
 	Restriction Restriction
 	// expires is when the token expires; zero for never, and for a session.
@@ -58,7 +58,7 @@ func (s *Service) Authenticate(ctx context.Context, header string) (Caller, erro
 	if err != nil {
 		return Caller{}, err
 	}
-	return rec.caller(), s.charge(ctx, rec.user)
+	return rec.caller(), s.charge(ctx, rec.caller())
 }
 
 // TokenOwner returns the owner of an access token with the restriction of the token;
@@ -156,12 +156,16 @@ func (s *Service) chargeClient(ctx context.Context) error {
 	return err
 }
 
-// charge charges a call to the user rather than the token, so that more tokens do not allow more
-// calls.
-func (s *Service) charge(ctx context.Context, u User) error {
+// charge charges a call to the user rather than the token, and to the organisation of a robot, so
+// that more tokens or robots do not allow more calls.
+func (s *Service) charge(ctx context.Context, c Caller) error {
 	if s.deps.Limiter == nil {
 		return nil
 	}
-	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Calls, fairshare.User(strconv.FormatInt(u.ID, 10)), 1)
+	who := strconv.FormatInt(c.User.ID, 10)
+	if c.RobotOrg != 0 {
+		who = "organization/" + strconv.FormatInt(c.RobotOrg, 10)
+	}
+	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Calls, fairshare.User(who), 1)
 	return err
 }

@@ -42,7 +42,7 @@ func (s *Service) CreateCode(ctx context.Context, req *platformv1.CreateCodeRequ
 		s.deps.Audit.Refuse(ctx, audit.Event{Action: "sign-in", Subject: req.GetClientId()}, err)
 		return nil, err
 	}
-	if err := s.charge(ctx, rec.user); err != nil {
+	if err := s.charge(ctx, rec.caller()); err != nil {
 		return nil, err
 	}
 	text, err := s.createCode(ctx, rec, program)

@@ -37,7 +37,11 @@ func (r tokenRecord) hash() []byte {
 }
 
 func (r tokenRecord) caller() Caller {
-	return Caller{User: r.user, Robot: r.robot != nil, TokenID: r.id, Restriction: r.restriction, expires: r.expires}
+	c := Caller{User: r.user, TokenID: r.id, Restriction: r.restriction, expires: r.expires}
+	if r.robot != nil {
+		c.RobotOrg = r.robot.owner.Org
+	}
+	return c
 }
 
 func (s store) hasToken(ctx context.Context, userID int64) (bool, error) {

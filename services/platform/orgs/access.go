@@ -79,9 +79,10 @@ type RequiredRoles struct {
 	Org       OrgRole
 	Workspace Role
 	// IsOfOwner marks calls for what belongs to a workspace or, if the request names none, to an
-	// organisation: only Workspace or only Org applies, and administrators of the server need no
-	// role.
+	// organisation: only Workspace or only Org applies.
 	IsOfOwner bool
+	// OrAdministrator marks calls for which administrators of the server need no role.
+	OrAdministrator bool
 }
 
 // of returns the required roles of a call that acts on a scope.
@@ -135,10 +136,10 @@ func (s *Service) CheckAccess(ctx context.Context, c identity.Caller, at Scope, 
 	if err != nil {
 		return p, err
 	}
-	if need.IsOfOwner && c.User.Administrator && c.Restriction.Workspace == 0 {
+	if need.OrAdministrator && c.User.Administrator && c.Restriction.Workspace == 0 {
 		return p, s.checkOwner(ctx, at)
 	}
-	if c.Robot && at.Org == 0 && where == 0 {
+	if c.RobotOrg != 0 && at.Org == 0 && where == 0 {
 		return p, fault.Denied.Newf("A robot has no personal workspace; name a workspace of its organisation")
 	}
 	if at.Org == 0 { // in an organisation, 0 does not mean the default workspace

@@ -213,15 +213,15 @@ func (s store) changeWithRobots(ctx context.Context, e audit.Event, owner int64,
 	})
 }
 
-// lockedRobots returns the robots of an owner, for an organisation with those of its workspaces. It
-// serializes their creation until the end of the transaction.
+// lockedRobots returns the robots of an owner. An organisation that can be deleted has no workspaces,
+// and so no others. It serializes their creation until the end of the transaction.
 func (s store) lockedRobots(ctx context.Context, t *sql.Tx, owner int64) (out []robot, err error) {
 	_, err = t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at
 		WHERE id = $1 OR id IN (SELECT org_id FROM platform_workspaces WHERE id = $1)`, owner)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.QueryContext(ctx, `SELECT `+robotColumns+robotTables+` WHERE r.org_id = $1 OR r.workspace_id = $1 ORDER BY r.name`, owner)
+	rows, err := t.QueryContext(ctx, `SELECT `+robotColumns+robotTables+` WHERE r.workspace_id = $1 OR r.org_id = $1 AND r.workspace_id IS NULL ORDER BY r.name`, owner)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,9 @@ type Identity struct {
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
 	// The workspace that the caller acts in; 0 means the personal one. With a token of one workspace
 	// it is always that workspace.
-	WorkspaceId   int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	WorkspaceId int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The organisation of a robot; 0 for a user. Limits count all robots of an organisation together.
+	RobotOrgId    int64 `protobuf:"varint,6,opt,name=robot_org_id,json=robotOrgId,proto3" json:"robot_org_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -104,6 +106,13 @@ func (x *Identity) GetEmail() string {
 func (x *Identity) GetWorkspaceId() int64 {
 	if x != nil {
 		return x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *Identity) GetRobotOrgId() int64 {
+	if x != nil {
+		return x.RobotOrgId
 	}
 	return 0
 }
@@ -531,13 +540,15 @@ var File_slipway_platform_v1_access_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\n" +
-	" slipway/platform/v1/access.proto\x12\x13slipway.platform.v1\"\x95\x01\n" +
+	" slipway/platform/v1/access.proto\x12\x13slipway.platform.v1\"\xb7\x01\n" +
 	"\bIdentity\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12\x1b\n" +
 	"\tuser_name\x18\x03 \x01(\tR\buserName\x12\x14\n" +
 	"\x05email\x18\x04 \x01(\tR\x05email\x12!\n" +
-	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"\xb1\x01\n" +
+	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\x12 \n" +
+	"\frobot_org_id\x18\x06 \x01(\x03R\n" +
+	"robotOrgId\"\xb1\x01\n" +
 	"\x10AuthorizeRequest\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\x12\x1a\n" +

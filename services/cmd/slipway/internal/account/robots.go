@@ -34,11 +34,14 @@ func robotTokens(s *session.Settings) *cobra.Command {
 // robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE. Both may also be
 // ids, so that administrators of the server can name those that they are not in.
 func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Call, error) {
+	org, workspace, _ := strings.Cut(owner, "/")
+	if isID(org) && (workspace == "" || isID(workspace)) { // first, since others may use such numbers as names
+		return robotCall(org, workspace), nil
+	}
 	_, list, err := c.Workspaces(ctx)
 	if err != nil {
 		return session.Call{}, fmt.Errorf("looking for %s: %w", owner, err)
 	}
-	org, workspace, _ := strings.Cut(owner, "/")
 	for _, w := range list {
 		if w.GetWorkspaceId() == nil && strings.EqualFold(w.GetOrgName(), owner) {
 			return robotCall(output.Tallied(w.GetOrgId()), ""), nil
@@ -46,9 +49,6 @@ func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Cal
 		if w.GetWorkspaceId() != nil && strings.EqualFold(session.FullWorkspace(w), owner) {
 			return robotCall(output.Tallied(w.GetOrgId()), output.Tallied(w.GetWorkspaceId().GetValue())), nil
 		}
-	}
-	if isID(org) && (workspace == "" || isID(workspace)) {
-		return robotCall(org, workspace), nil
 	}
 	return session.Call{}, fmt.Errorf("you have no organisation or workspace %s; `slipway workspaces` shows yours", owner)
 }
