@@ -163,7 +163,15 @@ func (a *App) drain(orderly bool, endJobs func()) error {
 		}
 	}
 	jobs := make(chan struct{})
-	go func() { endJobs(); close(jobs) }()
+	go func() {
+		defer close(jobs)
+		endJobs()
+		for _, p := range a.parts {
+			if p.jobsEnded != nil && a.isWhole() {
+				p.jobsEnded()
+			}
+		}
+	}()
 	err := a.listeners.stop(ctx)
 	<-jobs
 	for _, s := range a.servers {

@@ -13,11 +13,11 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// certificateSoon is how long before its end a certificate is reported in /readyz.
+// certificateSoon is how long before its expiry a certificate is reported in /readyz.
 const certificateSoon = 7 * 24 * time.Hour
 
 // certificates are the certificates that this process uses, by the setting that names them. They
-// export the end of each when scraped.
+// export the expiry of each when scraped.
 type certificates struct {
 	mu  sync.Mutex
 	all map[string]*rpc.Certificate
@@ -40,7 +40,7 @@ func (c *certificates) load(setting, certFile, keyFile string) (*rpc.Certificate
 	return cert, nil
 }
 
-// ends returns the end of each certificate by its setting.
+// ends returns the expiry of each certificate by its setting.
 func (c *certificates) ends() map[string]time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -53,22 +53,22 @@ func (c *certificates) ends() map[string]time.Time {
 	return out
 }
 
-// check returns an error that names a certificate that has ended or ends soon.
+// check returns an error that names a certificate that has expired or expires soon.
 func (c *certificates) check(context.Context) error {
 	ends := c.ends()
 	for _, setting := range slices.Sorted(maps.Keys(ends)) {
 		switch left := ends[setting].Sub(c.now()); {
 		case left <= 0:
-			return fmt.Errorf("the certificate of %s ended on %s", setting, ends[setting].Format(time.DateOnly))
+			return fmt.Errorf("the certificate of %s expired on %s", setting, ends[setting].Format(time.DateOnly))
 		case left < certificateSoon:
-			return fmt.Errorf("the certificate of %s ends on %s", setting, ends[setting].Format(time.DateOnly))
+			return fmt.Errorf("the certificate of %s expires on %s", setting, ends[setting].Format(time.DateOnly))
 		}
 	}
 	return nil
 }
 
 //nolint:gochecknoglobals // a description, never changed
-var descCertificate = prometheus.NewDesc("slipway_certificate_end_seconds", "End of a certificate as Unix time, by the setting that names it.", []string{"setting"}, nil)
+var descCertificate = prometheus.NewDesc("slipway_certificate_expiry_seconds", "Expiry of a certificate as Unix time, by the setting that names it.", []string{"setting"}, nil)
 
 // Describe implements prometheus.Collector.
 func (c *certificates) Describe(ch chan<- *prometheus.Desc) { ch <- descCertificate }

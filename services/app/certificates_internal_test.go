@@ -17,7 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// writeCertificate writes a certificate that ends at a time, and its key.
+// writeCertificate writes a certificate that expires at a time, and its key.
 func writeCertificate(t *testing.T, certFile, keyFile string, end time.Time) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -40,7 +40,7 @@ func writeCertificate(t *testing.T, certFile, keyFile string, end time.Time) {
 	}
 }
 
-// TestCertificates checks what is reported of a certificate near its end, and after it was renewed.
+// TestCertificates checks what is reported of a certificate near its expiry, and after it was renewed.
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	cert, key := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
@@ -53,7 +53,7 @@ func TestCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	for left, want := range map[time.Duration]string{
-		8 * 24 * time.Hour: "", 6 * 24 * time.Hour: "the certificate of tls_cert_file ends on 2026-03-01", -time.Hour: "the certificate of tls_cert_file ended on 2026-03-01",
+		8 * 24 * time.Hour: "", 6 * 24 * time.Hour: "the certificate of tls_cert_file expires on 2026-03-01", -time.Hour: "the certificate of tls_cert_file expired on 2026-03-01",
 	} {
 		c.now = func() time.Time { return end.Add(-left) }
 		got := ""
@@ -61,13 +61,13 @@ func TestCertificates(t *testing.T) {
 			got = err.Error()
 		}
 		if got != want {
-			t.Errorf("%s before its end: %q, want %q", left, got, want)
+			t.Errorf("%s before its expiry: %q, want %q", left, got, want)
 		}
 	}
 	exported := func(end time.Time) string {
-		return "# HELP slipway_certificate_end_seconds End of a certificate as Unix time, by the setting that names it.\n" +
-			"# TYPE slipway_certificate_end_seconds gauge\n" +
-			fmt.Sprintf("slipway_certificate_end_seconds{setting=\"tls_cert_file\"} %d\n", end.Unix())
+		return "# HELP slipway_certificate_expiry_seconds Expiry of a certificate as Unix time, by the setting that names it.\n" +
+			"# TYPE slipway_certificate_expiry_seconds gauge\n" +
+			fmt.Sprintf("slipway_certificate_expiry_seconds{setting=\"tls_cert_file\"} %d\n", end.Unix())
 	}
 	if err := testutil.CollectAndCompare(c, strings.NewReader(exported(end))); err != nil {
 		t.Error(err)

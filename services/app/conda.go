@@ -20,10 +20,6 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	e.live.onReload(func(cfg config.Config) (func(), error) {
-		next, err := channel.NewNames(cfg.CondaChannelAlias, cfg.CondaChannels, cfg.CondaDefaults...)
-		return func() { names.Replace(next) }, err
-	})
 	hosts, err := conda.ParseWheelHosts(e.cfg.CondaPyPIHosts)
 	if err != nil {
 		return parts{}, err
@@ -35,6 +31,10 @@ func startConda(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	e.live.onReload(func(cfg config.Config) (func(), error) {
+		next, err := channel.NewNames(cfg.CondaChannelAlias, cfg.CondaChannels, cfg.CondaDefaults...)
+		return func() { channels.Rename(next) }, err
+	})
 	s := conda.New(conda.Deps{
 		Platform: e.platform(), Build: e.builds(), Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
 		Channels: channels, WheelHosts: hosts, Metrics: e.reg, MinAge: e.cfg.CondaMinAge, Now: time.Now,

@@ -87,7 +87,7 @@ type busStorage struct{ js jetstream.JetStream }
 //nolint:gochecknoglobals // descriptions, never changed
 var (
 	descBusUsed  = prometheus.NewDesc("slipway_nats_storage_bytes", "Space on the disks of NATS that the streams of its account use.", nil, nil)
-	descBusLimit = prometheus.NewDesc("slipway_nats_storage_limit_bytes", "Space that the streams of the account may use, if NATS limits it.", nil, nil)
+	descBusLimit = prometheus.NewDesc("slipway_nats_storage_limit_bytes", "Space that the streams of the account may use; none if the account has no limit.", nil, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -98,6 +98,9 @@ func (b *busStorage) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Without a connection there are no values.
 func (b *busStorage) Collect(ch chan<- prometheus.Metric) {
+	if !b.js.Conn().IsConnected() {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	info, err := b.js.AccountInfo(ctx)

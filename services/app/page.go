@@ -129,7 +129,7 @@ func labelMeanings() map[string]string {
 		"cache":        "`token` (plans of tokens), `document` (manifests from upstream), `image` (served images), `layer` (added layers on disk)",
 		"channel":      "a Conda channel that the settings name, or a well-known one; `other` for all others",
 		"code":         "of HTTP the status; of gRPC the name of the code; of other registries the status, `other` or `error`",
-		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), `certificates` (none ends within a week), or the role that is called",
+		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), `certificates` (none expires within a week), or the role that is called",
 		"folder":       "`data_dir`, or `blob_cache` if it is a folder on another disk",
 		"engine":       "`buildkit`; the engines of the workers",
 		"host":         "a registry that the settings name, or a well-known public one; `other` for all others",

@@ -41,7 +41,7 @@ func startRegistry(_ context.Context, e *env) (parts, error) {
 		return parts{}, err
 	}
 	e.onClose(r.Close)
-	return parts{run: []func(context.Context) error{r.Run}, pulls: r}, nil
+	return parts{run: []func(context.Context) error{r.Run}, pulls: r, jobsEnded: r.StopWaiting}, nil
 }
 
 // Bucket opens the bucket that blob_cache names; the caller closes it. It returns nil if

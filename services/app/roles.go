@@ -59,6 +59,8 @@ type parts struct {
 	jobs func(context.Context) error
 	// drain is called when the process begins to stop.
 	drain func()
+	// jobsEnded is called when a process with all roles stops and its jobs have ended.
+	jobsEnded func()
 	// rest serves the container API and the web page, platform the platform's API, and
 	// pulls everything below /v2/.
 	rest, platform, pulls http.Handler

@@ -287,12 +287,12 @@ func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), e
 	if r.Request.GetIdentity() == nil && free != nil && rpc.CallFrom(ctx).ClientIP.IsLoopback() && free() {
 		return func() {}, nil
 	}
-	client := fairshare.ParseClient(r.Owner)
-	if _, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Builds, client, 1); err != nil {
+	limit := s.deps.Limiter.LimitOf(ratelimit.Builds, fairshare.ParseClient(r.Owner)) // the refund must be of the same
+	if _, err := s.deps.Limiter.Charge(ctx, string(ratelimit.Builds), r.Owner, limit, 1); err != nil {
 		return nil, err
 	}
 	return func() {
-		if _, err := s.deps.Limiter.ChargeClient(context.WithoutCancel(ctx), ratelimit.Builds, client, -1); err != nil {
+		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), string(ratelimit.Builds), r.Owner, limit, -1); err != nil {
 			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
 		}
 	}, nil

@@ -27,10 +27,11 @@ func (s *Service) spend(ctx context.Context, kind ratelimit.Kind, who *platformv
 		return nil
 	}
 	client := caller.Of(who).Client(ctx)
-	for _, r := range s.deps.Limiter.LimitOf(kind, client) {
+	limit := s.deps.Limiter.LimitOf(kind, client)
+	for _, r := range limit {
 		n = min(n, int64(r.Count))
 	}
-	_, err := s.deps.Limiter.ChargeClient(ctx, kind, client, int(n))
+	_, err := s.deps.Limiter.Charge(ctx, string(kind), client.String(), limit, int(n))
 	return err
 }
 

@@ -30,7 +30,7 @@ const (
 )
 
 // longestWait is the limit of the 99th percentile of the response times of others beside an attack.
-// It is many times what they take, so that it only finds clients that are not served in between.
+// It is many times what they take, so that it only finds clients that are not served during an attack.
 // `make bench` (section attack) holds the ratio to a quiet program, which needs a quiet machine.
 const longestWait = 2 * time.Second
 

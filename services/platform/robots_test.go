@@ -368,6 +368,12 @@ func TestRobotsOfAdministrators(t *testing.T) {
 	wantError(t, "a token, which could use the logins of the organisation", err, fault.Denied)
 	_, err = w.client.CreateRobot(w.as("stranger"), &platformv1.CreateRobotRequest{OrgId: w.org, WorkspaceId: &w.ws, Robot: &platformv1.RobotSpec{Name: "mine"}})
 	wantError(t, "a robot", err, fault.Denied)
+	tokens := must(w.client.ListRobotTokens(w.as("stranger"), &platformv1.ListRobotTokensRequest{OrgId: w.org, RobotId: all.id}))(t).GetTokens()
+	if len(tokens) != 1 {
+		t.Fatalf("the robot's tokens: %v", tokens)
+	}
+	_, err = w.client.DeleteRobotToken(w.as("stranger"), &platformv1.DeleteRobotTokenRequest{OrgId: w.org, RobotId: all.id, TokenId: int64(tokens[0].GetId())})
+	wantError(t, "deleting its token", err, nil)
 	wantError(t, "deleting", all.delete(w.as("stranger")), nil)
 	_, err = w.client.ListParticipants(w.as("stranger"), &platformv1.ListParticipantsRequest{OrgId: w.org, Id: w.ws})
 	wantError(t, "the participants", err, fault.Denied)

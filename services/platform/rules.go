@@ -95,7 +95,7 @@ func accessRules() []accessRule {
 		{need: requirement{
 			scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner, Workspace: orgs.RoleAdmin, IsOfOwner: true},
 		}, calls: []string{
-			// A token gives the use of the workspace, with its logins.
+			// A robot's token grants access to the workspace and its logins.
 			platformv1.OrganizationService_CreateRobot_FullMethodName,
 			platformv1.OrganizationService_CreateRobotToken_FullMethodName,
 		}},

@@ -52,11 +52,10 @@ func (e endless) AwaitBuild(ctx context.Context, _ *buildv1.AwaitBuildRequest, _
 	}
 }
 
-// TestAttackManyWaitingPulls starts as many pulls that wait for a build as one client may
-// have. One more is rejected, and another client can still wait.
-func TestAttackManyWaitingPulls(t *testing.T) {
-	t.Parallel()
-	builds := endless{end: make(chan struct{})}
+// waitingRegistry returns a registry whose images are all being built, and a function that pulls
+// from an address.
+func waitingRegistry(t *testing.T, builds buildv1.BuildServiceClient) (*Registry, func(ip string) *httptest.ResponseRecorder) {
+	t.Helper()
 	s, err := New(Deps{
 		Containers: building{}, Builds: builds, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now,
 		Keychain: caller.NewKeychain(nil, nil),
@@ -67,12 +66,20 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	ask := func(ip string) *httptest.ResponseRecorder {
+	return s, func(ip string) *httptest.ResponseRecorder {
 		ctx := rpc.WithCall(context.Background(), rpc.Call{ClientIP: netip.MustParseAddr(ip)})
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/v2/wt/tok/x/manifests/v1", nil))
 		return w
 	}
+}
+
+// TestAttackManyWaitingPulls starts as many pulls that wait for a build as one client may
+// have. One more is rejected, and another client can still wait.
+func TestAttackManyWaitingPulls(t *testing.T) {
+	t.Parallel()
+	builds := endless{end: make(chan struct{})}
+	s, ask := waitingRegistry(t, builds)
 	const cluster, other = "192.0.2.1", "192.0.2.2"
 	var pulls sync.WaitGroup
 	waits := func(ip string, n int64) {
@@ -103,4 +110,29 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 	if w := ask(cluster); w.Code != http.StatusNotFound {
 		t.Errorf("after the build's end a pull is answered %d: %s", w.Code, w.Body)
 	}
+}
+
+// TestStopWaiting checks that pulls that wait for a build are told to pull again when builds have
+// stopped, and so are later ones.
+func TestStopWaiting(t *testing.T) {
+	t.Parallel()
+	s, ask := waitingRegistry(t, endless{end: make(chan struct{})})
+	var pulls sync.WaitGroup
+	told := func() {
+		if w := ask("192.0.2.1"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "pull again") {
+			t.Errorf("a pull is answered %d, %v: %s", w.Code, w.Header(), w.Body)
+		}
+	}
+	for range 3 {
+		pulls.Go(told)
+	}
+	testkit.Until(t, "pulls", func() error {
+		if now := s.metrics.waiting.Load(); now < 3 {
+			return fmt.Errorf("%d wait", now)
+		}
+		return nil
+	})
+	s.StopWaiting()
+	pulls.Wait()
+	told()
 }

@@ -69,9 +69,15 @@ func (s *Registry) awaitResult(ctx context.Context, tok *resolvedToken, build st
 	defer span.End()
 	s.metrics.waiting.Add(1)
 	defer s.metrics.waiting.Add(-1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.buildsStopped, func() { cancel(errBuildsStopped) })()
 	got, err := s.builds.Do(ctx, build, func(ctx context.Context) (*buildv1.AwaitBuildResponse, error) {
 		return s.awaitBuild(ctx, build)
 	})
+	if errors.Is(context.Cause(ctx), errBuildsStopped) && err != nil {
+		return errBuildsStopped
+	}
 	if err != nil {
 		return fmt.Errorf("waiting for build %s: %w", build, err)
 	}
@@ -88,6 +94,9 @@ func (s *Registry) awaitResult(ctx context.Context, tok *resolvedToken, build st
 		return fault.Unavailable.Newf("The build %s has not ended yet; pull again", build).After(5 * time.Second)
 	}
 }
+
+// errBuildsStopped ends the pulls that wait for a build when this process stops.
+var errBuildsStopped = fault.Unavailable.Newf("The server stops while the image is being built; pull again in a moment").After(5 * time.Second)
 
 // awaitBuild calls AwaitBuild until the build ends, and calls it again after each dropped
 // connection.

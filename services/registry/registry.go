@@ -93,6 +93,9 @@ type Registry struct {
 	// restores shares the running calls that rebuild lost images, by build.
 	restores memo.Flight[string, string]
 	waiting  *fairshare.Pool // bounds pulls that wait for builds
+	// buildsStopped ends with StopWaiting.
+	buildsStopped context.Context //nolint:containedctx // it is a state of the registry
+	stopBuilds    context.CancelFunc
 	// discarded lists the builds whose images are not served any more.
 	discarded *discarded
 	metrics   *metrics
@@ -124,6 +127,7 @@ func New(d Deps) (*Registry, error) {
 		discarded: &discarded{builds: d.Builds},
 		tracer:    otel.Tracer("slipway.dev/registry"),
 	}
+	r.buildsStopped, r.stopBuilds = context.WithCancel(context.Background())
 	r.metrics = newMetrics(d.Metrics, r)
 	return r, nil
 }
@@ -140,6 +144,10 @@ func (s *Registry) Run(ctx context.Context) error {
 	all.Wait()
 	return nil
 }
+
+// StopWaiting ends the pulls that wait for a build: fault.Unavailable tells their clients to pull
+// again. It is for a process that stops and whose builds cannot end any more.
+func (s *Registry) StopWaiting() { s.stopBuilds() }
 
 // Close ends the subscription. Run must have returned.
 func (s *Registry) Close() error {

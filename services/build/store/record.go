@@ -76,7 +76,7 @@ func (r Record) Kind() engine.Kind { return engine.KindOf(r.Request.GetRecipe())
 // another. Compressions have separate caches, since a cached layer keeps its compression.
 func (r Record) CacheScope() string {
 	owner := r.Owner
-	if id := caller.Of(r.Request.GetIdentity()); id.RobotOrgID != 0 { // limits count the robots of an organisation together
+	if id := caller.Of(r.Request.GetIdentity()); id.RobotOrgID != 0 { // Owner is the organisation, whose robots must not share caches
 		owner = id.User()
 	}
 	name := owner + "\n" + r.Request.GetScope()

@@ -82,6 +82,8 @@ with the others, and needs the addresses of the other roles.`,
 		Example:   "  slipwayd serve\n  slipwayd serve registry --redis-url redis://redis:6379 --nats-url nats://nats:4222 --container-addr container:9095 --platform-addr platform:9095",
 		ValidArgs: app.Names(),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			hangup, endHangups := onHangup()
+			defer endHangups()
 			cfg, err := load(cmd)
 			if err != nil {
 				return err
@@ -97,7 +99,10 @@ with the others, and needs the addresses of the other roles.`,
 			if t := a.FirstToken(); t != "" && app.IsTerminal(os.Stdout) {
 				fmt.Fprintf(cmd.OutOrStdout(), "Your access token, shown this once:\n  export SLIPWAY_TOKEN=%s\n\n", t)
 			}
-			defer reloadOnHangup(cmd, a)()
+			go hangup(func() {
+				cfg, err := config.Load(cmd.Flags(), os.LookupEnv)
+				a.Reload(cfg, err)
+			})
 			return a.Run(cmd.Context())
 		},
 	}

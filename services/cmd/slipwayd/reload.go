@@ -5,13 +5,11 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"slipway.dev/services/app"
 )
 
-// hangups returns SIGHUP if it ends the process: when its terminal is closed. A process without a
-// terminal reads its settings again instead.
+// hangups returns SIGHUP if stderr is a terminal, which sends it when it closes. Otherwise SIGHUP
+// makes a server read its settings again.
 func hangups() []os.Signal {
 	if app.IsTerminal(os.Stderr) {
 		return []os.Signal{syscall.SIGHUP}
@@ -19,19 +17,17 @@ func hangups() []os.Signal {
 	return nil
 }
 
-// reloadOnHangup makes a process without a terminal read its settings again at each SIGHUP, until
-// end is called.
-func reloadOnHangup(cmd *cobra.Command, a *app.App) (end func()) {
-	if len(hangups()) > 0 {
-		return func() {}
-	}
+// onHangup calls reload at each SIGHUP, also for one that came while the process started. Until run
+// is called, the signal waits.
+func onHangup() (run func(reload func()), end func()) {
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	go func() {
+	if len(hangups()) == 0 {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	run = func(reload func()) {
 		for range signals {
-			cfg, err := load(cmd)
-			a.Reload(cfg, err)
+			reload()
 		}
-	}()
-	return func() { signal.Stop(signals); close(signals) }
+	}
+	return run, func() { signal.Stop(signals); close(signals) }
 }

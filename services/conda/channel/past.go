@@ -33,8 +33,8 @@ func historyOf(path string) string { return strings.TrimSuffix(path, ".idx") + "
 // with the pending one. If the process ends in between, the stored change does not lead to the
 // index on disk, and is ignored. checked is when the channel last confirmed known, which is nil
 // for no index. On an error the previous index and its history remain.
-func (s *Store) replace(e *entry, known *index.Index, checked time.Time) (*index.Index, error) {
-	x, err := index.Open(e.pending(), e.place())
+func (s *Store) replace(e *entry, place index.Place, known *index.Index, checked time.Time) (*index.Index, error) {
+	x, err := index.Open(e.pending(), place)
 	if err == nil && known != nil {
 		err = s.record(historyOf(e.path), known, x, checked)
 	}
@@ -188,7 +188,7 @@ func (s *Store) reconstruct(ctx context.Context, e *entry, client fairshare.Clie
 		changes += b.Changes
 	}
 	amount := min(limits.ChannelPastLeast+limits.ChannelPastChange*int64(changes), limits.ChannelPastMemory-limits.ChannelPastMemory/8)
-	lease, err := s.pools.pasts.Acquire(ctx, fairshare.Request{Client: client, Amount: amount, Untrusted: !s.IsKnown(e.channel.Name)})
+	lease, err := s.pools.pasts.Acquire(ctx, fairshare.Request{Client: client, Amount: amount, Untrusted: !s.IsKnown(x.Place().Channel)})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +204,7 @@ func (s *Store) reconstruct(ctx context.Context, e *entry, client fairshare.Clie
 	}
 	if n, err := collect(ctx, h, w, blocks); err != nil {
 		if errors.Is(err, history.ErrDamaged) {
-			s.log.Warn("The history of a channel is damaged; it begins after the damaged block", "channel", e.channel.Name, "subdir", e.key.subdir, "err", err)
+			s.log.Warn("The history of a channel is damaged; it begins after the damaged block", "channel", x.Place().Channel, "subdir", e.key.subdir, "err", err)
 			s.beginAfter(e, x, blocks[n])
 		}
 		return nil, errors.Join(err, w.Discard())

@@ -50,17 +50,18 @@ func (s *Store) beginDue() {
 // result.
 func (s *Store) update(ctx context.Context, e *entry) {
 	s.mu.Lock()
-	f := &fetch{store: s, access: e.access, channel: e.channel.URL, subdir: e.key.subdir, path: e.pending(), known: e.index, most: s.most(e)}
+	c, place := e.channel, e.place()
+	f := &fetch{store: s, access: e.access, channel: c.URL, subdir: e.key.subdir, path: e.pending(), known: e.index, most: s.most(e)}
 	checked := e.checked
 	s.mu.Unlock()
 	start := s.now()
-	err := contended(ctx, s.try(ctx, f, e.channel))
+	err := contended(ctx, s.try(ctx, f, c))
 	var x *index.Index
 	if err == nil {
-		x, err = s.replace(e, f.known, checked)
+		x, err = s.replace(e, place, f.known, checked)
 	}
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errUnchanged) && !errors.Is(err, errAbsent) {
-		s.log.Warn("A channel could not be read", "channel", e.channel.Name, "subdir", e.key.subdir, "err", err)
+		s.log.Warn("A channel could not be read", "channel", c.Name, "subdir", e.key.subdir, "err", err)
 	}
 	if err == nil {
 		s.prune()
@@ -68,7 +69,7 @@ func (s *Store) update(ctx context.Context, e *entry) {
 	s.metrics.refreshed(err, s.now().Sub(start))
 	s.settle(e, f, x, err)
 	if err == nil {
-		s.log.Info("A channel was read", "channel", e.channel.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "skipped", x.Meta().Skipped, "from", x.Meta().Source, "ms", s.now().Sub(start).Milliseconds())
+		s.log.Info("A channel was read", "channel", c.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "skipped", x.Meta().Skipped, "from", x.Meta().Source, "ms", s.now().Sub(start).Milliseconds())
 	}
 }
 

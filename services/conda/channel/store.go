@@ -139,6 +139,31 @@ type State struct {
 	Past
 }
 
+// Rename replaces the names of channels. An index that has another name now keeps its content, and
+// new mirrors are tried immediately if the last attempt failed. An index whose address no name leads
+// to is no longer refreshed or reported, unless a caller requests its URL.
+func (s *Store) Rename(next *Names) {
+	s.Replace(next)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		c, err := s.Resolve(e.key.url)
+		if err == nil {
+			c, err = s.Resolve(c.Name) // the name may lead elsewhere now
+		}
+		if err != nil || c.URL != e.key.url {
+			c = Channel{Name: e.key.url, URL: e.key.url}
+		}
+		if c.Name != e.channel.Name {
+			e.used = time.Time{}
+		}
+		if e.failure != nil {
+			e.due = time.Time{}
+		}
+		e.channel = c
+	}
+}
+
 // Get returns the index of a channel for one platform folder. An existing index is returned
 // immediately, whatever its age, and refreshed in the background. Otherwise Get waits for
 // the fetch, up to limits.ChannelWait; then it returns fault.Unavailable and the fetch

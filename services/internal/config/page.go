@@ -18,9 +18,9 @@ A value comes from a flag, else from the environment, else from the file that ` 
 names (YAML), else it is the default. The flag of ` + "`data_dir`" + ` is ` + "`--data-dir`" + `, its variable ` + "`SLIPWAY_DATA_DIR`" + `.
 Lists are written with commas, in the file also as YAML lists. ` + "`slipwayd config`" + ` prints the values in effect.
 
-SIGHUP (` + "`systemctl reload slipwayd`" + `) makes a process read its settings again. It applies ` + "`" + strings.Join(reloaded(), "`, `") + "`" + ` and logs
-what has changed. The log also names the other settings that have changed, which take effect at the next start. If any value is invalid,
-nothing is applied.
+SIGHUP (` + "`systemctl reload slipwayd`" + `) makes a process read its settings file again; variables and flags keep their values. It applies ` + "`" + strings.Join(reloaded(), "`, `") + "`" + ` and logs
+what has changed. The log also names other settings that have changed, which take effect at the next start. If any value is invalid, nothing
+is applied. Solutions of Conda environments are stored for conda_lock_ttl, also after a channel has got another address.
 `)
 	group := ""
 	for _, f := range Fields(&Config{}) {

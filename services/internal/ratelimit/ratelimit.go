@@ -83,8 +83,8 @@ const (
 	MetaReset     = "ratelimit-reset"
 )
 
-// SetLimits replaces the limits. Charges that were made count against the new ones as well, except
-// where the length of the window has changed.
+// SetLimits replaces the limits. Earlier charges count against the new limits, unless a rule's window
+// has changed.
 func (l *Limiter) SetLimits(all Limits) { l.limits.Store(&all) }
 
 // LimitOf returns the limit of a client for one kind of call.

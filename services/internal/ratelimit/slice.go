@@ -94,6 +94,9 @@ func (k *stock) spend(who account, limit Limit, n int, may bool) (q Quota, f fet
 	s.seen = now
 	switch {
 	case !slices.Equal(s.limit, limit):
+		if s.coming == nil { // the limit was changed: the rest of the old slice stays charged for its window
+			k.held[who] = &slice{limit: limit, seen: now}
+		}
 		return Quota{}, fetch{}, nil
 	case s.left >= n && now < s.until:
 		s.left -= n

@@ -374,3 +374,24 @@ func TestSlicesAndARedisThatGoesAway(t *testing.T) {
 		t.Errorf("%d were let in", got)
 	}
 }
+
+// TestChangedLimit changes the limit of a busy caller, who gets slices of the new one.
+func TestChangedLimit(t *testing.T) {
+	t.Parallel()
+	all, h := replicas(t, 1, testkit.Redis(t))
+	l := all[0]
+	thousand, more := ratelimit.Limit{{Count: 1000, Window: time.Hour}}, ratelimit.Limit{{Count: 2000, Window: time.Hour}}
+	if charged := charge(t, l, "ada", thousand, 100); charged != 100 || held(l) == 0 {
+		t.Fatalf("%d charges, %d in the slice", charged, held(l))
+	}
+	for range 100 {
+		h.forward(time.Millisecond)
+		charge(t, l, "ada", more, 1)
+	}
+	if held(l) == 0 {
+		t.Error("there is no slice of the new limit")
+	}
+	if charged := charge(t, l, "ada", more, 3000); charged > 1800 || charged < 1700 {
+		t.Errorf("%d more charges are allowed", charged)
+	}
+}

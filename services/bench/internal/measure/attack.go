@@ -115,8 +115,9 @@ func serveRepodata(w http.ResponseWriter, r *http.Request) {
 		`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","noarch":"generic","subdir":"noarch"}}}`)
 }
 
-// startAttack sends bodies to a server, again and again, until the attack is stopped; "" attacks nothing. stop returns the number of bodies sent. It ends the section if
-// the server answered with an unexpected status, or if nothing was sent.
+// startAttack sends bodies to a server, again and again, until the attack is stopped; ""
+// attacks nothing. stop returns the number of bodies sent. It ends the section if the server
+// returned an unexpected status, or if nothing was sent.
 func startAttack(ctx context.Context, target string, bodies []worstcase.Body) (stop func() int64) {
 	if target == "" {
 		return func() int64 { return 0 }
