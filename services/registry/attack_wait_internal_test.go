@@ -112,8 +112,8 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 	}
 }
 
-// TestStopWaiting checks that pulls that wait for a build are told to pull again when builds have
-// stopped, and so are later ones.
+// TestStopWaiting checks that a pull that waits for a build gets 503 when builds have
+// stopped, and so does a later one.
 func TestStopWaiting(t *testing.T) {
 	t.Parallel()
 	s, ask := waitingRegistry(t, endless{end: make(chan struct{})})
