@@ -273,7 +273,7 @@ func TestUnpackedIsCharged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const frame = 3 * 512 // of a file, and of the archive's end
+	const frame = 3 * 512 // the header of the file, and the two blocks that end the archive
 	archive := tar.NewWriter(z)
 	err = errors.Join(
 		archive.WriteHeader(&tar.Header{Name: "zeros", Typeflag: tar.TypeReg, Mode: 0o644, Size: limits.ListedCharge - frame}),

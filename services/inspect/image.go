@@ -215,9 +215,9 @@ func (s *Service) index(ctx context.Context, l imageReader, doc oci.Document, pl
 	return out, nil
 }
 
-// selectEntry returns the entry of an index for a platform; fault.NotFound, with the available
-// platforms, if there is none. For a nil platform it returns the entry for the default platform,
-// or else the first; nil for an empty index.
+// selectEntry returns the entry of an index for a platform, or fault.NotFound with the available
+// platforms. For a nil platform it returns the entry for the default platform, or else the first
+// entry; nil for an empty index.
 func selectEntry(x ocispec.Index, platform *ocispec.Platform) (*ocispec.Descriptor, error) {
 	want := oci.DefaultPlatform
 	if platform != nil {

@@ -27,7 +27,8 @@ type listings struct {
 	pool  *fairshare.Pool
 }
 
-// A listingKey identifies a layer in a repository; the zero repository is the container service.
+// A listingKey identifies a layer in a repository. The zero repository means that the container
+// service stores the layer.
 type listingKey struct {
 	repo   upstream.Repository
 	digest digest.Digest

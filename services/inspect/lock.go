@@ -22,7 +22,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// A lockedRecord holds the fields of a conda.Record that responses have.
+// A lockedRecord holds those fields of a conda.Record that responses contain.
 type lockedRecord struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
@@ -54,7 +54,7 @@ func (r lockedRecord) toProto() *inspectv1.ImagePackage {
 	return p
 }
 
-// readLock reads a lock with a digest from a layer. See Service.readLock.
+// readLock reads the lock with the digest want from a layer. See Service.readLock.
 func readLock(ctx context.Context, from source, layer ocispec.Descriptor, want string, left *int64) ([]lockedRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.ListedTime)
 	defer cancel()

@@ -24,7 +24,7 @@ import (
 )
 
 // ListImagePackages returns the Conda packages of an image: from its lock or, if it has none,
-// from the records of installed packages in its layers. It returns fault.NotFound if there are
+// from the records of installed packages in its layers. It returns fault.NotFound if the image has
 // neither for any platform.
 func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImagePackagesRequest) (*inspectv1.ListImagePackagesResponse, error) {
 	image, platform, err := parse(req)
@@ -71,8 +71,8 @@ type packageReader struct {
 	service *Service
 	who     caller.ID
 	image   imageReader
-	// locks and layers are how many bytes of locks, and of layers in which records are searched, may
-	// still be read.
+	// locks is the number of bytes of locks that may still be read, and layers that of layers that
+	// are searched for records.
 	locks, layers int64
 	records       *condameta.Budget
 }
@@ -119,8 +119,8 @@ type variant struct {
 	lock string
 }
 
-// variants returns the reader of an image, and the image for one platform or, if platform is
-// nil, for each.
+// variants returns the reader of an image, and its variant for platform or, if platform is nil,
+// all of its variants.
 func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform) (imageReader, []variant, error) {
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
@@ -165,7 +165,7 @@ func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Referen
 }
 
 // imagesOf returns the entry of an index for a platform or, if platform is nil, all entries
-// that are images: attestations are for unknown/unknown.
+// that are images. Entries for the platform unknown/unknown are attestations.
 func imagesOf(x ocispec.Index, platform *ocispec.Platform) ([]ocispec.Descriptor, error) {
 	if platform != nil {
 		e, err := selectEntry(x, platform)
@@ -212,7 +212,7 @@ func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, oc
 	return v, of, nil
 }
 
-// environment returns the index of the layer of the environment, which has the lock.
+// environment returns the index of the environment's layer, which contains the lock.
 func (v variant) environment() (int, error) {
 	if v.lock == "" {
 		return 0, &unknownPackages{"The image has neither a lock of Slipway nor records of installed Conda packages (conda-meta/*.json), so no packages can be listed", true}
@@ -262,14 +262,15 @@ func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
 	return out
 }
 
-// lockPrefix returns the environment of a lock.
+// lockPrefix returns the path of the environment that a lock describes.
 func lockPrefix() string { return "/" + path.Dir(path.Dir(conda.LockFile)) }
 
 // errBase ends the search for layers of packages at the layers of the base image.
 var errBase = errors.New("the layer is of the base image")
 
-// readLock reads the lock of an image from the layer of its environment, of at most left bytes,
-// which it subtracts. It returns an *unknownPackages error if there is no valid lock.
+// readLock reads the lock of an image from the layer of its environment. It reads at most left
+// bytes and subtracts the size of the lock from left. It returns an *unknownPackages error if
+// the image has no valid lock.
 func (s *Service) readLock(ctx context.Context, who caller.ID, l imageReader, v variant, left *int64) ([]lockedRecord, error) {
 	at, err := v.environment()
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 // errNoRecords is returned if an image has no records of installed packages.
 var errNoRecords = errors.New("the image has no records of installed packages")
 
-// readRecords returns the packages that the records of installed packages in the layers of a variant
-// state. It charges the caller for the layers like for listings. It returns errNoRecords if there are
-// no records, and an *unknownPackages error if the layers cannot be read.
+// readRecords returns the packages of a variant according to the records in its layers. It charges the
+// caller for reading the layers, as for listings. It returns errNoRecords if there are no records, and
+// an *unknownPackages error if the layers cannot be read.
 func (r *packageReader) readRecords(ctx context.Context, v variant) (*inspectv1.ImagePackages, error) {
 	for _, layer := range v.layers {
 		if err := checkListable(layer); err != nil {
@@ -59,7 +59,7 @@ func (r *packageReader) readRecords(ctx context.Context, v variant) (*inspectv1.
 	return packagesOf(image)
 }
 
-// addLayer reads the layer of a variant with an index.
+// addLayer reads layer i of a variant.
 func (r *packageReader) addLayer(ctx context.Context, image *condameta.Image, v variant, i int) error {
 	layer := v.layers[i]
 	from, err := r.service.sourceOf(ctx, r.image, layer)

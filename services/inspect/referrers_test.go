@@ -37,7 +37,7 @@ func TestReferrers(t *testing.T) {
 		r.open.Push(t, "lib/many:"+tag, signed)
 		if h, err := signed.Digest(); err != nil {
 			t.Fatal(err)
-		} else if tag != "c" { // which is of the other platform
+		} else if tag != "c" { // tag c is the image for the other platform
 			want = append(want, h.String())
 		}
 	}

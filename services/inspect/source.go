@@ -27,7 +27,8 @@ type source struct {
 
 // sourceOf returns the source of a layer. A layer of the image itself is read from the image's
 // registry. A layer that a container request added is read from the registry that it was
-// included from, or from the container service. Layers with an address of their own are not read.
+// included from, or from the container service. Layers that a request added with a URL are not
+// read: only clients fetch them.
 func (s *Service) sourceOf(ctx context.Context, l imageReader, layer ocispec.Descriptor) (source, error) {
 	added := l.added(layer)
 	switch from := added.GetIncludedFrom(); {

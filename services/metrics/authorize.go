@@ -39,7 +39,7 @@ func (s *Service) authorize(ctx context.Context) error {
 
 // accessToken returns the access token of an Authorization header: a bearer token, or the
 // password of HTTP basic authentication if it has the form of an access token
-// (gateway/contract/platform.md#access-tokens). It returns "" if there is none.
+// (gateway/contract/platform.md#access-tokens). It returns "" for any other header.
 func accessToken(header string) string {
 	scheme, value, _ := strings.Cut(header, " ")
 	value = strings.TrimSpace(value)

@@ -40,7 +40,7 @@ type Deps struct {
 	Platform Platform
 	// Stores are the stores on the disk of this process; nil if other processes have them.
 	Stores []Store
-	// Disks are the disks of this process; nil if other processes have theirs.
+	// Disks are the disks that this process stores data on; nil unless it runs all roles.
 	Disks []Disk
 }
 

@@ -41,9 +41,9 @@ type storage struct {
 	err  error
 }
 
-// GetStorage returns the sizes of the stores and disks of this process. They are measured at most once per
-// storageAge, whatever the number of calls, and also if callers disconnect or a measurement
-// fails.
+// GetStorage returns the sizes of the stores and disks of this process. They are measured at most once
+// per storageAge: neither the number of calls, nor disconnected callers, nor a failed measurement leads
+// to more.
 func (s *Service) GetStorage(ctx context.Context, _ *metricsv1.GetStorageRequest) (*metricsv1.GetStorageResponse, error) {
 	if err := s.authorize(ctx); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ const allDays = ""
 // concurrently.
 var errConcurrent = errors.New("another replica counts the same source")
 
-// last returns the ordinal of the last counted event of a source; 0 if there is none.
+// last returns the ordinal of the last counted event of a source; 0 for an unknown source.
 func (s store) last(ctx context.Context, source string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT last FROM metrics_sources WHERE source = $1`, source).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -33,7 +33,7 @@ func (s store) last(ctx context.Context, source string) (n int64, err error) {
 	return n, err
 }
 
-// A progress holds the ordinals of the last counted event of a source, before and after.
+// A progress holds the ordinals of the last counted event of a source before and after a batch.
 type progress struct {
 	source   string
 	from, to int64
@@ -95,7 +95,7 @@ func (s store) deleteSources(ctx context.Context, before time.Time) error {
 	return err
 }
 
-// count returns the number of an organisation's events on a day, or with allDays in total.
+// count returns the number of an organisation's events on a day, or in total for allDays.
 func (s store) count(ctx context.Context, m metric, day, org string) (n float64, err error) {
 	err = s.db.QueryRowContext(ctx, `
 		SELECT events FROM metrics_counts WHERE metric = $1 AND day = $2 AND org = $3`, string(m), day, org).Scan(&n)
@@ -105,7 +105,7 @@ func (s store) count(ctx context.Context, m metric, day, org string) (n float64,
 	return n, err
 }
 
-// orgs returns the number of events on a day, or with allDays in total, by organisation.
+// orgs returns the number of events by organisation on a day, or in total for allDays.
 func (s store) orgs(ctx context.Context, m metric, day string) (map[string]float64, error) {
 	rows, err := s.db.QueryContext(ctx, `SELECT org, events FROM metrics_counts WHERE metric = $1 AND day = $2`, string(m), day)
 	if err != nil {

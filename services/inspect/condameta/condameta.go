@@ -51,8 +51,8 @@ type Image struct {
 func NewImage(b *Budget) *Image { return &Image{budget: b, root: &node{}} }
 
 // AddLayer reads the next layer, whose name is its digest. It returns a *layertar.LayerError if the
-// layer is invalid or a limit is exceeded; other errors are those of the layer's Open, its Unpacked,
-// or of ctx.
+// layer is invalid or a limit is exceeded; other errors come from the layer's Open or Unpacked, or
+// from ctx.
 func (m *Image) AddLayer(ctx context.Context, l layertar.Layer) error {
 	// The layer is collected separately, since its whiteouts only apply to lower layers.
 	own := &node{}
@@ -149,11 +149,11 @@ func (m *Image) Packages() (packages []Installed, unreadable []string) {
 	return packages, unreadable
 }
 
-// isRecord reports whether a path is that of a record.
+// isRecord reports whether a path is that of a record, at most limits.ImageRecordDepth folders deep.
 func isRecord(name string) bool {
 	return strings.HasSuffix(name, ".json") && path.Base(path.Dir(name)) == folder && strings.Count(name, "/") <= limits.ImageRecordDepth
 }
 
-// cleanPath returns the path of an entry without leading and trailing slashes, relative to the root; ""
-// for the root. No path is above the root.
+// cleanPath returns the path of an entry relative to the root, without leading and trailing slashes; ""
+// for the root. "../" does not lead above the root.
 func cleanPath(name string) string { return path.Clean("/" + name)[1:] }

@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// An entry is an entry of a layer: a folder if its name ends in a slash, a hard link if link is set,
-// a symbolic link if it begins with "->".
+// An entry is an entry of a layer: a folder if name ends in a slash, a symbolic link if link begins
+// with "->", a hard link for any other link, otherwise a file.
 type entry struct{ name, link, text string }
 
 func layerOf(t testing.TB, name string, entries ...entry) layertar.Layer {
@@ -84,24 +84,24 @@ func TestLayers(t *testing.T) {
 		upper []entry
 		want  []string
 	}{
-		"nothing":                  {nil, all},
-		"a newer version":          {[]entry{{name: meta + ".wh.a-1-0.json"}, {name: meta + "a-2-0.json", text: record("a", "2")}}, []string{"/opt/conda a 2 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
-		"an overridden record":     {[]entry{{name: meta + "a-1-0.json", text: record("a", "1")}}, []string{"/opt/conda a 1 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
-		"a removed environment":    {[]entry{{name: "opt/.wh.conda"}}, all[2:]},
-		"an opaque folder":         {[]entry{{name: meta + "d-1-0.json", text: record("d", "1")}, {name: meta + ".wh..wh..opq"}}, []string{"/opt/conda d 1 upper", "/usr/local c 1 base"}},
-		"an opaque root":           {[]entry{{name: ".wh..wh..opq"}}, nil},
-		"a whiteout of itself":     {[]entry{{name: meta + "a-1-0.json", text: record("a", "1")}, {name: meta + ".wh.a-1-0.json"}}, []string{"/opt/conda a 1 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
-		"a file for a folder":      {[]entry{{name: "opt/conda", text: "x"}}, all[2:]},
-		"a link for a folder":      {[]entry{{name: "opt", link: "->/usr/local"}}, all[2:]},
-		"a folder for a folder":    {[]entry{{name: "opt/conda/"}, {name: "opt/conda/conda-meta/"}}, all},
-		"a folder for a record":    {[]entry{{name: meta + "a-1-0.json/"}}, all[1:]},
-		"twice in a layer":         {[]entry{{name: meta + "a-1-0.json", text: record("a", "7")}, {name: meta + "a-1-0.json", text: record("a", "8")}}, []string{"/opt/conda a 8 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
-		"a hard link":              {[]entry{{name: "x/conda-meta/e.json", text: record("e", "1")}, {name: "y/conda-meta/e.json", link: "x/conda-meta/e.json"}}, append(slices.Clone(all), "/x e 1 upper", "/y e 1 upper")},
-		"above the root":           {[]entry{{name: "../../conda-meta/f.json", text: record("f", "1")}}, append([]string{"/ f 1 upper"}, all...)},
-		"below too many folders":   {[]entry{{name: strings.Repeat("d/", limits.ImageRecordDepth) + "conda-meta/f.json", text: record("f", "1")}}, all},
-		"below the most folders":   {[]entry{{name: strings.Repeat("d/", limits.ImageRecordDepth-1) + "conda-meta/f.json", text: record("f", "1")}}, slices.Insert(slices.Clone(all), 0, "/"+strings.Repeat("d/", limits.ImageRecordDepth-2)+"d f 1 upper")},
-		"an emptied other folder":  {[]entry{{name: "usr/.wh..wh..opq"}}, all[:2]},
-		"a removed missing folder": {[]entry{{name: "opt/mamba/.wh.conda-meta"}}, all},
+		"an empty layer":                        {nil, all},
+		"a newer version":                       {[]entry{{name: meta + ".wh.a-1-0.json"}, {name: meta + "a-2-0.json", text: record("a", "2")}}, []string{"/opt/conda a 2 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
+		"an overridden record":                  {[]entry{{name: meta + "a-1-0.json", text: record("a", "1")}}, []string{"/opt/conda a 1 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
+		"a removed environment":                 {[]entry{{name: "opt/.wh.conda"}}, all[2:]},
+		"an opaque folder":                      {[]entry{{name: meta + "d-1-0.json", text: record("d", "1")}, {name: meta + ".wh..wh..opq"}}, []string{"/opt/conda d 1 upper", "/usr/local c 1 base"}},
+		"an opaque root":                        {[]entry{{name: ".wh..wh..opq"}}, nil},
+		"a record and its whiteout":             {[]entry{{name: meta + "a-1-0.json", text: record("a", "1")}, {name: meta + ".wh.a-1-0.json"}}, []string{"/opt/conda a 1 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
+		"a file replaces a folder":              {[]entry{{name: "opt/conda", text: "x"}}, all[2:]},
+		"a link replaces a folder":              {[]entry{{name: "opt", link: "->/usr/local"}}, all[2:]},
+		"an existing folder":                    {[]entry{{name: "opt/conda/"}, {name: "opt/conda/conda-meta/"}}, all},
+		"a folder replaces a record":            {[]entry{{name: meta + "a-1-0.json/"}}, all[1:]},
+		"a record twice in a layer":             {[]entry{{name: meta + "a-1-0.json", text: record("a", "7")}, {name: meta + "a-1-0.json", text: record("a", "8")}}, []string{"/opt/conda a 8 upper", "/opt/conda b 1 base", "/usr/local c 1 base"}},
+		"a hard link":                           {[]entry{{name: "x/conda-meta/e.json", text: record("e", "1")}, {name: "y/conda-meta/e.json", link: "x/conda-meta/e.json"}}, append(slices.Clone(all), "/x e 1 upper", "/y e 1 upper")},
+		"a path above the root":                 {[]entry{{name: "../../conda-meta/f.json", text: record("f", "1")}}, append([]string{"/ f 1 upper"}, all...)},
+		"below the maximum depth":               {[]entry{{name: strings.Repeat("d/", limits.ImageRecordDepth) + "conda-meta/f.json", text: record("f", "1")}}, all},
+		"at the maximum depth":                  {[]entry{{name: strings.Repeat("d/", limits.ImageRecordDepth-1) + "conda-meta/f.json", text: record("f", "1")}}, slices.Insert(slices.Clone(all), 0, "/"+strings.Repeat("d/", limits.ImageRecordDepth-2)+"d f 1 upper")},
+		"an opaque folder above an environment": {[]entry{{name: "usr/.wh..wh..opq"}}, all[:2]},
+		"a whiteout of a missing folder":        {[]entry{{name: "opt/mamba/.wh.conda-meta"}}, all},
 	} {
 		got, unreadable := found(t, base, layerOf(t, "upper", tc.upper...))
 		if !slices.Equal(got, tc.want) || len(unreadable) != 0 {
@@ -124,7 +124,7 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// TestBounds checks the bounds of all images of a budget together.
+// TestBounds checks the limits that the images of one budget share, and those of a single entry.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	b := NewBudget()
@@ -188,7 +188,7 @@ func TestModel(t *testing.T) {
 					entries = append(entries, entry{name: file, text: record("p", version)})
 					under(lower, file, true)
 					under(above, file, true)
-					for d := path.Dir(file); d != "."; d = path.Dir(d) { // what was a file is a folder now
+					for d := path.Dir(file); d != "."; d = path.Dir(d) { // a file that is now a folder
 						delete(above, d)
 						delete(lower, d)
 					}

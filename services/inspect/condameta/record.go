@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A Record holds the members of a record of an installed package that responses have. Name and
-// Version are not empty; other members may be.
+// A Record holds those members of a file in conda-meta that responses contain. Name and Version are
+// not empty; other members may be.
 type Record struct {
 	Name    string
 	Version string
@@ -90,7 +90,7 @@ func withoutLogin(s string) string {
 	if i := strings.LastIndexByte(host, '@'); i >= 0 {
 		host = host[i+1:]
 	}
-	// A login that a browser or conda would find elsewhere, such as after a backslash.
+	// Browsers and conda would find a login elsewhere in such a URL, e.g. after a backslash.
 	if u, err := url.Parse(s); err != nil || u.Host != host || strings.Contains(host, "\\") {
 		return ""
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A node is a path of an image: a record, or a folder above records. The zero value is an empty folder.
+// A node represents a path of an image: a record, or a folder above records. The zero value is an empty folder.
 // Only paths of records have nodes, so that the size of a tree is bounded by the number of records.
 type node struct {
 	children map[string]*node
@@ -24,7 +24,7 @@ type file struct {
 // parts returns the components of a clean path.
 func parts(name string) iter.Seq[string] { return strings.SplitSeq(name, "/") }
 
-// find returns the node of a path; nil if there is none.
+// find returns the node of a path; nil if it does not exist.
 func (n *node) find(name string) *node {
 	if name == "" {
 		return n
@@ -79,7 +79,8 @@ func (n *node) empty(name string) {
 	}
 }
 
-// merge applies the records of the layer above. Its other entries have been applied before.
+// merge adds the records of the layer above. The whiteouts and other entries of that layer must have
+// been applied before.
 func (n *node) merge(above *node) {
 	for part, child := range above.children {
 		own := n.children[part]

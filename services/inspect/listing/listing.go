@@ -1,7 +1,7 @@
 // Package listing lists the files that a layer of an image adds and removes, a page at a time. It
 // reads a layer as a stream. It holds the entries of one page in memory and, if the listing is
-// small enough to be cached, all of them. The format is that of layer.md of the OCI image
-// specification.
+// small enough to be cached, all of them. Layers have the format that layer.md of the OCI image
+// specification describes.
 package listing
 
 import (

@@ -13,7 +13,7 @@ type selection struct {
 	matching int
 	files    []File
 	bytes    int
-	// next is the first file that is known to be on a later page; nil if there is none.
+	// next is the first file that is known to be on a later page; nil if no such file is known.
 	next *File
 }
 
