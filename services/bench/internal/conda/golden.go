@@ -47,7 +47,7 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 		for path, file := range want {
 			ours, ok := got[path]
 			if got == nil || !ok && strings.HasSuffix(path, ".pyc") {
-				continue // missing here, or compiled during installation
+				continue // goldenDir does not have the package, or the file is compiled during installation
 			}
 			if compared++; ours != file {
 				different++
@@ -60,7 +60,7 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 	s.Remark = ""
 }
 
-// becomes returns the files of an installed package; nil if the package is missing here.
+// becomes returns the files of an installed package; nil if goldenDir does not have the package.
 func becomes(ctx context.Context, name string, place artifact.Place) sink {
 	file, err := os.Open(filepath.Join(goldenDir, "packages", name))
 	if err != nil {

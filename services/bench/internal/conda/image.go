@@ -1,5 +1,5 @@
 // Package conda measures Conda packages: the solver, the index of a large channel, and the
-// images built from packages. It also creates the channel and the packages for them.
+// images built from packages. It also creates the channels and packages that are measured.
 package conda
 
 import (
@@ -22,12 +22,12 @@ const (
 	// warmRequests is the number of environments whose layers all exist, and warmPackages
 	// the number of packages of each.
 	warmRequests, warmPackages = 100, 20
-	// fifths is the number of parts of the channel for environments that share the other
-	// parts.
+	// fifths is the number of parts that the channel is divided into. Each existing
+	// environment of measureShared lacks one of them.
 	fifths = 5
 )
 
-// cpuSeconds is the processor time of turns without calls.
+// cpuSeconds is the processor time of a whole turn.
 var cpuSeconds = figure.Metric{Name: "cpu", Unit: "s", Of: func(s figure.Sample) float64 { return s.CPU }}
 
 // Image measures the time from a request for Conda packages to its image without build
@@ -139,8 +139,8 @@ func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
 }
 
 // measureShared measures the bytes sent for an environment when one with four fifths of its
-// packages exists. Each fifth is missing once. A different slipwayd builds the whole each
-// time, and all results must have the same digest.
+// packages exists. Each fifth is missing once. A new slipwayd builds both environments each
+// time, and all images of the complete environment must have the same digest.
 func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 	var parts, beyond []float64
 	digests := map[string]bool{}

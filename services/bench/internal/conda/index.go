@@ -72,12 +72,12 @@ func each[In, Out any](in []In, of func(In) Out) []Out {
 	return out
 }
 
-// The days of the large channel: its records are first those of the last day of a month, so
-// that those of the refreshed list are the original ones.
+// The days of the large channel. The later list has the original records (day 0 of a
+// condadata.Month), to which the reference solutions apply, and the earlier one those of day 1.
 const earlier, later = 0, 1
 
-// writeLarge writes the lists of two days, between which the large one changes as conda-forge
-// does in a day.
+// writeLarge writes the lists of two days. The large list changes from one day to the other
+// as much as that of conda-forge does; the small one does not change.
 func writeLarge(dir string) {
 	large, small := indexFolders()[0], indexFolders()[1]
 	month := condadata.NewMonth(reader{}, forgeName, large)

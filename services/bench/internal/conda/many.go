@@ -26,9 +26,9 @@ import (
 const atOnce = 1000
 
 // measureMany sends requests for different environments of real packages at once, as a
-// pipeline does, to a slipwayd that knows the channel, and measures the time to each response.
-// No environment may become a Dockerfile. The channel has no artifacts, so that the builds
-// that follow, which are not measured, end soon.
+// pipeline does, and measures the time to each response. slipwayd has the index of the channel
+// already. No environment may become a Dockerfile. The builds that follow are not measured;
+// they end soon, because the channel has no artifacts.
 func measureMany(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
 	forge := forgeChannel(w)
@@ -59,15 +59,15 @@ func measureMany(w *world.World, s *figure.Sheet) {
 	profileMany(w, forge)
 }
 
-// startForge starts a slipwayd that knows the channel.
+// startForge starts a slipwayd and makes it fetch the list of the channel.
 func startForge(w *world.World, forge *channel) *slipwayd.Server {
 	server := w.StartSlipway("SLIPWAY_CONDA_CHANNEL_ALIAS="+forge.URL, "SLIPWAY_INSECURE_REGISTRIES="+w.Up.Addr)
 	server.Submit(environment(w, forge, "xz"))
 	return server
 }
 
-// sendAtOnce sends the requests, and returns the sorted times until they were answered, and
-// the ids of the builds.
+// sendAtOnce sends the requests, and returns their sorted response times and the ids of the
+// builds.
 func sendAtOnce(w *world.World, forge *channel, server *slipwayd.Server) (times []time.Duration, builds []string) {
 	client := load.Client(server.URL("/"), atOnce)
 	defer client.CloseIdleConnections()

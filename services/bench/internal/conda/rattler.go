@@ -70,8 +70,8 @@ func installRattler(w *world.World, venv string) error {
 	return os.WriteFile(installed, nil, 0o600)
 }
 
-// solve returns the processor time of a solve, and the number of records of the solution, 0
-// if there is none.
+// solve returns the processor time of a solve and the number of records of the solution; 0
+// records mean that the request has no solution.
 func (r *rattler) solve(specs []string) (took time.Duration, records int) {
 	must.Do(json.NewEncoder(r.in).Encode(map[string]any{"specs": specs}))
 	var answer struct {

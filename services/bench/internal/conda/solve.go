@@ -50,8 +50,8 @@ func Solve(w *world.World, s *figure.Sheet) {
 	measureMany(w, s)
 }
 
-// solveInTurns has both solvers solve each request in turns; peer may be nil. same is the part
-// of our solutions that equal those of rattler, 0 to 1.
+// solveInTurns solves each request with both solvers in turns; peer may be nil. same is the
+// fraction of our solutions that equal those of rattler, 0 to 1.
 func solveInTurns(w *world.World, requests []request, peer *rattler) (results figure.Results, same float64) {
 	results = figure.Results{}
 	// The first run reads the records into the processor's caches.
@@ -89,7 +89,7 @@ func sampleOf(times []time.Duration) figure.Sample {
 	return figure.Sample{P50: figure.Percentile(times, 50), P99: figure.Percentile(times, 99)}
 }
 
-// solved returns the files of a solution; nil if there is none.
+// solved returns the files of the solution of a request; nil if it has no solution.
 func solved(ctx context.Context, r request) []string {
 	got, err := solver.Solve(ctx, r.Problem)
 	if errors.As(err, new(*solver.Conflict)) {
@@ -109,7 +109,7 @@ func inMemory() solver.Channel {
 }
 
 // A request is a problem, the strings that it was parsed from, and the files of rattler's
-// solution, nil if there is none.
+// solution; nil if rattler found that it has none.
 type request struct {
 	solver.Problem
 	texts, wanted []string
@@ -136,7 +136,7 @@ type recordsOf map[string][]conda.Record
 
 func (r recordsOf) Records(name string) ([]conda.Record, error) { return r[name], nil }
 
-// reader ends the section if the data cannot be read.
+// reader implements condadata.T. It ends the section if the data cannot be read.
 type reader struct{}
 
 func (reader) Helper()                           {}

@@ -28,21 +28,22 @@ const (
 	recompressStep = "recompress"
 )
 
-// tenth is the fraction of the requests that one round solves; each round solves different
-// ones.
+// tenth is the number of parts that the requests are divided into. Each round solves the
+// next part.
 const tenth = 10
 
-// A step is the result that such a process reports to its parent.
+// A step is the result of a step, which its process reports to the parent.
 type step struct {
-	// Took is the time of refreshing or opening, Solves that of the solves.
+	// Took is the time of the refresh, of opening the indexes, or of compressing the packages.
+	// Solves are the times of the solves.
 	Took   spent
 	Solves []spent
 	// Same is the number of solves with rattler's solution.
 	Same int
-	// Records and Size, in bytes, are those of the large index.
+	// Records is the number of records of the large index, and Size its size in bytes.
 	Records, Size int64
-	// Peak is the largest resident set, and Own the largest part of it that is not mapped from
-	// files, of a refresh, in MB.
+	// Peak is the largest resident set in MB. Own is the largest part of the resident set that
+	// is not mapped from files, in MB; only a refresh measures it.
 	Peak, Own float64
 }
 
@@ -70,7 +71,8 @@ func runStep(w *world.World, what, dir string, round int) (p step) {
 	return p
 }
 
-// TakeStep is the main function of that process.
+// TakeStep runs the step that the command line names. It is the main function of the process
+// that runStep starts.
 func TakeStep(ctx context.Context) error {
 	args := os.Args[2:]
 	return must.Caught(func() {
@@ -88,14 +90,14 @@ func TakeStep(ctx context.Context) error {
 		default:
 			must.Fail("there is no step %q", args[0])
 		}
-		// The maximum of getrusage(2) would be that of the parent, whose memory this
-		// process shared until its exec.
+		// getrusage(2) would return the maximum of the parent, whose memory this process
+		// shared until its exec.
 		p.Peak = must.Get(process.Resident(os.Getpid(), "VmHWM:"))
 		must.Do(json.NewEncoder(os.Stdout).Encode(p))
 	})
 }
 
-// indexesIn returns the folder of the indexes of a folder of lists.
+// indexesIn returns the folder for the indexes of the lists in dir.
 func indexesIn(dir string) string { return filepath.Join(dir, "indexes") }
 
 // refresh fetches the lists of the earlier day, and then refreshes the large one.
@@ -109,8 +111,8 @@ func (p *step) refresh(ctx context.Context, dir string) {
 	p.Own = own()
 }
 
-// watchOwn measures the memory of this process that is not mapped from files, every few
-// milliseconds until the returned function is called, which returns the maximum in MB.
+// watchOwn measures, every few milliseconds, the memory of this process that is not mapped
+// from files. most ends the measurement and returns the maximum in MB.
 func watchOwn() (most func() float64) {
 	var largest float64
 	stop, ended := make(chan struct{}), make(chan error, 1)
@@ -135,7 +137,7 @@ func watchOwn() (most func() float64) {
 	}
 }
 
-// solve opens the indexes and solves its tenth of the requests.
+// solve opens the indexes and solves the round's part of the requests.
 func (p *step) solve(ctx context.Context, dir string, round int) {
 	forge := solver.Channel{Name: forgeName}
 	p.Took = timed(func() {

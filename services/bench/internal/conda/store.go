@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// listAddress is the address of the channel's lists, which are files instead.
+	// listAddress is the URL of the channel. No server listens there: the lists are read from
+	// files.
 	listAddress = "http://lists.bench.invalid"
 	aDay        = 24 * time.Hour
 )
@@ -45,8 +46,8 @@ func writeList(dir string, day int, subdir string, write func(*zstd.Encoder)) {
 	must.Do(os.Chtimes(path, date, date))
 }
 
-// A store has the indexes of the channel as slipwayd has them, without a network: it fetches
-// the lists of a day from a folder.
+// A store is slipwayd's store of indexes for the channel. Instead of the network, it fetches
+// the lists of the current day from a folder.
 type store struct {
 	*condachannel.Store
 	forge condachannel.Channel
@@ -54,8 +55,8 @@ type store struct {
 	day   atomic.Int64
 }
 
-// openStore opens the store in dir, which fetches from the folder lists. It keeps the history
-// of the lists.
+// openStore opens the store in dir, which fetches from the folder lists and records their
+// history.
 func openStore(dir, lists string) *store {
 	s := &store{lists: lists}
 	names := must.Get(condachannel.NewNames(listAddress, nil))
@@ -85,7 +86,7 @@ func (s *store) list(ctx context.Context, subdir string, day int) *index.Index {
 	return state.Index
 }
 
-// known returns the index of a folder that an earlier process made, whatever its age.
+// known returns the index of a folder that an earlier process built, regardless of its age.
 func (s *store) known(ctx context.Context, subdir string) *index.Index {
 	state := must.Get(s.Get(ctx, s.forge, subdir, condachannel.Access{}))
 	if state.Index == nil {

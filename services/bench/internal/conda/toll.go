@@ -15,7 +15,7 @@ type toll struct {
 	at   net.Listener
 }
 
-// newToll listens and forwards to a server until it is closed.
+// newToll starts a proxy for the server at the address before. It ends when at is closed.
 func newToll(before string) *toll {
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))
 	t := &toll{addr: l.Addr().String(), at: l}

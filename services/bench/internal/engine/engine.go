@@ -95,7 +95,7 @@ func Fetch(ctx context.Context, c *http.Client, url string, hashing bool) (int64
 	}
 	defer resp.Body.Close()
 	h := sha256.New()
-	var sink io.Writer = struct{ io.Writer }{io.Discard} // whose ReadFrom has a small buffer
+	var sink io.Writer = struct{ io.Writer }{io.Discard} // without its ReadFrom, which has a small buffer
 	if hashing {
 		sink = h
 	}

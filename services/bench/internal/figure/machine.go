@@ -34,7 +34,8 @@ func thisMachine() machine {
 	return m
 }
 
-// Busy measures the load of the processors for two seconds. It returns 0 if it is unknown.
+// Busy measures for two seconds which share of the processors is in use, 0 to 1. It returns 0
+// if /proc/stat cannot be read.
 func Busy() float64 {
 	idle, all := ticks()
 	time.Sleep(2 * time.Second)

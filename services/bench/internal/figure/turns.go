@@ -8,8 +8,7 @@ import (
 	"slipway.dev/services/bench/internal/must"
 )
 
-// A Contender is one of several alternatives that take turns. A turn may use check and
-// must.
+// A Contender is one of several alternatives that take turns. A turn may use package must.
 type Contender struct {
 	Name string
 	Turn func() Sample
@@ -24,8 +23,8 @@ type Sample struct {
 	CPU, Behind, Store float64
 	// Speed is in bytes per second.
 	Speed float64
-	// Took is the total time in seconds, and Answered the time until the request was
-	// answered.
+	// Took is the total time in seconds, and Answered the time until the response to the
+	// request.
 	Took, Answered float64
 }
 
@@ -73,7 +72,7 @@ func (r Results) values(name string, m Metric) (list []float64) {
 	return list
 }
 
-// Ratio returns the median of a/b within each round, and difference that of a-b.
+// Ratio returns the median over the rounds of a/b, and Difference that of a-b.
 func (r Results) Ratio(a, b string, m Metric) float64 {
 	return r.within(a, b, m, func(a, b float64) float64 { return a / b })
 }

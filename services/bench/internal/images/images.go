@@ -110,8 +110,8 @@ func Shell() Layer {
 	return NewLayer(types.OCIUncompressedLayer, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
 }
 
-// LargeTar returns 2 GB in different files that compress to about a half. Each call returns
-// the same bytes.
+// LargeTar returns a tar of 20,000 files, 2 GB in total, that compresses to about half of its
+// size. Each call returns the same bytes.
 func LargeTar() io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {

@@ -85,7 +85,8 @@ type Load struct {
 	Workers int
 	// Count is the total number of calls.
 	Count int
-	// Every is the time between calls of all clients together; 0 is as fast as possible.
+	// Every is the time between the calls of all clients together; 0 means that they call as
+	// fast as possible.
 	Every time.Duration
 }
 

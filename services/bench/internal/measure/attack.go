@@ -21,23 +21,23 @@ import (
 	"slipway.dev/services/internal/testkit/worstcase"
 )
 
-// attackers is the number of attackers. Each has a network of its own, so that none is held
-// back by the others' shares.
+// attackers is the number of attackers. Each uses its own network, so that they do not share
+// the limits of one client.
 const attackers = 16
 
 // memoryLimit is the server's memory_limit in bytes.
 const memoryLimit = 512 << 20
 
-// The states of the server while another client uses it.
+// The states in which the server is measured.
 const (
 	quiet    = "quiet"
 	shared   = "attackers elsewhere"
 	attacked = "attacked"
 )
 
-// Attack measures what a client notices of attackers who send the worst bodies that the
-// public calls accept, as fast as they can. The reference is the same client while the
-// attackers send them to another server, which discards them: they use the same processors.
+// Attack measures the response times of a client while attackers send the most expensive
+// bodies that the public calls accept, as fast as they can. In the reference, the attackers
+// send the same bodies to another server on the same processors, which discards them.
 // memory_limit is 512 MiB.
 func Attack(w *world.World, s *figure.Sheet) {
 	w.Push(world.AppImage)
@@ -115,8 +115,8 @@ func serveRepodata(w http.ResponseWriter, r *http.Request) {
 		`"sha256":"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855","noarch":"generic","subdir":"noarch"}}}`)
 }
 
-// startAttack sends bodies to a server, again and again, until the attack is stopped; ""
-// attacks nothing. stop returns the number of bodies sent. It ends the section if the server
+// startAttack sends bodies to a server repeatedly until stop is called; an empty target means
+// no attack. stop returns the number of bodies sent. It ends the section if the server
 // returned an unexpected status, or if nothing was sent.
 func startAttack(ctx context.Context, target string, bodies []worstcase.Body) (stop func() int64) {
 	if target == "" {

@@ -49,8 +49,8 @@ func (r reading) cpu() (sum float64) {
 	return sum
 }
 
-// costs starts the given number of replicas and returns the usage of one piece of each kind
-// of work.
+// costs starts the given number of replicas and returns, by kind of work, the usage of one
+// piece of it.
 func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	c := startCluster(w, replicas)
 	image := engine.At(named(w, c, slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig)))

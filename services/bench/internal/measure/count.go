@@ -36,7 +36,7 @@ func Count(w *world.World, s *figure.Sheet) {
 	year(w, s)
 }
 
-// costOfCounting loads both, at full speed and at the required rate.
+// costOfCounting loads both servers, at full speed and at the required rate.
 func costOfCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Server) {
 	var full, paced []figure.Contender
 	for _, c := range []struct {

@@ -14,9 +14,9 @@ import (
 	"slipway.dev/services/bench/internal/world"
 )
 
-// Pulls measures memory during concurrent pulls through a fresh slipwayd, each with its own
-// name like the tasks of a pipeline: with one layer concurrently, and with three as engines
-// do.
+// Pulls measures the memory of a fresh slipwayd during concurrent pulls. Each pull has its own
+// image name, like the tasks of a pipeline. It pulls one layer at a time in the first
+// measurement, and three concurrently, as engines do, in the second.
 func Pulls(w *world.World, s *figure.Sheet) {
 	w.Push(world.TaskImage)
 	for _, atOnce := range []int{1, 3} {

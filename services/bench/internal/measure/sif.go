@@ -120,8 +120,8 @@ func sifOf(w *world.World, server *slipwayd.Server, image string) figure.Sample 
 	return figure.Sample{Took: time.Since(begin).Seconds(), CPU: used()[0]}
 }
 
-// pushTree pushes both images of the tree and returns the tree as a tar file, next to which
-// is a .gz of it.
+// pushTree pushes both images of the tree. It returns the path of the tree as a tar file; the
+// same path with ".gz" appended is the compressed file.
 func pushTree(w *world.World) string {
 	root := strings.TrimSpace(string(must.Get(exec.CommandContext(w.Ctx, "go", "env", "GOROOT").Output())))
 	var all []string
@@ -140,7 +140,7 @@ func pushTree(w *world.World) string {
 	return whole
 }
 
-// writeTree writes folders as a tar and as a .gz of it.
+// writeTree writes folders to a tar file at path and, compressed, to path + ".gz".
 func writeTree(path, root string, dirs []string) (err error) {
 	f := must.Get(os.Create(path))
 	defer func() { err = errors.Join(err, f.Close()) }()

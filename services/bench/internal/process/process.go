@@ -25,10 +25,10 @@ type Command struct {
 	Args []string
 	// Env is added to a minimal environment.
 	Env []string
-	// Addr is the address that it listens on (host:port). Admin is its private address, if
-	// any.
+	// Addr is the address that the server listens on (host:port). Admin is its private
+	// address, if any.
 	Addr, Admin string
-	// As is the user that it runs as; nil is the current user.
+	// As is the user that the server runs as; nil is the current user.
 	As *syscall.Credential
 	// Data is its data folder, if any.
 	Data string
@@ -55,7 +55,7 @@ type Fleet struct {
 	running []*Server
 }
 
-// timeout limits the start of a server. Its shutdown may take a sixth of it.
+// timeout limits the start of a server. A shutdown may take a sixth of it.
 const timeout = 30 * time.Second
 
 // Start runs a server and waits until it is ready.
@@ -143,7 +143,7 @@ func FreeAddr() string {
 	return l.Addr().String()
 }
 
-// Listens returns a function that waits until an address accepts connections.
+// Listens returns a Ready function, which returns nil if an address accepts connections.
 func Listens(network, addr string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		c, err := new(net.Dialer).DialContext(ctx, network, addr)
@@ -154,7 +154,7 @@ func Listens(network, addr string) func(context.Context) error {
 	}
 }
 
-// Answers returns a function that waits for a 200 at a URL.
+// Answers returns a Ready function, which returns nil if a URL responds with status 200.
 func Answers(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context) error {

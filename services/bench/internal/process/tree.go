@@ -13,7 +13,7 @@ import (
 // TreeCPU returns the processor time of the process and its descendants in seconds.
 func (s *Server) TreeCPU() float64 { return treeCPU(s.cmd.Process.Pid) }
 
-// treeCPU returns the processor time of a process and its descendants in seconds. That of
+// treeCPU returns the processor time of a process and its descendants in seconds. The part of
 // ended descendants is exact to a hundredth of a second. It returns 0 if the process has
 // ended.
 func treeCPU(pid int) (sum float64) {

@@ -26,7 +26,8 @@ type World struct {
 	Dir   string
 	extra []string // additional folders to remove
 
-	// fleet ends with each section, lasting with the program.
+	// fleet holds the servers that stop when a section ends, lasting those that stop when the
+	// program ends.
 	fleet, lasting process.Fleet
 
 	Up         *process.Server
