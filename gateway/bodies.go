@@ -19,16 +19,16 @@ import (
 // SmallBody is the length up to which request bodies are read without BodyMemory.Acquire.
 const SmallBody = 1 << 20
 
-// quickBody is the length up to which request bodies are decoded without a turn. It takes
-// some milliseconds.
+// quickBody is the length up to which request bodies are decoded without a turn: decoding
+// them takes a few milliseconds.
 const quickBody = 200_000
 
-// BodyMemory grants memory for large request bodies, and turns of a processor to decode them.
+// BodyMemory limits the memory of large request bodies, and how many are decoded concurrently.
 type BodyMemory interface {
-	// Acquire waits for the memory that a body takes until its request has been handled.
-	// Its error is a gRPC status. The argument size is the length of the body, and user the
-	// id of the authenticated user, or "". The returned context ends if the body arrives so
-	// slowly that it delays others. The caller must call release.
+	// Acquire waits until the memory for a body is available, and reserves it until release
+	// is called. Its error is a gRPC status. The argument size is the length of the body in
+	// bytes, and user the id of the authenticated user, or "". The returned context ends if
+	// the body arrives so slowly that it delays other requests. The caller must call release.
 	Acquire(ctx context.Context, user string, size int64) (reading context.Context, release func(), err error)
 	// Turn waits for a turn to decode a body. Its error is a gRPC status. The caller must call
 	// release.
@@ -72,8 +72,8 @@ func (b bodyReader) middleware(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// read replaces a body that is not quick with one in memory, for whose decoding it has a turn.
-// release ends both.
+// read reads a body that is longer than quickBody into memory and waits for a turn to decode
+// it. release ends the turn and frees the memory.
 func (b bodyReader) read(w http.ResponseWriter, r *http.Request) (release func(), err error) {
 	if r.ContentLength >= 0 && r.ContentLength <= quickBody {
 		return func() {}, nil
@@ -104,8 +104,8 @@ func (b bodyReader) read(w http.ResponseWriter, r *http.Request) (release func()
 	}, nil
 }
 
-// readLarge reads a request's body into memory, of which body already has the beginning. It
-// returns the user of the request, or "".
+// readLarge reads a request's body into body, which already contains its beginning. It returns
+// the user of the request, or "".
 func (b bodyReader) readLarge(w http.ResponseWriter, r *http.Request, body *readBody) (user string, release func(), err error) {
 	size := r.ContentLength
 	if size < 0 {
@@ -124,7 +124,7 @@ func (b bodyReader) readLarge(w http.ResponseWriter, r *http.Request, body *read
 	}
 	var slow atomic.Bool
 	stop := context.AfterFunc(reading, func() {
-		// Before the read ends, because its error also cancels the request's context.
+		// slow is stored before the read fails, because its error cancels the request's context.
 		slow.Store(r.Context().Err() == nil)
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	})
@@ -142,9 +142,9 @@ func (b bodyReader) readLarge(w http.ResponseWriter, r *http.Request, body *read
 	return user, release, nil
 }
 
-// readOn reads the rest of a body of at most size bytes, in one allocation.
+// readOn returns begun and the rest of body, together at most size bytes, in one allocation.
 func readOn(begun []byte, body io.Reader, size int64) ([]byte, error) {
-	raw := make([]byte, size+1) // the last byte detects the end of the body
+	raw := make([]byte, size+1) // one byte more, to detect the end of the body
 	n := copy(raw, begun)
 	for n < len(raw) {
 		m, err := body.Read(raw[n:])

@@ -22,8 +22,8 @@ import (
 	"slipway.dev/gateway"
 )
 
-// client does not share connections with http.DefaultClient, whose idle ones each
-// httptest.Server closes when it ends.
+// client has its own connections: each httptest.Server closes the idle connections of
+// http.DefaultClient when it ends.
 var client = &http.Client{Transport: &http.Transport{}}
 
 // send makes a request; header alternates names and values.
@@ -135,7 +135,8 @@ func TestCodesAndDetails(t *testing.T) {
 	}
 }
 
-// TestMessagesAreNotEscaped checks this, since clients print messages as they are.
+// TestMessagesAreNotEscaped checks that messages contain <, > and & unescaped, since clients
+// print messages as they are.
 func TestMessagesAreNotEscaped(t *testing.T) {
 	t.Parallel()
 	st, err := status.New(codes.InvalidArgument, "no samtools >=2 & <3").WithDetails(&errdetails.ErrorInfo{Domain: "slipway.dev"})

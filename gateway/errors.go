@@ -35,11 +35,11 @@ type problem struct {
 	Message string `json:"message"`
 	// Code is a code of gateway/contract/errors.md.
 	Code string `json:"code"`
-	// Details is the error as data, if the code has any; otherwise nil.
+	// Details is the error in machine-readable form; nil if its code has no details.
 	Details json.RawMessage `json:"details,omitempty"`
 }
 
-// codeOf returns the code for an HTTP status, for errors that have none of their own.
+// codeOf returns the code for an HTTP status. Errors without a code of their own have it.
 func codeOf(status int) string {
 	switch status {
 	case http.StatusUnauthorized:
@@ -139,7 +139,7 @@ func read(ctx context.Context, err error, h http.Header) (code int, p problem) {
 	case st.Code() == codes.Unavailable:
 		p.Message = "A part of the service cannot be reached right now; try again"
 		h.Set("Retry-After", "1")
-	case st.Code() == codes.Canceled && ctx.Err() != nil: // the client is gone, and gets no response
+	case st.Code() == codes.Canceled && ctx.Err() != nil: // the client has disconnected
 	default:
 		noteFailure(ctx, err)
 		code = http.StatusInternalServerError

@@ -13,8 +13,8 @@ import (
 // notJSON is the message for a malformed body, or its beginning.
 const notJSON = "Invalid JSON request body"
 
-// explain returns a stable message why raw does not match the message type that v points
-// to. The library's own text changes from build to build.
+// explain returns a message that states why raw does not match the message type that v
+// points to. The library's own message changes from build to build.
 func explain(raw []byte, v any) string {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()

@@ -16,7 +16,7 @@ import (
 // errBroken is returned for a followed log that ended before its build.
 var errBroken = status.Error(codes.Unavailable, "the log ended before its build")
 
-// part is a part of a log, or the error in its place.
+// A part is a part of a log, or the error that ended the stream.
 type part struct {
 	*buildv1.StreamLogsResponse
 	err error
@@ -54,8 +54,8 @@ func (f *feed) open(ctx context.Context, after int64) <-chan part {
 	return parts
 }
 
-// copying copies one log from the build service to a client. If the service fails in the
-// middle, it continues with another replica after the last line.
+// copying copies one log from the build service to a client. If a replica of the service
+// fails in the middle, copying continues with another replica after the last line.
 type copying struct {
 	out      *transcript
 	feed     *feed
@@ -105,14 +105,15 @@ func (c *copying) open(ctx context.Context) {
 	c.parts, c.again, c.opened = c.feed.open(ctx, c.out.last), nil, time.Now()
 }
 
-// sign writes to the client without a line.
+// sign sends output without a log line: the response headers or a keep-alive.
 func (c *copying) sign(write func()) error {
 	c.out.begin()
 	write()
 	return c.out.send()
 }
 
-// take handles a part. The result done reports that the log is complete, or lost.
+// take handles a part. The result done reports that copying has ended: the log is complete,
+// or err is final.
 func (c *copying) take(p part) (done bool, err error) {
 	switch {
 	case errors.Is(p.err, io.EOF) && !c.feed.req.GetFollow():
@@ -133,14 +134,14 @@ func (c *copying) take(p part) (done bool, err error) {
 	return p.GetEnded() != nil, c.out.send()
 }
 
-// retry schedules a retry, unless that is useless: an error of the first response is final,
-// and so is one after the retry timeout.
+// retry schedules a retry and returns nil, or returns err if it is final: an error before the
+// first byte, after the retry timeout, or of a kind that a retry does not fix.
 func (c *copying) retry(err error) error {
-	code := status.Code(err) // Canceled: not by us, so by a service that stops
+	code := status.Code(err) // a service that stops returns Canceled
 	if !c.out.begun || code != codes.Unavailable && code != codes.Canceled {
 		return err
 	}
-	if c.lost.IsZero() || time.Since(c.opened) > c.timeouts.retryFor { // it was connected, and had no lines
+	if c.lost.IsZero() || time.Since(c.opened) > c.timeouts.retryFor { // new, or the last stream was long but without lines
 		c.lost, c.tries = time.Now(), 0
 	}
 	if time.Since(c.lost) > c.timeouts.retryFor {

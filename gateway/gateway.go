@@ -1,7 +1,6 @@
 // Package gateway implements the REST contract: it translates the HTTP calls of
 // gateway/contract/container-service.md to gRPC calls, and their responses to the exact
-// JSON that clients expect. It knows the message types and does not implement the services
-// behind them.
+// JSON that clients expect. It imports the message types, but no service.
 package gateway
 
 import (
@@ -37,7 +36,7 @@ const MaxBody = 32_000_000
 // timeouts holds the timeouts and intervals of requests.
 type timeouts struct {
 	answer    time.Duration // of a call
-	follow    time.Duration // of a followed log; clients reconnect where they were
+	follow    time.Duration // of a followed log; clients reconnect after the last line
 	silence   time.Duration // until a log without lines gets its response headers
 	keepAlive time.Duration // between two keep-alives to a client
 	retryFor  time.Duration // how long to retry a service that failed in the middle of a log
@@ -153,9 +152,9 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, service buildv1.Buil
 	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/condalock", explicitLock(mux, service))
 }
 
-// setStatus writes status codes other than 200 as the contract requires: 204 (revoking a
-// token as an operator is 200 with an empty body), and 422 for an environment that cannot
-// be solved.
+// setStatus writes the status codes other than 200 of calls that return no error: 204 for
+// RevokeContainer, and 422 for an environment that cannot be solved. RevokeToken returns 200
+// with an empty body.
 func setStatus(_ context.Context, w http.ResponseWriter, m proto.Message) error {
 	switch m := m.(type) {
 	case *containerv1.RevokeContainerResponse:

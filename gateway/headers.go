@@ -8,7 +8,7 @@ import (
 // metadata to clients. Authorization is forwarded separately.
 func noHeader(string) (string, bool) { return "", false }
 
-// newMux returns a mux with its own options and those of both APIs.
+// newMux returns a mux with the options in own and the options that both APIs share.
 func newMux(own ...runtime.ServeMuxOption) *runtime.ServeMux {
 	return runtime.NewServeMux(append(own,
 		runtime.WithIncomingHeaderMatcher(noHeader),

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// jsonLimits bound the allocations for a body: a list of 10 million empty objects is 30 MB,
-// and a hundred times that when decoded.
+// jsonLimits bound the allocations for a body: a list of 10 million empty objects is 30 MB
+// of JSON, and takes a hundred times as much memory when decoded.
 type jsonLimits struct {
 	// values limits the number of values in lists and objects.
 	values int
@@ -15,11 +15,12 @@ type jsonLimits struct {
 }
 
 const (
-	// MaxValues is how many JSON values a body may have.
+	// MaxValues is the maximum number of JSON values in a body.
 	MaxValues = 20_000
-	// MaxPlatformValues is the same for the platform's REST API, because runs report tasks.
+	// MaxPlatformValues is the maximum for the platform's REST API, whose runs report many
+	// tasks.
 	MaxPlatformValues = 250_000
-	// MaxDepth is how deeply they may be nested.
+	// MaxDepth is the maximum nesting of JSON lists and objects.
 	MaxDepth = 100
 )
 
@@ -48,8 +49,8 @@ func (l jsonLimits) check(raw []byte) error {
 	return nil
 }
 
-// textLength returns the number of bytes up to and including the quotation mark that ends the
-// text at the beginning of raw, or the length of raw if none does.
+// textLength returns the length of the JSON string whose opening quotation mark precedes raw,
+// including its closing quotation mark, or the length of raw if the string is not closed.
 func textLength(raw []byte) int {
 	for n := 0; n < len(raw); {
 		end := bytes.IndexByte(raw[n:], '"')
@@ -57,7 +58,7 @@ func textLength(raw []byte) int {
 			break
 		}
 		end += n
-		for n <= end { // skip what is escaped, maybe including the quotation mark
+		for n <= end { // skip escaped characters, possibly the quotation mark
 			escape := bytes.IndexByte(raw[n:end], '\\')
 			if escape < 0 {
 				return end + 1

@@ -9,8 +9,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// TestBodiesThatGrowWhenRead checks that such bodies are rejected with memory of about
-// their own length.
+// TestBodiesThatGrowWhenRead checks that bodies which take far more memory when decoded are
+// rejected with memory of about their own length.
 //
 //nolint:paralleltest // it measures what is allocated meanwhile
 func TestBodiesThatGrowWhenRead(t *testing.T) {
@@ -27,7 +27,7 @@ func TestBodiesThatGrowWhenRead(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "more than") {
 			t.Errorf("%s: got %v", name, err)
 		}
-		// Half of it is read in growing buffers.
+		// Half of the memory is for the growing buffers in which the body is read.
 		if used := after.TotalAlloc - before.TotalAlloc; used > 8*MaxBody {
 			t.Errorf("%s: %d bytes took %d bytes to refuse", name, len(body), used)
 		}

@@ -51,8 +51,8 @@ func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]st
 }
 
 // answer writes a log in the requested form. Errors before the first byte are ordinary
-// error responses. Later errors abort the connection, so that no client takes a part for
-// the whole.
+// error responses. Later errors abort the connection, so that no client mistakes a truncated
+// log for a complete one.
 func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *buildv1.StreamLogsRequest) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -148,8 +148,8 @@ func linesArrive(t *testing.T, path, prefix string) {
 	}
 }
 
-// script is a log of six lines during which the service fails twice with the error leave,
-// and of which lines are repeated.
+// script is a log of six lines, some of which are sent again after a reconnect. The service
+// fails twice with the error leave.
 func script(t *testing.T, leave error) *buildService {
 	return &buildService{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
 		if want := int64(2 * (n - 1)); req.GetAfter() != want {
@@ -167,9 +167,9 @@ func script(t *testing.T, leave error) *buildService {
 func TestRoomGoesAway(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]error{
-		"with a status": status.Error(codes.Unavailable, "stopping"),
-		"in silence":    nil,
-		"cancelled":     status.Error(codes.Canceled, "the caller went away"),
+		"with a status":  status.Error(codes.Unavailable, "stopping"),
+		"without status": nil,
+		"cancelled":      status.Error(codes.Canceled, "the caller went away"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,8 @@ func TestRoomGoesAway(t *testing.T) {
 	}
 }
 
-// TestServiceIsKilled checks that another replica continues where the killed one was.
+// TestServiceIsKilled checks that another replica continues after the last line of the killed
+// one.
 func TestServiceIsKilled(t *testing.T) {
 	t.Parallel()
 	b := &buildService{turn: func(n int, req *buildv1.StreamLogsRequest, s logStream) error {
@@ -218,8 +219,8 @@ func TestServiceIsKilled(t *testing.T) {
 func TestRetryTimeout(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
-		"away for good": status.Error(codes.Unavailable, "gone"),
-		"broken":        status.Error(codes.Internal, "boom"),
+		"unavailable": status.Error(codes.Unavailable, "gone"),
+		"broken":      status.Error(codes.Internal, "boom"),
 	} {
 		for _, path := range []string{"/logs", "/logs?follow=true", "/events"} {
 			t.Run(name+path, func(t *testing.T) {

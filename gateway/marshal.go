@@ -21,7 +21,7 @@ import (
 type marshaler struct {
 	runtime.JSONPb
 	limits jsonLimits
-	// turns has as many slots as there are processors. Encoding takes several times the
+	// turns has one slot for each processor. Encoding takes memory of several times the
 	// length of the JSON, and more concurrent encodings would not be faster.
 	turns chan struct{}
 }
@@ -57,7 +57,7 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	return how.MarshalAppend(make([]byte, 0, proto.Size(msg)*5/4), msg)
 }
 
-// lockText returns a lock that is written as text, or nil.
+// lockText returns the text of a lock in a text format; nil for any other message.
 func lockText(v any) *string {
 	switch lock := v.(type) {
 	case *condav1.LockPackagesResponse:
@@ -68,8 +68,8 @@ func lockText(v any) *string {
 	return nil
 }
 
-// counted is a response that has its organisations even if the list is empty, unless it is
-// only a number.
+// counted is a response of the metrics service. If it has a metric, its organisations are
+// included even if there are no counts.
 type counted interface {
 	GetMetric() string
 	GetOrgs() map[string]float64
@@ -118,7 +118,7 @@ func (m *marshaler) decode(raw []byte, v any) error {
 	return m.UnmarshalOptions.Unmarshal(raw, msg)
 }
 
-// readRaw reads a body unchanged if it is within the limits; io.EOF if there is none.
+// readRaw reads a body unchanged and checks the limits. It returns io.EOF for an empty body.
 func (m *marshaler) readRaw(r io.Reader, into *[]byte) error {
 	raw, err := readAll(r)
 	if errors.As(err, new(*http.MaxBytesError)) {

@@ -169,7 +169,7 @@ func TestExamplesToTry(t *testing.T) {
 	seen := map[string]bool{}
 	for name, example := range op.RequestBody.Value.Content.Get("application/json").Examples {
 		if !strings.Contains("123456", name[:1]) {
-			continue // of the tests
+			continue // an example that only tests use
 		}
 		raw, err := json.Marshal(example.Value.Value)
 		if err != nil {

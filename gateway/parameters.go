@@ -60,8 +60,8 @@ func (q requests) of(r *http.Request) protoreflect.MessageDescriptor {
 	return q[endpoint{r.Method, routeOf(r.Context())}]
 }
 
-// checked rejects malformed parameters with clear messages; the library's contain Go terms.
-// refuse writes a 400.
+// checked rejects malformed parameters with clear messages; the library's messages contain
+// Go terms. refuse writes a 400.
 func (q requests) checked(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
@@ -81,8 +81,8 @@ func (q requests) checked(refuse func(w http.ResponseWriter, message string)) ru
 // maxIgnoredBody is the maximum size of an ignored body in bytes.
 const maxIgnoredBody = 64 << 10
 
-// wholeBody rejects a DELETE whose body is not JSON. Bodies of DELETE are not used, but a
-// client that sends a truncated one meant something else.
+// wholeBody rejects a DELETE whose body is not JSON. The body of a DELETE is ignored, but a
+// malformed one shows that the client has made a mistake.
 func wholeBody(refuse func(w http.ResponseWriter, message string)) runtime.Middleware {
 	return func(next runtime.HandlerFunc) runtime.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
@@ -117,7 +117,7 @@ func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[s
 	if r.URL.RawQuery == "" {
 		return ""
 	}
-	given := map[protoreflect.FieldNumber]int{} // under either of its names
+	given := map[protoreflect.FieldNumber]int{} // occurrences under either name
 	for name, values := range r.URL.Query() {
 		fd := field(desc, name)
 		if fd != nil && !fd.IsList() {
@@ -142,7 +142,7 @@ func field(desc protoreflect.MessageDescriptor, name string) protoreflect.FieldD
 	return desc.Fields().ByJSONName(name)
 }
 
-// misread returns what a parameter must be; "" if it is valid.
+// misread returns a message about a malformed parameter; "" if it is valid.
 func misread(fd protoreflect.FieldDescriptor, value string) string {
 	if fd == nil {
 		return ""

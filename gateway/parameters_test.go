@@ -46,8 +46,8 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestWorkspaceInTheBody checks the workspace in the body, where clients send it, too.
-// Different values are rejected.
+// TestWorkspaceInTheBody checks that clients may send the workspace in the body instead of the
+// query, and that different values are rejected.
 func TestWorkspaceInTheBody(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, method, path, body, want string }{

@@ -10,7 +10,7 @@ import (
 // question asks a user whether a program may act as them. No code is issued before the user
 // has agreed (gateway/contract/platform.md#sign-in).
 type question struct {
-	// User is the user, and Program the program's name for itself.
+	// User is the name of the user, and Program the name that the program gives itself.
 	User, Program string
 	// Address is where a program on this machine receives its code; Code is the code that a
 	// program on another machine displays.

@@ -13,8 +13,8 @@ import (
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
 // device issues a code for a program on a machine without a browser (RFC 8628, 3.1). The
-// response has no address that contains the code, so that a user who types it knows which
-// program displays it.
+// response has no address that contains the code: a user who has to type the code knows
+// which program displays it.
 func (s signIn) device(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {
@@ -37,13 +37,13 @@ type deviceForm struct {
 	Code string
 	// Consent and User are set for a user who has returned from the provider.
 	Consent, User string
-	// Elsewhere is the address of the provider; "" if there is none.
+	// Elsewhere is the address of the provider; "" without a provider.
 	Elsewhere string
 	// Problem is why the code was not accepted; Allowed is the program that was allowed.
 	Problem, Allowed string
 }
 
-// askCode shows the page.
+// askCode shows the page on which a code is entered.
 func (s signIn) askCode(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	elsewhere, err := s.provider(r)
 	if err != nil {
@@ -79,8 +79,8 @@ func (s signIn) describeDevice(w http.ResponseWriter, r *http.Request, _ map[str
 	show(w, code, shown.page())
 }
 
-// refuseTokens also returns the errors of RFC 8628, 3.5, for a program that waits until its
-// code is entered.
+// refuseTokens writes an error of the token endpoint. A program that waits until its code is
+// entered gets the errors of RFC 8628, 3.5.
 func (s signIn) refuseTokens(w http.ResponseWriter, r *http.Request, err error) {
 	st := status.Convert(err)
 	for _, d := range st.Details() {

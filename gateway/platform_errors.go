@@ -13,7 +13,7 @@ import (
 const platformTooLarge = "The request body is larger than 16,000,000 bytes"
 
 // writePlatformError writes a status as the platform does: missing permissions and missing
-// objects are both 403, with the same code, and a bad request can be found in the log.
+// objects are both 403, with the same code, and the message of a 400 contains the request id.
 func writePlatformError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, _ *http.Request, err error) {
 	st := status.Convert(err)
 	code, p := read(ctx, err, w.Header())

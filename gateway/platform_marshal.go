@@ -15,9 +15,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// platformMarshaler implements the platform's JSON: lists and members without presence are
-// always included, documents are JSON already, and a body that a service wants unchanged is
-// not decoded here.
+// platformMarshaler implements the platform's JSON. Lists and members without presence are
+// always included. Documents, which are JSON, and bodies for a field of type bytes are passed
+// on unchanged.
 type platformMarshaler struct{ *marshaler }
 
 func newPlatformMarshaler() *platformMarshaler {

@@ -11,8 +11,8 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// TestDocumentsArePassedOn checks runs whose strings and members look like the placeholder
-// of a document, and numbers that no float represents.
+// TestDocumentsArePassedOn checks that documents are returned unchanged, even if their members
+// look like a Document message or contain numbers that no float64 represents.
 func TestDocumentsArePassedOn(t *testing.T) {
 	t.Parallel()
 	const mark = `{"json":"MA=="}`

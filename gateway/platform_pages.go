@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// fill replaces the placeholders {name} of a page by values: text, or an attribute in
-// quotes, never a script. html/template calls methods by name, so that the linker would
-// keep every exported method of the program, which makes it a third larger.
+// fill replaces the placeholders {name} of a page by escaped values. A placeholder must be in
+// text or in a quoted attribute, never in a script. html/template is not used because it
+// calls methods by name: the linker would keep every exported method of the program, which
+// makes it a third larger.
 func fill(page string, values map[string]string) string {
 	pairs := make([]string, 0, 2*len(values))
 	for name, v := range values {
@@ -45,7 +46,7 @@ func pageStyleSum() string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// elsewhereLink returns a link to the organisation's provider; "" if there is none.
+// elsewhereLink returns a link to the organisation's provider; "" without a provider.
 func elsewhereLink(to string) string {
 	if to == "" {
 		return ""
@@ -105,8 +106,7 @@ func (f deviceForm) page() string {
 `, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + elsewhereLink(f.Elsewhere)
 }
 
-// refusedSignIn is the reason why a user who signs in at the OIDC provider is not signed
-// in.
+// refusedSignIn is the content of the page for a sign-in at the OIDC provider that failed.
 type refusedSignIn struct {
 	Why string
 	// Said is the provider's message, or "".

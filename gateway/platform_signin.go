@@ -63,8 +63,8 @@ func (s signIn) configuration(w http.ResponseWriter, r *http.Request, _ map[stri
 	})
 }
 
-// landing redirects users to the sign-in page, from the API address to which clients append
-// the login path.
+// landing redirects users to the sign-in page. Clients send them here because they append the
+// login path to the address of the API.
 func (s signIn) landing(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil {
@@ -92,7 +92,8 @@ func (s signIn) page(w http.ResponseWriter, r *http.Request, _ map[string]string
 	show(w, http.StatusOK, signInPage(r.URL.Query().Get, elsewhere))
 }
 
-// provider returns where the sign-in at the OIDC provider begins; "" if there is none.
+// provider returns the address where a sign-in at the OIDC provider begins; "" without a
+// provider.
 func (s signIn) provider(r *http.Request) (string, error) {
 	info, err := s.service.GetServiceInfo(r.Context(), &platformv1.GetServiceInfoRequest{})
 	if err != nil || !slices.Contains(info.GetServiceInfo().GetAuthTypes(), "oidc") {
@@ -129,7 +130,8 @@ func (s signIn) form(w http.ResponseWriter, r *http.Request) (read func(string) 
 	return r.PostFormValue, true
 }
 
-// authorize issues a code for an access token to the program that the page named.
+// authorize issues a code to the program that the page named, for the user of the access
+// token.
 func (s signIn) authorize(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	form, ok := s.form(w, r)
 	if !ok {

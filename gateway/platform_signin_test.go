@@ -139,11 +139,11 @@ func TestSignInElsewhere(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct{ said, want string }{
-		"in words":     {"error=access_denied&error_description=Ask+your+%3Cb%3Ehelp+desk%3C%2Fb%3E%E2%80%AE%0Anow", "It says: “Ask your &lt;b&gt;help desk&lt;/b&gt; now”"},
-		"in a code":    {"error=access_denied", "It says: “access_denied”"},
-		"at length":    {"error=" + strings.Repeat("x", 5000), "“" + strings.Repeat("x", 300) + "…”"},
-		"not at all":   {"", "did not let you in.</p>\n<p><a href=\"https://page/login\">"},
-		"out of place": {"error=x&again=https://evil", "<p><a href=\"https://page/login\">"},
+		"with a description":        {"error=access_denied&error_description=Ask+your+%3Cb%3Ehelp+desk%3C%2Fb%3E%E2%80%AE%0Anow", "It says: “Ask your &lt;b&gt;help desk&lt;/b&gt; now”"},
+		"with a code":               {"error=access_denied", "It says: “access_denied”"},
+		"with a long code":          {"error=" + strings.Repeat("x", 5000), "“" + strings.Repeat("x", 300) + "…”"},
+		"without a reason":          {"", "did not let you in.</p>\n<p><a href=\"https://page/login\">"},
+		"with an unknown parameter": {"error=x&again=https://evil", "<p><a href=\"https://page/login\">"},
 	} {
 		page := refusal(t, at+"/oauth/callback?state=secret&"+c.said, cookies[0])
 		if !strings.Contains(page, c.want) || strings.Contains(page, "evil") {

@@ -22,7 +22,7 @@ import (
 //go:embed reference
 var page embed.FS
 
-// pageCSP lets a page load and call its own address only, and forbids framing.
+// pageCSP restricts a page to its own origin, and forbids framing.
 const pageCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -34,8 +34,8 @@ type reference struct {
 	next  http.Handler
 }
 
-// file is a file to serve unchanged. zipped returns its gzipped form, if there is one, and
-// cache is how long browsers may cache it.
+// file is a file to serve unchanged. zipped returns its gzipped form; nil if it has none.
+// cache is its Cache-Control.
 type file struct {
 	kind, etag, cache string
 	text              []byte
@@ -87,7 +87,7 @@ func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.next.ServeHTTP(w, req)
 		return
 	}
-	if req.URL.Path == "/openapi" { // relative, since there may be a prefix that is unknown here
+	if req.URL.Path == "/openapi" { // relative, since the prefix of the API is unknown here
 		w.Header().Set("Location", "openapi/")
 		w.WriteHeader(http.StatusMovedPermanently)
 		return

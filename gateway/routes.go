@@ -15,7 +15,8 @@ const (
 	sifPath    = "/v1alpha2/container/{request_id}/sif"
 )
 
-// StaysOpen reports whether a path is one of these.
+// StaysOpen reports whether the response of a path may take as long as a build or a large
+// file.
 func StaysOpen(path string) bool {
 	for _, pattern := range []string{logsPath, eventsPath, sifPath} {
 		before, rest, _ := strings.Cut(pattern, "{")

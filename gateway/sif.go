@@ -50,12 +50,12 @@ func (d *downloads) sif(w http.ResponseWriter, r *http.Request, path map[string]
 	if known := r.Header.Get("If-Range"); known != "" && known != h.Get("Etag") {
 		file.begins = r.Method == http.MethodGet && !charged // http.ServeContent responds with the whole file
 	}
-	if r.Header.Get("Range") == "bytes=-0" { // an empty range, to which http.ServeContent responds
+	if r.Header.Get("Range") == "bytes=-0" { // http.ServeContent would accept this empty range
 		r.Header.Set("Range", "bytes="+strconv.FormatInt(file.size, 10)+"-")
 	}
 	http.ServeContent(&fileWriter{ResponseWriter: w, ctl: http.NewResponseController(w), stall: d.timeouts.stall}, r, "", time.Time{}, file)
 	if file.err != nil {
-		panic(http.ErrAbortHandler) // no client may take a part for the whole
+		panic(http.ErrAbortHandler) // no client may mistake a truncated file for a complete one
 	}
 }
 
@@ -139,7 +139,7 @@ func (f *sifFile) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fileWriter sets a deadline for each part of a file, and writes the one error of
+// fileWriter sets a deadline for each part of a file, and writes the only error of
 // http.ServeContent in the contract's format.
 type fileWriter struct {
 	http.ResponseWriter

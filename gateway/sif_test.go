@@ -82,15 +82,15 @@ func TestSif(t *testing.T) {
 		{"from the second byte on", "GET", "Range", "bytes=1-3", 206, "---", "bytes 1-3/1034", 1},
 		{"from a byte on", "GET", "Range", "bytes=1031-", 206, "789", "bytes 1031-1033/1034", 0},
 		{"the end", "GET", "Range", "bytes=-2", 206, "89", "bytes 1032-1033/1034", 1},
-		{"an end that is all", "GET", "Range", "bytes=-9223372036854775807", 200, file, "", 1},
-		{"more than there is", "GET", "Range", "bytes=1032-2000", 206, "89", "bytes 1032-1033/1034", 0},
+		{"a suffix longer than the file", "GET", "Range", "bytes=-9223372036854775807", 200, file, "", 1},
+		{"beyond the end", "GET", "Range", "bytes=1032-2000", 206, "89", "bytes 1032-1033/1034", 0},
 		{"beyond", "GET", "Range", "bytes=1034-", 416, "", "bytes */1034", 0},
-		{"nothing at the end", "GET", "Range", "bytes=-0", 416, "", "bytes */1034", 1},
+		{"an empty suffix", "GET", "Range", "bytes=-0", 416, "", "bytes */1034", 1},
 		{"several parts are the whole", "GET", "Range", "bytes=1-2,4-5", 200, file, "", 1},
 		{"backwards", "GET", "Range", "bytes=1028-1026", 416, "", "", 0},
 		{"known", "GET", "If-None-Match", `"sha256:0123"`, 304, "", "", 1},
-		{"a part of the same", "GET", "If-Range", `"sha256:0123"`, 206, "89", "bytes 1032-1033/1034", 0},
-		{"a part of another", "GET", "If-Range", `"sha256:4567"`, 200, file, "", 1},
+		{"If-Range with the current Etag", "GET", "If-Range", `"sha256:0123"`, 206, "89", "bytes 1032-1033/1034", 0},
+		{"If-Range with another Etag", "GET", "If-Range", `"sha256:4567"`, 200, file, "", 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := httptest.NewRequest(tt.method, "/v1alpha2/container/abc/sif", nil)

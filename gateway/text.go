@@ -19,7 +19,7 @@ func isText(u *url.URL) bool {
 	return areTexts(u.Query())
 }
 
-// areTexts reports the same for a query or a form.
+// areTexts reports whether all names and values of a query or form are such strings.
 func areTexts(form url.Values) bool {
 	for name, values := range form {
 		for _, v := range append(values, name) {

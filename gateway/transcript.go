@@ -65,7 +65,8 @@ func (events) done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64)
 	event(b, "done", last, string(data))
 }
 
-// event writes data with any number of lines. Each kind of line end would end the field.
+// event writes an event. Its data has one field for each line, since every kind of line end
+// terminates a field.
 func event(b *bytes.Buffer, name string, id int64, data string) {
 	b.WriteString("event: " + name + "\nid: " + strconv.FormatInt(id, 10) + "\n")
 	data = strings.ReplaceAll(strings.ReplaceAll(data, "\r\n", "\n"), "\r", "\n")
@@ -75,7 +76,7 @@ func event(b *bytes.Buffer, name string, id int64, data string) {
 	b.WriteByte('\n')
 }
 
-// transcript is a log on its way to one client.
+// A transcript writes a log to one client.
 type transcript struct {
 	w     http.ResponseWriter
 	ctl   *http.ResponseController
@@ -113,7 +114,7 @@ func (t *transcript) lines(list []*buildv1.LogLine) {
 
 // send flushes the added lines to the client.
 func (t *transcript) send() error {
-	_ = t.ctl.SetWriteDeadline(time.Now().Add(t.stall)) // a writer without deadlines needs none
+	_ = t.ctl.SetWriteDeadline(time.Now().Add(t.stall)) // not every writer supports deadlines
 	if t.b.Len() > 0 {
 		if _, err := t.w.Write(t.b.Bytes()); err != nil {
 			return fmt.Errorf("writing the log: %w", err)

@@ -29,8 +29,8 @@ const immutable = "public, max-age=31536000, immutable"
 type web struct {
 	digest string
 	files  map[string]file
-	// shell and missing return the documents for a depth in the site, so that relative
-	// addresses work: there may be a prefix that is unknown here.
+	// shell and missing return a document for the depth of folders at which it is served.
+	// Its addresses are relative, since the prefix of the site is unknown here.
 	shell, missing func(depth int) file
 	next           http.Handler
 }
@@ -110,7 +110,7 @@ func (w *web) document(name, head string) (func(depth int) file, error) {
 // robots excludes crawlers: the pages are for users only, or change with every request.
 const robots = "User-agent: *\nDisallow: /\n"
 
-// maxDepth is how many folders deep a page may be and still find its style.
+// maxDepth is the maximum depth of folders at which a page finds its style.
 const maxDepth = 8
 
 const scriptKind = "text/javascript; charset=utf-8"

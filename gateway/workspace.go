@@ -51,7 +51,7 @@ func takesAnything(desc protoreflect.MessageDescriptor) bool {
 // takeWorkspace copies a body's workspace into the query, or returns an error message. The
 // decoder reports malformed JSON.
 func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) {
-	if !bytes.Contains(raw, []byte(`"`+workspaceID+`"`)) { // the common case, since bodies are large
+	if !bytes.Contains(raw, []byte(`"`+workspaceID+`"`)) { // avoids decoding large bodies
 		return ""
 	}
 	var body struct {
@@ -86,7 +86,7 @@ func takeWorkspace(r *http.Request, raw []byte, isReport bool) (problem string) 
 type readBody struct {
 	rest []byte
 	err  error
-	// turn ends the turn of a processor that decoding the body has; nil for none.
+	// turn ends the turn in which the body is decoded; nil if decoding takes no turn.
 	turn func()
 }
 
@@ -110,7 +110,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 	if b.rest = b.rest[n:]; n > 0 || len(p) == 0 {
 		return n, nil
 	}
-	b.decoded() // generated code discards the body of a call that takes none
+	b.decoded() // generated code discards the body of a call that has no body field
 	return 0, cmp.Or(b.err, io.EOF)
 }
 

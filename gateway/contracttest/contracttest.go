@@ -5,10 +5,10 @@
 // An example is a txtar file:
 //
 //	-- request --    method and path; headers; an empty line; the body
-//	-- rpc --        the gRPC method that is called; absent if none is
+//	-- rpc --        the gRPC method; absent if the call reaches no service
 //	-- asked --      its request
-//	-- answered --   its response; a stream, one message after the other
-//	-- fault --      or the error "kind: text", or "kind (code): text"
+//	-- answered --   its response; the messages of a stream follow each other
+//	-- fault --      its error instead: "kind: text" or "kind (code): text"
 //	-- response --   status; headers; an empty line; the body
 //
 // {{name}} is replaced by a value of the test. In the response, "*" matches any non-empty
@@ -37,7 +37,8 @@ type Example struct {
 	Want            string
 }
 
-// Load reads every example below dir and replaces the variables.
+// Load reads every example in dir, but not in its subfolders, and replaces each {{name}} by
+// its value in vars.
 func Load(dir string, vars map[string]string) ([]Example, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil || len(paths) == 0 {
@@ -146,7 +147,7 @@ func differ(at string, want, got any) string {
 	return fmt.Sprintf("%s is %v, want %v", at, got, want)
 }
 
-// fits reports whether a string matches the wanted one, which may be a wildcard.
+// fits reports whether a string or number matches want, which may be a wildcard.
 func fits(want string, got any) bool {
 	switch g := got.(type) {
 	case string:

@@ -29,7 +29,7 @@ func ReadDocument(text []byte) (*Document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the document: %w", err)
 	}
-	doc.Servers = nil // paths are those of the API at any address
+	doc.Servers = nil // paths match at any address
 	router, err := gorillamux.NewRouter(doc)
 	if err != nil {
 		return nil, fmt.Errorf("reading the document's paths: %w", err)
@@ -39,7 +39,7 @@ func ReadDocument(text []byte) (*Document, error) {
 
 // Check returns how a response differs from the document: its status, its type, and each
 // member of its body. It returns ErrUndocumented if the document does not have the call.
-// The path has no prefix.
+// The path must not have a prefix such as /api.
 func (d *Document) Check(method, path string, status int, header http.Header, body []byte) error {
 	req, err := http.NewRequestWithContext(context.Background(), method, "http://localhost"+path, nil)
 	if err != nil {

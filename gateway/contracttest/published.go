@@ -63,12 +63,12 @@ func ReadPublished() (*Published, error) {
 }
 
 // Check returns how the body of a successful response differs from the published types; nil
-// for a call that is not published. The path has no prefix, and its query is ignored. null
-// is allowed for every member, as typed clients treat it as absent.
+// for a call that is not published. The path must not have a prefix such as /api; its query
+// is ignored. null is allowed for every member, because typed clients treat it as absent.
 func (p *Published) Check(method, path string, body []byte) error {
 	path, _, _ = strings.Cut(path, "?")
 	segments := strings.Split(path, "/")
-	// Fixed segments take precedence over variables: /orgs/validate is no organisation.
+	// Fixed segments take precedence over variables: /orgs/validate is not an organisation.
 	best, fixed := -1, -1
 	for i, o := range p.operations {
 		if n := o.match(method, segments); n > fixed {
@@ -88,7 +88,7 @@ func (p *Published) Check(method, path string, body []byte) error {
 	return nil
 }
 
-// match returns how many segments are equal; -1 if it is another operation.
+// match returns how many segments are equal; -1 if the method or path does not match.
 func (o operation) match(method string, segments []string) int {
 	if o.method != method || len(o.path) != len(segments) {
 		return -1

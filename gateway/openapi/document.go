@@ -56,7 +56,7 @@ type call struct {
 	verb, path string
 }
 
-// fill adds the calls of the API, and then what all operations share.
+// fill adds the calls of the API, and then the errors and examples of all operations.
 func (d *document) fill(files []*protogen.File) error {
 	calls := d.calls(files)
 	for _, c := range calls {
@@ -132,7 +132,7 @@ func fieldOf(m *protogen.Message, name string) *protogen.Field {
 	return nil
 }
 
-// operation adds a call. A manually written description is kept.
+// operation adds a call. Manually written responses and request bodies are kept.
 func (d *document) operation(c call) {
 	item := d.doc.Paths.Value(c.path)
 	if item == nil {
@@ -195,7 +195,7 @@ func (d *document) takes(op *openapi3.Operation, c call) {
 	}
 	body := openapi3.NewRequestBody().WithJSONSchemaRef(schema)
 	body.Required = needed(f)
-	if op.RequestBody != nil { // complete with a schema; otherwise it only has examples
+	if op.RequestBody != nil { // a manual body without a schema only has examples
 		byHand := op.RequestBody.Value.Content.Get("application/json")
 		if byHand == nil || byHand.Schema != nil {
 			return
@@ -205,8 +205,8 @@ func (d *document) takes(op *openapi3.Operation, c call) {
 	op.RequestBody = &openapi3.RequestBodyRef{Value: body}
 }
 
-// needed reports whether a call needs its body: one whose members are all optional may be
-// left out.
+// needed reports whether a call requires its body. A body whose members are all optional may
+// be omitted.
 func needed(f *protogen.Field) bool {
 	if f.Message == nil {
 		return true
@@ -260,7 +260,8 @@ func (d *document) complete(verb, path string, op *openapi3.Operation) error {
 	return d.illustrate(verb, path, op)
 }
 
-// errors returns the errors of an operation of its kind; others are written manually.
+// errors returns the status codes of errors that all operations of this kind have; others are
+// written manually.
 func (d *document) errors(path string, op *openapi3.Operation) []int {
 	codes := []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 	if op.RequestBody != nil {

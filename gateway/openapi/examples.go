@@ -13,8 +13,8 @@ import (
 	"slipway.dev/gateway/contracttest"
 )
 
-// illustrate adds the documented examples of an operation, and returns an error for parts
-// without one.
+// illustrate adds the documented examples of an operation. It returns an error if an example
+// is missing.
 func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
 	var calls []string
 	for _, e := range d.examples {
@@ -105,8 +105,8 @@ func setParameters(op *openapi3.Operation, values map[string]string, called stri
 	}
 }
 
-// asks adds the request, without null and unknown members, which are ignored, and with
-// numbers that were sent as strings.
+// asks adds the request of an example. It omits null and unknown members, which the server
+// ignores, and converts integers that are sent as strings to numbers.
 func asks(op *openapi3.Operation, e contracttest.Example) error {
 	if op.RequestBody == nil || e.Body == "" {
 		return nil
@@ -147,8 +147,8 @@ func sieve(value any, schema *openapi3.Schema) any {
 	return value
 }
 
-// replies adds the response, with the canned values in place of wildcards. It omits strings
-// with unknown values.
+// replies adds the response of an example, with the canned values in place of wildcards. It
+// adds nothing if the value of a wildcard is unknown.
 func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error {
 	if e.Want == "" {
 		return nil
@@ -235,7 +235,8 @@ func add(media *openapi3.MediaType, e contracttest.Example, value any) {
 	media.Examples[e.Name] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: strings.TrimSuffix(e.Comment, "."), Value: value}}
 }
 
-// settle replaces a wildcard by the returned value.
+// settle replaces the wildcards in want by the canned values, and reports whether all are
+// known.
 func settle(want, canned any) (any, bool) {
 	known := true
 	switch w := want.(type) {
@@ -262,7 +263,7 @@ func settle(want, canned any) (any, bool) {
 	return want, known
 }
 
-// bare returns a content type without an example; false if there is none.
+// bare returns a content type without an example; false if each type has one.
 func bare(c openapi3.Content) (kind string, some bool) {
 	for kind, m := range c {
 		if len(m.Examples) == 0 && m.Example == nil {
@@ -272,7 +273,8 @@ func bare(c openapi3.Content) (kind string, some bool) {
 	return "", false
 }
 
-// lacks returns an error for a request or response of an operation without an example.
+// lacks returns an error if a request, response or required parameter of an operation has no
+// example.
 func lacks(op *openapi3.Operation) error {
 	if op.RequestBody != nil {
 		if kind, some := bare(op.RequestBody.Value.Content); some {

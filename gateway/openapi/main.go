@@ -1,8 +1,8 @@
 // Command openapi is a plugin of buf. It writes one OpenAPI document for each REST API from
-// the protos and the documented examples. container.yml and platform.yml contain what
-// neither has: titles, security, and the paths that are not gRPC calls. It fails if a
-// document is incomplete: each operation needs an example of its request and of its
-// response that match its schemas.
+// the protos and the documented examples. container.yml and platform.yml contain the rest:
+// titles, security, and the paths that are not gRPC calls. It fails if a document is
+// incomplete: each operation needs an example of its request and of its response that match
+// its schemas.
 package main
 
 import (

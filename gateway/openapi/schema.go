@@ -14,7 +14,7 @@ import (
 	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 )
 
-// note records a message, and those in it, as part of a request.
+// note records a message, and the messages in its fields, as part of a request.
 func (d *document) note(m *protogen.Message) {
 	if d.asked[m.GoIdent.GoName] {
 		return
@@ -27,8 +27,8 @@ func (d *document) note(m *protogen.Message) {
 	}
 }
 
-// ref refers to the schema of a message. One that is both sent and returned has two:
-// 64-bit integers are returned as strings.
+// ref returns a reference to the schema of a message. A message that is both sent and
+// returned has two schemas, because 64-bit integers are returned as strings.
 func (d *document) ref(m *protogen.Message, asked bool) *openapi3.SchemaRef {
 	name := m.GoIdent.GoName
 	if stem, ok := strings.CutSuffix(name, "Response"); ok || !asked && d.asked[name] {
@@ -98,7 +98,7 @@ func required(f *protogen.Field) bool {
 	return ok && len(behaviour) == 1 && behaviour[0] == annotations.FieldBehavior_REQUIRED
 }
 
-// foreign reports whether the JSON of a message is not the object of its fields.
+// foreign reports whether the JSON of a message is not an object with its fields.
 func foreign(m *protogen.Message) bool {
 	return strings.HasPrefix(string(m.Desc.FullName()), "google.protobuf.") || m.Desc.FullName() == "slipway.platform.v1.Document"
 }
@@ -147,7 +147,8 @@ func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 	}
 }
 
-// text returns the schema of a string, with the facts that its field declares for requests.
+// text returns the schema of a string, with the constraints that its field declares for
+// requests.
 func text(f *protogen.Field, asked bool) *openapi3.Schema {
 	s := openapi3.NewStringSchema()
 	if !asked {
@@ -168,8 +169,8 @@ func text(f *protogen.Field, asked bool) *openapi3.Schema {
 	return s
 }
 
-// requiring returns a reference to a copy of a schema, in which the members at some paths must
-// be set.
+// requiring returns a reference to a copy of a schema in which the members at paths are
+// required.
 func (d *document) requiring(of *openapi3.SchemaRef, paths ...string) *openapi3.SchemaRef {
 	name := "New" + of.Ref[strings.LastIndexByte(of.Ref, '/')+1:]
 	s := *of.Value
@@ -239,8 +240,8 @@ func number(f *protogen.Field) *openapi3.SchemaRef {
 	return openapi3.NewFloat64Schema().NewRef()
 }
 
-// isInteger reports whether a double is a whole number: a 64-bit integer would be a string
-// in JSON.
+// isInteger reports whether a double is always a whole number. Such fields are doubles
+// because protobuf encodes 64-bit integers as JSON strings.
 func isInteger(f *protogen.Field) bool {
 	is, _ := proto.GetExtension(f.Desc.Options(), openapiv1.E_Integer).(bool)
 	return is

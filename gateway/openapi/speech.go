@@ -20,7 +20,7 @@ func prose(c protogen.Comments) string {
 
 var (
 	snake = regexp.MustCompile(`\b[a-z]+(_[a-z0-9]+)+\b`)
-	// Responses have another name here, since generated clients use this one themselves.
+	// Response messages are renamed, since generated clients use names that end in Response.
 	responses = regexp.MustCompile(`\b([A-Z][A-Za-z]+)Response\b`)
 	internal  = regexp.MustCompile(`^[A-Za-z]+ (is |are )?`)
 	sentence  = regexp.MustCompile(`^.*?[a-z0-9)][.:]( |$)`)
