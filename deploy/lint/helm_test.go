@@ -47,12 +47,12 @@ func TestSameObjects(t *testing.T) {
 		t.Errorf("the same: %v", err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
-		"a value":              {"value: x", "value: z", "env.A.value"},
-		"one variable more":    {"{name: A, value: x}", "{name: A, value: x}, {name: C, value: d}", "env.C"},
-		"a field that is gone": {"  replicas: 2\n", "", "spec.replicas"},
-		"another mode":         {"0440", "0400", "defaultMode"},
-		"a label of our own":   {"app.kubernetes.io/name: slipway, ", "", "app.kubernetes.io/name"},
-		"another object":       {"kind: ConfigMap", "kind: Secret", "ConfigMap slipway/slipway is missing"},
+		"a value":            {"value: x", "value: z", "env.A.value"},
+		"one variable more":  {"{name: A, value: x}", "{name: A, value: x}, {name: C, value: d}", "env.C"},
+		"a missing field":    {"  replicas: 2\n", "", "spec.replicas"},
+		"another mode":       {"0440", "0400", "defaultMode"},
+		"a label of our own": {"app.kubernetes.io/name: slipway, ", "", "app.kubernetes.io/name"},
+		"another object":     {"kind: ConfigMap", "kind: Secret", "ConfigMap slipway/slipway is missing"},
 	} {
 		changed := strings.Replace(chartText, c.old, c.new, 1)
 		if changed == chartText {

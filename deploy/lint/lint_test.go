@@ -54,8 +54,8 @@ func TestCompose(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"an unknown key": "services: {a: {image: 'a:1', mem_limit: 1g, imag: b}}", "no version": "services: {a: {image: a, mem_limit: 1g}}",
-		"no memory limit":           "services: {a: {image: 'a:1'}}",
-		"a service that is nowhere": "services: {a: {image: 'a:1', mem_limit: 1g, depends_on: [b]}}",
+		"no memory limit":    "services: {a: {image: 'a:1'}}",
+		"an unknown service": "services: {a: {image: 'a:1', mem_limit: 1g, depends_on: [b]}}",
 	} {
 		path := filepath.Join(t.TempDir(), "compose.yaml")
 		if err := os.WriteFile(path, []byte("name: x\n"+text+"\n"), 0o600); err != nil {

@@ -165,7 +165,7 @@ func (c converter) object(s object, stack []string) object {
 	if ref := text(s["$ref"]); ref != "" {
 		name := ref[strings.LastIndex(ref, "/")+1:]
 		if slices.Contains(stack, name) {
-			return object{} // JSON schema, which is recursive
+			return object{} // the definition of JSON schema is recursive
 		}
 		return c.object(c.definitions[name], append(slices.Clone(stack), name))
 	}

@@ -57,8 +57,8 @@ func (w *world) applyAutoscalers(ctx context.Context) error {
 	return w.until(ctx, "the end of old pods", 5*time.Minute, func() error { return w.noneGoes(ctx) })
 }
 
-// scale requests three images whose builds take long seconds, and then three that take less.
-// When the short builds have ended, there is one builder too many.
+// scale requests three images whose builds take the number of seconds in long, and then three
+// with short builds. When the short builds have ended, there is one builder too many.
 func scale(ctx context.Context, w *world, long int) (string, error) {
 	if err := w.builders(ctx, 0, 0); err != nil {
 		return "", err
@@ -128,8 +128,9 @@ func (w *world) scaleDown(ctx context.Context) (name string, running int, err er
 	return name, had[name], err
 }
 
-// mark waits until the builders run all long builds. Then it annotates each builder with its
-// number of builds, so that the autoscaler stops the busiest first.
+// mark waits until the builders run all long builds. Then it gives each builder a deletion
+// cost, so that the autoscaler stops the busiest first, and returns the builders' numbers of
+// builds.
 func (w *world) mark(ctx context.Context) (map[string]int, error) {
 	err := w.until(ctx, "the long builds to run", 5*time.Minute, func() error {
 		n, err := w.running(ctx, "builder-.*")
@@ -235,7 +236,8 @@ func (w *world) submitAll(ctx context.Context, name string, seconds int) <-chan 
 	return all
 }
 
-// builders waits until at least least builders are ready and at most most exist.
+// builders waits until the number of ready builders has reached least, and the number of all
+// builders does not exceed most.
 func (w *world) builders(ctx context.Context, least, most int) error {
 	return w.until(ctx, fmt.Sprintf("%d builders", least), 10*time.Minute, func() error {
 		pods, err := w.pods(ctx, "app.kubernetes.io/component=builder")
@@ -265,7 +267,7 @@ func (w *world) running(ctx context.Context, pods string) (int, error) {
 	if err := json.Unmarshal(raw, &answer); err != nil {
 		return 0, err
 	}
-	if len(answer.Data.Result) == 0 { // for a builder that has just started
+	if len(answer.Data.Result) == 0 { // the builder has just started
 		return 0, nil
 	}
 	return strconv.Atoi(fmt.Sprint(answer.Data.Result[0].Value[1]))

@@ -120,8 +120,8 @@ func condaImage(ctx context.Context, w *world) (string, error) {
 // concurrently.
 const environmentsAtOnce = 40
 
-// manyEnvironments requests that many different environments concurrently, as Nextflow does at
-// the start of a pipeline. All of them must become images.
+// manyEnvironments requests environmentsAtOnce different environments concurrently, as Nextflow
+// does at the start of a pipeline. All of them must become images.
 func manyEnvironments(ctx context.Context, w *world) (string, error) {
 	choice := []string{"c-ares", "libffi", "libuuid", "libzlib", "lz4-c", "reproc"}
 	began := time.Now()

@@ -18,7 +18,8 @@ const controlPlane = "192.168.77.1"
 
 // A cluster is a control plane and two nodes. Its processes end with this program.
 type cluster struct {
-	// dir holds all files of the run, cache the results of prepare.sh, bin the programs.
+	// dir holds all files of the run, cache the results of prepare.sh, and bin the programs.
+	// repo is the root folder of the repository.
 	dir, cache, bin, repo string
 }
 
@@ -216,7 +217,7 @@ func (c *cluster) daemon(name, network, program string, args ...string) error {
 	return nil
 }
 
-// kubectl returns its standard output.
+// kubectl runs kubectl and returns its standard output.
 func (c *cluster) kubectl(ctx context.Context, args ...string) (string, error) {
 	return c.kubectlWith(ctx, nil, args...)
 }

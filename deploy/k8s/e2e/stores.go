@@ -37,7 +37,8 @@ func deleteStores(ctx context.Context, w *world) (string, error) {
 	return strings.Join(figures, "; "), nil
 }
 
-// steady waits until ten requests in a row succeed, so that every replica has served some.
+// steady makes ten requests in a row, so that every replica serves some. It returns the first
+// error.
 func steady(ctx context.Context, w *world, env string) error {
 	for i := range 10 {
 		if err := once(ctx, w.client, w.image, fmt.Sprintf("%s-%d", env, i)); err != nil {
