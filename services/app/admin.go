@@ -13,17 +13,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// A check checks whether one dependency works.
+// A check tests one dependency of the process.
 type check struct {
 	name     string
 	required bool
 	ask      func(context.Context) error
-	// reached reports whether it has worked once.
+	// reached reports whether the dependency has worked once.
 	reached *atomic.Bool
 }
 
-// A process is ready when it has reached everything that is required; without an optional
-// dependency it works with fewer features. A dependency that is lost later makes no process
+// A process is ready when it has reached every required dependency; without an optional one
+// it works with fewer features. A dependency that fails later does not make a process
 // unready: all replicas would be affected, and pulls that do not need it would fail, too.
 // Only dependencies of the service itself are required. No check contacts a foreign host,
 // such as a registry, a channel or a sign-in provider: an outage there must not stop a
@@ -61,9 +61,9 @@ func (a *App) adminHandler() http.Handler {
 	return mux
 }
 
-// onThisMachine allows clients on this machine only, and no browser that DNS rebinding led
-// here: profiles cost processor time and show internals, and images can be deleted. The
-// port itself may be open to probes and Prometheus.
+// onThisMachine only accepts clients on this machine, since profiles cost processor time and
+// show internals, and images can be deleted. It rejects browsers that come here by DNS
+// rebinding. The port itself may be open to probes and Prometheus.
 func onThisMachine(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		peer, err := netip.ParseAddrPort(r.RemoteAddr)
@@ -82,7 +82,7 @@ type state struct {
 	Error    string `json:"error,omitempty"`
 }
 
-// states returns the state of every dependency, in their order.
+// states returns the state of every dependency, in the order of checks.
 func states(ctx context.Context, checks []check) []state {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -26,7 +26,7 @@ func TestReadiness(t *testing.T) {
 	}{
 		{"the database is not there yet", lost, nil, false, http.StatusServiceUnavailable},
 		{"without Redis", nil, lost, false, http.StatusOK},
-		{"the database is gone again", lost, nil, false, http.StatusOK},
+		{"the database is lost again", lost, nil, false, http.StatusOK},
 		{"draining", nil, nil, true, http.StatusServiceUnavailable},
 	} {
 		database, redis = step.database, step.redis

@@ -105,7 +105,7 @@ func (a *App) startRoles(ctx context.Context) error {
 	return nil
 }
 
-// Run serves until ctx ends or something fails, then drains and stops. It may be
+// Run serves until ctx ends or a part of the process fails, then drains and stops. It may be
 // called once.
 func (a *App) Run(ctx context.Context) error {
 	work, stopWork := context.WithCancelCause(context.WithoutCancel(ctx))

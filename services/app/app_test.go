@@ -21,20 +21,20 @@ func TestShape(t *testing.T) {
 		change func(*config.Config)
 		says   string // "" if valid
 	}{
-		{"all on defaults", nil, func(c *config.Config) { *c = config.Config{} }, ""},
-		{"one with everything", []string{"registry"}, nil, ""},
-		{"embedded Redis in a part", []string{"registry"}, func(c *config.Config) { c.RedisURL = "" }, "set redis_url"},
-		{"embedded bus in a part", []string{"container"}, func(c *config.Config) { c.NATSURL = "" }, "set nats_url"},
-		{"embedded database in a part", []string{"platform"}, func(c *config.Config) { c.DatabaseURL = "" }, "set database_url"},
+		{"all roles with default settings", nil, func(c *config.Config) { *c = config.Config{} }, ""},
+		{"one role with all settings", []string{"registry"}, nil, ""},
+		{"one role without redis_url", []string{"registry"}, func(c *config.Config) { c.RedisURL = "" }, "set redis_url"},
+		{"one role without nats_url", []string{"container"}, func(c *config.Config) { c.NATSURL = "" }, "set nats_url"},
+		{"one role without database_url", []string{"platform"}, func(c *config.Config) { c.DatabaseURL = "" }, "set database_url"},
 		{"a service without an address", []string{"gateway"}, func(c *config.Config) { c.InspectAddr = "" }, "set inspect_addr"},
 		{"a service in the same process", []string{"gateway", "inspect"}, func(c *config.Config) { c.InspectAddr = "" }, ""},
-		{"first user of a part", []string{"platform"}, func(c *config.Config) { c.AdminTokenFile = "" }, "admin_token_file"},
+		{"the platform without admin_token_file", []string{"platform"}, func(c *config.Config) { c.AdminTokenFile = "" }, "admin_token_file"},
 		{"open to the network", []string{"inspect"}, func(c *config.Config) { c.GRPCAddr = "0.0.0.0:1" }, "rpc_cert_file"},
 		{"a role on another machine", []string{"registry"}, func(c *config.Config) { c.ContainerAddr = "c:1" }, "container_addr is on another machine: set rpc_cert_file"},
-		{"one by its name", []string{"registry"}, func(c *config.Config) { c.PlatformAddr = "dns:///p:1" }, "platform_addr is on another machine"},
-		{"one that it can do without", []string{"registry"}, func(c *config.Config) { c.MetricsAddr = "m:1" }, "metrics_addr is on another machine"},
-		{"one with a secret", []string{"registry"}, func(c *config.Config) { c.ContainerAddr, c.RPCSecretFile = "c:1", "f" }, ""},
-		{"one with certificates", []string{"registry"}, func(c *config.Config) { c.ContainerAddr, c.RPCCertFile = "c:1", "f" }, ""},
+		{"a role at a DNS name", []string{"registry"}, func(c *config.Config) { c.PlatformAddr = "dns:///p:1" }, "platform_addr is on another machine"},
+		{"an optional role on another machine", []string{"registry"}, func(c *config.Config) { c.MetricsAddr = "m:1" }, "metrics_addr is on another machine"},
+		{"a role on another machine, with a secret", []string{"registry"}, func(c *config.Config) { c.ContainerAddr, c.RPCSecretFile = "c:1", "f" }, ""},
+		{"a role on another machine, with certificates", []string{"registry"}, func(c *config.Config) { c.ContainerAddr, c.RPCCertFile = "c:1", "f" }, ""},
 		{"open with a secret", []string{"inspect"}, func(c *config.Config) { c.GRPCAddr, c.RPCSecretFile = "0.0.0.0:1", "f" }, ""},
 	} {
 		cfg := shared
@@ -63,10 +63,10 @@ func TestClientIP(t *testing.T) {
 		want       string
 	}{
 		{"direct", "1.2.3.4:5", nil, "1.2.3.4"},
-		{"direct, with a lie", "1.2.3.4:5", []string{"9.9.9.9"}, "1.2.3.4"},
+		{"direct, with a forged header", "1.2.3.4:5", []string{"9.9.9.9"}, "1.2.3.4"},
 		{"through a proxy", "10.0.0.1:5", []string{"1.2.3.4"}, "1.2.3.4"},
 		{"through two proxies", "10.0.0.1:5", []string{"1.2.3.4, 10.0.0.2"}, "1.2.3.4"},
-		{"through a proxy, with a lie in front", "10.0.0.1:5", []string{"9.9.9.9, 1.2.3.4"}, "1.2.3.4"},
+		{"through a proxy, with a forged first address", "10.0.0.1:5", []string{"9.9.9.9, 1.2.3.4"}, "1.2.3.4"},
 		{"several headers", "10.0.0.1:5", []string{"9.9.9.9", "1.2.3.4, 10.0.0.2"}, "1.2.3.4"},
 		{"garbage behind a proxy", "10.0.0.1:5", []string{"1.2.3.4, garbage"}, "10.0.0.1"},
 		{"a proxy itself", "10.0.0.1:5", nil, "10.0.0.1"},

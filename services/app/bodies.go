@@ -14,8 +14,9 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// admit waits for the memory that a request's body takes, and lets the gateway do so for
-// larger bodies. The caller must call release when the request has been handled.
+// admit waits until the memory for a request's body is available. The gateway waits for that
+// of bodies longer than gateway.SmallBody, with the BodyMemory in the returned request. The
+// caller must call release when the request has been handled.
 func (s *shedder) admit(r *http.Request, call rpc.Call) (_ *http.Request, release func(), err error) {
 	client := fairshare.Address(call.ClientIP)
 	r = r.WithContext(gateway.WithBodyMemory(r.Context(), largeBodies{s, client}))
@@ -64,7 +65,8 @@ func (b largeBodies) Acquire(ctx context.Context, user string, size int64) (cont
 	}, nil
 }
 
-// of returns the client that a share is counted for: the user if there is one.
+// of returns the client to whose share a body is counted: the user, or the address if user
+// is "".
 func (b largeBodies) of(user string) fairshare.Client {
 	if user != "" {
 		return fairshare.User(user)

@@ -12,16 +12,16 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// A browserGuard rejects requests that a foreign web page sends through the browser of
-// a user who can reach a listener that the page's author cannot. Programs other than
-// browsers send none of the headers that it looks at, except Host.
+// A browserGuard rejects requests that a foreign web page sends through the browser of a
+// user. The page's author may be unable to reach the listener, but the browser can.
+// Programs other than browsers send none of the headers that it checks, except Host.
 type browserGuard struct {
 	// names are the host names of a loopback listener. They are nil for other
 	// listeners, which may have names that no setting contains.
 	names map[string]bool
 	// origins rejects changes that pages of other origins request.
 	origins *http.CrossOriginProtection
-	// trusted rejects the same, except for pages of the trusted origins.
+	// trusted rejects the same changes, except those of pages of the trusted origins.
 	trusted *http.CrossOriginProtection
 }
 
@@ -53,8 +53,8 @@ func guardBrowsers(addr string, bases ...string) (*browserGuard, error) {
 	return g, nil
 }
 
-// trust accepts requests of pages of other origins, where corsPolicy allows these to read the
-// responses.
+// trust accepts requests of pages of these origins, on the paths on which corsPolicy lets them
+// read the responses.
 func (g *browserGuard) trust(origins []string) error {
 	for _, o := range origins {
 		if err := g.trusted.AddTrustedOrigin(o); err != nil {

@@ -36,15 +36,15 @@ func startBuild(_ context.Context, e *env) (parts, error) {
 }
 
 // ownMachine reports whether only programs on this machine can be clients. Behind a proxy on
-// this machine every client would look like one, so the public address must not lead
-// elsewhere.
+// this machine, every client would seem to be one of them, so public_url must be on loopback,
+// too.
 func (e *env) ownMachine() bool {
 	public, err := url.Parse(e.cfg.PublicURL)
 	return err == nil && e.isWhole() && config.IsLoopback(e.cfg.HTTPAddr) && config.IsLoopback(net.JoinHostPort(public.Hostname(), "0"))
 }
 
-// ownMachineFree reports whether builds are not limited for clients on this machine: there
-// are no others, and the limit has not been configured.
+// ownMachineFree reports whether builds are unlimited for clients on this machine: there are
+// no other clients, and limit_builds_anonymous is not set.
 func (e *env) ownMachineFree() bool {
 	return e.ownMachine() && !slices.Contains(e.live.settings().Given, "limit_builds_anonymous")
 }

@@ -25,8 +25,8 @@ import (
 	"slipway.dev/services/platform"
 )
 
-// internalCalls are the calls that users do not make, by the roles that may. All other
-// calls are for users, through the gateway. The list repeats the services' tables
+// internalCalls returns the calls that users do not make, with the roles that may make each.
+// All other calls are for users, through the gateway. The list repeats the services' tables
 // independently.
 func internalCalls() map[string][]string {
 	return map[string][]string{

@@ -16,8 +16,8 @@ import (
 // certificateSoon is how long before its expiry a certificate is reported in /readyz.
 const certificateSoon = 7 * 24 * time.Hour
 
-// certificates are the certificates that this process uses, by the setting that names them. They
-// export the expiry of each when scraped.
+// certificates holds the certificates that this process uses, by the setting that names them. It
+// exports the expiry of each when scraped.
 type certificates struct {
 	mu  sync.Mutex
 	all map[string]*rpc.Certificate

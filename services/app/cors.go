@@ -7,23 +7,23 @@ import (
 )
 
 // A corsPolicy lets web pages of listed origins use the REST API, as the Fetch standard
-// describes. Pages never use cookies or HTTP authentication of the user: there are none for
-// this API, and browsers are not told to send them. The zero value lists no origins.
+// describes. Pages cannot use the user's cookies or HTTP authentication: this API has none,
+// and responses do not allow credentials. The zero value lists no origins.
 type corsPolicy struct{ origins []string }
 
-// corsMethods and corsHeaders are what pages may send, and corsExposed what they may read
-// besides the headers that every page may read.
+// corsMethods and corsHeaders are the methods and headers that pages may send. corsExposed are
+// the response headers that they may read, besides those that every page may read.
 const (
 	corsMethods = "GET, HEAD, POST, PUT, PATCH, DELETE"
 	corsHeaders = "Accept-Version, Authorization, Content-Type, Last-Event-ID, Range"
 	corsExposed = "Content-Range, Location, RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, Retry-After, X-Request-Id"
 )
 
-// corsAge is how long browsers remember the answer to a preflight request, in seconds.
+// corsAge is how long browsers cache the response to a preflight request, in seconds.
 const corsAge = "600"
 
-// handler adds the headers for pages of listed origins, and answers their preflight requests.
-// Other requests are passed to next unchanged, except that caches distinguish origins.
+// handler adds the headers for pages of listed origins, and responds to their preflight
+// requests. It passes other requests to next, and adds Vary to their responses.
 func (c corsPolicy) handler(next http.Handler) http.Handler {
 	if len(c.origins) == 0 {
 		return next
@@ -52,8 +52,8 @@ func (c corsPolicy) handler(next http.Handler) http.Handler {
 	})
 }
 
-// isWithoutCORS reports whether a path is not for pages of other origins: the registry, and
-// the sign-in, whose pages show secrets to the user alone.
+// isWithoutCORS reports whether pages of other origins must not use a path: the registry, and
+// the sign-in, whose pages show secrets that only the user may see.
 func isWithoutCORS(path string) bool {
 	return strings.HasPrefix(path, "/v2/") || path == "/v2" || isForm(path)
 }

@@ -25,7 +25,7 @@ type listeners struct {
 	// web holds the public listeners; the admin port is closed last.
 	web   []webListener
 	admin webListener
-	// connections limits those to the public ports.
+	// connections limits the connections to the public ports.
 	connections *fairshare.Pool
 }
 
@@ -113,7 +113,8 @@ func (a *App) listenOn(ctx context.Context, key, addr string, h http.Handler) (w
 	return webListener{scheme: "http", on: on, server: newHTTPServer(h, a.log)}, nil
 }
 
-// handlers returns the HTTP handlers of the roles of this process; nil for those without one.
+// handlers returns the HTTP handlers of the roles of this process; nil for a handler that no
+// role has.
 func (a *App) handlers() (rest, platform, pulls http.Handler) {
 	for _, p := range a.parts {
 		rest, platform, pulls = cmp.Or(p.rest, rest), cmp.Or(p.platform, platform), cmp.Or(p.pulls, pulls)

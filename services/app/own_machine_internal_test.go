@@ -17,11 +17,11 @@ func TestOwnMachineFree(t *testing.T) {
 		given                 []string
 		want                  bool
 	}{
-		{"tried out", "127.0.0.1:9090", "http://localhost:9090", roles(), nil, true},
-		{"a limit that was set, if to the default", "127.0.0.1:9090", "http://localhost:9090", roles(), limit, false},
+		{"default addresses", "127.0.0.1:9090", "http://localhost:9090", roles(), nil, true},
+		{"a limit that is set to its default", "127.0.0.1:9090", "http://localhost:9090", roles(), limit, false},
 		{"another setting", "127.0.0.1:9090", "http://localhost:9090", roles(), []string{"data_dir"}, true},
 		{"behind a proxy", "127.0.0.1:9090", "https://slipway.example.org", roles(), nil, false},
-		{"for everybody", "0.0.0.0:9090", "http://localhost:9090", roles(), nil, false},
+		{"on all addresses", "0.0.0.0:9090", "http://localhost:9090", roles(), nil, false},
 		{"some roles", "127.0.0.1:9090", "http://localhost:9090", roles()[:2], nil, false},
 	} {
 		cfg := config.Config{HTTPAddr: c.listens, PublicURL: c.public, Given: c.given}

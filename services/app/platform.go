@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/platform/vault"
 )
 
-// startPlatform starts the role platform. It creates the first user if there is none.
+// startPlatform starts the role platform. It creates the first user if no user exists.
 func startPlatform(ctx context.Context, e *env) (parts, error) {
 	deps, err := e.platformDeps()
 	if err != nil {
@@ -38,7 +38,7 @@ func startPlatform(ctx context.Context, e *env) (parts, error) {
 	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, firstToken: token}, nil
 }
 
-// ensureAdmin creates the first user if there is none. Unless admin_token_file is set, it
+// ensureAdmin creates the first user if no user exists. Unless admin_token_file is set, it
 // also creates an access token for that user, stores it in data_dir, and returns it.
 func (e *env) ensureAdmin(ctx context.Context, s *platform.Service) (string, error) {
 	admin := identity.Admin{Email: e.cfg.AdminEmail}
@@ -64,8 +64,8 @@ func (e *env) ensureAdmin(ctx context.Context, s *platform.Service) (string, err
 	return token, nil
 }
 
-// writeNew writes a file that only its owner can read, and returns its path: a number is
-// appended to the name of a file that exists.
+// writeNew creates a file that only its owner can read, and returns its path. If the file
+// exists, it appends a number to the name.
 func writeNew(path, content string) (string, error) {
 	for n, name := 1, path; ; n, name = n+1, fmt.Sprintf("%s.%d", path, n) {
 		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -56,8 +56,8 @@ func OpenAccounts(ctx context.Context, cfg config.Config, withKeys bool) (_ *Acc
 }
 
 // Rotate creates a new master key, wraps every data key with it, and returns their number.
-// A running server reloads the key. With rewrap it uses the first key of the file, which an
-// operator has put there.
+// A running server reloads the key. With rewrap it creates no key, and uses the first key of
+// the file, which an operator has added.
 func (a *Accounts) Rotate(ctx context.Context, rewrap bool) (int, error) {
 	if err := a.CheckKeys(ctx); err != nil {
 		return 0, err

@@ -7,9 +7,9 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// private returns the addresses (host:port) at which the settings have this service listen,
-// and those of the servers that it uses. A build's step must reach none of them that is on
-// this machine, not even where egress_allow names its loopback.
+// private returns the addresses (host:port) on which this service listens, and those of the
+// servers that it uses. A build step must not reach any of them on this machine, even if
+// egress_allow contains the loopback.
 func private(c config.Config) []string {
 	out := []string{c.HTTPAddr, c.PlatformHTTPAddr, c.AdminAddr, c.GRPCAddr, c.StoreAddr}
 	for _, r := range roles() {
@@ -21,8 +21,8 @@ func private(c config.Config) []string {
 	return out
 }
 
-// serversOf returns the addresses in the URL of a server, or of several: each may be a URL,
-// or only the first is one and the others are hosts.
+// serversOf returns the addresses (host:port) in a comma-separated list of servers. Each is a
+// URL, or a host after a URL, whose scheme it then has.
 func serversOf(urls string) []string {
 	scheme := ""
 	var out []string

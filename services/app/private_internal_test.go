@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestStepsReachNoneOfOurs checks that a build's step that may reach the loopback reaches
-// no address of this service or of a role in the settings.
+// TestStepsReachNoneOfOurs checks that a build step that may reach the loopback cannot reach
+// any address of this service or of a role in the settings.
 func TestStepsReachNoneOfOurs(t *testing.T) {
 	t.Parallel()
 	loopback, err := upstream.NewEgress([]string{"127.0.0.1"})

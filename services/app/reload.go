@@ -57,9 +57,9 @@ func (l *live) replace(next config.Config) (applied, restart []config.Change, er
 	return applied, restart, nil
 }
 
-// Reload applies settings that were read again, if they may change while the process runs, and logs
-// what has changed and what needs a restart. If err, which reading them returned, is not nil, or if
-// any setting is invalid, it applies nothing and logs why.
+// Reload applies the settings of next that may change while the process runs. It logs the changes, and
+// those that need a restart. err is the error of reading next. If err is not nil, or if any setting is
+// invalid, Reload applies nothing and logs the error.
 func (a *App) Reload(next config.Config, err error) {
 	var applied, restart []config.Change
 	if err == nil {

@@ -14,13 +14,14 @@ const (
 	// platformURLs is a sorted set of the platform_url of each replica, by the time in seconds
 	// at which a replica last wrote it.
 	platformURLs = "app:platform-urls"
-	// announceEvery is how often a replica writes its own, and forgetAfter how long it counts.
+	// announceEvery is the interval at which a replica writes its platform_url, and forgetAfter the
+	// time after which an entry is deleted.
 	announceEvery = time.Minute
 	forgetAfter   = 3 * announceEvery
 )
 
-// watchReplicas warns while replicas that share a Redis differ in platform_url. A user is known
-// by the address of the platform, so each of the addresses has the user's limits anew.
+// watchReplicas warns while replicas that share a Redis differ in platform_url. The address of
+// the platform is part of a user's identity, so limits count a user separately for each address.
 func (e *env) watchReplicas(context.Context) (parts, error) {
 	if e.redis == nil || e.cfg.RedisURL == "" || e.cfg.PlatformURL == "" {
 		return parts{}, nil
@@ -45,8 +46,8 @@ func (e *env) watchReplicas(context.Context) (parts, error) {
 	}}}, nil
 }
 
-// otherPlatformURLs announces this replica's platform_url and returns those of others, in order.
-// It returns none while Redis does not answer.
+// otherPlatformURLs writes this replica's platform_url and returns those of others, in order.
+// It returns none while Redis does not respond.
 func (e *env) otherPlatformURLs(ctx context.Context, now time.Time) []string {
 	own := strings.TrimRight(e.cfg.PlatformURL, "/")
 	var all *redis.StringSliceCmd
@@ -57,7 +58,7 @@ func (e *env) otherPlatformURLs(ctx context.Context, now time.Time) []string {
 		return nil
 	})
 	if err != nil {
-		return nil // the check of Redis says so
+		return nil // the check of Redis reports it
 	}
 	others := slices.DeleteFunc(all.Val(), func(u string) bool { return u == own })
 	slices.Sort(others)

@@ -14,8 +14,8 @@ import (
 // need lists the stores that a role requires in its process.
 type need struct {
 	sql, redis, bus bool
-	// hears is set for roles that work without the bus: without it they learn of changes up
-	// to a minute later.
+	// hears is set for roles that use the bus only if nats_url is set. Without the bus they
+	// learn of changes up to a minute later.
 	hears bool
 }
 
@@ -159,7 +159,7 @@ func Names() []string {
 	return names
 }
 
-// choose picks roles by name; no name is all of them.
+// choose returns the roles with these names; all roles if names is empty.
 func choose(names []string) ([]role, error) {
 	if len(names) == 0 {
 		return roles(), nil
@@ -172,8 +172,8 @@ func choose(names []string) ([]role, error) {
 	return slices.DeleteFunc(roles(), func(r role) bool { return !slices.Contains(names, r.name) }), nil
 }
 
-// shape checks that the chosen roles and the settings make a whole: a process
-// that plays only some roles shares its database, Redis and NATS with others.
+// shape checks that the settings suffice for the chosen roles: a process that plays only some
+// roles must share its database, Redis and NATS with others.
 func shape(c config.Config, chosen []role) error {
 	if len(chosen) == len(roles()) {
 		return nil
@@ -209,8 +209,8 @@ func shape(c config.Config, chosen []role) error {
 	return nil
 }
 
-// beyond returns the problems of addresses on other machines, where the secret in data_dir is
-// not known.
+// beyond returns the problems of addresses on other machines, which do not have the secret in
+// data_dir.
 func beyond(c config.Config) []string {
 	const remedy = "set rpc_cert_file (with rpc_key_file, rpc_ca_file) or rpc_secret_file"
 	var problems []string
@@ -225,7 +225,7 @@ func beyond(c config.Config) []string {
 	return problems
 }
 
-// unshared are the settings of servers that a role needs, and that are not set.
+// unshared returns the settings that are not set of servers that a role needs.
 func (r role) unshared(c config.Config) []string {
 	var keys []string
 	for _, server := range []struct {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// other stands in metrics and span names for what could be any number of things.
+// other replaces unbounded values in metrics and span names.
 const other = "other"
 
-// method is a request's method as metrics and spans call it: a client may invent
-// some.
+// method returns a request's method for metrics and spans; other for an uncommon one, since
+// clients may send any.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -18,8 +18,8 @@ func method(r *http.Request) string {
 	return other
 }
 
-// registryRoute is a path of the registry without what differs between requests, for
-// metrics and span names; other for any other path, whose route the gateway knows.
+// registryRoute returns the route of a path of the registry, for metrics and span names; other
+// for any other path, whose route the gateway sets.
 func registryRoute(path string) string {
 	switch {
 	case path == "/v2", path == "/v2/":

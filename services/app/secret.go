@@ -34,9 +34,9 @@ func roleSecret(c config.Config) (string, error) {
 	return secret, nil
 }
 
-// createSecret writes a new secret, unless there is one. The file appears with its whole
-// content, since several roles may start at once. A file that other users may read, or that
-// is no file, is an error.
+// createSecret creates a file with a new secret, unless it exists. It creates the file
+// atomically, since several roles may start concurrently. It returns an error if other users
+// can access the file, or if it is not a regular file.
 func createSecret(path string) error {
 	next, err := os.CreateTemp(filepath.Dir(path), ".rpc-secret-") // its mode is 0600
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"slipway.dev/services/internal/memory"
 )
 
-// shedder rejects or delays requests that would take memory that others need. One for the
-// whole process; safe for concurrent use.
+// A shedder rejects or delays requests when memory is short. A process has one. It is safe for
+// concurrent use.
 type shedder struct {
 	guard *memory.Guard
 	shed  *prometheus.CounterVec
 	// small and large divide the memory for request bodies, in bytes. Bodies up to
 	// gateway.SmallBody never wait for the memory of larger ones.
 	small, large *fairshare.Pool
-	// turns divides the processors that decode them.
+	// turns divides the processors among the bodies to decode.
 	turns fairshare.Turns
-	// mostSmall and mostLarge limit what one body counts.
+	// mostSmall and mostLarge are the maximum memory that is counted for one body, in bytes.
 	mostSmall, mostLarge int64
 }
 
@@ -45,8 +45,8 @@ func newShedder(limit, bodies int64, turns fairshare.Turns, reg prometheus.Regis
 	return s
 }
 
-// bodyMemory returns the memory for large request bodies: the configured value, or else 256
-// MiB or a quarter of the limit.
+// bodyMemory returns the memory for large request bodies in bytes: the configured value, or
+// the smaller of 256 MiB and a quarter of the limit.
 func bodyMemory(set, limit int64) int64 {
 	const usual = 256 << 20
 	switch {

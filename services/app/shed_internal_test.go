@@ -41,8 +41,9 @@ func TestBodyMemory(t *testing.T) {
 	}
 }
 
-// TestBodiesShareMemory checks that bodies within the limit are accepted, only one largest
-// body of a client at a time, and small bodies regardless of large ones.
+// TestBodiesShareMemory checks that bodies within the limit are accepted, that a client can
+// only have one body of the largest size at a time, and that small bodies do not wait for
+// large ones.
 func TestBodiesShareMemory(t *testing.T) {
 	t.Parallel()
 	s := newShedder(0, 0, fairshare.NewTurns(1, time.Minute), prometheus.NewRegistry())

@@ -66,7 +66,7 @@ func TestJobsEndFirst(t *testing.T) {
 	}
 }
 
-// inUse returns what a job would lack.
+// inUse returns an error for every store and service that a job can no longer use.
 func (a *App) inUse(store string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

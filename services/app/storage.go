@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/metrics"
 )
 
-// stores returns what the service stores on disk, if this process does all of it; else nil,
-// since the disks belong to other processes, and buckets and registries have none.
+// stores returns the stores on the disks of this process if it plays all roles. It returns nil
+// otherwise, since the stores belong to several processes. It omits buckets and registries.
 func (e *env) stores() []metrics.Store {
 	if !e.isWhole() {
 		return nil
@@ -24,8 +24,8 @@ func (e *env) stores() []metrics.Store {
 	return append(out, metrics.Store{Name: "layers", Limit: int64(e.cfg.LayerCache), Size: func() (int64, error) { return onDisk(e.dir("layers")) }})
 }
 
-// disksInUse returns the disks that the service stores data on, if this process does all of it;
-// else nil.
+// disksInUse returns the disks on which this process stores data if it plays all roles;
+// otherwise nil.
 func (e *env) disksInUse() []metrics.Disk {
 	if !e.isWhole() {
 		return nil

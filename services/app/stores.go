@@ -42,7 +42,7 @@ func (e *env) openData(context.Context) (p parts, _ error) {
 	if err != nil {
 		return p, fmt.Errorf("data_dir: %w", err)
 	}
-	e.onClose(func() error { // a starting child process also has the file, until it executes its program
+	e.onClose(func() error { // closing is not enough: a child process that starts has the file open, too
 		return errors.Join(syscall.Flock(int(lock.Fd()), syscall.LOCK_UN), lock.Close())
 	})
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
@@ -160,9 +160,9 @@ func Migrate(ctx context.Context, cfg config.Config) (err error) {
 	return nil
 }
 
-// Tables opens the database that the settings name, and returns as old which services'
-// tables are not of this version; nil if all are. It migrates nothing. err is set if the
-// database cannot be reached.
+// Tables checks the tables in the database that the settings name, and migrates nothing. The
+// error old names the services whose tables are not of this version; it is nil if all tables
+// are current. err is set if the database cannot be reached.
 func Tables(ctx context.Context, cfg config.Config) (old, err error) {
 	db, err := openDatabase(ctx, cfg)
 	if err != nil {

@@ -32,7 +32,7 @@ func (a *App) withStreams(next http.Handler) http.Handler {
 }
 
 // limitedListener is a listener that limits the concurrent connections of each address and closes
-// those beyond. Proxies represent many clients and have no limit.
+// further ones. Proxies connect on behalf of many clients and have no limit.
 type limitedListener struct {
 	net.Listener
 	open    *fairshare.Pool
@@ -60,8 +60,8 @@ func (d limitedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that is counted until it is closed. Otherwise it behaves like a
-// plain one: the kernel copies files and other connections into it.
+// counted is a connection that is counted until it is closed. It embeds net.TCPConn, so that
+// the kernel still copies files and other connections into it.
 type counted struct {
 	*net.TCPConn
 	place *fairshare.Lease

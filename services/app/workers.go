@@ -46,8 +46,7 @@ func (w *Workers) List(ctx context.Context) ([]WorkerKey, error) {
 // WorkerImage is an image that a worker built, or that has layers that it signed.
 type WorkerImage build.WorkerImage
 
-// Revoke revokes the keys of a worker, or of a certificate, and returns the images that are
-// concerned.
+// Revoke revokes the keys of a worker, or of a certificate, and returns the affected images.
 func (w *Workers) Revoke(ctx context.Context, name string) ([]WorkerImage, error) {
 	images, err := w.keys.Revoke(ctx, name, time.Now())
 	out := make([]WorkerImage, len(images))

@@ -114,7 +114,8 @@ func snapshotTo(ctx context.Context, from, to string) (err error) {
 	return nil
 }
 
-// copyKeys copies the access token and the master key, unless that is outside of data_dir.
+// copyKeys copies the access token and the master key. It omits a master key that is outside
+// of data_dir or that the options exclude.
 func (o Options) copyKeys(s *summary) error {
 	files := []string{tokenFile}
 	switch key := app.MasterKeyFile(o.Config); {
@@ -176,7 +177,7 @@ func (o Options) copyRepository(ctx context.Context, s *summary, name string) (c
 		if err != nil {
 			return 0, err
 		}
-		// Everything that the index lists existed before it was read, or is listed now.
+		// Every blob that the index lists is in before, or was added since and is copied below.
 		for _, file := range []string{"index.json", "oci-layout"} {
 			e, err := copyFile(filepath.Join(from, file), filepath.Join(to, file))
 			if err != nil {

@@ -21,8 +21,8 @@ import (
 
 // Options are the options of a comparison.
 type Options struct {
-	// Config holds the images that packages are installed with and on, if the request names
-	// none, and the service's address.
+	// Config holds the service's address, and the images of micromamba and of the base for
+	// requests that name none.
 	Config config.Config
 	// Server is the service's address; "" is public_url.
 	Server string
@@ -51,7 +51,8 @@ func Of(specs []string) *containerv1.ContainerRequest {
 // A Report is the result of a comparison, with the compared builds.
 type Report struct {
 	shadow.Report
-	// Direct and Classic are the builds of the images, and Lock is the lock of both.
+	// Direct and Classic are the ids of the builds of the two images, and Lock is the lock of
+	// both.
 	Direct  string `json:"direct"`
 	Classic string `json:"classic"`
 	Lock    string `json:"lock"`
@@ -121,8 +122,8 @@ func directRequest(r *containerv1.ContainerRequest) (*containerv1.ContainerReque
 	return out, nil
 }
 
-// installer installs a lock, which is conda.yml in the build's context. micromamba
-// recognises a lock by its suffix.
+// installer is a Dockerfile that installs a lock, which is conda.yml in the build's context.
+// micromamba recognises a lock by its suffix.
 const installer = `FROM %s AS build
 USER 0
 COPY conda.yml /slipway-lock.txt

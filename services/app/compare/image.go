@@ -105,7 +105,7 @@ func (s *service) document(ctx context.Context, path string, types []string) (oc
 	return oci.NewDocument(resp.Header.Get("Content-Type"), raw), err
 }
 
-// verified is a layer whose end is an error if its digest is wrong.
+// verified reads a layer. Its last Read returns an error if the digest does not match.
 type verified struct {
 	io.ReadCloser
 	sum digest.Verifier

@@ -21,8 +21,8 @@ import (
 	"slipway.dev/services/internal/disk"
 )
 
-// blobFolder returns the folder of blob_cache, and by how many bytes it may still grow; ""
-// if it is not a folder.
+// blobFolder returns the folder of blob_cache, and the number of bytes by which it may still
+// grow; "" if blob_cache is not a folder.
 func (d *doctor) blobFolder() (dir string, more int64) {
 	if d.Config.BlobCache == "" || bucket.IsAddress(d.Config.BlobCache) {
 		return "", 0

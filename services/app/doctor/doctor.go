@@ -18,7 +18,7 @@ import (
 // A State is the result of a check.
 type State string
 
-// States. Warn is for something that works, but less well or not for long.
+// States. Warn means that something works, but with restrictions or not for long.
 const (
 	OK   State = "ok"
 	Warn State = "warn"
@@ -39,13 +39,13 @@ type Finding struct {
 // Options are the options of an examination. The zero value of each field is the default.
 type Options struct {
 	Config config.Config
-	// Registry and Channels must be reachable from every installation. Without Channels,
-	// they are the default channels at their configured addresses.
+	// Registry and Channels are the addresses that every installation must reach. Without
+	// Channels, the default channels at their configured addresses are checked.
 	Registry string
 	Channels []string
 	// Groups is where the system mounts its control groups.
 	Groups string
-	// Free returns the bytes that are free on the disk of a path. Without it, the system is asked.
+	// Free returns the number of free bytes on the disk of a path. nil measures the disk.
 	Free func(path string) (int64, error)
 	Now  func() time.Time
 }
@@ -93,7 +93,7 @@ func Examine(ctx context.Context, o Options) []Finding {
 	return out
 }
 
-// channel returns the address of a channel that requests name without one.
+// channel returns the address of a channel that requests name without an address.
 func (d *doctor) channel(name string) string {
 	for _, c := range d.Config.CondaChannels {
 		if address, ok := strings.CutPrefix(c, name+"="); ok {

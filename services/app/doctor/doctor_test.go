@@ -53,7 +53,7 @@ func healthy(t *testing.T) doctor.Options {
 	}
 	return doctor.Options{
 		Config: cfg, Registry: host, Channels: []string{world.URL + "/conda-forge"},
-		// The disk of the machine that runs the tests may be as full as it likes.
+		// The result must not depend on the disk of the machine that runs the tests.
 		Free: func(string) (int64, error) { return 1 << 40, nil },
 	}
 }
@@ -82,7 +82,7 @@ func TestBroken(t *testing.T) {
 		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is no folder"},
 		"a full disk": {func(_ *testing.T, o *doctor.Options) { o.Free = func(string) (int64, error) { return 2 << 30, nil } },
 			"disk", doctor.Fail, "2 GiB left"},
-		"a disk that is gone": {func(_ *testing.T, o *doctor.Options) {
+		"a missing disk": {func(_ *testing.T, o *doctor.Options) {
 			o.Free = func(string) (int64, error) { return 0, errors.New("input/output error") }
 		}, "disk", doctor.Warn, "input/output error"},
 		"a small disk": {func(_ *testing.T, o *doctor.Options) { o.Config.LayerCache = 1 << 60 }, "disk", doctor.Warn, "may fill"},
@@ -273,11 +273,11 @@ func TestBuckets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ address, credentials, want string }{
-		"wrong keys":        {s3.Address(s3.URL), strings.Replace(string(right), testkit.S3Secret, "geheim", 1), "correct the keys"},
-		"no keys":           {s3.Address(s3.URL), "geheim", "blob_cache_credentials_file"},
-		"another bucket":    {strings.Replace(s3.Address(s3.URL), testkit.S3Bucket, "others", 1), string(right), "create the bucket"},
-		"another region":    {strings.Replace(s3.Address(s3.URL), "us-east-1", "eu-west-1", 1), string(right), "region"},
-		"nobody for others": {s3.Address(s3.URL) + "&public_endpoint=http://127.0.0.1:1", string(right), "public_endpoint"},
+		"wrong keys":              {s3.Address(s3.URL), strings.Replace(string(right), testkit.S3Secret, "geheim", 1), "correct the keys"},
+		"no keys":                 {s3.Address(s3.URL), "geheim", "blob_cache_credentials_file"},
+		"another bucket":          {strings.Replace(s3.Address(s3.URL), testkit.S3Bucket, "others", 1), string(right), "create the bucket"},
+		"another region":          {strings.Replace(s3.Address(s3.URL), "us-east-1", "eu-west-1", 1), string(right), "region"},
+		"unreachable for clients": {s3.Address(s3.URL) + "&public_endpoint=http://127.0.0.1:1", string(right), "public_endpoint"},
 	} {
 		if f := look(c.address, write(t, filepath.Join(t.TempDir(), "credentials"), c.credentials)); f.State != doctor.Fail || !strings.Contains(f.Do, c.want) {
 			t.Errorf("%s: %+v", name, f)
@@ -290,7 +290,7 @@ func TestBuckets(t *testing.T) {
 func TestKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	for i, password := range []string{"s3cret", "s3cret%zz", "%s3cret", "s3cret#x", "s3cret/x", "s3cret?x", "s3cret\x7f", "s3cret[", "x:s3cret", "s3cret@x"} {
-		t.Run(strconv.Itoa(i), func(t *testing.T) { // the name of the test is in its folder's
+		t.Run(strconv.Itoa(i), func(t *testing.T) { // the name of the test is part of its folder's name
 			t.Parallel()
 			o := healthy(t)
 			o.Config.DatabaseURL = "postgres://u:" + password + "@127.0.0.1:1/d"

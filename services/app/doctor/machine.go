@@ -31,7 +31,7 @@ func (d *doctor) data(context.Context) []Finding {
 	return d.disk(at, dir)
 }
 
-// minFree is the free space below which a disk is about to be full.
+// minFree is the free space in bytes below which a disk is reported as almost full.
 const minFree = 5 << 30
 
 func (d *doctor) disk(at, dir string) []Finding {

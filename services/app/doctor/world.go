@@ -79,7 +79,7 @@ func (d *doctor) channels(ctx context.Context) []Finding {
 	for _, channel := range d.Channels {
 		list := channel + "/noarch/repodata.json"
 		if strings.HasPrefix(channel, upstream.ChannelScheme+"://") {
-			list += ".zst" // all that mirrors in registries have
+			list += ".zst" // mirrors in registries have no other file
 		}
 		resp, err := d.head(ctx, list)
 		if err == nil && resp.StatusCode >= http.StatusBadRequest {
@@ -96,8 +96,7 @@ func (d *doctor) channels(ctx context.Context) []Finding {
 		"let this machine reach them over https, or name a mirror of yours in the requests; only Conda requests need them")
 }
 
-// skew is by how much clocks may differ, since tokens and certificates are valid for
-// minutes.
+// skew is the maximum difference between clocks. Some tokens are valid for minutes only.
 const skew = 30 * time.Second
 
 // clock compares the clock with the Date header of any server.

@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/registry/store"
 )
 
-// copyImages copies everything in the embedded image store of a data_dir to build_repository.
-// Images that are there already are not sent again, so that it can be repeated.
+// copyImages copies all images in the embedded image store of a data_dir to build_repository.
+// It can be repeated: images that already exist there are not sent again.
 func copyImages(ctx context.Context, o Options, dir string, move move) error {
 	images, err := store.Contents(dir)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/config"
 )
 
-// A move is the change of the place of built images: from the embedded store to
-// build_repository. A nil move changes nothing.
+// A move describes the move of built images from the embedded store to build_repository. A nil
+// move changes nothing.
 type move struct {
 	fromHost, fromRepository string
 	toHost, toRepository     string
@@ -41,7 +41,7 @@ func (m *move) isMoved(host, repository string) bool {
 	return host == m.fromHost && (repository == m.fromRepository || strings.HasPrefix(repository, m.fromRepository+"/"))
 }
 
-// rewrite is the sqldb.Rewrite of a move: every column that can name a built image.
+// rewrite is the sqldb.Rewrite of a move. It changes every column that can name a built image.
 func (m *move) rewrite(table, column string, value any) (any, error) {
 	if m == nil {
 		return value, nil
@@ -70,7 +70,8 @@ func (m *move) rewrite(table, column string, value any) (any, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(message)
 }
 
-// text returns a reference or repository with its new place. Any other text is unchanged.
+// text returns a reference or repository with its new host and repository, and any other
+// string unchanged.
 func (m *move) text(text string) string {
 	host, rest, ok := strings.Cut(text, "/")
 	end := strings.IndexAny(rest, ":@")

@@ -1,7 +1,7 @@
 // Package transfer moves the data of a slipwayd that ran as one process, with SQLite and the
 // embedded image store, to the database, the registry and the keys that several processes
-// share. It copies and never changes the source: rows in one transaction that is compared
-// before it commits, images by digest.
+// share. It never changes the source. Rows are copied in one transaction and compared with the
+// source before the commit; images are copied by digest.
 package transfer
 
 import (
