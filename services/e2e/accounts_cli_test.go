@@ -51,11 +51,11 @@ func (u *person) do(args string) string {
 	return u.give("", args)
 }
 
-// give is do with standard input.
+// give runs a command like do, with standard input.
 func (u *person) give(stdin, args string) string {
 	u.t.Helper()
 	list := strings.Fields(args)
-	if strings.HasSuffix(args, " ") { // a shell completes the next argument
+	if strings.HasSuffix(args, " ") { // the shell completion of an argument that is still empty
 		list = append(list, "")
 	}
 	out, errs, err := u.try(stdin, list...)

@@ -50,7 +50,7 @@ func newTeam(p *program, registry string) *team {
 	made := p.platformCall(http.MethodPost, w.org, p.token, map[string]any{"workspace": map[string]any{"name": "bench"}})["workspace"].(map[string]any)
 	w.workspace = int64(made["id"].(float64))
 	for _, role := range []string{"owner", "admin", "maintain", "launch", "connect", "view"} {
-		w.tokens[role] = p.newUser("one-" + role) // "one-", since the first user is already called like a role
+		w.tokens[role] = p.newUser("one-" + role) // with a prefix, since the first user has the name of a role
 		joined := p.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/add", w.org, w.workspace), p.token, map[string]any{"userNameOrEmail": "one-" + role})
 		w.participantID[role] = fmt.Sprintf("%.0f", joined["participant"].(map[string]any)["participantId"])
 		w.become(role, role)

@@ -41,9 +41,9 @@ func TestAttackManyLargeBodies(t *testing.T) { //nolint:paralleltest // it measu
 		name, path, body, token string
 		want                    []int
 	}{
-		{"layers", "/v1alpha2/container", `{"containerImage":"a","containerConfig":{"layers":[` + layers + `]}}`, "", []int{400, 429, 503}},
-		{"long strings", "/v1alpha2/container", `{"containerImage":"a","fingerprint":"` + text + text + `"}`, "", []int{400, 503}},
-		{"16 MB", "/v1alpha2/container", `{"containerImage":"a","fingerprint":"` + text + `"}`, "", []int{400, 503}},
+		{"two layers of 10 MB", "/v1alpha2/container", `{"containerImage":"a","containerConfig":{"layers":[` + layers + `]}}`, "", []int{400, 429, 503}},
+		{"a string of 32 MB", "/v1alpha2/container", `{"containerImage":"a","fingerprint":"` + text + text + `"}`, "", []int{400, 503}},
+		{"a string of 16 MB", "/v1alpha2/container", `{"containerImage":"a","fingerprint":"` + text + `"}`, "", []int{400, 503}},
 		{"inspection", "/v1alpha1/inspect", `{"containerImage":"` + text + text + `"}`, "", []int{400, 503}},
 		{"the platform without a token", "/api/trace/create", `{"runName":"` + text + `"}`, "", []int{403}},
 		{"the platform with a wrong token", "/api/trace/create", `{"runName":"` + text + `"}`, "wrong", []int{403}},

@@ -29,14 +29,15 @@ const (
 	unlimitedPeak = 1 << 30
 )
 
-// longestWait is the limit of the 99th percentile of the response times of others beside an attack.
-// It is many times what they take, so that it only finds clients that are not served during an attack.
-// `make bench` (section attack) holds the ratio to a quiet program, which needs a quiet machine.
+// longestWait limits the 99th percentile of the response times of other clients during an attack.
+// It is many times the usual response time, so that it only finds clients that are not served.
+// `make bench` (section attack) limits the ratio to the response times without an attack, which
+// requires an idle machine.
 const longestWait = 2 * time.Second
 
 // budgetWork is the limit of the processor time of nine requests, as a multiple of the time to
 // uncompress and hash a whole layer bomb on this machine. Nine of the most expensive requests
-// take about twice that.
+// take about twice the time of one bomb.
 const budgetWork = 6
 
 // TestMemoryBudget sends the most expensive request that each public call accepts, once and

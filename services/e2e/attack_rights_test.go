@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestOurLoginIsForOurImagesAlone lets anonymous callers and users try to read and write
-// repositories in builds to which only the service's own login has access.
+// TestOurLoginIsForOurImagesAlone checks that builds of anonymous callers and users can neither
+// read nor write repositories to which only the service's own login has access.
 func TestOurLoginIsForOurImagesAlone(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)

@@ -11,7 +11,7 @@ import (
 
 // bot is a robot of a test, with a token that has all scopes of robots.
 type bot struct {
-	path, query string // of the calls for it
+	path, query string // of the calls that administer the robot
 	header      []string
 }
 
@@ -51,15 +51,15 @@ func TestRobots(t *testing.T) {
 			workspace int64
 			status    int
 		}{
-			"in its workspace":                       {inside, w.workspace, http.StatusOK},
-			"without a workspace":                    {inside, 0, http.StatusOK},
-			"in another workspace":                   {inside, outside, http.StatusForbidden},
-			"of the organisation":                    {all, w.workspace, http.StatusOK},
-			"of the organisation, without workspace": {all, 0, http.StatusBadRequest}, // without a login
-			"of the organisation, without a login":   {all, outside, http.StatusBadRequest},
-			"with the role view":                     {looks, w.workspace, http.StatusBadRequest},
-			"of another workspace":                   {elsewhere, w.workspace, http.StatusForbidden},
-			"of another workspace, in its own":       {elsewhere, 0, http.StatusBadRequest},
+			"of the workspace, in it":                             {inside, w.workspace, http.StatusOK},
+			"of the workspace, without workspace":                 {inside, 0, http.StatusOK},
+			"of the workspace, in another workspace":              {inside, outside, http.StatusForbidden},
+			"of the organisation, in a workspace with a login":    {all, w.workspace, http.StatusOK},
+			"of the organisation, without workspace":              {all, 0, http.StatusBadRequest}, // without a login
+			"of the organisation, in a workspace without a login": {all, outside, http.StatusBadRequest},
+			"with the role view":                                  {looks, w.workspace, http.StatusBadRequest},
+			"of another workspace, in this workspace":             {elsewhere, w.workspace, http.StatusForbidden},
+			"of another workspace, in its own":                    {elsewhere, 0, http.StatusBadRequest},
 		} {
 			if r := request(c.by, c.workspace); r.status != c.status {
 				t.Errorf("%s: %d %s, want %d", name, r.status, r.body, c.status)
@@ -84,7 +84,7 @@ func TestRobots(t *testing.T) {
 	})
 }
 
-// robotIsNoPerson tries to do with a robot what only users can do.
+// robotIsNoPerson makes the calls that only users may make with a robot's token.
 func (w *team) robotIsNoPerson(t *testing.T, b bot) {
 	t.Helper()
 	for _, c := range []struct {

@@ -16,7 +16,8 @@ type scopedToken struct {
 	workspace int64
 }
 
-// create creates the token with another one, and returns its header.
+// create creates the token, authenticated by the token by, and returns the header with the new
+// token.
 func (s scopedToken) create(p *program, by string) (header []string) {
 	p.t.Helper()
 	made := p.platformCall(http.MethodPost, "/tokens", by, map[string]any{"name": s.name, "scopes": s.scopes, "workspaceId": s.workspace})

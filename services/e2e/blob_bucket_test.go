@@ -20,8 +20,8 @@ import (
 )
 
 // TestBlobsInABucket pulls an image through a bucket. The first pull fills the bucket; later
-// pulls are redirected to it. A login that has lost its permission must not be redirected. If
-// the bucket fails during a pull, the pull must succeed.
+// pulls are redirected to it. A client whose login has lost its permission must not be redirected.
+// If the bucket fails during a pull, the pull must succeed.
 func TestBlobsInABucket(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
@@ -171,7 +171,7 @@ func (p *program) blob(t testing.TB, target, d string) (*http.Response, int64) {
 	return resp, n
 }
 
-// sentOn reports an error unless a client is redirected to a bucket that has the blob.
+// sentOn returns an error unless a client is redirected to a bucket that has the blob.
 func (p *program) sentOn(target, d string) error {
 	sent := false
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { sent = true; return nil }}

@@ -45,8 +45,8 @@ func TestBuildsAreFair(t *testing.T) {
 		order += b.who
 	}
 	t.Logf("%d builds in %s: %s", len(builds), time.Since(begin), order)
-	// With a fair order they end among the first twenty; some builds of the first user are
-	// already dispatched.
+	// In a fair order, the second user's builds are among the first twenty that end, apart from
+	// the builds of the first user that are already dispatched.
 	if place := strings.LastIndex(order, "b") + 1; place > 24 {
 		t.Errorf("the last of the second user's ten builds ended in place %d: %s", place, order)
 	}

@@ -36,16 +36,16 @@ func TestBuildFaults(t *testing.T) {
 		name string
 		test func(*faulty, *testing.T)
 	}{
-		{"same request on two replicas", (*faulty).twins},
-		{"pulls wait on two registries", (*faulty).waitingPulls},
-		{"delete cancels", (*faulty).deleteCancels},
-		{"daemon", (*faulty).daemonDies},
-		{"builder", (*faulty).builderDies},
-		{"builder stops", (*faulty).builderStops},
-		{"build services", (*faulty).buildServicesDie},
-		{"NATS", (*faulty).natsDies},
-		{"Redis", (*faulty).redisDies},
-		{"PostgreSQL", (*faulty).postgresDies},
+		{"the same request on two replicas", (*faulty).twins},
+		{"pulls wait at two registries", (*faulty).waitingPulls},
+		{"deleting all requests cancels their build", (*faulty).deleteCancels},
+		{"buildkitd is killed", (*faulty).daemonDies},
+		{"a builder is killed", (*faulty).builderDies},
+		{"a builder is stopped", (*faulty).builderStops},
+		{"the build services are killed", (*faulty).buildServicesDie},
+		{"NATS is killed", (*faulty).natsDies},
+		{"Redis is killed", (*faulty).redisDies},
+		{"PostgreSQL is killed", (*faulty).postgresDies},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f.t = t

@@ -186,9 +186,9 @@ func TestBuildThatFails(t *testing.T) {
 	eachBuildShape(t, []string{up.Host}, settings{"build_memory": "256MiB", "build_timeout_anonymous": "20s"}, func(t *testing.T, p *program) {
 		base := up.Push(t, "base/busybox:1", busybox(t, true))
 		for _, tc := range []struct{ name, step, reason, says string }{
-			{"step", "RUN echo going wrong && exit 3", "build", "going wrong"},
-			{"time", "RUN busybox sleep 600", "timeout", ""},
-			{"memory", `RUN busybox dd if=/dev/zero of=/dev/shm/x bs=1M count=60; busybox awk 'BEGIN{s="x"; while(1) s = s s}'`, "memory", ""},
+			{"a step fails", "RUN echo going wrong && exit 3", "build", "going wrong"},
+			{"a step exceeds the build timeout", "RUN busybox sleep 600", "timeout", ""},
+			{"a step exceeds its memory", `RUN busybox dd if=/dev/zero of=/dev/shm/x bs=1M count=60; busybox awk 'BEGIN{s="x"; while(1) s = s s}'`, "memory", ""},
 		} {
 			t.Run(tc.name, func(t *testing.T) {
 				answer := p.order(recipe("FROM "+base, tc.step))

@@ -74,15 +74,15 @@ func TestCondaChannel(t *testing.T) {
 			words              string
 		}{
 			{"a lock", http.MethodPost, lock, lockOf("lab", "", "samtools"), 200, `"` + channel.URL + `/lab/linux-64/samtools-1.20-h1_0.conda"`},
-			{"as text", http.MethodPost, lock, lockOf("lab", "explicit", "samtools"), 200, "@EXPLICIT\n"},
-			{"what cannot be", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"suggestions"`},
+			{"an explicit lock", http.MethodPost, lock, lockOf("lab", "explicit", "samtools"), 200, "@EXPLICIT\n"},
+			{"the suggestions for a conflict", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"suggestions"`},
 			{"the code of a conflict", http.MethodPost, lock, lockOf("lab", "", "samtools", "htslib=1.17"), 422, `"code":"conda.conflict"`},
-			{"a name that is misspelt", http.MethodPost, lock, lockOf("lab", "", "samtols"), 422, `"nearest"`},
-			{"a bad request", http.MethodPost, lock, map[string]any{}, 400, "packages is missing"},
+			{"a misspelt package name", http.MethodPost, lock, lockOf("lab", "", "samtols"), 422, `"nearest"`},
+			{"a request without packages", http.MethodPost, lock, map[string]any{}, 400, "packages is missing"},
 			{"a search", http.MethodGet, "/v1alpha1/conda/packages?q=sam&channel=lab", nil, 200, `"samtools"`},
 			{"a package", http.MethodGet, "/v1alpha1/conda/packages/lab/htslib", nil, 200, `"1.17"`},
-			{"no package", http.MethodGet, "/v1alpha1/conda/packages/lab/nothing", nil, 404, "nothing"},
-			{"no name", http.MethodGet, "/v1alpha1/conda/packages?channel=a%20b", nil, 400, "name of a channel"},
+			{"a missing package", http.MethodGet, "/v1alpha1/conda/packages/lab/nothing", nil, 404, "nothing"},
+			{"an invalid channel name", http.MethodGet, "/v1alpha1/conda/packages?channel=a%20b", nil, 400, "name of a channel"},
 		} {
 			if r := p.call(c.method, c.path, c.body); r.status != c.status || !strings.Contains(string(r.body), c.words) {
 				t.Errorf("%s: %d %s; want %d with %s", c.name, r.status, r.body, c.status, c.words)
@@ -94,7 +94,8 @@ func TestCondaChannel(t *testing.T) {
 	})
 }
 
-// conflictAsData checks that a container request has the same conflict as data as a lock.
+// conflictAsData checks that the response to a container request contains the same conflict and
+// suggestions, as JSON, as the response to a lock request.
 func conflictAsData(t *testing.T, p *program) {
 	t.Helper()
 	query := lockOf("lab", "", "samtools", "htslib=1.17")["packages"].(map[string]any)
@@ -109,8 +110,8 @@ func conflictAsData(t *testing.T, p *program) {
 }
 
 // TestCondaChannelIsCutOff kills a process while it reads a package list. After the restart no
-// part of the list may be used. With a complete list, it must work without the channel, even if
-// it was killed while it read a newer list.
+// part of the list may be used. A process that has a complete list must work without the channel,
+// even if it was killed while it read a newer list.
 func TestCondaChannelIsCutOff(t *testing.T) {
 	t.Parallel()
 	channel := newLab(t)

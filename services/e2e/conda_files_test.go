@@ -51,7 +51,7 @@ func TestSearchByCommand(t *testing.T) {
 				t.Fatalf("the packages were not indexed:\n%s", log)
 			}
 		}
-		// search returns what another client finds, who has no account.
+		// search returns the results of another client, without an account.
 		search := func(query string) (int, string) {
 			t.Helper()
 			r := p.call(http.MethodGet, "/v1alpha1/conda/packages?"+query, nil)

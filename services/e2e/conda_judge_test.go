@@ -16,12 +16,12 @@ import (
 	"testing"
 )
 
-// A judged is what other tools find in the environment of an image.
+// A judged describes what other tools must find in the environment of an image.
 type judged struct {
 	// packages are the URLs of the lock's packages, wheels are "name-version".
 	packages, wheels []string
-	// channel is the URL of a channel, and more a package of it that is not in the
-	// environment. If it is set, conda plans to install it.
+	// channel is the URL of a channel, and more a package of the channel that is not in the
+	// environment. If channel is set, conda plans to install more.
 	channel, more string
 	// subdir is the platform of the image; "linux-64" if it is empty.
 	subdir string
@@ -139,7 +139,7 @@ func readByJudges(t *testing.T, oracle, prefix string, want judged) (got judgeme
 	return got
 }
 
-// check compares a judgement with what is wanted.
+// check compares a judgement with the expected packages.
 func (want judged) check(t *testing.T, got judgement) {
 	t.Helper()
 	slices.Sort(got.Rattler)

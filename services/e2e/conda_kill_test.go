@@ -24,8 +24,8 @@ func (a *requestCounts) of(file string) int {
 	return a.n[file]
 }
 
-// counting makes the channel count its requests. Requests for the artifact hold block until
-// until is closed.
+// counting makes the channel count the requests for files. It blocks requests for the artifact
+// hold until the channel until is closed.
 func (a *artifacts) counting(hold string, until <-chan struct{}, files ...string) *requestCounts {
 	out := &requestCounts{n: map[string]int{}}
 	for _, file := range files {

@@ -51,7 +51,7 @@ func TestLocksBecomeImages(t *testing.T) {
 		want []string
 	}{
 		{"pixi.lock", []string{"--file", lock("pixi.lock")}, usual},
-		{"another environment of it", []string{"--file", lock("pixi.lock"), "--environment", "test"}, withFFI},
+		{"another environment of pixi.lock", []string{"--file", lock("pixi.lock"), "--environment", "test"}, withFFI},
 		{"conda-lock.yml", []string{"--file", lock("conda-lock.yml")}, usual},
 		{"explicit", []string{"--file", explicit}, withFFI},
 	} {
@@ -110,7 +110,7 @@ func installed(t *testing.T, content map[string]string) []string {
 	return out
 }
 
-// urls are those of packages of the channel lab for linux-64.
+// urls returns the URLs of packages of the channel lab for linux-64.
 func (a *artifacts) urls(packages []string) (out []string) {
 	for _, p := range packages {
 		ending := ".conda"

@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// rPackages are R, some packages of it, and what builds others from source.
+// rPackages returns R, some R packages, and the compilers that build other R packages from source.
 func rPackages() []madePackage {
 	var out []madePackage
 	for _, p := range []struct{ name, version, build string }{

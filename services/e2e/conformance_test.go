@@ -16,7 +16,7 @@ func TestConformance(t *testing.T) {
 	up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
 	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		for name, config := range map[string]any{
-			"as it is":  nil,
+			"unchanged": nil,
 			"augmented": map[string]any{"env": []string{"A=b"}, "layers": []any{dataLayer(t, "f", "content")}},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func conform(t *testing.T, p *program, target string) {
 		{"HEAD blob", "HEAD", blob, 200, contentDigest(m.Layers[0].Digest)},
 		{"GET blob", "GET", blob, 200, bytesOf(m.Layers[0].Digest)},
 		{"tags", "GET", base + "/tags/list", 200, tagList("v1")},
-		{"no more than no tags", "GET", base + "/tags/list?n=0", 200, tagList()},
+		{"tags, at most 0", "GET", base + "/tags/list?n=0", 200, tagList()},
 		{"tags after the last", "GET", base + "/tags/list?n=1&last=v1", 200, tagList()},
 		{"referrers of an image without any", "GET", base + "/referrers/" + digest, 200, emptyIndex},
 		{"referrers of an unknown image", "GET", base + "/referrers/" + missing, 200, emptyIndex},

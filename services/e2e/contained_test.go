@@ -46,14 +46,14 @@ func TestBuildsAreContained(t *testing.T) {
 	p := oneProcess(t, s)
 	_, port, _ := net.SplitHostPort(secret.Addr().String())
 	for _, tc := range []struct{ name, line, says string }{
-		{"loopback", "RUN busybox nc -w 2 127.0.0.1 " + port + " < /dev/null", "refused"},
-		{"loopback by proxy", "RUN busybox wget -q -O - http://127.0.0.1:" + port + "/", "403 Forbidden"},
-		{"metadata", "RUN busybox wget -q -O - http://169.254.169.254/latest/meta-data", "403 Forbidden"},
-		{"metadata without proxy", "RUN busybox nc -w 2 169.254.169.254 80 < /dev/null", "unreachable"},
-		{"add", "ADD http://169.254.169.254/ /x", "403"},
-		{"add loopback", "ADD http://127.0.0.1:" + port + "/ /x", "refused"},
+		{"connecting to loopback", "RUN busybox nc -w 2 127.0.0.1 " + port + " < /dev/null", "refused"},
+		{"loopback through the proxy", "RUN busybox wget -q -O - http://127.0.0.1:" + port + "/", "403 Forbidden"},
+		{"the metadata address through the proxy", "RUN busybox wget -q -O - http://169.254.169.254/latest/meta-data", "403 Forbidden"},
+		{"connecting to the metadata address", "RUN busybox nc -w 2 169.254.169.254 80 < /dev/null", "unreachable"},
+		{"ADD of the metadata address", "ADD http://169.254.169.254/ /x", "403"},
+		{"ADD of a loopback address", "ADD http://127.0.0.1:" + port + "/ /x", "refused"},
 		{"fork bomb", "RUN for i in $(busybox seq 1 500); do busybox sleep 5 & done; wait", "can't fork"},
-		{"disk", "RUN busybox dd if=/dev/zero of=/big bs=1M count=4000 && busybox sleep 600", "more to disk"},
+		{"more data than build_disk", "RUN busybox dd if=/dev/zero of=/big bs=1M count=4000 && busybox sleep 600", "more to disk"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			answer := p.order(recipe("FROM "+base, tc.line))

@@ -13,9 +13,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestFullDisk fills the disk of a process up to the reserve and then to the last byte: builds
-// and writes are refused with a sentence, pulls and reads continue, and everything works again
-// when there is space, without a restart.
+// TestFullDisk fills the disk of a process up to the reserve and then to the last byte. Builds
+// and writes must be rejected with a clear message, and pulls and reads must succeed. When the
+// disk has space again, everything must work without a restart.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := testkit.SmallDisk(t, 192<<20)
@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 	diskIs(t, false)
 	n := 0
 	refuses(t, "disks of this service's workers are almost full", func() reply {
-		n++ // a build that was queued before the worker had noticed is joined
+		n++ // a different request each time, since an equal one would join a build that was queued before the worker reported the full disk
 		another := up.Push(t, fmt.Sprintf("base/another:%d", n), testkit.Image(t, "amd64", true))
 		return p.call(http.MethodPost, "/v1alpha2/container", environment(another, "c-ares"))
 	})

@@ -5,5 +5,4 @@
 // roles. With SLIPWAY_TEST_RACE (`make e2e RACE=1`) the programs run under the race detector,
 // except in scenarios that have already run under it in one process, or that measure memory or
 // time.
-// has run so in one process already, or holds memory and time against a bound.
 package e2e

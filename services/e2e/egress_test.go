@@ -21,13 +21,13 @@ func TestEgress(t *testing.T) {
 	t.Cleanup(inside.Close)
 	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
 		for name, body := range map[string]map[string]any{
-			"image at the metadata address": {"containerImage": "169.254.169.254/latest/meta-data:v1"},
-			"image at a private address":    {"containerImage": "10.0.0.1/x/y:v1"},
-			"image at an IPv6 address":      {"containerImage": "[fd00:ec2::254]/x/y:v1"},
-			"layer at the metadata address": {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://169.254.169.254/latest", gz, tar)}}},
-			"layer that redirects there":    {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer(inside.URL, gz, tar)}}},
-			"layer at a mapped address":     {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://[::ffff:10.0.0.1]/x", gz, tar)}}},
-			"layer at a decimal address":    {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://2852039166/x", gz, tar)}}},
+			"image at the metadata address":                {"containerImage": "169.254.169.254/latest/meta-data:v1"},
+			"image at a private address":                   {"containerImage": "10.0.0.1/x/y:v1"},
+			"image at an IPv6 address":                     {"containerImage": "[fd00:ec2::254]/x/y:v1"},
+			"layer at the metadata address":                {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://169.254.169.254/latest", gz, tar)}}},
+			"layer that redirects to the metadata address": {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer(inside.URL, gz, tar)}}},
+			"layer at a mapped address":                    {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://[::ffff:10.0.0.1]/x", gz, tar)}}},
+			"layer at a decimal address":                   {"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("http://2852039166/x", gz, tar)}}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				r := p.call(http.MethodPost, "/v1alpha2/container", body)

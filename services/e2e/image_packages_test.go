@@ -157,7 +157,7 @@ func TestPackagesOfOtherTools(t *testing.T) {
 	if err != nil || !strings.Contains(out, "PREFIX") || !strings.Contains(out, "/opt/envs/lz4") || !strings.Contains(out, "libffi") {
 		t.Errorf("slipway inspect --packages: %v %s\n%s", err, errs, out)
 	}
-	// What apt or pip would do: a layer above removes an environment.
+	// A layer above removes an environment, as a RUN instruction could.
 	gz, _ := testkit.Tar(t, "opt/envs/.wh.lz4", "")
 	if img, err = mutate.AppendLayers(img, static.NewLayer(gz, types.OCILayer)); err != nil {
 		t.Fatal(err)

@@ -30,10 +30,10 @@ func TestFilesOfLayers(t *testing.T) {
 			holds              string
 		}{
 			{"a layer of the user's registry", image, base, user, http.StatusOK, `"random_file_`},
-			{"the same, without the login", image, base, nil, http.StatusUnauthorized, "wants credentials"},
-			{"the same, by the name that was given out", name, base, nil, http.StatusOK, `"random_file_`},
-			{"the layer that was added", name, text(added, "gzipDigest"), nil, http.StatusOK, `"opt/tool/run"`},
-			{"the same, of the image without it", image, text(added, "gzipDigest"), user, http.StatusNotFound, "has no layer"},
+			{"a layer of the user's registry, without the login", image, base, nil, http.StatusUnauthorized, "wants credentials"},
+			{"a layer of the user's registry, by the issued name", name, base, nil, http.StatusOK, `"random_file_`},
+			{"the layer that the request added", name, text(added, "gzipDigest"), nil, http.StatusOK, `"opt/tool/run"`},
+			{"the layer that the request added, by the name of the original image", image, text(added, "gzipDigest"), user, http.StatusNotFound, "has no layer"},
 		} {
 			r := p.call(http.MethodPost, "/v1alpha1/inspect/files?layer="+url.QueryEscape(c.layer), map[string]any{"containerImage": c.image}, c.header...)
 			if r.status != c.status || !strings.Contains(string(r.body), c.holds) {

@@ -108,8 +108,9 @@ func pullRequested(t *testing.T, results string, withSteps bool) {
 	}
 }
 
-// heldArtifacts is a channel of real packages that holds back libedit, and whose channel busy is
-// out of order, until the client sends a request to /control/held and /control/busy.
+// heldArtifacts serves channels of real packages. It blocks requests for libedit until a client
+// requests /control/held, and responds with 503 for the channel busy until a client requests
+// /control/busy.
 type heldArtifacts struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -145,7 +146,7 @@ func newHeldArtifacts(t *testing.T) *heldArtifacts {
 	return h
 }
 
-// hold holds everything back again.
+// hold restores the initial state, in which libedit is blocked and the channel busy fails.
 func (h *heldArtifacts) hold() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -114,7 +114,7 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 			up.Intercept(nil)
 			pull(t, p.submit(body), "amd64")
 		})
-		t.Run("cut in the middle of a blob", func(t *testing.T) {
+		t.Run("connection cut three times within a blob", func(t *testing.T) {
 			var cuts atomic.Int64
 			up.Intercept(cutBlob(blob, blobPath, &cuts, 3))
 			defer up.Intercept(nil)
@@ -123,7 +123,7 @@ func TestUpstreamThatMisbehaves(t *testing.T) {
 				t.Errorf("the blob was only cut %d times", cuts.Load())
 			}
 		})
-		t.Run("cut in the middle of a blob for good", func(t *testing.T) {
+		t.Run("every connection cut within a blob", func(t *testing.T) {
 			target := p.submit(body)
 			request(t, http.MethodGet, v2(target)+"/manifests/v1", nil)
 			var cuts atomic.Int64

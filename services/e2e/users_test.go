@@ -115,11 +115,11 @@ func TestMasterKeyIsMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ file, says string }{
-		"another key": {writeFile(t, "other-key", "RkVEQ0JBOTg3NjU0MzIxMEZFRENCQTk4NzY1NDMyMTA=\n"), "does not hold the master key"},
-		"no file":     {filepath.Join(t.TempDir(), "none"), "master_key_file"},
-		"no key":      {writeFile(t, "no-key", "# nothing\n"), "it holds no key"},
-		"half a key":  {writeFile(t, "half-key", "MDEyMzQ1Njc4OWFi\n"), "not 32 bytes in base64"},
-		"none named":  {"", "does not hold the master key"},
+		"a file with another key": {writeFile(t, "other-key", "RkVEQ0JBOTg3NjU0MzIxMEZFRENCQTk4NzY1NDMyMTA=\n"), "does not hold the master key"},
+		"a missing file":          {filepath.Join(t.TempDir(), "none"), "master_key_file"},
+		"a file without a key":    {writeFile(t, "no-key", "# nothing\n"), "it holds no key"},
+		"a file with half a key":  {writeFile(t, "half-key", "MDEyMzQ1Njc4OWFi\n"), "not 32 bytes in base64"},
+		"no configured file":      {"", "does not hold the master key"},
 	} {
 		env := settings{}
 		for k, v := range p.procs[0].env {

@@ -56,7 +56,7 @@ func packagesOf(entries ...string) map[string]any {
 	return map[string]any{"packages": map[string]any{"type": "CONDA", "entries": entries}}
 }
 
-// button returns the button with a text, as JavaScript.
+// button returns a JavaScript expression for the button with a text.
 func button(says string) string {
 	return `[...document.querySelectorAll("button")].find((x) => x.innerText === "` + says + `")`
 }
@@ -130,8 +130,9 @@ func TestWebPageSaysWhenABuildEnds(t *testing.T) {
 	b.good("expected-queued", p.url)
 }
 
-// TestWebPageBuildsAgain opens the first view with the request of a build: the same request is
-// the same build. The page must list the parts that are not stored.
+// TestWebPageBuildsAgain opens the first view, filled in with the request of an earlier build.
+// Submitting it unchanged must return that build. The page must list the parts of a request that
+// are not stored.
 func TestWebPageBuildsAgain(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)

@@ -23,7 +23,7 @@ func (b *tab) put(element, keys string) {
 	b.press(keys)
 }
 
-// chosen is the chosen packages with their versions, as JavaScript.
+// chosen is a JavaScript expression for the chosen packages with their versions.
 const chosen = `[...document.querySelectorAll(".chip")].map((c) => c.querySelector(".name").innerText + "=" + (c.querySelector("select")?.value ?? "")).join(" ")`
 
 // TestWebPageTakesWhatIsTyped checks that typed specifications are understood, and that a
@@ -69,8 +69,9 @@ func TestWebPageTakesWhatIsTyped(t *testing.T) {
 	}
 }
 
-// TestWebPageLimitsTheAgeOfPackages checks that the age of packages is in the address, in the
-// lock that the page shows, and in the container request, and not in one with a lock.
+// TestWebPageLimitsTheAgeOfPackages checks that the limits of the age of packages are part of the
+// page's URL, of the lock that the page shows, and of the container request. They do not apply to
+// a lock, for which the page does not show them.
 func TestWebPageLimitsTheAgeOfPackages(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
@@ -94,7 +95,7 @@ func TestWebPageLimitsTheAgeOfPackages(t *testing.T) {
 	b.await(webVerdict + ` === "This can be made."`)
 	retype("#min-age-except", "openssl, ca-certificates"+kb.Tab)
 	b.await(`document.querySelector(".preflight.unknown")?.innerText.includes("minAgeExcept requires minAge")`)
-	retype("#min-age", "3650d"+kb.Tab) // none is that old
+	retype("#min-age", "3650d"+kb.Tab) // no package is that old
 	b.await(webVerdict + ` === "There is no such environment."`)
 	retype("#min-age", "7d"+kb.Tab)
 	b.await(webVerdict + ` === "This can be made."`)
