@@ -72,7 +72,8 @@ func AgeText(age time.Duration) string {
 }
 
 // ParseAgeExceptions returns the names of the field minAgeExcept, in lower case. It returns
-// fault.Invalid for anything but a name.
+// fault.Invalid if an entry is not a package name, or if there are more than
+// limits.CondaExceptions.
 func ParseAgeExceptions(names []string) (out []string, err error) {
 	if len(names) > limits.CondaExceptions {
 		return nil, fault.Invalid.Newf("minAgeExcept has %d names; the maximum is %d", len(names), limits.CondaExceptions)

@@ -37,9 +37,9 @@ const maxChannel = 500
 // characters that all tools interpret in the same way.
 func IsWebURL(s string) bool { return isURL(s, "http", "https") }
 
-// IsChannelURL reports whether s has the form of the URL of a channel, or of a file of one: that of
-// IsWebURL or, in a registry, oci://HOST/PATH, with the characters that the names of registries, their
-// repositories, and files of packages have.
+// IsChannelURL reports whether s has the form of the URL of a channel or of a file in a channel: a URL
+// that IsWebURL accepts or, for a channel in a registry, oci://HOST/PATH. The latter may only have
+// characters of the names of registries, repositories and package files.
 func IsChannelURL(s string) bool {
 	if rest, ok := strings.CutPrefix(s, "oci://"); ok {
 		_, path, _ := strings.Cut(rest, "/")

@@ -8,7 +8,7 @@ import (
 
 // A Door is a channel with the login to read it.
 type Door struct {
-	// Channel is its address.
+	// Channel is the channel's URL.
 	Channel *url.URL
 	// Username determines how Password is sent: "bearer" as a bearer token, "token" in the
 	// path (/t/<token>/), any other with HTTP basic authentication. Registries (oci://) always
@@ -16,7 +16,8 @@ type Door struct {
 	Username, Password string
 }
 
-// PathOf returns a channel's path as logins name it, after the host: "corp/private".
+// PathOf returns the path of a channel's URL in the form that logins use after the host:
+// "corp/private".
 func PathOf(channel *url.URL) string { return strings.Trim(channel.Path, "/") }
 
 // Has reports whether an address is within the channel.
@@ -25,7 +26,7 @@ func (d Door) Has(u *url.URL) bool {
 }
 
 // isHost reports whether an address is on the channel's own host. No other host receives
-// the login, wherever the channel's files are.
+// the login, not even one that serves files of the channel.
 func (d Door) isHost(u *url.URL) bool {
 	return d.Channel.Scheme == u.Scheme && d.Channel.Host == u.Host
 }

@@ -35,7 +35,7 @@ type Requirement struct {
 	Pip bool
 }
 
-// Text returns the environment file as users may see it; "" if there is none.
+// Text returns the environment file as users may see it; "" for the zero value.
 func (e Environment) Text() string { return e.text }
 
 // Specs returns the match specifications and the pip requirements.
@@ -151,5 +151,5 @@ func (e Environment) WithChannels(channels []string) (Environment, error) {
 }
 
 // BasePackages returns the specifications of the packages that containers get by default.
-// Pipelines measure their tasks with ps.
+// procps-ng has ps, with which pipelines measure their tasks.
 func BasePackages() []string { return []string{"conda-forge::procps-ng"} }

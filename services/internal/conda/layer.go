@@ -12,7 +12,8 @@ import (
 // a byte of a layer changes, also because of a library: it invalidates all existing layers.
 const LayerVersion = 2
 
-// WheelVersion is likewise the version of the code that writes layers of wheels.
+// WheelVersion is the version of the code that writes layers of wheels. Increase it like
+// LayerVersion.
 const WheelVersion = 1
 
 // Gzip is the default compression of layers.
@@ -24,13 +25,13 @@ const Prefix = "/opt/conda"
 // A LayerKey identifies the layer of a package before the layer is built.
 type LayerKey string
 
-// LayerKey returns the key of the package's layer in an environment. It covers the whole
-// record, which is in the layer as conda-meta, so that corrected metadata of a channel
-// results in another layer. compression is that of the layer, e.g. "gzip". scope is the
-// owner of the layer, "" for a layer that all users share.
+// LayerKey returns the key of the package's layer in an environment. The key covers the whole
+// record, since the layer contains it in conda-meta: corrected metadata of a channel results
+// in another layer. compression is that of the layer, e.g. "gzip". scope is the owner of the
+// layer, "" for a layer that all users share.
 func (r Record) LayerKey(python Python, compression, scope string) (LayerKey, error) {
 	if r.IsWheel() {
-		// The layer has nothing of the record but the name and version that the wheel has, too.
+		// The layer contains no other fields of the record than its name and version.
 		return HashLayer("wheel", fmt.Sprint(WheelVersion), compression, Prefix, python.Minor, fmt.Sprint(python.FreeThreaded), python.SitePackages, r.FileName, r.Name, r.Version, r.SHA256, scope), nil
 	}
 	r.Channel = r.ChannelURL() // as in conda-meta, so that a lock and a solve share layers

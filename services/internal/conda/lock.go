@@ -124,8 +124,9 @@ func (l Lock) Text(f LockFormat) (text string, err error) {
 	return l.comments() + text, nil
 }
 
-// For returns the lock of one platform. It returns fault.NotFound with the list of existing
-// platforms. A list without a platform is valid for all platforms.
+// For returns the lock of one platform. If the lock does not have the platform, For returns
+// fault.NotFound with the list of its platforms. A list without a platform is valid for all
+// platforms.
 func (l Lock) For(platform string) (PlatformLock, error) {
 	var names []string
 	for _, p := range l.Platforms {
@@ -151,8 +152,8 @@ func (l *Lock) platform(name string) *PlatformLock {
 	return &l.Platforms[len(l.Platforms)-1]
 }
 
-// Sorted returns the packages with dependencies first, as far as they are known. Otherwise,
-// and in dependency cycles, their order is unchanged.
+// Sorted returns the packages with dependencies first. If dependencies are unknown, and in
+// dependency cycles, the order is unchanged.
 func (p PlatformLock) Sorted() []Record {
 	at := make(map[string]int, len(p.Packages))
 	for i, r := range p.Packages {

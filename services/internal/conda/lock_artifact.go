@@ -73,7 +73,7 @@ func isArtifactWord(s string) bool {
 	return s != "" && leading(s, func(c byte) bool { return isNameLetter(c) || c == '!' || c == '+' }) == len(s)
 }
 
-// buildNumber returns the number at the end of a build string, 0 if there is none.
+// buildNumber returns the number at the end of a build string; 0 without a number.
 func buildNumber(build string) uint64 {
 	_, last, _ := cutLast(build, "_")
 	n, err := strconv.ParseUint(last, 10, 64)
@@ -83,7 +83,8 @@ func buildNumber(build string) uint64 {
 	return n
 }
 
-// noArch returns the kind of a noarch package. The build of one for Python begins with py.
+// noArch guesses the kind of a noarch package from its build string, which begins with py for a
+// Python package. It returns "" for a package of a platform.
 func noArch(r Record) string {
 	switch {
 	case r.Subdir != "noarch":

@@ -85,8 +85,8 @@ func (l Lock) forPlatforms() error {
 	return nil
 }
 
-// written parses a lock file that was just written and compares it with the lock, so that
-// no file is returned that reads differently.
+// written parses a lock file that was just written and compares it with the lock. It returns
+// an error instead of a file that would be read as another lock.
 func written(text string, from Lock) (string, error) {
 	back, err := ReadLock(text, "")
 	if err != nil {

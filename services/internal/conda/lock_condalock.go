@@ -53,7 +53,7 @@ func readCondaLock(top map[string]ast.Node, category string) (Lock, error) {
 	return l, l.agree()
 }
 
-// addCondaLock adds an item of the list.
+// addCondaLock adds an item of the list "package".
 func (l *Lock) addCondaLock(p map[string]ast.Node) error {
 	platform := scalar(p["platform"])
 	if !slices.ContainsFunc(l.Platforms, func(p PlatformLock) bool { return p.Platform == platform }) {
@@ -122,7 +122,8 @@ func (l *Lock) agree() error {
 	return nil
 }
 
-// CondaLock returns a conda-lock.yml, version 1 (CEP 37). An error is caused by a record.
+// CondaLock returns a conda-lock.yml, version 1 (CEP 37). It returns fault.Invalid if a
+// platform has no name, or if a record cannot be written.
 func (l Lock) CondaLock() (string, error) {
 	if err := l.forPlatforms(); err != nil {
 		return "", err
@@ -216,8 +217,8 @@ func (w *yamlWriter) condaLockWheel(platform string, py PyPIPackage) {
 }
 
 // constraintsOf splits specifications into ordered names and their constraints. Two
-// constraints of one name are joined if both have a suitable form; otherwise the first is
-// used. This loses nothing: installing a lock uses neither.
+// constraints of one name are joined if both have a suitable form; otherwise the second is
+// dropped. Installing a lock does not use the constraints.
 func constraintsOf(depends []string) (names []string, constraints map[string]string) {
 	constraints = map[string]string{}
 	for _, d := range depends {

@@ -60,8 +60,8 @@ func explicitLine(line string) (Record, error) {
 	return r, r.hashOf("md5", hash)
 }
 
-// agree checks that the packages are for one platform, which it sets if the list has none,
-// and that no name occurs twice.
+// agree checks that the packages are for one platform and that no name occurs twice. It sets
+// the platform of a list that does not state it.
 func (p *PlatformLock) agree() error {
 	names := map[string]string{}
 	for _, r := range p.Packages {
@@ -82,8 +82,8 @@ func (p *PlatformLock) agree() error {
 
 // Explicit returns a list of addresses with their MD5, which every conda reads (CEP 23),
 // dependencies first. With sha256 the list has SHA-256 instead, which conda reads since
-// 23.11. If one hash is unknown, the other is used. An error is caused by a record whose
-// address is invalid.
+// 23.11. If one hash is unknown, the other is used. It returns fault.Invalid if a record
+// cannot be written, e.g. because of its address.
 func (p PlatformLock) Explicit(sha256 bool) (string, error) {
 	var out strings.Builder
 	if p.Platform != "" {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Pixi returns a pixi.lock, version 6, with the single environment "default". An error is
-// caused by a record.
+// Pixi returns a pixi.lock, version 6, with the single environment "default". It returns
+// fault.Invalid if a platform has no name, or if a record cannot be written.
 func (l Lock) Pixi() (string, error) {
 	if err := l.forPlatforms(); err != nil {
 		return "", err
@@ -109,7 +109,7 @@ func (w *yamlWriter) texts(key string, list []string) {
 	}
 }
 
-// artifacts returns those of all platforms by address, without duplicates.
+// artifacts returns the Conda packages of all platforms by address, without duplicates.
 func (l Lock) artifacts() []Record {
 	var all []Record
 	for _, p := range l.Platforms {

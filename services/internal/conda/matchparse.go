@@ -25,7 +25,7 @@ func ParseMatchSpec(text string) (MatchSpec, error) {
 
 func quoted(s string) string { return `"` + clip(strings.ToValidUTF8(s, "?")) + `"` }
 
-// why returns a fault whose text completes a sentence.
+// why returns a fault whose text is the second part of a message; see ParseMatchSpec.
 func why(text string) *fault.Error { return fault.Invalid.New(text, nil) }
 
 func parseMatchSpec(text string) (MatchSpec, *fault.Error) {
@@ -153,7 +153,7 @@ func cutBuild(s string) (version, build string) {
 			if after != "" && !joins(s[i-1]) && !joins(after[0]) {
 				return s[:i], after
 			}
-			// A blank between parts of a version is passed only once.
+			// These blanks are within the version: continue after them.
 			i = len(s) - len(after)
 		case s[i] == '=' && !strings.ContainsRune("=<>!~,|( ", rune(s[i-1])):
 			return s[:i], strings.TrimLeft(s[i+1:], " ")
@@ -189,7 +189,7 @@ func (m *MatchSpec) setBuild(s string) *fault.Error {
 
 func isBuildLetter(c byte) bool { return isNameLetter(c) || c == '+' || c == '*' || c == '!' }
 
-// because returns the error of a part's parser with a prefix.
+// because adds a prefix to the error of a parser of a part.
 func because(what string, err error) *fault.Error {
 	if e, ok := fault.As(err); ok {
 		return fault.Invalid.New(what+" ("+e.Public+")", e.Cause)

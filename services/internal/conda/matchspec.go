@@ -6,7 +6,7 @@ import (
 )
 
 // A MatchSpec selects records (CEP 29): those of a name that match all fields that are set.
-// Its fields are immutable, so that a copy may be changed.
+// The values that its fields refer to are never modified, so that a shallow copy can be changed.
 type MatchSpec struct {
 	// Name is lower case, and not empty in a parsed specification.
 	Name    string

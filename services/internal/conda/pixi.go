@@ -44,10 +44,9 @@ type pixiManifest struct {
 }
 
 // ReadPixi reads an environment of a pixi.toml or pyproject.toml by name; "" selects
-// "default". platforms are Conda subdirs such as linux-64, for each of which the result is
-// valid. The text of the result is the environment file that the manifest is translated to.
-// It returns fault.Invalid with the field for a manifest of which pixi would install
-// something else.
+// "default". The result is valid for each of platforms, which are Conda subdirs such as
+// linux-64. Its text is the environment file that the manifest is translated to. ReadPixi
+// returns fault.Invalid with the field for a manifest that pixi would interpret differently.
 func ReadPixi(field, text, environment string, platforms []string) (Environment, error) {
 	m, err := parsePixi(text)
 	if err != nil {

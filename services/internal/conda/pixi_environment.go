@@ -206,7 +206,8 @@ func (e pixiEnvironment) channels() ([]string, error) {
 	return out, nil
 }
 
-// platforms returns the subdirs that the workspace and each feature list.
+// platforms returns the subdirs that are listed by the workspace and by each feature that has
+// a list of platforms.
 func (e pixiEnvironment) platforms() ([]string, error) {
 	out := slices.Clone(e.manifest.platforms)
 	for _, f := range e.features {

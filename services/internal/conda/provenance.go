@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// Provenance returns the comments of a lock that was solved with a rule about time: asOf and
-// excludeNewer are times in RFC 3339, "" for none; snapshots has the digests of the package
-// lists by "<channel>/<subdir>". It returns nil if neither time is set.
+// Provenance returns the comments of a lock that was solved as of a time, or without packages
+// newer than a time. asOf and excludeNewer are these times in RFC 3339, "" for none; snapshots
+// has the digests of the package lists by "<channel>/<subdir>". It returns nil if neither time
+// is set.
 func Provenance(asOf, excludeNewer string, snapshots map[string]string) []string {
 	if asOf == "" && excludeNewer == "" {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Python is the interpreter of an environment; the zero value if there is none.
+// Python is the interpreter of an environment; the zero value for an environment without one.
 type Python struct {
 	// Minor is its version, e.g. "3.13".
 	Minor string

@@ -14,8 +14,8 @@ import (
 // variableName matches the name of an environment variable.
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
-// readVariables reads a mapping of names to strings; nil if there is none. A number or a
-// boolean is read as the string that it is written as. It returns fault.Invalid, without a
+// readVariables reads a mapping of names to strings. It returns nil if n is nil or null. Numbers
+// and booleans are read as strings, spelled as in the file. It returns fault.Invalid, without a
 // field name, for any other node.
 func readVariables(n ast.Node) (map[string]string, error) {
 	switch n.(type) {

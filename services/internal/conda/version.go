@@ -180,10 +180,10 @@ func (v Version) Compare(w Version) int {
 	return compareSegments(v.local, w.local)
 }
 
-// StartsWith reports whether v begins with prefix: all segments of prefix but the last are
-// equal to those of v, and the last segment of v begins with the numbers and words of the
-// last one of prefix. So 1.1.2, 1.1a and 1.1rc1 start with 1.1, and 1.10 does not. Missing
-// segments count as 0. The rule follows conda's VersionOrder.startswith.
+// StartsWith reports whether v begins with prefix: all segments of prefix except the last
+// equal those of v, and v's segment at the position of the last one begins with its numbers
+// and words. So 1.1.2, 1.1a and 1.1rc1 start with 1.1, and 1.10 does not. Missing segments
+// count as 0. The rule follows conda's VersionOrder.startswith.
 func (v Version) StartsWith(prefix Version) bool {
 	if v.epoch != prefix.epoch {
 		return false

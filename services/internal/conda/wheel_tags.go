@@ -33,7 +33,7 @@ func (n WheelName) fits(python Python, platform, glibc string) error {
 	return fault.Invalid.Newf("it is for %s (%s) and not for Python %s", clip(strings.Join(n.pythons, ", ")), clip(strings.Join(n.abis, ", ")), m.describe())
 }
 
-// A wheelMachine is what wheels have to fit: CPython 3.minor on a Linux machine.
+// A wheelMachine is the target that wheels must support: CPython 3.minor on a Linux machine.
 type wheelMachine struct {
 	minor   int
 	isFree  bool
@@ -49,7 +49,7 @@ func (m wheelMachine) describe() string {
 	return "3." + strconv.Itoa(m.minor)
 }
 
-// runs reports whether the machine can run what a platform tag is for.
+// runs reports whether wheels with a platform tag run on the machine.
 func (m wheelMachine) runs(tag string) bool {
 	if tag == "any" {
 		return true

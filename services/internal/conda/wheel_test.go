@@ -140,7 +140,7 @@ func TestWheelsAreWritten(t *testing.T) {
 	if text, err = from.CondaLock(); err != nil {
 		t.Fatal(err)
 	}
-	p.Requires, p.RequiresPython = []string{"charset-normalizer>=2,<4", "idna"}, "" // the format has no place for the rest
+	p.Requires, p.RequiresPython = []string{"charset-normalizer>=2,<4", "idna"}, "" // conda-lock.yml has neither extras nor the Python version
 	from.Platforms[0].PyPI[0] = p
 	if diff := cmp.Diff(from, read(t, text)); diff != "" {
 		t.Errorf("conda-lock (-want +got):\n%s", diff)
