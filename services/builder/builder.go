@@ -66,7 +66,7 @@ type Deps struct {
 	Now      func() time.Time
 	Metrics  prometheus.Registerer
 	Settings Settings
-	// DiskFull returns an error while a disk of the worker is too full for new jobs; nil: it
-	// never is.
+	// DiskFull returns an error while a disk of the worker is too full for new jobs. If it
+	// is nil, disks are not checked.
 	DiskFull func() error
 }

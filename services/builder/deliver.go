@@ -56,7 +56,7 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 		w.handBack(msg, job, err)
 	case err != nil:
 		w.logger(job).Error("the build service refused to describe the build", "err", err)
-		_ = msg.NakWithDelay(busTimeout) // after three of these the build ends
+		_ = msg.NakWithDelay(busTimeout) // after buildbus.JobDeliveries of these the build ends
 	default:
 		w.work(ctx, q, msg, job, until)
 	}
@@ -188,7 +188,7 @@ func (w *Worker) work(ctx context.Context, q queue, msg jetstream.Msg, job jobs.
 		w.handBack(msg, job, errDrained)
 		return
 	}
-	if err != nil && !result.GetNeedsSteps() && !result.GetLockOutdated() { // otherwise the build may continue
+	if err != nil && !result.GetNeedsSteps() && !result.GetLockOutdated() { // with steps or with a new lock the build may continue
 		first, _, _ := strings.Cut(result.GetMessage(), "\n")
 		out.Print("", fmt.Sprintf("The build failed (%s): %s", result.GetReason(), strings.TrimSuffix(first, ":")))
 	}

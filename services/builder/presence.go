@@ -23,8 +23,8 @@ func (w *Worker) capabilities() map[queue]Engine {
 	return out
 }
 
-// presence returns the message about a worker with these capabilities. If full is set, it takes no
-// jobs because its disk is full.
+// presence returns the message that announces a worker with these capabilities. If full is
+// not nil, the worker takes no jobs because its disk is full.
 func (w *Worker) presence(capabilities map[queue]Engine, full error) *buildv1.Presence {
 	p := &buildv1.Presence{Worker: w.Settings.Name, Slots: int32(w.Settings.Concurrency), DiskFull: full != nil}
 	for q := range capabilities {
@@ -60,7 +60,8 @@ func (w *Worker) problem() string {
 	return strings.Join(all, "; ")
 }
 
-// diskFull returns the error of Deps.DiskFull, and logs when it differs from the one before.
+// diskFull returns the error of Deps.DiskFull, and logs when the disk becomes full or has
+// space again.
 func (w *Worker) diskFull(before error) error {
 	if w.DiskFull == nil {
 		return nil

@@ -12,7 +12,8 @@ import (
 	"slipway.dev/services/internal/retry"
 )
 
-// triesBeforeWarning is how often the bus may fail to respond before a warning is logged.
+// triesBeforeWarning is the number of attempts to reach the bus that may fail before this
+// is logged.
 const triesBeforeWarning = 6
 
 // take runs the jobs of one queue until ctx ends, one in each free slot. The jobs use the
@@ -77,7 +78,7 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 	return nil
 }
 
-// fetch fetches one job, or nil if there is none.
+// fetch returns one job, or nil if none arrives within a short time.
 func (w *Worker) fetch(ctx context.Context, q queue, c jetstream.Consumer) (jetstream.Msg, error) {
 	// Takers that share slots must not hold one for long.
 	timeout := 5 * time.Second

@@ -18,12 +18,12 @@ import (
 
 // timeouts are the worker's timeouts and intervals.
 type timeouts struct {
-	ackWait   time.Duration // after this silence JetStream delivers a job again
+	ackWait   time.Duration // JetStream delivers a job again after this time without a heartbeat
 	heartbeat time.Duration // how often a running job is reported to JetStream
 	presence  time.Duration // how often the worker announces itself to the build service
 	poll      time.Duration // how often engines are polled
 	retry     time.Duration // pause before a retry
-	logs      time.Duration // timeout for the end of a log, after its build
+	logs      time.Duration // timeout for sending the end of a log after its build
 }
 
 func defaultTimeouts() timeouts {

@@ -68,7 +68,7 @@ type cluster struct {
 	js      jetstream.JetStream
 	service *jobstest.BuildService
 	engine  *fake
-	// diskFull is whether the disk of a worker is too full.
+	// diskFull is true while the disk of a worker is too full.
 	diskFull *atomic.Bool
 }
 

@@ -1,5 +1,5 @@
-// Package buildlog sends a build's output to the bus, in order. Of a log that is too long
-// it only sends the beginning and the end. The stream is the stored log; memory only holds
+// Package buildlog sends a build's output to the bus, in order. If a log is too long, it
+// only sends the beginning and the end. The stream is the stored log; memory only holds
 // lines that are not yet sent.
 package buildlog
 
@@ -17,7 +17,8 @@ import (
 	"slipway.dev/services/internal/bus/buildbus"
 )
 
-// Bounds of the messages that lines are collected into.
+// Lines are sent in messages of at most chunkBytes, when a message is full or after
+// chunkDelay.
 const (
 	chunkBytes = 64 << 10
 	chunkDelay = 200 * time.Millisecond

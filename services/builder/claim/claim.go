@@ -34,8 +34,8 @@ const (
 	renewal = limits.LayerSilence / 4
 	// natsTimeout is the timeout of one NATS request.
 	natsTimeout = 2 * time.Second
-	// noteInterval is how often a worker records again that it has a layer, and noted is for how
-	// many layers it remembers that.
+	// noteInterval is the time after which a worker records again that it has a layer.
+	// noted is the number of layers for which it remembers that it recorded them.
 	noteInterval = 12 * time.Hour
 	noted        = 50_000
 )
@@ -50,9 +50,9 @@ type Options struct {
 	Now    func() time.Time
 }
 
-// Claims are the claims of one worker. Create it with New; it is safe for concurrent use.
-// While a layer is being built, its key in the bucket has an empty value, which is not a
-// record.
+// Claims coordinates one worker with the others. Create it with New; it is safe for
+// concurrent use. While a layer is being built, its key in the bucket has an empty value,
+// which is not a record.
 type Claims struct {
 	// After is time.After. Tests replace it to control renewals and timeouts.
 	After func(time.Duration) <-chan time.Time
@@ -88,7 +88,7 @@ func New(o Options) (*Claims, error) {
 func (c *Claims) Acquire(ctx context.Context, name string, wait bool, usable func(record []byte, key string) bool) (layering.Claim, bool, error) {
 	claim, found, err := c.take(ctx, &attempt{name: name, wait: wait, usable: usable})
 	c.logOutage(ctx, err)
-	if claim == nil { // not a layering.Claim that holds nil
+	if claim == nil { // return a nil interface, not one that holds a nil pointer
 		return nil, found, err
 	}
 	return claim, found, err
@@ -260,8 +260,8 @@ func (c *Claims) await(ctx context.Context, kv jetstream.KeyValue, name string, 
 	}
 }
 
-// hold claims the key on top of a revision, or 0 if the key is missing. It returns nil if
-// another worker was faster.
+// hold claims the key. The argument on is its last revision, or 0 if the key is missing.
+// hold returns nil if another worker was faster.
 func (c *Claims) hold(ctx context.Context, kv jetstream.KeyValue, name string, on uint64) (*holding, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()

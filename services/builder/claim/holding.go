@@ -65,7 +65,7 @@ func (h *holding) Release() {
 	h.finish(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), natsTimeout)
 		defer cancel()
-		// A claim that cannot be released expires after its holder's silence.
+		// A claim that cannot be released expires after limits.LayerSilence.
 		_ = h.kv.Delete(ctx, h.name, jetstream.LastRevision(h.revision))
 	})
 }

@@ -63,7 +63,8 @@ type keys struct {
 	known *memo.Memo[string, validKey]
 }
 
-// A validKey was valid when it was fetched, for signatures since notBefore.
+// A validKey is a key that was valid when it was fetched. Signatures from before notBefore
+// are invalid.
 type validKey struct {
 	public    ed25519.PublicKey
 	notBefore time.Time

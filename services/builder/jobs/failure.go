@@ -51,9 +51,9 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Cause }
 
-// StepsNeeded is returned by an engine that runs nothing for a build that has to run
-// something. The image that the engine has pushed is the base of the remaining steps. If no
-// engine can run them, StepsNeeded is a failure.
+// StepsNeeded is returned by an engine that cannot run steps, for a build that needs some.
+// The image that the engine has pushed is the base of these steps. If no engine can run
+// them, StepsNeeded is a failure.
 type StepsNeeded struct {
 	Failure
 	// Digest is the digest of the image that was pushed to the target's repository without

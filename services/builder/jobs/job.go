@@ -92,5 +92,5 @@ func (j Job) Shared(ids []string) {
 	}
 }
 
-// AnyArchitecture is returned by engines that do not run anything of an image.
+// AnyArchitecture is the architecture of engines that run no program of an image.
 const AnyArchitecture = "any"

@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Logins fetches a build's registry logins from the build service, for each of the build's
-// own repositories. They are held in memory only. Safe for concurrent use.
+// Logins fetches the logins for the repositories of one build from the build service. They
+// are held in memory only. Safe for concurrent use.
 type Logins struct {
 	work   buildv1.WorkServiceClient
 	ticket string
@@ -24,7 +24,7 @@ type Logins struct {
 	secrets []string // passwords that were returned, which must not appear in the log
 }
 
-// retryInterval is the pause before the build service is asked again.
+// retryInterval is the pause before the build service is called again.
 const retryInterval = 500 * time.Millisecond
 
 // NewLogins returns the logins that a ticket grants access to.
@@ -47,7 +47,8 @@ func (l *Logins) Cache(ctx context.Context, repo upstream.Repository) (upstream.
 	return l.Ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE)
 }
 
-// Ask returns the zero Login if the build service has none.
+// Ask returns the login for a repository and a purpose, or the zero Login if the build
+// service has none.
 func (l *Logins) Ask(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
 	r, err := l.getWithRetry(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why})
 	if errors.Is(err, fault.NotFound) {

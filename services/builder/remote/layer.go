@@ -127,7 +127,8 @@ func (u *untilEnd) Read(p []byte) (int, error) {
 }
 
 // included returns an image that the recipe includes, with the build's login for its
-// repository. Its documents were read when the request was made.
+// repository. The Source can only open layers: the manifest was read when the request was
+// made.
 func (w session) included(ctx context.Context, from *containerv1.LayerOrigin) (*Source, error) {
 	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
 	login, err := w.logins.Read(ctx, repo)

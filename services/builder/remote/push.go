@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Push pushes small documents first, so that a registry which rejects pushes fails early.
-// The tag is pushed last.
+// Push pushes the config first, so that a registry which rejects pushes fails early. The
+// tag is pushed last.
 func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jobs.Job, out jobs.Output) error {
 	if err := t.PutDocument(ctx, image.Config); err != nil {
 		return err
@@ -39,7 +39,7 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 	return t.PutManifest(ctx, t.Ref, image.Manifest)
 }
 
-// Copy copies a layer in the cheapest way that works, and returns which way that was.
+// Copy copies a layer in the cheapest way that works, and returns that way for the log.
 func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (how string, err error) {
 	d := BlobOf(l)
 	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
@@ -56,7 +56,9 @@ func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (
 	return "was copied", t.PutBlob(ctx, d, content)
 }
 
-// Complete pushes layers and configs, then the manifests, and the tagged one last.
+// Complete applies the recipe's configuration to the image with the digest built, which the
+// repository already has, and pushes the result: layers first, the tag last. It returns the
+// digest of the tagged manifest.
 func (t *Target) Complete(ctx context.Context, recipe *buildv1.Recipe, built digest.Digest) (digest.Digest, error) {
 	root, err := t.Registries.Manifest(ctx, t.repo, built.String(), t.access)
 	if err != nil {

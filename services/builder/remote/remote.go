@@ -30,7 +30,7 @@ type Deps struct {
 	Registries Registries
 	// Layers returns the layers of requests; nil if they are not available.
 	Layers Layers
-	// Mirrors are asked first for the layers of base images.
+	// Mirrors are tried first for the layers of base images.
 	Mirrors []upstream.Mirror
 }
 

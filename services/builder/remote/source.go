@@ -27,7 +27,7 @@ type Source struct {
 	client *regclient.RegClient
 	ref    ref.Ref
 	source oci.Source
-	// doc is the image manifest; layers are the layers that it lists.
+	// doc is the image manifest, and Layers are the layers that it lists.
 	doc    oci.Document
 	Layers []ocispec.Descriptor
 }
@@ -77,7 +77,8 @@ func pick(ctx context.Context, src oci.Source, d digest.Digest, p ocispec.Platfo
 	return doc, fault.NotFound.Newf("it is not available for %s", platforms.Format(p))
 }
 
-// unreadable returns a failure that names the image.
+// unreadable converts an error of the registry to a failure that names the image. It
+// returns other errors unchanged.
 func (o *Source) unreadable(ctx context.Context, err error) error {
 	if f, ok := fault.As(upstream.ControlFault(o.ref.Registry, err)); ok && ctx.Err() == nil {
 		return jobs.Build.Failure("The image "+o.Name+" cannot be read: "+f.Public, err)
@@ -85,8 +86,8 @@ func (o *Source) unreadable(ctx context.Context, err error) error {
 	return err
 }
 
-// With returns the image with a configuration applied, or its own documents if there is
-// none.
+// With returns the image with a configuration applied, or the unchanged image if the
+// configuration is empty.
 func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
 	if a := oci.NewAugmentation(c); !a.IsZero() {
 		made, err := oci.Augment(ctx, o.source, o.doc, a)

@@ -35,7 +35,7 @@ type BuildService struct {
 	revoked map[string]bool
 	// Refuse rejects the registration of keys.
 	Refuse bool
-	// NotBefore is the time before which signatures have expired.
+	// NotBefore is the earliest time of a valid signature; zero means any time.
 	NotBefore time.Time
 	// Unindexed are the digests of the packages that the index lacks, and Indexed the packages
 	// that were reported for it. IndexDown makes reports fail.

@@ -7,7 +7,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// Eventually waits until is returns true.
+// Eventually waits until the function is returns true.
 func Eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	testkit.Until(t, what, func() error {
