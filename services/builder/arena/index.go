@@ -19,7 +19,8 @@ const firstSlots = 1024
 // is called when the index grows.
 func NewIndex(a *Arena, hash func(id uint32) uint64) *Index { return &Index{arena: a, hash: hash} }
 
-// Find returns the number with a hash that same accepts.
+// Find returns the number that was added with the hash and that same accepts. same is also
+// called with numbers that were added with other hashes.
 func (x *Index) Find(hash uint64, same func(id uint32) bool) (id uint32, ok bool) {
 	if x.n == 0 {
 		return 0, false

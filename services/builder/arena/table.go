@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// chunkRows is the number of records that are allocated together. It makes a chunk of any
-// type whole pages.
+// chunkRows is the number of records that are allocated together. A chunk of 4096 records
+// of any size fills whole pages.
 const chunkRows = 4096
 
 // Table is a list of records, numbered from 0. T must hold no Go pointers.
@@ -133,7 +133,7 @@ func (s *Strings) Add(v string) (uint32, error) {
 	return uint32(last)<<16 | uint32(at), nil
 }
 
-// maxChunks is how many chunks the numbers can address.
+// maxChunks is the largest index of a chunk that the number of a string can hold.
 const maxChunks = 1<<16 - 1
 
 // At returns a string that is valid until the arena is closed. Clone a string that outlives

@@ -123,7 +123,7 @@ func (c *comparison) missing(name string, a, b Entry) {
 	c.add(name, "missing", describe(a), describe(b))
 }
 
-// describe describes an entry; "" for none.
+// describe returns the kind of an entry with its mode or target; "" for the zero Entry.
 func describe(e Entry) string {
 	switch e.Kind {
 	case "":

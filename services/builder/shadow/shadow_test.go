@@ -85,14 +85,14 @@ func TestCompare(t *testing.T) {
 		{"a mode", func(h headers, _ contents) { h[x].Mode = 0o4755 }, []Difference{{x, "mode", "0755", "4755"}}, nil},
 		{"a target", func(h headers, _ contents) { h["opt/conda/bin/link"].Linkname = "y" }, []Difference{{"opt/conda/bin/link", "target", "x", "y"}}, nil},
 		{"a kind", func(h headers, c contents) { h[x] = &tar.Header{Typeflag: tar.TypeDir, Mode: 0o755}; delete(c, x) }, []Difference{{x, "kind", "file", "folder"}}, nil},
-		{"a name less", func(h headers, c contents) { delete(h, x) }, []Difference{{x, "missing", "file 0755", ""}}, nil},
-		{"a name more", func(h headers, c contents) { h["etc/x"] = &tar.Header{Typeflag: tar.TypeSymlink, Linkname: "y"} }, []Difference{{"etc/x", "missing", "", "link to y"}}, nil},
+		{"a missing name", func(h headers, c contents) { delete(h, x) }, []Difference{{x, "missing", "file 0755", ""}}, nil},
+		{"an additional name", func(h headers, c contents) { h["etc/x"] = &tar.Header{Typeflag: tar.TypeSymlink, Linkname: "y"} }, []Difference{{"etc/x", "missing", "", "link to y"}}, nil},
 		{"a hard link is a file", func(h headers, c contents) {
 			h["opt/conda/bin/y"], h[x] = h[x], &tar.Header{Typeflag: tar.TypeLink, Linkname: "opt/conda/bin/y"}
 			c["opt/conda/bin/y"] = c[x]
 			delete(c, x)
 		}, []Difference{{"opt/conda/bin/y", "missing", "", "file 0755"}}, nil},
-		{"times, compiled Python, what is kept, history", func(h headers, c contents) {
+		{"times, compiled Python, files of the installer", func(h headers, c contents) {
 			h[x].ModTime = time.Unix(1, 0)
 			h["opt/conda/lib/__pycache__/y.pyc"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 			h["opt/conda/pkgs/urls"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
@@ -112,7 +112,7 @@ func TestCompare(t *testing.T) {
 		{"a record's path", says(`{"_path":"lib/y.py"`, `{"_path":"lib/z"`), []Difference{
 			{meta, "paths_data: lib/y.py", `"lib/y.py"`, ""}, {meta, "paths_data: lib/z", "", `"lib/z"`},
 		}, nil},
-		{"a record that is none", says(`{"name"`, `{name`), []Difference{
+		{"a record that is not JSON", says(`{"name"`, `{name`), []Difference{
 			{meta, "content", "JSON: well formed", "JSON: invalid character 'n' looking for beginning of object key string"},
 		}, nil},
 	} {

@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/testkit/real"
 )
 
-// peakMemory is the limit of the memory for making one image, in KiB, for any layers.
+// peakMemory is the maximum memory for making an image of any layers, in KiB.
 const peakMemory = 256 << 10
 
 // hostileEntries returns the entries of a layer that is small when stored and costs as much

@@ -15,17 +15,17 @@ import (
 type Root struct {
 	// Offset and Size are in bytes.
 	Offset, Size int64
-	// Architecture is as Go writes it, such as "amd64".
+	// Architecture is a value of GOARCH, such as "amd64".
 	Architecture string
 }
 
-// descriptorsAt is the offset of the number of descriptors in a SIF header: it follows the
-// launch script, the magic, the version, the architecture, the id, two times, and the number
-// of free descriptors.
+// descriptorsAt is the offset of the number of descriptors in a SIF header. It follows the
+// launch script, the magic, the version, the architecture, the id, two timestamps, and the
+// number of free descriptors.
 const descriptorsAt = 32 + 10 + 3 + 3 + 16 + 8 + 8 + 8
 
-// FindRoot finds the root file system, a squashfs, in the file at a path. An
-// *unsquash.Refusal is an error of the image.
+// FindRoot finds the root file system, a squashfs, in the file at a path. It returns an
+// *unsquash.Refusal if the file is not such an image.
 func FindRoot(path string) (Root, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -26,9 +26,9 @@ var scripts embed.FS
 // shellName matches the names of shell variables.
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// layers returns the layers that a Singularity image has besides the image's own. The
-// bottom layer has mount points for a runtime, unless the image has other entries there.
-// The top layer has the scripts that run the image.
+// layers returns the layers that a Singularity image has in addition to those of the
+// container image. The bottom layer has mount points for a runtime, which entries of the
+// image replace. The top layer has the scripts that run the image.
 func (c config) layers() (bottom, top flatten.Layer, err error) {
 	below := newArchive()
 	for _, dir := range []string{"dev", "etc", "home", "proc", "root", "sys", "var"} {
@@ -65,7 +65,7 @@ func (c config) layers() (bottom, top flatten.Layer, err error) {
 	}
 	above.file(".singularity.d/env/10-docker2singularity.sh", 0o755, c.environment())
 	own := above
-	if c.Config.Labels[oci.DefinitionLabel] != "" { // the image's own scripts are kept
+	if c.Config.Labels[oci.DefinitionLabel] != "" { // the bottom layer, so that the image's own scripts win
 		own = below
 	}
 	own.file(".singularity.d/runscript", 0o755, c.runscript())
@@ -95,8 +95,9 @@ func (c config) environment() string {
 	return out.String()
 }
 
-// runscript returns a script that runs what a container engine would: the entrypoint with
-// the caller's arguments or, without any, the image's own.
+// runscript returns a script that starts the image like a container engine: it runs the
+// entrypoint with the caller's arguments, or with the image's command if the caller passes
+// none.
 func (c config) runscript() string {
 	out := "#!/bin/sh\n"
 	cmd := c.Config.Cmd

@@ -25,7 +25,7 @@ const (
 	TypeLayer  = "application/vnd.sylabs.sif.layer.v1.sif"
 )
 
-// Image is the input of a Singularity image.
+// Image is the input of Make.
 type Image struct {
 	// Config is the OCI image config, as JSON.
 	Config []byte
@@ -58,8 +58,9 @@ type config struct {
 	} `json:"config"`
 }
 
-// Make writes the image into the folder dir, which the caller removes. A *flatten.Refusal
-// or *squashfs.Refusal is an error of the image.
+// Make writes the image into the folder dir, which the caller removes. It returns a
+// *flatten.Refusal or *squashfs.Refusal if no Singularity image can be made of the
+// container image.
 func Make(ctx context.Context, dir string, img Image) (File, error) {
 	var c config
 	if err := json.Unmarshal(img.Config, &c); err != nil {

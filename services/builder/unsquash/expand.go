@@ -14,7 +14,8 @@ const (
 	isGzip, isLzma, isLzo, isXz, isLz4, isZstd = 1, 2, 3, 4, 5, 6
 )
 
-// maxWindow is the largest window of zstd that is accepted, in bytes: the largest block.
+// maxWindow is the size of the largest block in bytes, and the largest zstd window that is
+// accepted.
 const maxWindow = 1 << 20
 
 // An expander expands a block to at most limit bytes.

@@ -27,8 +27,9 @@ type inode struct {
 	size uint64
 	// listing is the reference of a directory's listing.
 	listing uint64
-	// first is the position of a file's first block, and sizes where the lengths of its
-	// blocks are. fragment is the block of the file's end, or none, and offset where it begins.
+	// first is the position of a file's first block, and sizes reads the lengths of its
+	// blocks. fragment is the index of the fragment block with the end of the file, or
+	// none, and offset is the position of that end in the expanded block.
 	first            uint64
 	sizes            *cursor
 	fragment, offset uint32
@@ -154,13 +155,13 @@ type entry struct {
 type listing struct {
 	c    *cursor
 	left int64 // bytes
-	// run is how many entries share block.
+	// run is the number of next entries whose inodes are in the metadata block at block.
 	run   uint32
 	block uint32
 }
 
 func (img *image) listing(dir inode) *listing {
-	// The size counts ".", ".." and a byte, which are not stored.
+	// The size of a directory is 3 bytes more than its stored entries, for "." and "..".
 	return &listing{c: img.at(img.super.DirTable, dir.listing), left: int64(dir.size) - 3}
 }
 

@@ -8,7 +8,7 @@ import (
 const (
 	// metadataSize is the size of an expanded metadata block, except for the last.
 	metadataSize = 8192
-	// plain is set in a metadata block's length that is not compressed.
+	// plain is set in the length of a metadata block that is not compressed.
 	plain = 1 << 15
 	// cachedBlocks is the maximum number of expanded metadata blocks in memory.
 	cachedBlocks = 256
@@ -65,7 +65,7 @@ func (img *image) metadata(at uint64) (metadataBlock, error) {
 	return b, nil
 }
 
-// A cursor reads metadata from a position on, across blocks. It implements io.Reader.
+// A cursor reads metadata across blocks, starting at a position. It implements io.Reader.
 type cursor struct {
 	img    *image
 	block  uint64
@@ -78,8 +78,8 @@ func (img *image) at(table, reference uint64) *cursor {
 	return &cursor{img: img, block: table + reference>>16, offset: int(reference & 0xffff)}
 }
 
-// Read returns the next bytes. It never returns io.EOF: what lies behind the end is a
-// *Refusal.
+// Read returns the next bytes. It never returns io.EOF: reading beyond the end of the image
+// returns a *Refusal.
 func (c *cursor) Read(p []byte) (int, error) {
 	b, err := c.img.metadata(c.block)
 	if err != nil {
@@ -111,8 +111,8 @@ func (c *cursor) read(to ...any) error {
 	return nil
 }
 
-// indexed returns a cursor at an entry of an indexed table: a list of the positions of its
-// blocks.
+// indexed returns a cursor at an entry of an indexed table. At the position table, the
+// image has a list of the positions of the table's metadata blocks.
 func (img *image) indexed(table uint64, entry, size int) (*cursor, error) {
 	byteAt := uint64(entry) * uint64(size)
 	head, err := img.bytes(table+byteAt/metadataSize*8, 8)

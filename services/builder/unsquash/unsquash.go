@@ -1,8 +1,7 @@
 // Package unsquash reads images of the file system squashfs 4.0 and writes their files as a
-// tar. Images come from strangers: every length in them is bounded before anything is
-// allocated, and a malformed image is an error, never a panic. The package holds no names
-// but those of the current path and of hard links. It compresses nothing; package squashfs
-// writes images.
+// tar. Images are untrusted: every length in them is bounded before anything is allocated,
+// and a malformed image is an error, never a panic. In memory the package only holds the
+// names of the current path and of hard links. Package squashfs writes images.
 //
 // The format is defined by the kernel's fs/squashfs/squashfs_fs.h.
 package unsquash
@@ -48,11 +47,11 @@ func (r *Refusal) Error() string { return r.Why }
 
 func refuse(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }
 
-// Tar writes the files of the image in r, which has the given size in bytes, as a tar: a
-// directory before its content, and names of one directory in their order. Owners, modes,
-// times, hard links, file capabilities and user attributes are kept. The root directory
-// itself is not written. The same image gives the same bytes. An error is a *Refusal, or one
-// of r, out or ctx.
+// Tar writes the files of the image in r, which is size bytes long, as a tar: a directory
+// before its content, and the names of one directory in their order. Owners, modes, times,
+// hard links, file capabilities and user attributes are kept. The root directory itself is
+// not written. The same image produces the same bytes. An error is a *Refusal, or one of r,
+// out or ctx.
 func Tar(ctx context.Context, out io.Writer, r io.ReaderAt, size int64, l Limits) (Summary, error) {
 	img, err := open(r, size)
 	if err != nil {
@@ -95,7 +94,7 @@ type image struct {
 	super  superblock
 	expand expander
 	blocks metadataCache
-	// fragment is the last expanded fragment block, and of its index.
+	// fragment is the last expanded fragment block, and fragmentOf is its index.
 	fragment   []byte
 	fragmentOf uint32
 	packed     []byte // scratch
@@ -123,7 +122,7 @@ func open(r io.ReaderAt, size int64) (*image, error) {
 }
 
 // bytes reads length bytes, which the caller has bounded, into a buffer that the next call
-// uses again.
+// reuses.
 func (img *image) bytes(at uint64, length int) ([]byte, error) {
 	if at > uint64(img.size) || int64(length) > img.size-int64(at) {
 		return nil, refuse("a part of it lies behind its end")

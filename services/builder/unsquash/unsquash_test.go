@@ -114,10 +114,10 @@ func nodes(t testing.TB, raw []byte) map[string]node {
 			}
 		}
 		if h.Typeflag == tar.TypeLink {
-			n.UID, n.GID, n.Time, n.Mode = 0, 0, 0, 0 // those of its file
+			n.UID, n.GID, n.Time, n.Mode = 0, 0, 0, 0 // a hard link has those of its file
 		}
 		if h.Typeflag == tar.TypeSymlink {
-			n.Mode = 0 // Linux knows one mode of links only
+			n.Mode = 0 // Linux has one mode for all symbolic links
 		}
 		out[h.Name] = n
 	}
@@ -169,8 +169,8 @@ func read(t testing.TB, path string, l unsquash.Limits) ([]byte, unsquash.Summar
 	return out.Bytes(), sum, err
 }
 
-// TestTar reads images that this project and the field's own programs made, and finds the tree
-// that they were made of.
+// TestTar reads images that were written by this project, mksquashfs and tar2sqfs, and
+// compares the result with the original tree.
 func TestTar(t *testing.T) {
 	t.Parallel()
 	raw := tree(t)
@@ -228,7 +228,7 @@ func TestTar(t *testing.T) {
 	}
 }
 
-// TestLimits checks that each limit is one.
+// TestLimits checks that each limit is enforced.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	raw := tree(t)
@@ -254,7 +254,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestRefused checks what is refused, and that the reason is said.
+// TestRefused checks that malformed images are rejected with the reason.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	one := func(name string) []byte {
@@ -328,8 +328,8 @@ func small(t testing.TB) []byte {
 	return b.Bytes()
 }
 
-// FuzzTar checks that no image makes the reader panic, exceed its limits, or fail with
-// another error than a Refusal.
+// FuzzTar checks that no image makes the reader panic, exceed its limits, or fail with an
+// error other than a Refusal.
 func FuzzTar(f *testing.F) {
 	for _, o := range []squashfs.Options{{}, {Compression: squashfs.Compression{Name: "gzip"}}} {
 		raw, err := os.ReadFile(squash(f, small(f), o))

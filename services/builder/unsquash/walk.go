@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// A sink remembers whether writing failed, in contrast to encoding.
+// A sink records write errors, so that they can be distinguished from encoding errors.
 type sink struct {
 	io.Writer
 	err error
@@ -25,7 +25,7 @@ func (s *sink) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// linkBytes is what one file with several names takes in memory besides its name.
+// linkBytes is the memory in bytes for a file with several names, without its name.
 const linkBytes = 64
 
 // A walker writes the tree of an image as a tar.
@@ -36,7 +36,7 @@ type walker struct {
 	out     *tar.Writer
 	limits  Limits
 	summary Summary
-	// links maps the references of files with several names to the first of these.
+	// links maps the references of files with several names to their first name.
 	links map[uint64]string
 }
 
@@ -51,7 +51,7 @@ func (w *walker) directory(dir inode, path string, depth int) error {
 		if err != nil || !ok {
 			return err
 		}
-		if e.name <= last { // as the kernel requires, which looks names up by it
+		if e.name <= last { // the kernel requires this order, because its lookups depend on it
 			return refuse("the names in %q are not in order", fault.Clip(path, 100))
 		}
 		last = e.name
@@ -181,8 +181,8 @@ func (w *walker) content(n inode) error {
 // plainData is set in the length of a data block that is not compressed.
 const plainData = 1 << 24
 
-// data returns a block of a file, which has want bytes. A block of length 0 is not stored: it
-// is all zeros.
+// data returns a block of a file, which has want bytes; a negative want accepts any number.
+// A block of length 0 is not stored: it is all zeros.
 func (img *image) data(at uint64, length uint32, want int) ([]byte, error) {
 	size := int(length &^ plainData)
 	switch {

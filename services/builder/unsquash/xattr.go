@@ -18,9 +18,9 @@ const (
 	paxPrefix = "SCHILY.xattr."
 )
 
-// attributes returns the attributes of an inode that an image may set, as PAX records; nil
-// for none. These are those of users, and the capabilities of programs. Others would have a
-// meaning for the machine that unpacks a layer.
+// attributes returns the attributes of an inode that an image may set, as PAX records: user
+// attributes and file capabilities. It returns nil if the inode has none. Other attributes
+// would affect the machine that unpacks the layer.
 func (w *walker) attributes(n inode) (map[string]string, error) {
 	if n.attrs == none || w.super.AttrTable == noTable {
 		return nil, nil //nolint:nilnil // there are none
