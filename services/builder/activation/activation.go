@@ -199,8 +199,8 @@ type budget struct {
 	unchecked int
 }
 
-// checkInterval is the number of steps between calls of budget.done. parseCost is the charge
-// for parsing one byte.
+// checkInterval is the number of steps between calls of budget.done. Parsing a byte is
+// charged like handling parseCost bytes.
 const (
 	checkInterval = 1024
 	parseCost     = 8
@@ -323,7 +323,7 @@ func (r *run) set(name, value string) error {
 		return unsupported("a value is longer than %d bytes", limits.ActivationValue)
 	}
 	v, ok := r.vars[name]
-	if !ok && len(r.vars) >= limits.ActivationVariables { // also those of the base image
+	if !ok && len(r.vars) >= limits.ActivationVariables { // including those of the base image
 		return unsupported("there are more than %d variables", limits.ActivationVariables)
 	}
 	v.value = value

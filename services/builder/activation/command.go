@@ -33,7 +33,7 @@ func (r *run) invoke(args []string) error {
 		return r.options(rest)
 	case "shift", "return", "break", "continue":
 		return r.jump(name, rest, last)
-	case "export", "declare", "typeset", "local", "readonly": // for example after "command"
+	case "export", "declare", "typeset", "local", "readonly": // written so that the parser finds no keyword, for example \export
 		return unsupported("unsupported use of %s", name)
 	case "command", "type", "which":
 		return r.which(name, rest)

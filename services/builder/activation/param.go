@@ -158,8 +158,8 @@ func (r *run) param(p *syntax.ParamExp, quoted bool) (string, error) {
 	return value, r.charge(len(value))
 }
 
-// quotedWord expands the word of "${X:-word}", in which quotes and backslashes have the
-// meaning that they have between double quotes.
+// quotedWord expands the word of "${X:-word}". Quotes and backslashes in it have the same
+// meaning as between double quotes.
 func (r *run) quotedWord(w *syntax.Word) (string, error) {
 	if w == nil {
 		return "", nil

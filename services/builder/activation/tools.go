@@ -34,7 +34,7 @@ func (r *run) echo(args []string) error {
 	return r.print(strings.Join(args, " ") + end)
 }
 
-// printf supports only %s, %% and \n.
+// printf supports only %s, %%, \n, \t and \\.
 func (r *run) printf(args []string) error {
 	if len(args) == 0 || args[0] == "-v" {
 		return unsupported("unsupported use of printf")

@@ -10,8 +10,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// An About is what a package states about itself in info/about.json, on one line each.
-// Unknown values are "".
+// An About holds values of a package's info/about.json, each on one line. "" means unknown.
 type About struct {
 	// Summary is a sentence of at most limits.IndexedSummary bytes.
 	Summary string `json:"summary,omitempty"`
@@ -24,8 +23,8 @@ type About struct {
 // About returns what the package states about itself.
 func (a *Artifact) About() About { return a.about }
 
-// readAbout reads an info/about.json. No installer needs the file, so that a malformed one is
-// no error of the package: its values are unknown.
+// readAbout reads an info/about.json. No installer needs the file, so a malformed one is
+// not an error: its values are unknown.
 func readAbout(in io.Reader) About {
 	var raw struct {
 		Summary json.RawMessage `json:"summary"`
@@ -47,8 +46,8 @@ func readAbout(in io.Reader) About {
 	return out.Printable()
 }
 
-// Printable returns the values on one line each, shortened to their limits, without
-// characters that cannot be printed. A home that is no URL is left out.
+// Printable returns each value on one line, without unprintable characters and shortened to
+// its limit. A Home that is not an http(s) URL is omitted.
 func (a About) Printable() About {
 	a.Summary, a.License = oneLine(a.Summary, limits.IndexedSummary), oneLine(a.License, limits.ChannelWord)
 	a.Home = strings.TrimSpace(a.Home)

@@ -113,8 +113,8 @@ type visit func(h *tar.Header, name string, content io.Reader) error
 
 var errStop = errors.New("enough was read")
 
-// walk visits all entries of an archive from its beginning; nil is the archive of a
-// .tar.bz2.
+// walk visits all entries of an archive from its beginning. A nil archive is the artifact
+// itself, a .tar.bz2.
 func (a *Artifact) walk(ctx context.Context, from *io.SectionReader, show visit) error {
 	in, done, err := a.archive(from)
 	if err != nil {
@@ -170,8 +170,8 @@ func (e *entries) next(ctx context.Context) (*tar.Header, error) {
 	return h, nil
 }
 
-// entry returns the clean name of an entry whose type packages may contain; "" for entries
-// to ignore.
+// entry returns the clean name of an entry, and "" for an entry to ignore. It rejects types
+// of entries that packages must not contain.
 func entry(h *tar.Header) (string, error) {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink, tar.TypeLink, tar.TypeGNUSparse:
@@ -193,7 +193,7 @@ func local(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// content reads a file of an archive. Its errors are the archive's.
+// content reads a file of an archive. Read errors mean that the archive is broken.
 type content struct{ in io.Reader }
 
 func (c content) Read(p []byte) (int, error) {

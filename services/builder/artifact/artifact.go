@@ -68,8 +68,8 @@ func (a *Artifact) Python() bool {
 	return a.link.Noarch.Type == noarchPython || a.index.Noarch == noarchPython
 }
 
-// refused adds the artifact's name to an error. Errors of the machine are not the
-// artifact's.
+// refused adds the artifact's name to an error. Faults are errors of the artifact; other
+// errors are those of the machine.
 func (a *Artifact) refused(err error) error {
 	if f, ok := fault.As(err); ok {
 		return fault.In(clip(a.name)+" cannot be installed", f)

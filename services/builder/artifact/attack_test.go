@@ -108,7 +108,7 @@ func noise(n int) string {
 	return b.String()
 }
 
-// TestBroken checks truncated artifacts and files that are none.
+// TestBroken checks truncated artifacts and files that are not artifacts.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	truncateTime := packed{name: "n", files: []member{{name: "a", content: noise(5000), mode: 0o644}}, info: map[string]any{"paths.json": listing("a")}}.conda(t)

@@ -8,7 +8,7 @@ import (
 // Effect is the effect of a link script on Linux.
 type Effect string
 
-// A script with an unknown effect must run.
+// Effects of scripts. A script with an unknown effect must run.
 const (
 	MustRun Effect = "must run"
 	// Message scripts print a message and do nothing else.

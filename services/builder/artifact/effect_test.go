@@ -7,7 +7,7 @@ import (
 )
 
 // TestEffect checks known link scripts. Scripts that are not our own are identified by
-// digest; the script with the licence has a message of which every byte counts.
+// digest, so that one more byte makes the script with the licence unknown.
 func TestEffect(t *testing.T) {
 	t.Parallel()
 	licence := "echo \"By downloading and using the cuDNN conda packages, you accept the terms and conditions of the NVIDIA cuDNN EULA -\n" +

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// nothing reads installed files and discards them.
+// nothing is a Sink that reads installed files and discards them.
 type nothing struct{ f *testing.T }
 
 func (n nothing) Put(e Entry, content io.Reader) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// keep is used to create testdata/rattler.json.zst.
+// keep is set to create testdata/rattler.json.zst.
 var keep = flag.String("keep", "", "a folder to leave the artifacts in that the tests make")
 
 // A member is an entry of a generated artifact.
@@ -57,7 +57,8 @@ func makeAll(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestMade writes the artifacts that another installer is compared with.
+// TestMade writes the generated artifacts to the folder -keep, where another installer
+// installs them for TestRattler.
 func TestMade(t *testing.T) {
 	t.Parallel()
 	if *keep == "" {

@@ -69,7 +69,7 @@ func (t *tree) Put(e artifact.Entry, content io.Reader) error {
 	return nil
 }
 
-// capture keeps the beginning of a file.
+// capture stores the beginning of a file.
 type capture struct {
 	tree *tree
 	path string

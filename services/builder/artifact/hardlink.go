@@ -43,7 +43,7 @@ func (i *installer) sameContent(a, b int) bool {
 	return x.Placeholder == y.Placeholder && x.Mode == y.Mode && !isScript(i.index.Name, x.Path) && !isScript(i.index.Name, y.Path)
 }
 
-// copy installs files under the names of hard links to them.
+// copy returns a visit that installs the hard links in i.copies as separate files.
 func (i *installer) copy(ctx context.Context) visit {
 	return func(h *tar.Header, name string, content io.Reader) error {
 		names := i.copies[name]

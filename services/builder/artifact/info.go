@@ -25,8 +25,8 @@ type index struct {
 	// Timestamp is in milliseconds since the epoch.
 	Timestamp float64 `json:"timestamp"`
 
-	// Fields for the records of locks that only state address and hash, as written.
-	// Malformed values are omitted.
+	// Fields that complete the records of sparse locks, which only have a URL and a hash.
+	// They are stored as written; malformed values are omitted.
 	Depends      json.RawMessage `json:"depends"`
 	Constrains   json.RawMessage `json:"constrains"`
 	BuildNumber  json.RawMessage `json:"build_number"`
@@ -114,7 +114,7 @@ func (x *index) check() error {
 type info struct {
 	artifact *Artifact
 	seen     map[string]bool
-	// modern is info/paths.json; the others are from packages without it.
+	// modern is info/paths.json; the other fields are read from packages without it.
 	modern, files *paths
 	prefixes      []hasPrefix
 	noLink        []string

@@ -15,11 +15,10 @@ import (
 type Place struct {
 	// Prefix is an absolute path, for example "/opt/conda".
 	Prefix string
-	// Python is the environment's Python, for noarch packages; the zero value if there is
-	// none.
+	// Python is the environment's Python, for noarch packages; the zero value in an
+	// environment without Python.
 	Python conda.Python
-	// Scratch is the folder for temporary files, and "" is the system's. No file remains
-	// there.
+	// Scratch is the folder for temporary files; "" is the system's. No file remains there.
 	Scratch string
 }
 
@@ -41,9 +40,9 @@ func (i *installer) installed(name string) (string, error) {
 }
 
 // checkLink rejects a link without a valid target. The argument name is the link's
-// installed path. Links may point anywhere, as ocl-icd-system's does to /etc/OpenCL. No
-// file is ever written through a link: a path below a link is rejected in a package (see
-// claim) and in an environment (package layering).
+// installed path. Links may point anywhere, as that of ocl-icd-system to /etc/OpenCL. No
+// file is ever written through a link: package layering rejects a path below a link, in a
+// package and in an environment.
 func checkLink(name, target string) error {
 	if target == "" || len(target) > limits.ArtifactPath || strings.ContainsRune(target, 0) {
 		return invalid("the link %s has no proper target", clip(name))

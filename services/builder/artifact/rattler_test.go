@@ -71,8 +71,8 @@ func TestRattler(t *testing.T) {
 		}
 		for path, w := range want.Files {
 			g := files[path]
-			// That installer uses the rounded one of a header's two times, and the current
-			// time for files that it writes itself.
+			// Headers have two times. The other installer uses the rounded one, and the
+			// current time for files that it writes itself.
 			if kinds[path] == entryPoint { // compared by TestGolden
 				w.SHA256 = g.SHA256
 			}
@@ -92,7 +92,8 @@ func TestRattler(t *testing.T) {
 	t.Logf("%d packages compared", compared)
 }
 
-// golden2026 is before the list was created, and after all packages were built.
+// golden2026 is a time before testdata/rattler.json.zst was created, and after all packages
+// were built.
 const golden2026 = 1767225600
 
 func compareRecord(t *testing.T, name string, in *artifact.Installed, listed []string, paths []pathData) {
@@ -121,8 +122,9 @@ func compareRecord(t *testing.T, name string, in *artifact.Installed, listed []s
 	slices.SortFunc(got.Data.Paths, byPath)
 	for i, p := range paths {
 		g := &got.Data.Paths[i]
-		// There, only files with a changed prefix have a digest, and the digest of a link
-		// is that of its text; ours is that of the file, as conda's.
+		// The other installer records a digest only for files with a changed prefix, and
+		// for a link the digest of its target's name. Like conda, we record the digest of
+		// the linked file.
 		if p.SHA256InPrefix == "" || p.Kind == "softlink" {
 			p.SHA256InPrefix, g.SHA256InPrefix = "", ""
 			paths[i] = p
@@ -130,7 +132,7 @@ func compareRecord(t *testing.T, name string, in *artifact.Installed, listed []s
 		if p.Kind == entryPoint { // compared by TestGolden
 			g.SHA256, g.Size = p.SHA256, p.Size
 		}
-		if p.Mode == "text" || p.Kind == "softlink" { // there it is the new length; conda's is the packed length
+		if p.Mode == "text" || p.Kind == "softlink" { // the other installer records the new length, conda the packed length
 			g.Size = p.Size
 		}
 	}

@@ -35,9 +35,9 @@ type Wheel struct {
 	points []point
 }
 
-// OpenWheel reads a wheel's metadata. The name is its file name. The bytes of in are read
-// again by Install. A wheel that is malformed, exceeds the limits, or is another one than its
-// file name states, is fault.Invalid.
+// OpenWheel reads a wheel's metadata. The argument name is its file name. The bytes of in
+// are read again by Install. A wheel that is malformed, exceeds the limits, or does not
+// match its file name is fault.Invalid.
 func OpenWheel(ctx context.Context, in io.ReaderAt, size int64, name string) (*Wheel, error) {
 	w := &Wheel{name: name, size: size, files: map[string]*zip.File{}}
 	err := w.open(ctx, in)
@@ -47,8 +47,8 @@ func OpenWheel(ctx context.Context, in io.ReaderAt, size int64, name string) (*W
 	return w, nil
 }
 
-// Name returns the normalized name of the package, and Version its version as in the name of
-// the file. The wheel's metadata have the same.
+// Name returns the normalized name of the package, which is the same in the file name and
+// in the metadata.
 func (w *Wheel) Name() string { return w.file.Name }
 
 // IsVersion reports whether the wheel has the version, however it is spelled.
@@ -109,8 +109,8 @@ func (w *Wheel) list() error {
 	return nil
 }
 
-// findInfo finds the folder with the metadata, which belongs to the name and version of the
-// file.
+// findInfo finds the folder with the metadata, and checks that its name matches the file
+// name of the wheel.
 func (w *Wheel) findInfo() error {
 	for _, name := range w.order {
 		top, _, below := strings.Cut(name, "/")
@@ -133,8 +133,8 @@ func (w *Wheel) findInfo() error {
 	return nil
 }
 
-// read opens a file of the archive. Its content has the length that the directory states, and
-// its checksum is verified at the end.
+// read opens a file of the archive. Its content has the length that the zip's directory
+// states, and its checksum is verified at the end.
 func (w *Wheel) read(name string) (io.ReadCloser, error) {
 	f := w.files[name]
 	if f == nil {
@@ -150,7 +150,7 @@ func (w *Wheel) read(name string) (io.ReadCloser, error) {
 	}{content{in}, in}, nil
 }
 
-// small opens a file of the metadata of limited length.
+// small opens a file of the metadata that has at most the given number of bytes.
 func (w *Wheel) small(name string, most uint64) (io.ReadCloser, error) {
 	name = path.Join(w.info, name)
 	if f := w.files[name]; f != nil && f.UncompressedSize64 > most {
@@ -162,8 +162,8 @@ func (w *Wheel) small(name string, most uint64) (io.ReadCloser, error) {
 // has reports whether the metadata have a file.
 func (w *Wheel) has(name string) bool { return w.files[path.Join(w.info, name)] != nil }
 
-// firstLine returns the first line of a file with its end, of at most ArtifactPath bytes, and
-// a reader of the rest.
+// firstLine returns the first line of a file with its line end, and a reader of the rest. A
+// line that is longer than limits.ArtifactPath is split there.
 func firstLine(in io.Reader) (line []byte, rest *bufio.Reader, err error) {
 	rest = bufio.NewReaderSize(in, limits.ArtifactPath)
 	line, err = rest.ReadSlice('\n')

@@ -72,8 +72,8 @@ func (i *wheelInstaller) metadata(name string) string {
 	return path.Join(i.at.Python.SitePackages, i.info, name)
 }
 
-// isReplaced reports whether a file of the wheel is not installed, since it describes the
-// wheel, or since the installation has one of its own.
+// isReplaced reports whether a file of the wheel is not installed, because it describes the
+// wheel file or because Install writes another one.
 func (i *wheelInstaller) isReplaced(name string) bool {
 	if path.Dir(name) != i.info {
 		return false
@@ -193,7 +193,7 @@ func (i *wheelInstaller) put(e Entry, content io.Reader) error {
 	return nil
 }
 
-// relative returns a path as RECORD has it: relative to the folder of packages.
+// relative returns a path as in RECORD: relative to site-packages.
 func (i *wheelInstaller) relative(name string) string {
 	if rest, ok := strings.CutPrefix(name, i.at.Python.SitePackages+"/"); ok {
 		return rest

@@ -52,8 +52,8 @@ func (w *Wheel) readMetadata(ctx context.Context) error {
 	return nil
 }
 
-// headers calls f with each header of a metadata file until it returns an error. Continued
-// lines are omitted.
+// headers calls f with each header of a metadata file until f returns an error.
+// Continuation lines are ignored.
 func headers(in io.Reader, f func(key, value string) error) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, limits.ArtifactInfo)
@@ -84,7 +84,7 @@ func (w *Wheel) readVersion(in io.Reader) error {
 	return err
 }
 
-// readIdentity compares the name and version in METADATA with those of the file.
+// readIdentity compares the name and version in METADATA with those in the file name.
 func (w *Wheel) readIdentity(in io.Reader) error {
 	var name, version string
 	err := headers(in, func(key, value string) error {
@@ -139,8 +139,8 @@ func (w *Wheel) readRecord(in io.Reader) error {
 	return invalid("it has more than %d lines", limits.ArtifactEntries)
 }
 
-// pointLine matches an entry point: name = module:function [extras]. A module alone, which
-// other groups may have, is no program.
+// pointLine matches an entry point: name = module:function [extras]. An entry point without
+// a function, which other groups may have, is not a program.
 var pointLine = regexp.MustCompile(`^([^=]*[^=\s])\s*=\s*([\pL_][\pL\pN_]*(?:\.[\pL_][\pL\pN_]*)*)\s*:\s*([\pL_][\pL\pN_]*(?:\.[\pL_][\pL\pN_]*)*)\s*(?:\[[^\]]*\])?$`)
 
 // programName matches the name of a program in bin.

@@ -142,7 +142,7 @@ func listedIn(t testing.TB, files []wheelFile) []wheelFile {
 	return append(files, wheelFile{name: wheelInfo + "RECORD", content: b.String()})
 }
 
-// wheelTree is what PyPA's installer makes of a wheel.
+// wheelTree is the tree that PyPA's installer creates from a wheel.
 type wheelTree struct {
 	Files    map[string]state
 	Record   map[string][]string
