@@ -120,7 +120,7 @@ func (a applied) shown() []string {
 	return out
 }
 
-// read returns the same for a tar.
+// read returns the content of a tar as an image that was unpacked.
 func read(t testing.TB, in io.Reader) applied {
 	t.Helper()
 	out := applied{}

@@ -55,7 +55,8 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWhiteoutsAreBounded removes missing names with as many directories.
+// TestWhiteoutsAreBounded removes missing names that have as many parent directories as
+// possible.
 func TestWhiteoutsAreBounded(t *testing.T) {
 	few := Limits{Entries: 20_000, Names: 20_000, NameBytes: 1 << 20}
 	var list []*tar.Header

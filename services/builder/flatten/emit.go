@@ -10,14 +10,15 @@ import (
 type link struct {
 	// first is the node of that name.
 	first uint32
-	// own reports whether the content came with that name.
+	// own reports whether the file itself has that name, and not a hard link to it.
 	own bool
 }
 
 // linkCost is the approximate memory of a link in bytes.
 const linkCost = 64
 
-// survivors returns the targets of the remaining hard links.
+// survivors returns, for each file that has hard links in the image, the name under which
+// its content is written.
 func (t *tree) survivors() (map[entryID]link, error) {
 	out := map[entryID]link{}
 	var err error

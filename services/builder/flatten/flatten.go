@@ -1,12 +1,12 @@
 // Package flatten merges the layers of an image into one tree, and writes it as a file
 // system or as a tar.
 //
-// It reads the layers as streams from the topmost down, so that an entry is hidden only by
-// what was read before. It holds names in memory, outside the heap and within a budget, and
-// stores nothing on disk. Layers are untrusted: entries outside the image and excessive
-// sizes are rejected. The output depends on the layers only: the same layers produce the
-// same bytes. The rules are those of the OCI image specification's layer.md ("Applying
-// Changesets").
+// Write reads the layers as streams from the topmost down, so that an entry is hidden only by
+// entries that were read before. WriteTwice handles layers for which that is not enough. Both
+// hold names in memory, outside the heap and within a budget, and store nothing on disk.
+// Layers are untrusted: entries outside the image and excessive sizes are rejected. The
+// output depends on the layers only: the same layers produce the same bytes. The rules are
+// those of the OCI image specification's layer.md ("Applying Changesets").
 package flatten
 
 import (
@@ -26,7 +26,7 @@ type Layer = layertar.Layer
 type Limits struct {
 	// Bytes limits the total unpacked size.
 	Bytes int64
-	// Entries is the number of entries in all layers.
+	// Entries limits the number of entries in all layers.
 	Entries int
 	// Names limits the number of names in memory: those of entries, of their parent
 	// directories, and of whiteouts. NameBytes limits their total length. One entry can
@@ -54,10 +54,10 @@ type Refusal = layertar.LayerError
 // by an upper layer or belong to a lower one. The output must then be discarded.
 var ErrTwice = errors.New("the layers have to be read twice")
 
-// Write writes the merged layers, which are given lowest first. Every directory has a
-// header, possibly after its content. Every name is written once, and links follow their
-// file. Write reads each layer once, or returns ErrTwice. A *Refusal is an error of the
-// image; other errors come from Open, out or ctx.
+// Write writes the merged layers. The argument layers has the lowest layer first. Every
+// directory has a header, possibly after its content. Every name is written once, and links
+// follow their file. Write reads each layer once, or returns ErrTwice. A *Refusal is an
+// error of the image; other errors come from Open, out or ctx.
 func Write(ctx context.Context, out Output, layers []Layer, limits Limits) (Summary, error) {
 	memory := arena.New(limits.Memory)
 	defer memory.Close()

@@ -144,7 +144,7 @@ func TestWrite(t *testing.T) {
 		{"a whiteout of a folder", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}}, nil},
 		{"a whiteout spares its own layer", false, []layer{{file("f", "old")}, {file("f", "new"), gone(".wh.f")}}, []string{"f 640 new"}},
 		{"deleted and added again", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d")}, {file("d/g", "y")}}, []string{"d/ 755", "d/g 640 y"}},
-		{"deleted and made anew in one layer", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d"), dir("d"), file("d/g", "y")}}, []string{"d/ 750", "d/g 640 y"}},
+		{"deleted and created again in one layer", false, []layer{{dir("d"), file("d/f", "x")}, {gone(".wh.d"), dir("d"), file("d/g", "y")}}, []string{"d/ 750", "d/g 640 y"}},
 		{"an opaque folder, marked last", false, []layer{{dir("d"), file("d/f", "x"), dir("d/e"), file("d/e/f", "z")}, {dir("d"), file("d/g", "y"), dir("d/e"), file("d/e/g", "w"), gone("d/.wh..wh..opq")}},
 			[]string{"d/ 750", "d/e/ 750", "d/e/g 640 w", "d/g 640 y"}},
 		{"an opaque folder keeps no modes", false, []layer{{dir("d"), dir("d/e")}, {gone("d/.wh..wh..opq"), file("d/e/g", "w")}}, []string{"d/ 750", "d/e/ 755", "d/e/g 640 w"}},
@@ -152,17 +152,17 @@ func TestWrite(t *testing.T) {
 		{"a link becomes a folder", false, []layer{{soft("lib", "usr/lib")}, {file("lib/f", "x")}}, []string{"lib/ 755", "lib/f 640 x"}},
 		{"a file becomes a folder, then a link, then a file", false, []layer{{file("p", "x")}, {dir("p"), file("p/q", "y")}, {soft("p", "z")}, {file("p", "w")}}, []string{"p 640 w"}},
 		{"hard links", false, []layer{{file("a", "x"), hard("b", "a"), hard("c", "./b")}}, []string{"a 640 x", "b = x", "c = x"}},
-		// The case of toolbox.md: the other name keeps the content.
+		// The file keeps its content under its other name.
 		{"the first of two hard links is replaced", true, []layer{{file("a", "old"), hard("b", "a")}, {file("a", "new")}}, []string{"a 640 new", "b 640 old"}},
 		{"the first of three hard links is deleted", true, []layer{{file("a", "old"), hard("b", "a"), hard("c", "a")}, {gone(".wh.a")}}, []string{"b 640 old", "c = old"}},
 		{"a hard link to a lower layer", true, []layer{{file("a", "x")}, {hard("b", "a")}}, []string{"a 640 x", "b = x"}},
 		{"a hard link is replaced", false, []layer{{file("a", "x"), hard("b", "a")}, {file("b", "y")}}, []string{"a 640 x", "b 640 y"}},
 		{"a hard link to a symbolic one", true, []layer{{soft("a", "x"), hard("b", "a")}, {gone(".wh.a")}}, []string{"b -> x"}},
 		{"an absolute hard link stays in the image", false, []layer{{file("a", "x"), hard("b", "/a")}}, []string{"a 640 x", "b = x"}},
-		{"devices are left out, and hide", false, []layer{{file("dev/null", "x")}, {{Typeflag: tar.TypeChar, Name: "dev/null"}, hard("dev/zero", "dev/null")}}, []string{"dev/ 755"}},
+		{"devices are omitted, and hide lower entries", false, []layer{{file("dev/null", "x")}, {{Typeflag: tar.TypeChar, Name: "dev/null"}, hard("dev/zero", "dev/null")}}, []string{"dev/ 755"}},
 		{"a pipe", false, []layer{{{Typeflag: tar.TypeFifo, Name: "p", Mode: 0o600}}}, []string{"p 600"}},
 		{"the root", false, []layer{{{Typeflag: tar.TypeDir, Name: "./", Mode: 0o700}}}, []string{"./ 700"}},
-		{"what aufs leaves", false, []layer{{gone(".wh..wh.plnk"), gone(".wh..wh.orph")}}, nil},
+		{"metadata of aufs", false, []layer{{gone(".wh..wh.plnk"), gone(".wh..wh.orph")}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

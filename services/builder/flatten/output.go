@@ -13,7 +13,7 @@ type Output interface {
 	Add(h *tar.Header, content io.Reader) error
 }
 
-// Tar is an Output that writes a tar. The caller writes its end.
+// Tar is an Output that writes a tar. The caller must close it.
 type Tar struct {
 	*tar.Writer
 	piece []byte

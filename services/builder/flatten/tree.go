@@ -50,7 +50,7 @@ func newTree(n *names) (*tree, error) {
 	return t, n.full(err)
 }
 
-// child returns the node of a name in a directory; nil if there is none.
+// child returns the node of a name in a directory; nil if it does not exist.
 func (t *tree) child(parent uint32, name string) (uint32, *node) {
 	if id, ok := t.find(parent, name); ok {
 		if n := t.nodes.At(id); !n.gone {

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// plan assigns packages to layers: alone holds those with a layer of their own, lowest first,
-// and the others share the layer above, in the order of the lock.
+// plan assigns packages to layers: alone has those with a layer of their own, lowest first,
+// and rest those that share the layer above, in the order of the lock.
 type plan struct {
 	alone, rest []int
 }
@@ -51,7 +51,8 @@ func arrange(names []string, packages []Package) (plan, error) {
 	return p, nil
 }
 
-// stack orders layers by size, but each above those that it takes a path from.
+// stack orders layers by size, the largest first, but each above those that it takes a path
+// from.
 func stack(which []int, packages []Package, beaten [][]int) []int {
 	left := slices.Clone(which)
 	slices.SortStableFunc(left, func(a, b int) int {
@@ -68,8 +69,8 @@ func stack(which []int, packages []Package, beaten [][]int) []int {
 	return out
 }
 
-// clashes returns for each package those that beat it: later packages with a path of its
-// own. A path that is a folder of one package and a file of another is fault.Invalid.
+// clashes returns for each package the later packages that have one of its paths. A path
+// that is a folder of one package and a file of another is fault.Invalid.
 func clashes(names []string, packages []Package) ([][]int, error) {
 	c := claims{beaten: make([][]int, len(packages)), files: map[string]int{}, folders: map[string]int{}}
 	total := 0
@@ -96,7 +97,7 @@ type claims struct {
 	beaten         [][]int
 }
 
-// add adds a path of package i, which beats the package that had it.
+// add adds a path of package i, which takes the path from an earlier package.
 func (c *claims) add(name string, i int) {
 	file, folder := strings.CutSuffix(name, "/")
 	if folder {

@@ -39,9 +39,9 @@ func TestArrange(t *testing.T) {
 		want     []int
 	}{
 		{"by size", []Package{sized(1, "a"), sized(3, "b"), sized(2, "c")}, []int{1, 2, 0}},
-		{"as listed where equal", []Package{sized(1, "a"), sized(1, "b")}, []int{0, 1}},
-		{"who wins a path lies above", []Package{sized(1, "a", "x"), sized(9, "x"), sized(5, "b")}, []int{2, 0, 1}},
-		{"through a third", []Package{sized(1, "x"), sized(2, "x", "y"), sized(3, "y")}, []int{0, 1, 2}},
+		{"equal sizes in the order of the lock", []Package{sized(1, "a"), sized(1, "b")}, []int{0, 1}},
+		{"the winner of a path is above", []Package{sized(1, "a", "x"), sized(9, "x"), sized(5, "b")}, []int{2, 0, 1}},
+		{"a chain of shared paths", []Package{sized(1, "x"), sized(2, "x", "y"), sized(3, "y")}, []int{0, 1, 2}},
 		{"folders are shared", []Package{sized(1, "lib/a", "lib/sub/"), sized(2, "lib/b", "lib/sub/c")}, []int{1, 0}},
 	} {
 		p, err := arrange(namesOf(len(c.packages)), c.packages)

@@ -34,8 +34,9 @@ func (e Environment) baseEnv() ([]string, error) {
 	return doc.Config.Env, err
 }
 
-// config returns the base image's configuration with the environment applied, whose variables
-// are env. refused are the activation scripts without effect. Unknown fields are preserved.
+// config returns the configuration of the base image, changed for the environment: env are
+// the variables of its containers, and refused the activation scripts that have no effect.
+// Unknown fields are preserved.
 func (e Environment) config(layers []Layer, labels map[string]string, env []string, refused []refusal) (raw []byte, err error) {
 	var doc map[string]json.RawMessage
 	if err := oci.Decode(e.Base.Config, &doc); err != nil {
@@ -78,7 +79,8 @@ func (e Environment) config(layers []Layer, labels map[string]string, env []stri
 	return json.Marshal(doc)
 }
 
-// runtime returns the fields that a container starts with.
+// runtime returns the field "config" of an image configuration, with which containers
+// start.
 func runtime(base json.RawMessage, labels map[string]string, env []string, refused []refusal) (map[string]any, error) {
 	out := map[string]any{}
 	var known struct{ Labels map[string]string }

@@ -42,8 +42,8 @@ type Fetcher struct {
 	own sync.Map // by host: chan struct{}, for one request
 }
 
-// fetchTries is how often an artifact is requested from a channel that interrupts the
-// download.
+// fetchTries is the maximum number of consecutive attempts to download an artifact that
+// receive nothing.
 const fetchTries = 5
 
 // ErrOutdated is the cause of the fault.Invalid that Fetch returns if the channel has deleted
@@ -51,9 +51,9 @@ const fetchTries = 5
 var ErrOutdated = errors.New("the lock is outdated")
 
 // Fetch downloads an artifact to an unnamed file, which the caller closes. If the artifact
-// has another digest than the record, Fetch returns fault.Invalid with the cause ErrOutdated.
-// If the channel is unavailable, Fetch retries, for the missing part if the channel supports
-// that, and finally returns fault.Unavailable.
+// does not have the digest of the record, Fetch returns fault.Invalid with the cause
+// ErrOutdated. If the channel is unavailable, Fetch retries, and finally returns
+// fault.Unavailable. A retry only requests the missing part if the channel supports that.
 func (f *Fetcher) Fetch(ctx context.Context, rec conda.Record) (*os.File, int64, error) {
 	want, sum, err := digestOf(rec)
 	if err != nil {
@@ -123,7 +123,7 @@ func (d *download) run(ctx context.Context) error {
 }
 
 // pause returns how long to wait after an error: at least the given time, and as long as
-// the host requests. The result later is false if that is too long.
+// the host requests. The result later is true if that is too long to wait for.
 func (d *download) pause(least time.Duration, err error) (pause time.Duration, later bool) {
 	b := new(overloaded)
 	if !errors.As(err, &b) {
@@ -174,7 +174,7 @@ func (d *download) once(ctx context.Context) (again bool, err error) {
 			return false, err
 		}
 		defer leave()
-		if rests := d.Hosts.pausedFor(req.URL.Host); rests > 0 { // another build received this response
+		if rests := d.Hosts.pausedFor(req.URL.Host); rests > 0 { // the host requested a pause from another build
 			if err := d.wait(ctx, rests); err != nil {
 				return false, err
 			}

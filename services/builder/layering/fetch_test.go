@@ -65,8 +65,8 @@ func TestFetch(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(n int32, w http.ResponseWriter, r *http.Request){
 		"at once":       func(_ int32, w http.ResponseWriter, r *http.Request) { serve(w, r) },
-		"breaks off":    func(_ int32, w http.ResponseWriter, r *http.Request) { serve(&broken{w, 100_000}, r) },
-		"out of order":  func(n int32, w http.ResponseWriter, r *http.Request) { failing(n < 4, w, r) },
+		"interrupted":   func(_ int32, w http.ResponseWriter, r *http.Request) { serve(&broken{w, 100_000}, r) },
+		"unavailable":   func(n int32, w http.ResponseWriter, r *http.Request) { failing(n < 4, w, r) },
 		"without range": func(n int32, w http.ResponseWriter, r *http.Request) { withoutRange(n, w, r) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestFetchRefuses(t *testing.T) {
 		"no digest":   {serve, func(r *conda.Record) { r.SHA256 = "" }, fault.Invalid, "has no valid digest"},
 		"gone":        {http.NotFound, func(*conda.Record) {}, fault.Invalid, "does not have a-1-0.conda any more"},
 		"private":     {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, func(*conda.Record) {}, fault.Denied, "add credentials"},
-		"away":        {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, func(*conda.Record) {}, fault.Unavailable, "answered 503"},
+		"unavailable": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, func(*conda.Record) {}, fault.Unavailable, "answered 503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -14,8 +14,8 @@ import (
 
 // own writes the environment's own layer: conda-meta/history, from which conda and mamba
 // read the requested packages; conda-meta/state, from which conda reads the environment's
-// variables; the lock; and a profile for login shells, which need the
-// variables of the base image and of the environment.
+// variables; the lock; and a profile for login shells. base and env are the variables of
+// the base image and of the environment.
 func (e Environment) own(out io.Writer, lock []byte, base, env []string) (Layer, error) {
 	t, err := newTarball(out, conda.Prefix, e.Compression)
 	if err != nil {
@@ -45,8 +45,9 @@ func (e Environment) own(out io.Writer, lock []byte, base, env []string) (Layer,
 // no program of the environment.
 const profilePath = "etc/profile.d/slipway-conda.sh"
 
-// profile returns a script that adds what the environment adds to the PATH of the base image,
-// where it is missing: folders before that PATH in front, the others at the end.
+// profile returns a script that adds to PATH the folders that the environment adds to the
+// base image's PATH, unless PATH has them: the folders before the base image's go to the
+// front, the others to the end.
 func profile(base, environment string) string {
 	before := strings.Split(base, ":")
 	var first []string
@@ -70,8 +71,8 @@ func profile(base, environment string) string {
 	return b.String() + last
 }
 
-// ifMissing returns shell code that sets PATH if it lacks a folder: to plain if the folder's
-// name needs no quotes.
+// ifMissing returns shell code that sets PATH if it lacks a folder. The new value is plain
+// if the folder's name needs no quotes, and quoted otherwise.
 func ifMissing(folder, plain, quoted string) string {
 	pattern, value := folder, `"`+plain+`"`
 	if strings.Trim(folder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._+-") != "" {

@@ -12,10 +12,10 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Hosts limits the downloads of a worker over all its builds. At most
-// limits.ArtifactsOfHost artifacts are fetched from a host at a time, besides one of each
-// build. A host that asks for a pause gets it. The zero value is ready to use. Safe for
-// concurrent use.
+// Hosts limits the downloads of a worker over all its builds. In addition to one artifact
+// of each build, at most limits.ArtifactsOfHost artifacts are fetched from a host at a
+// time. If a host requests a pause, all builds wait. The zero value is ready to use. Safe
+// for concurrent use.
 type Hosts struct {
 	mu  sync.Mutex
 	all map[string]*host
@@ -93,7 +93,7 @@ func (h *Hosts) pausedFor(name string) time.Duration {
 type overloaded struct {
 	host string
 	code int
-	// after is when the host can be asked again; 0 is unknown.
+	// after is the pause that the host requests; 0 is unknown.
 	after time.Duration
 }
 
@@ -105,7 +105,7 @@ func (b *overloaded) Error() string {
 	return text
 }
 
-// tooBusy returns the error of such a response; nil for another.
+// tooBusy returns the error for a response with status 429 or 503; nil for other responses.
 func tooBusy(resp *http.Response) *overloaded {
 	if resp.StatusCode != http.StatusTooManyRequests && resp.StatusCode != http.StatusServiceUnavailable {
 		return nil

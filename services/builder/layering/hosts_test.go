@@ -74,9 +74,9 @@ func TestRest(t *testing.T) {
 		why         string
 	}{
 		{"too many requests", "7", http.StatusTooManyRequests, []time.Duration{7 * time.Second, 7 * time.Second}, ""},
-		{"out of order", "7", http.StatusServiceUnavailable, []time.Duration{7 * time.Second, 7 * time.Second}, ""},
-		{"unsaid", "", http.StatusTooManyRequests, []time.Duration{time.Second}, ""},
-		{"for long", "3600", http.StatusTooManyRequests, nil, "answered 429, and can be asked again in 1h0m0s"},
+		{"unavailable", "7", http.StatusServiceUnavailable, []time.Duration{7 * time.Second, 7 * time.Second}, ""},
+		{"without Retry-After", "", http.StatusTooManyRequests, []time.Duration{time.Second}, ""},
+		{"too long a pause", "3600", http.StatusTooManyRequests, nil, "answered 429, and can be asked again in 1h0m0s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,8 @@ import (
 type Base struct {
 	// Name is the requested name, for example "docker.io/library/ubuntu:24.04".
 	Name string
-	// Digest is the digest of the name: that of the index, if it is one.
+	// Digest is the digest that the name resolves to: that of the index, if the image has
+	// several platforms.
 	Digest   digest.Digest
 	Manifest oci.Document
 	Config   []byte

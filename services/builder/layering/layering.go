@@ -74,8 +74,8 @@ type Package struct {
 	About artifact.About `json:"about,omitzero"`
 }
 
-// groupKey returns the key of a layer of several packages. It is made of the digests of
-// their blobs: a worker may state a wrong diff id of a layer, but not another digest.
+// groupKey returns the key of a layer of several packages. It contains the digests of their
+// blobs, because another worker may state a wrong diff id but not another digest.
 func groupKey(members []Package, c Compression) conda.LayerKey {
 	facts := []string{"group", fmt.Sprint(conda.LayerVersion), string(c)}
 	for _, p := range members {

@@ -20,8 +20,8 @@ type Maker struct {
 	// Fetch fetches artifacts; Store stores layers.
 	Fetch *Fetcher
 	Store Store
-	// Scope restricts the use of the layers if Fetch sends a login: others cannot use them,
-	// even if they know the record. "" means no restriction.
+	// Scope restricts the layers to makers with the same scope, if Fetch sends a login.
+	// Otherwise a client that knows a record could use its layer. "" means no restriction.
 	Scope string
 	// Scratch is the folder for temporary files; "" is the system's.
 	Scratch string

@@ -87,8 +87,8 @@ func TestMaker(t *testing.T) {
 	}
 }
 
-// TestScope checks that a layer that was built with a login is built again for others, who
-// need a login of their own.
+// TestScope checks that a layer that was built with a login is built again for another
+// scope, which needs its own login.
 func TestScope(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -75,7 +75,7 @@ func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) b
 	name := t.below(h.Name)
 	heir, lost := heirs[name]
 	switch {
-	case lost && heir != "": // the file continues under another of its names
+	case lost && heir != "": // the file is written under another of its names
 		h.Name = path.Join(t.prefix, heir)
 	case !keeps(name):
 		return nil
@@ -93,8 +93,8 @@ func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) b
 
 func (t *tarball) below(name string) string { return strings.TrimPrefix(name, t.prefix+"/") }
 
-// heirs returns the new first names of files that lose their first name. The name is "" if
-// the file has no other.
+// heirs maps the first name of a file to its new first name, for files that lose their
+// first name and keep another.
 func (p Package) heirs(keeps func(name string) bool) map[string]string {
 	out := map[string]string{}
 	for _, name := range p.Paths {

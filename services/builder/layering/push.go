@@ -43,10 +43,10 @@ type Pushed struct {
 // ErrEvicted is returned if a layer was evicted from the store. Packages builds it again.
 var ErrEvicted = errors.New("the layer no longer exists")
 
-// Push pushes an image, or an index of one for each of several platforms (at least one). It
-// pushes small documents first, so that a registry which rejects pushes fails early, and
-// the tag last. It skips existing blobs. Layers of packages come from the store; an evicted
-// one is ErrGone.
+// Push pushes an image, or an index with one image for each of several platforms. There
+// must be at least one. It pushes small documents first, so that a registry which rejects
+// pushes fails early, and the tag last. It skips existing blobs. It reads the layers of
+// packages from the store, and returns ErrEvicted if one was evicted.
 func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed, error) {
 	out := Pushed{}
 	for _, i := range images {

@@ -26,8 +26,8 @@ type Claims interface {
 	// returns neither, or blocks until it is released if wait is set. An error means that
 	// records are unavailable: then each worker builds all layers itself.
 	Acquire(ctx context.Context, name string, wait bool, usable func(record []byte, key string) bool) (claim Claim, found bool, err error)
-	// Note stores a record without a claim, unless the same worker did so recently: record
-	// is called only then.
+	// Note stores a record without a claim. If the same worker did so recently, Note does
+	// nothing and does not call record.
 	Note(ctx context.Context, name string, record func() ([]byte, error))
 }
 
@@ -51,20 +51,20 @@ type BlobSource interface {
 // worker that builds it pushes it to the repository immediately; the others do not need its
 // bytes. Layers with a Scope are not shared.
 //
-// The record of another worker is trusted, for as long as Claims store it, in what cannot
-// be verified: that the blob is the correct layer of the package. The blob's digest and
-// size at the target are verified.
+// As long as Claims store the record of another worker, it is trusted that its blob is the
+// correct layer of the package, since that cannot be verified. The blob's digest and size at
+// the target are verified.
 type Share struct {
 	Claims Claims
 	// Target is the image's repository, and Repository its name with the registry's.
 	Target     BlobSource
 	Repository string
-	// Waits, if not nil, is called with the number of layers that other workers are
-	// building before they are waited for.
+	// Waits, if not nil, is called before this worker waits for layers that other workers
+	// are building, with their number.
 	Waits func(layers int)
 
 	unavailable atomic.Bool // records are unavailable
-	sent        sync.Map    // by digest.Digest: what was pushed to the target already
+	sent        sync.Map    // by digest.Digest: size of a layer that was already pushed to the target
 
 	mu   sync.Mutex
 	keys map[string]bool // keys that signed the records that were used
@@ -80,7 +80,7 @@ func (s *Share) Keys() []string {
 	return slices.Sorted(maps.Keys(s.keys))
 }
 
-// use records that a record of a key is used. It returns false if there are too many keys
+// use adds the key of a record that is used. It returns false if there are too many keys
 // already.
 func (s *Share) use(key string) bool {
 	s.mu.Lock()
@@ -196,8 +196,8 @@ func (s *Share) sentEarly(d digest.Digest) int64 {
 	return n
 }
 
-// gather copies the layers that another layer is built from into the store. It copies the
-// layers of other workers from the target, or builds them here.
+// gather ensures that the store has the layers that are merged into one. It copies missing
+// ones from the target, or builds them here.
 func (m *Maker) gather(ctx context.Context, records []conda.Record, packages []Package, which []int) error {
 	if m.Share == nil || m.Scope != "" {
 		return nil

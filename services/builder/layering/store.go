@@ -20,7 +20,7 @@ import (
 // Store caches layers and their descriptions. A lost layer is built again with the same
 // bytes.
 type Store interface {
-	// Package returns the package stored under a key, or fault.NotFound if there is none or
+	// Package returns the package stored under a key, or fault.NotFound if it is missing or
 	// its layer was evicted.
 	Package(ctx context.Context, key conda.LayerKey) (Package, error)
 	// Open opens a layer, or returns fault.NotFound if it was evicted.

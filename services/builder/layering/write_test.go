@@ -76,8 +76,8 @@ func lay(t *testing.T, file string, c layering.Compression) (layering.Package, [
 var pin = flag.Bool("pin", false, "show the digests of layers instead of comparing them")
 
 // TestPinned compares the bytes of ten layers. If it fails after a change here or in a
-// library, every layer in every registry would be built and sent again. Then Version must
-// be incremented, so that the layers get new keys.
+// library, every layer in every registry would be built and sent again. Then
+// conda.LayerVersion must be incremented, so that the layers get new keys.
 func TestPinned(t *testing.T) {
 	t.Parallel()
 	for _, c := range pinned() {

@@ -46,7 +46,7 @@ type lane struct {
 	// The following fields belong to the goroutine that stores blocks.
 
 	// begin is the position of the current file's first block, and chain the sum of its
-	// blocks.
+	// blocks. under is set while a file has stored blocks and waits for more.
 	begin uint64
 	chain sum
 	under bool
@@ -182,8 +182,8 @@ func (l *lane) list(f *file, word uint32) error {
 	return nil
 }
 
-// conclude completes a file. If an earlier file has the same blocks, they are shared, and
-// the next file overwrites these.
+// conclude completes a file. If an earlier file has the same blocks, the file uses those,
+// and the next file overwrites its own.
 func (l *lane) conclude(f *file) error {
 	l.under = false
 	if same, ok := l.runs.find(l.chain); ok {

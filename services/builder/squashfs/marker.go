@@ -12,10 +12,11 @@ import (
 // A sum identifies content.
 type sum [16]byte
 
-// marker computes sums, with which equal contents are stored once. A sum is the
-// authentication tag of AES-GCM for a text that is only authenticated. Two different
-// contents of a block have the same sum with a probability below 2^-113, whatever they are,
-// because the key is random and only exists in this process. Images do not contain sums.
+// marker computes sums, so that equal contents are stored once. A sum is the authentication
+// tag of AES-GCM for the content as additional data, without a plaintext. Two different
+// contents of a block have the same sum with a probability below 2^-113, even if they were
+// chosen to collide, because the key is random and only exists in this process. Images do
+// not contain sums.
 type marker struct{ aead cipher.AEAD }
 
 func newMarker() marker {

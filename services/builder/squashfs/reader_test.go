@@ -137,8 +137,8 @@ func (r *reader) tables() (err error) {
 	return err
 }
 
-// indexed reads a table of the given size that ends at last, by its list of blocks, which
-// ends at end.
+// indexed reads a table of the given size, whose blocks end at last, by the list of their
+// positions, which ends at end.
 func (r *reader) indexed(list uint64, size int, last, end uint64) ([]byte, error) {
 	blocks := (size + 8191) / 8192
 	if list+uint64(8*blocks) != end {

@@ -81,7 +81,7 @@ func (t *tree) hash(parent uint32, name string) uint64 {
 	return maphash.String(t.seed, name) + uint64(parent+1)*0x9e3779b97f4a7c15
 }
 
-// find returns the entry of a name in a directory; nil if there is none.
+// find returns the entry of a name in a directory; nil if it does not exist.
 func (t *tree) find(parent uint32, name string) *entry {
 	id, ok := t.byName.Find(t.hash(parent, name), func(id uint32) bool {
 		e := t.entries.At(id)
@@ -110,7 +110,8 @@ func (t *tree) sorted(to []uint32, dir uint32) []uint32 {
 	return to
 }
 
-// newFolder returns a directory that has no entry: it belongs to user 0.
+// newFolder returns the inode of a directory for which no entry was added yet. It belongs
+// to user 0.
 func newFolder() inode { return inode{kind: folder, mode: 0o755, attributes: none} }
 
 // plant adds the root.
@@ -188,7 +189,7 @@ func (w *Writer) lookup(path string) (id uint32, ok bool) {
 	return id, true
 }
 
-// place assigns a name to an inode, and removes it from another inode.
+// place assigns a name to an inode. If another inode has the name, it loses it.
 func (w *Writer) place(parent uint32, name string, id uint32) error {
 	if name == "" {
 		return refuse("the root is no directory")
