@@ -53,8 +53,8 @@ func (d *Daemon) start() (*child, error) {
 func (d *Daemon) run(c *child, config string, started chan<- error) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		// The main thread represents the whole process in /proc, so use another one, which
-		// must exist while this one is locked.
+		// The main thread represents the whole process in /proc, so another one is used.
+		// The new goroutine cannot get the main thread, which is locked meanwhile.
 		go d.run(c, config, started)
 		time.Sleep(50 * time.Millisecond)
 		runtime.UnlockOSThread()
@@ -97,7 +97,7 @@ echo 300 >/proc/self/oom_score_adj || true
 mount --make-rslave / && mount -t proc proc /proc && exec "$@"`
 
 // spawn starts the child on this thread, as the first process of a new PID namespace: when
-// it is killed, the kernel kills all of them.
+// it is killed, the kernel kills all processes of the namespace.
 func (d *Daemon) spawn(c *child, config string) error {
 	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", initScript, "sh", d.programs.daemon, "--config", config)
 	cmd.Dir = d.o.Dir
@@ -138,8 +138,8 @@ type environment struct {
 
 func (e environment) all() []string {
 	out := append(plainEnv(),
-		// Long output is shortened earlier, with its end preserved; the daemon would omit
-		// the end.
+		// Long output is shortened before it reaches the daemon, with its end preserved;
+		// the daemon would omit the end.
 		fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SIZE=%d", limits.DaemonStepLog), fmt.Sprintf("BUILDKIT_STEP_LOG_MAX_SPEED=%d", limits.DaemonStepLog),
 		"HTTP_PROXY="+e.proxy, "HTTPS_PROXY="+e.proxy, "http_proxy="+e.proxy, "https_proxy="+e.proxy,
 		step.EnvSocket+"="+e.steps, step.EnvRuntime+"="+e.runtime, step.EnvState+"="+e.state)

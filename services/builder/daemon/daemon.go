@@ -34,7 +34,7 @@ type Options struct {
 	Forward []string
 	// Plain lists registries ("host:port") that use plain HTTP.
 	Plain []string
-	// Mirrors are asked first for base images.
+	// Mirrors are tried first for base images.
 	Mirrors []upstream.Mirror
 	// Memory limits the memory of a build's steps in bytes; 0 means no limit.
 	Memory int64
@@ -64,7 +64,7 @@ type Daemon struct {
 	groups   *groups
 	own      *group // the daemon's own group
 	steps    *steps
-	door     *net.UnixListener // where steps are presented
+	door     *net.UnixListener // where slipway-runc presents steps
 
 	mu      sync.Mutex
 	child   *child // nil while the daemon is not running
@@ -134,7 +134,7 @@ func (d *Daemon) Address() (string, error) {
 	return "unix://" + d.socket("buildkitd"), nil
 }
 
-// Admit registers a build: see builder.Local.
+// Admit registers a build: see buildkit.Local.
 func (d *Daemon) Admit(scope string) step.Share {
 	g := d.groups.make(scope, "build", limitsOf(d.o))
 	token := d.steps.builds.add(scope, newBuild(g.path()))
@@ -147,7 +147,7 @@ func (d *Daemon) Admit(scope string) step.Share {
 // Grown returns how many bytes the daemon's folder may have grown since a time.
 func (d *Daemon) Grown(since time.Time) int64 { return grown(d.o.Dir, since) }
 
-// stableAfter is how long a daemon must run for its next end to count as the first.
+// stableAfter is how long a daemon must run until the delays of restarts start over.
 const stableAfter = time.Minute
 
 // supervise restarts the daemon whenever it ends, with increasing delays.
@@ -183,8 +183,8 @@ func (d *Daemon) supervise(ctx context.Context, c *child) {
 }
 
 // waitEnded waits until the child has ended, and returns false if ctx ended first. It kills
-// a child whose memory stays full: the kernel need not do so while it can reclaim pages of
-// the program, and meanwhile the child only reads them in again.
+// a child whose memory stays full: while the kernel can reclaim pages of the program, it
+// does not kill the child, which then only reads these pages again.
 func (d *Daemon) waitEnded(ctx context.Context, c *child) bool {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()

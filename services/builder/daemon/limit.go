@@ -96,8 +96,8 @@ func (p *group) path() string {
 
 func (p *group) outOfMemory() bool { return p != nil && outOfMemoryIn(p.dirs) }
 
-// held returns how many bytes of the group's memory only the end of its processes releases;
-// 0 if unknown.
+// held returns how many bytes of the group's memory are only released when its processes
+// end; 0 if unknown.
 func (p *group) held() int64 {
 	if p == nil {
 		return 0
@@ -109,7 +109,7 @@ func (p *group) held() int64 {
 		}
 		for line := range strings.Lines(string(raw)) {
 			key, value, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if key == "total_rss" || key == "anon" { // in version 1, in version 2
+			if key == "total_rss" || key == "anon" { // in version 1 and in version 2
 				n, _ := strconv.ParseInt(value, 10, 64)
 				return n
 			}

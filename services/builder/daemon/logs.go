@@ -33,8 +33,8 @@ func (b *logBudget) pass(n int) int {
 	return n
 }
 
-// tail returns how many bytes of the end of one output to keep. It decreases, so that the
-// total is bounded.
+// tail returns how many bytes of the end of one output to keep. The number decreases as the
+// budget is used up, so that the total is bounded.
 func (b *logBudget) tail() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

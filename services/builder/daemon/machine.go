@@ -18,7 +18,8 @@ func inUserNamespace() bool {
 }
 
 // canMountProc reports whether steps can mount their own /proc. In a user namespace they
-// cannot if a part of the existing /proc is covered, as container engines do.
+// cannot if other mounts cover a part of the existing /proc, as in the containers of most
+// engines.
 func canMountProc(ctx context.Context, wrapper string) bool {
 	cmd := exec.CommandContext(ctx, wrapper, step.MountProc)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}

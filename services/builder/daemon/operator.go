@@ -12,7 +12,7 @@ func reservedFlags() []string {
 	return []string{"config", "root", "addr", "oci-", "containerd-", "proxy-network", "allow-insecure-entitlement", "otel-socket-path", "rootless", "cdi-", "debugaddr"}
 }
 
-// checkArgs rejects an operator's flags that are among ours.
+// checkArgs rejects flags of an operator that are reserved.
 func checkArgs(args []string) error {
 	for _, a := range args {
 		if !strings.HasPrefix(a, "--") || a == "--" {

@@ -34,12 +34,12 @@ type ServeOptions struct {
 	// Cache limits the disk space of its caches in bytes.
 	Cache int64
 	// Egress holds the rules for connections of buildkitd itself, and StepEgress those for
-	// steps. Neither allows the Addresses. Required.
+	// steps. Serve excludes the Addresses from both. Required.
 	Egress, StepEgress *upstream.Egress
 	// Plain lists registries ("host:port") that use plain HTTP. Steps do not reach those on
 	// this machine.
 	Plain []string
-	// Mirrors are asked first for base images.
+	// Mirrors are tried first for base images.
 	Mirrors []upstream.Mirror
 	// NoNewPrivileges disables setuid programs, such as sudo.
 	NoNewPrivileges bool

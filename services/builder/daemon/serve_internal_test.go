@@ -53,7 +53,7 @@ func TestServeEnds(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ script, want string }{
 		"by itself": {"echo 'buildkitd: the disk is full' >&2; exit 1", "the disk is full"},
-		"told":      {"trap 'exit 1' TERM; cp \"$2\" seen; env >env; echo >ready; while :; do sleep 0.05; done", ""},
+		"stopped":   {"trap 'exit 1' TERM; cp \"$2\" seen; env >env; echo >ready; while :; do sleep 0.05; done", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

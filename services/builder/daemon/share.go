@@ -59,12 +59,13 @@ func (b *builds) remove(token string) {
 	delete(b.all, token)
 }
 
-// of returns the build of a token; nil if there is none. If several builds of a scope have
-// a step in common, BuildKit runs it once, with the token of the first build. If that build
+// of returns the build of a token; nil if it has ended. If several builds of a scope have a
+// step in common, BuildKit runs it once, with the token of the first build. If that build
 // has ended before the step began, another build of the scope takes its place. A step
-// without a token belongs to a build that reached the daemon in another way, which only its
-// operator can do: it gets limits of its own and the daemon's group. The first use of a
-// remote builder's token, which other clients cannot guess, registers its build.
+// without a token belongs to a build that did not come from a builder. Only the daemon's
+// operator can start such a build: it gets limits of its own and the daemon's group. The
+// first use of a remote builder's token, which other clients cannot guess, registers its
+// build.
 func (b *builds) of(token string) *build {
 	if token == "" {
 		return newBuild("")

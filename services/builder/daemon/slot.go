@@ -19,7 +19,7 @@ const (
 
 // slot is a place for the control group of one build at a time. It belongs to the process
 // that holds the lock on its folder. The lock is released when that process ends, in any
-// way, so that daemons can share a machine and its names.
+// way, so that several daemons on a machine can use the same names.
 type slot struct {
 	name string
 	what string // what the group is for: "build" or "daemon"

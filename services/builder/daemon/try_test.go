@@ -18,12 +18,12 @@ func TestLook(t *testing.T) {
 		t.Fatalf("%s, %s, %v", path, version, err)
 	}
 	for name, c := range map[string]struct{ script, want string }{
-		"one that is no runc": {"echo hello", "is not runc"},
-		"one without control groups": {
+		"another program": {"echo hello", "is not runc"},
+		"runc without control groups": {
 			`case "$*" in --version) echo runc version 1.3.9 ;; *run*) echo 'no cgroup mount found in mountinfo' >&2; exit 1 ;; esac`,
 			"cannot start a container here: no cgroup mount found in mountinfo; mount control groups",
 		},
-		"one without namespaces": {
+		"runc without namespaces": {
 			`case "$*" in --version) echo runc version 1.3.9 ;; *run*) echo 'unshare: operation not permitted' >&2; exit 1 ;; esac`,
 			"lets root make namespaces",
 		},

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// capabilities returns the maximum capabilities of a step. Of Docker's default three are
-// missing: NET_RAW, which can read traffic of others; MKNOD, which creates device nodes;
-// and AUDIT_WRITE, which writes to the machine's audit log. apt, useradd, su, sudo, setcap
-// and tar need none of them.
+// capabilities returns the maximum capabilities of a step: Docker's default capabilities
+// except three. NET_RAW can read the traffic of others, MKNOD creates device nodes, and
+// AUDIT_WRITE writes to the machine's audit log. apt, useradd, su, sudo, setcap and tar
+// need none of them.
 func capabilities() []string {
 	return []string{
 		"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE",
@@ -96,7 +96,7 @@ func (b *Bundle) Restrict(noNewPrivileges bool) (network bool, err error) {
 	if path != "" {
 		return false, errors.New("a step with a foreign network namespace")
 	}
-	return !has, nil // the runtime creates an empty network
+	return !has, nil // with a namespace, the runtime creates an empty network
 }
 
 // namespace returns the path of a container's namespace of a kind, and whether it has one.

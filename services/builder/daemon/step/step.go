@@ -6,7 +6,7 @@ package step
 
 import "crypto/rand"
 
-// Proxy is the address of a step's own proxy, on the step's loopback. Its network has
+// Proxy is the address of a step's own proxy, on the step's loopback. The step can reach
 // nothing else.
 const Proxy = "127.0.0.1:3128"
 
@@ -59,8 +59,8 @@ type Hello struct {
 // Welcome is the response. Unless the step is refused, it comes with two descriptors for
 // the step's stdout and stderr.
 type Welcome struct {
-	// Parent is the parent of the step's control group; "" creates none if the machine does
-	// not allow it.
+	// Parent is the parent of the step's control group. If it is "", runc chooses the
+	// group, or creates none if the machine does not allow that.
 	Parent string
 	// Refused is the reason why the step may not start, for its log; "" if it may.
 	Refused string
@@ -79,7 +79,7 @@ type Share struct {
 	Token string
 	// OutOfMemory reports whether a step reached the memory limit.
 	OutOfMemory func() bool
-	// Kill kills all processes of the build's steps.
+	// Kill kills all processes of the build's steps; nil for a remote daemon.
 	Kill func()
 	// Release releases the share. It must be called when the build has ended.
 	Release func()
