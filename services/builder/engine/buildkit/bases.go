@@ -47,7 +47,8 @@ func (s *sources) decide(ctx context.Context, req *policysession.CheckPolicyRequ
 	return s.decision(id, why), nil, nil
 }
 
-// decision denies a source if there is a reason, and records it for the build's failure.
+// decision allows a source if why is "". Otherwise it denies the source, and records why
+// for the build's failure.
 func (s *sources) decision(id, why string) *policysession.DecisionResponse {
 	if why == "" {
 		return &policysession.DecisionResponse{Action: spb.PolicyAction_ALLOW}
@@ -56,7 +57,8 @@ func (s *sources) decision(id, why string) *policysession.DecisionResponse {
 	return &policysession.DecisionResponse{Action: spb.PolicyAction_DENY, DenyMessages: []*policysession.DenyMessage{{Message: why}}}
 }
 
-// digestIn returns the digest in the name of an image; "" if there is none.
+// digestIn returns the digest in the name of an image; "" for a name that is malformed or
+// has no digest.
 func digestIn(name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {

@@ -64,7 +64,8 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, stores 
 	if err != nil {
 		return err
 	}
-	// Not a client option, for which the client would open the folder itself.
+	// A frontend attribute, because for a client option the client would open the folder
+	// itself.
 	opt.FrontendAttrs["cache-imports"] = string(imports)
 	stores["local:cache"] = store
 	return nil
@@ -88,11 +89,12 @@ func reportCache(job jobs.Job, response map[string]string, wanted bool, out jobs
 	}
 }
 
-// exportedCache returns the digest of the cache manifest that the daemon pushed; "" if
-// there is none.
+// exportedCache returns the digest of the cache manifest that the daemon pushed; "" if it
+// pushed none.
 func exportedCache(response map[string]string) string {
 	var d ocispec.Descriptor
-	// remotecache.ExporterResponseManifestDesc, of a package for daemons only.
+	// The key is remotecache.ExporterResponseManifestDesc, whose package is for daemons
+	// only.
 	if err := json.Unmarshal([]byte(response["cache.manifest"]), &d); err != nil || d.Digest.Validate() != nil {
 		return ""
 	}

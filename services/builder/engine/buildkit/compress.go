@@ -7,11 +7,9 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 )
 
-// Compression attributes in the formats of the different programs. These validate levels,
-// too (gateway/contract/container-service.md#compression).
-
-// compress adds compression attributes to a BuildKit export of an image or a cache. A layer
-// that the daemon already has keeps its compression unless that is forced.
+// compress adds compression attributes to a BuildKit export of an image or a cache
+// (gateway/contract/container-service.md#compression). BuildKit validates the level, too. A
+// layer that the daemon already has keeps its compression unless that is forced.
 func compress(export map[string]string, c *containerv1.Compression) map[string]string {
 	out := maps.Clone(export)
 	if c == nil {

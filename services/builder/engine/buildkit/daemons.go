@@ -24,7 +24,7 @@ type daemonState struct {
 	archs    []string // empty while it does not respond
 	isolates bool     // it reports that its steps are served
 	answered bool     // it has responded before
-	problem  string   // "" if there is none, or if it may still be starting
+	problem  string   // "" if it works or may still be starting
 }
 
 // watch polls a daemon's capabilities.

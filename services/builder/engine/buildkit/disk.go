@@ -54,7 +54,7 @@ func (b *Engine) withinDisk(ctx context.Context, name string, c *client.Client) 
 func (b *Engine) pruneSince(c *client.Client, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	// Entries with dependent entries are removed after these.
+	// An entry can only be removed after the entries that depend on it.
 	for range 5 {
 		used, err := c.DiskUsage(ctx)
 		left := 0

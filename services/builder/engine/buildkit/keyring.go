@@ -65,8 +65,8 @@ func (k *keyring) VerifyTokenAuthority(_ context.Context, req *auth.VerifyTokenA
 	return &auth.VerifyTokenAuthorityResponse{Signed: sign.Sign(nil, req.GetPayload(), k.private)}, nil
 }
 
-// FetchToken fetches a token for those repositories among the scopes that are the build's
-// own, or an anonymous token if there are none.
+// FetchToken fetches a token for those of the requested repositories that are the build's
+// own, or an anonymous token if none of them are.
 func (k *keyring) FetchToken(ctx context.Context, req *auth.FetchTokenRequest) (*auth.FetchTokenResponse, error) {
 	if k.registries == nil {
 		return nil, status.Error(codes.Unimplemented, "this worker fetches no tokens")

@@ -89,7 +89,7 @@ func TestTokensAreForOwnRepositories(t *testing.T) {
 		{"a push", service, nil, []string{"repository:team/app:pull,push"}, "service", []string{"repository:team/app:pull,push"}},
 		{"a push and a secret", service, nil,
 			[]string{"repository:prod/secret:pull", "repository:team/app:pull,push"}, "service", []string{"repository:team/app:pull,push"}},
-		{"a secret alone: as everybody", service, nil, []string{"repository:prod/secret:pull"}, "", []string{"repository:prod/secret:pull"}},
+		{"only a secret: anonymous", service, nil, []string{"repository:prod/secret:pull"}, "", []string{"repository:prod/secret:pull"}},
 		{"a secret that was refused", service, []string{"hub.test/prod/secret:1"}, []string{"repository:prod/secret:pull"}, "", []string{"repository:prod/secret:pull"}},
 		{"pushing elsewhere", service, nil, []string{"repository:prod/app:pull,push"}, "", []string{"repository:prod/app:pull,push"}},
 		{"pushing to a source", map[string]string{"read hub.test/base/a": "ada"}, []string{"hub.test/base/a:1"},
@@ -103,7 +103,7 @@ func TestTokensAreForOwnRepositories(t *testing.T) {
 			[]string{"repository:base/a:pull", "repository:base/b:pull", "repository:prod/secret:pull"}, "ada", []string{"repository:base/a:pull", "repository:base/b:pull"}},
 		{"a mount from a source that has another login", map[string]string{"read hub.test/base/a": "ada", "push hub.test/team/app": "service"}, []string{"hub.test/base/a:1"},
 			[]string{"repository:base/a:pull", "repository:team/app:pull,push"}, "service", []string{"repository:team/app:pull,push"}},
-		{"a push without a login takes nobody else's", map[string]string{"read hub.test/base/a": "service"}, []string{"hub.test/base/a:1"},
+		{"a push without a login does not use a source's", map[string]string{"read hub.test/base/a": "service"}, []string{"hub.test/base/a:1"},
 			[]string{"repository:base/a:pull", "repository:team/app:pull,push"}, "", []string{"repository:base/a:pull", "repository:team/app:pull,push"}},
 		{"the list of repositories", service, nil, []string{"registry:catalog:*", "repository:team/app:pull"}, "service", []string{"repository:team/app:pull"}},
 		{"nonsense", service, nil, []string{"repository:", "repository:team/app", ":", ""}, "", []string{"repository:", "repository:team/app", ":", ""}},
@@ -146,10 +146,10 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 		logins      map[string]string
 		want        bool
 	}{
-		{"ours and theirs", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "service", "cache hub.test/team/cache": "ada"}, false},
-		{"ours and none", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "service"}, false},
-		{"ours and none, spelled otherwise", "HUB.test:443/team/cache", map[string]string{"push hub.test/team/app": "service"}, false},
-		{"theirs twice", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "ada", "cache hub.test/team/cache": "ada"}, true},
+		{"the service's and a user's login", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "service", "cache hub.test/team/cache": "ada"}, false},
+		{"the service's login and none", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "service"}, false},
+		{"the service's login and none, another spelling", "HUB.test:443/team/cache", map[string]string{"push hub.test/team/app": "service"}, false},
+		{"a user's login for both", "hub.test/team/cache", map[string]string{"push hub.test/team/app": "ada", "cache hub.test/team/cache": "ada"}, true},
 		{"another registry", "cache.test/a", map[string]string{"push hub.test/team/app": "service"}, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -21,7 +21,7 @@ const solveMarker = "slipway: conda environment could not be solved"
 // exporting is the daemon's name of the step that exports and pushes the image.
 const exporting = "exporting to image"
 
-// progress converts the daemon's updates to log lines. Other fields may be read when follow
+// progress converts the daemon's updates to log lines. Its fields may be read when follow
 // has returned.
 type progress struct {
 	out    jobs.Output

@@ -29,13 +29,14 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// sifPath is the search path of an image that was a Singularity image, whose own settings
-// are in scripts.
+// sifPath is the PATH of images that are converted from Singularity images, which set their
+// own variables in scripts.
 const sifPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// addSifBases turns each Singularity image that the Dockerfile begins from into a container
-// image of one layer, and offers that to the daemon under the same name, from a store that it
-// adds. The same file gives the same layer, so that the daemon has it only once.
+// addSifBases converts each Singularity image that the Dockerfile begins from to a
+// container image of one layer. It offers that image to the daemon under the same name,
+// from a store that it adds to stores. The same file produces the same layer, so that the
+// daemon stores it only once.
 func (b *Engine) addSifBases(ctx context.Context, opt *client.SolveOpt, stores map[string]content.Store, job jobs.Job, from *sources, dir string, out jobs.Output) error {
 	if !job.Recipe.GetSifBase() || b.o.Registries == nil {
 		return nil

@@ -101,7 +101,7 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	if err != nil {
 		return "", err
 	}
-	stores := map[string]content.Store{} // that the daemon reads through the session, which takes one set of them
+	stores := map[string]content.Store{} // read by the daemon through the session, which accepts only one set
 	if err := keys.addCache(ctx, &opt, stores, job, dirs.cache, out); err != nil {
 		return "", err
 	}
@@ -195,9 +195,10 @@ func (b *Engine) options(job jobs.Job, dirs *folders, keys *keyring, share step.
 
 // sharedKey identifies the builds that share uploaded folders. The daemon reuses files of
 // the same name, size and time from the last folder with the same key, so folders must
-// never be shared with another user's builds. A Dockerfile without a context has a time
-// derived from its content, which saves a new folder. Files that go into images have times
-// that other files may have as well.
+// never be shared with another user's builds. Without a context only the Dockerfile is
+// uploaded. Its time is derived from its content, so its folder can be shared within the
+// cache scope. Files of a context may have the same name, size and time as other files, so
+// each attempt of such a build has its own key.
 func sharedKey(job jobs.Job) string {
 	if job.Recipe.GetContext() == nil && len(job.Recipe.GetFiles()) == 0 {
 		return job.CacheScope

@@ -19,8 +19,8 @@ import (
 )
 
 // sources decides which sources a build may use. The daemon caches fetched images and would
-// use them for any build that knows their digest. So each time the registry is asked
-// whether this build's own login may read the image. Safe for concurrent use.
+// use them for any build that knows their digest. So each build queries the registry
+// whether its own login may read the image. Safe for concurrent use.
 type sources struct {
 	registries remote.Registries
 	logins     *jobs.Logins
@@ -68,8 +68,7 @@ func (s *sources) of(repo upstream.Repository) (login upstream.Login, ok bool) {
 	return login, ok
 }
 
-// at returns the first login with which the build reads from a registry; the zero value if
-// there is none.
+// at returns the first login with which the build reads from a registry, or the zero value.
 func (s *sources) at(host string) upstream.Login {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +104,7 @@ func (s *sources) deny(identifier, why string) {
 	s.last = fault.Clip(identifier, jobs.TextBytes) + " cannot be used: " + why
 }
 
-// refused returns the source that was refused and the reason; "" if there is none.
+// refused returns the source that was refused and the reason, or "".
 func (s *sources) refused() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

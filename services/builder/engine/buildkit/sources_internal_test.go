@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestOwnImagesAreForbidden checks that of the service's own images a build reads its own
-// source only.
+// TestOwnImagesAreForbidden checks that a build can read no image of the service except its
+// own source.
 func TestOwnImagesAreForbidden(t *testing.T) {
 	t.Parallel()
 	own, other := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
@@ -38,7 +38,7 @@ func TestOwnImagesAreForbidden(t *testing.T) {
 	}
 }
 
-// TestGivenImages checks that of the service's own images a build reads the digests that
+// TestGivenImages checks that a build can read those images of the service whose digests
 // were issued to its request, with their login, and that a base image's ONBUILD cannot read
 // others.
 func TestGivenImages(t *testing.T) {

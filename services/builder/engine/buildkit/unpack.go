@@ -50,7 +50,7 @@ func unpack(r io.Reader, dir string, l contextSize) error {
 		return fmt.Errorf("it is not a gzip'd tar: %w", err)
 	}
 	u := &unpacker{root: root, left: l}
-	// Headers count as well, since a tar of empty names has no files to count.
+	// Headers are limited as well, since a tar can consist of headers only.
 	in := tar.NewReader(io.LimitReader(gz, l.bytes+int64(l.entries)*1024))
 	for {
 		h, err := in.Next()

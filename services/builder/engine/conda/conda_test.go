@@ -420,8 +420,8 @@ func TestCondaDiskFull(t *testing.T) {
 	}
 }
 
-// TestCondaTogether checks that of concurrent builds that need the same packages, one
-// worker builds each layer once.
+// TestCondaTogether checks that a worker builds each layer once if concurrent builds need
+// the same packages.
 func TestCondaTogether(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

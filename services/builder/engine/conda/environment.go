@@ -51,7 +51,7 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	m := e.maker(stop)
 	defer func() { e.job.Shared(m.Share.Keys()) }()
 	packages, err := m.Packages(ctx, e.records)
-	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // a failure that the maker found
+	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // the packages are too large: see maker
 		return "", cause
 	}
 	if err != nil {
@@ -84,7 +84,8 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	return "", e.needed(left, image, pushed)
 }
 
-// isEvicted reports whether err means that a layer has to be built again.
+// isEvicted returns errLayerEvicted if err means that a layer has to be built again, and
+// converts other errors with asFailure.
 func isEvicted(err error) error {
 	if errors.Is(err, fault.NotFound) {
 		return fmt.Errorf("%w: %w", errLayerEvicted, err)
@@ -118,7 +119,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 	}
 }
 
-// share returns the means to share layers with other workers, or nil if there are none.
+// share returns how layers are shared with other workers, or nil if they are not shared.
 func (e *environment) share() *layering.Share {
 	if e.o.Claims == nil {
 		return nil
@@ -184,9 +185,9 @@ func (e *environment) finish(ctx context.Context, m *layering.Maker, image layer
 // titleBytes limits the length of an image's title.
 const titleBytes = 200
 
-// rootPackages returns the packages that no other package of the lock depends on, for example
-// "samtools=1.20". These were requested. The image must not show how the request spelled
-// them.
+// rootPackages returns the packages that no other package of the lock depends on, for
+// example "samtools=1.20". The image lists them as the requested packages, since it must
+// not show how the request spelled these.
 func rootPackages(records []conda.Record) []string {
 	needed := map[string]bool{}
 	for _, r := range records {
@@ -213,7 +214,7 @@ func (e *environment) base(ctx context.Context) (layering.Base, error) {
 	}, err
 }
 
-// unpushed returns the documents of an image that is not pushed yet.
+// An unpushed is the oci.Source of an image that is not pushed yet.
 type unpushed struct{ oci.Image }
 
 // Manifest implements oci.Source.
@@ -248,8 +249,8 @@ func (e *environment) push(ctx context.Context, m *layering.Maker, image layerin
 	return pushed.Root.Digest.String(), nil
 }
 
-// layersOf returns the compression of package layers. Layers of an estargz image are
-// compressed differently.
+// layersOf returns the compression of package layers. For estargz, which only builds with
+// steps can have, it is gzip: BuildKit recompresses these layers.
 func layersOf(c *containerv1.Compression) layering.Compression {
 	out := layering.Gzip
 	if c.GetMode() == string(layering.Zstd) {

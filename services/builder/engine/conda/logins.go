@@ -14,8 +14,8 @@ import (
 // channelLogins are the logins for a build's private channels.
 type channelLogins []conda.Door
 
-// channels requests the logins of channels, which are URLs. A channel without a login is
-// omitted, so that its own response explains the failure.
+// channels requests the logins of private channels, which are URLs. A channel without a
+// login is omitted, so that its own response explains the failure.
 func channels(l *jobs.Logins, ctx context.Context, private []string) (channelLogins, error) {
 	var out channelLogins
 	for _, text := range private {

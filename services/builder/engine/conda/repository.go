@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// repository is the target of an environment's image. It implements layering.Shelf.
+// repository is the target of an environment's image. It implements layering.BlobSource.
 type repository struct {
 	*remote.Target
 	// base is the base image.

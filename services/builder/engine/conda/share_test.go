@@ -91,7 +91,7 @@ func (b *bench) lose(repository string) {
 	})
 }
 
-// TestCondaLater checks that layers of one worker are reused by another, also later, and
+// TestCondaLater checks that layers of one worker are reused by workers that start later,
 // also in another repository once the first worker has pushed them there. Layers that were
 // deleted there are built again.
 func TestCondaLater(t *testing.T) {

@@ -32,10 +32,10 @@ func TestInstaller(t *testing.T) {
 			"bin/.b-post-link.sh":       `echo "$PKG_NAME $PKG_VERSION $PKG_BUILDNUM $ENTERED"; [ ! -e "$PREFIX/.messages.txt" ]`,
 			"etc/conda/activate.d/b.sh": "export ENTERED=yes\n",
 		}, "slipway: running bin/.a-post-link.sh of a 1.0\na 1.0 3 PREFIX PREFIX\nof a\nslipway: running bin/.b-post-link.sh of b 2\nb 2 0 yes\n", false},
-		{"one that fails", first + second, "", map[string]string{
+		{"a script that fails", first + second, "", map[string]string{
 			"bin/.a-post-link.sh": `echo "no network" >"$PREFIX/.messages.txt"; exit 7`, "bin/.b-post-link.sh": "echo not reached",
 		}, "slipway: running bin/.a-post-link.sh of a 1.0\nno network\nslipway: bin/.a-post-link.sh of a 1.0 failed with exit code 7\n", true},
-		{"one that is not there", first, "", nil, "", true},
+		{"a missing script", first, "", nil, "", true},
 		{"pip, after scripts", first, "six\n", map[string]string{
 			"bin/.a-post-link.sh": "echo first", "bin/python": "#!/bin/sh\necho \"python $*\"; cat requirements.txt\n",
 		}, "slipway: running bin/.a-post-link.sh of a 1.0\nfirst\npython -m pip install --no-cache-dir -r requirements.txt\nsix\n", false},

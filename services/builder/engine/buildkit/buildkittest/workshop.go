@@ -182,7 +182,7 @@ func (w *Workshop) Start(t *testing.T) {
 	w.ready(t)
 }
 
-// registries also resolves the far name.
+// registries returns the registries, which also resolve Far.
 func (w *Workshop) registries(t testing.TB) remote.Registries {
 	t.Helper()
 	hosts := []string{w.From.Host, w.To.Host}
@@ -198,7 +198,7 @@ type nearby struct {
 	w *Workshop
 }
 
-// Resolve also resolves the far name.
+// Resolve also resolves Far.
 func (n nearby) Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error) {
 	if repo.Host == n.w.Far {
 		repo.Host = n.w.From.Host
