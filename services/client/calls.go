@@ -56,8 +56,8 @@ func (c *Client) Status(ctx context.Context, requestID string) (*containerv1.Get
 	return &res, nil
 }
 
-// Log passes each line of the current log of a build on. Lines may have terminal escapes.
-// Follow also waits for later lines.
+// Log calls each with every line of the current log of a build. Lines may have terminal
+// escapes. Follow also waits for later lines.
 func (c *Client) Log(ctx context.Context, buildID string, each func(line string)) error {
 	what := Call{Method: http.MethodGet, Path: pathOf("v1alpha1", "builds", buildID, "logs")}
 	body, err := c.Open(ctx, what, http.Header{"Accept": {"text/plain"}}, time.Minute)
@@ -84,7 +84,7 @@ func (c *Client) Lock(ctx context.Context, q *condav1.LockQuery) ([]byte, *conda
 	return raw, &res, err
 }
 
-// LockFile returns the same as the text of a file in the query's format, such as "explicit".
+// LockFile returns the lock as the text of a file in the query's format, such as "explicit".
 // Without a format it is JSON.
 func (c *Client) LockFile(ctx context.Context, q *condav1.LockQuery) ([]byte, error) {
 	return c.Do(ctx, lockCall(q), nil)
@@ -101,7 +101,7 @@ func (c *Client) BuildLock(ctx context.Context, buildID string) (*buildv1.GetBui
 	return &res, err
 }
 
-// BuildLockFile returns the same as the text of a file in a format; "" is JSON.
+// BuildLockFile returns the lock of a build as the text of a file in a format; "" is JSON.
 func (c *Client) BuildLockFile(ctx context.Context, buildID, format string) ([]byte, error) {
 	return c.Do(ctx, buildLockCall(buildID, format), nil)
 }

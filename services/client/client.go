@@ -18,8 +18,8 @@ import (
 // MaxResponse is the maximum size of a response in bytes.
 const MaxResponse = 40_000_000
 
-// longestWait is the longest Retry-After that a client waits for by itself, and attempts is
-// how often it repeats a call.
+// longestWait is the longest Retry-After after which a client repeats a call by itself, and
+// attempts is the maximum number of attempts.
 const (
 	longestWait = 5 * time.Second
 	attempts    = 5
@@ -36,8 +36,8 @@ type Client struct {
 	Login *url.Userinfo
 	// UserAgent is the name and version of the program.
 	UserAgent string
-	// Timeout is the timeout of one call; 0 for none. It does not apply to Ask, Open and to
-	// what is built on them.
+	// Timeout is the timeout of one call; 0 for none. It does not apply to Ask and Open, nor
+	// to the methods that use them, Log and Follow.
 	Timeout time.Duration
 	// Explain returns the error to report in place of an *Error, an *UnreachableError or a
 	// *ForeignError, e.g. with the options of a program that help; nil reports it unchanged.

@@ -62,8 +62,8 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-// TestRetries checks that only short waits that the server requests are repeated, and not
-// without end.
+// TestRetries checks that a call is repeated only after a short wait that the server requests,
+// and only a limited number of times.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -104,12 +104,12 @@ func TestErrors(t *testing.T) {
 		server http.HandlerFunc
 		want   string
 	}{
-		"HTML":        {answers(200, "<html>"), "does not respond like a Slipway server"},
-		"no name":     {answers(200, "{}"), "the response has no image name"},
-		"HTML as 502": {answers(502, "<html>"), "502 Bad Gateway, and not as a Slipway server"},
-		"a breakdown": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "calling http://127.0.0.1"},
-		"too large":   {answers(200, strings.Repeat(" ", client.MaxResponse+1)), "larger than 40000000 bytes"},
-		"half of it": {func(w http.ResponseWriter, _ *http.Request) {
+		"HTML":                {answers(200, "<html>"), "does not respond like a Slipway server"},
+		"no name":             {answers(200, "{}"), "the response has no image name"},
+		"HTML as 502":         {answers(502, "<html>"), "502 Bad Gateway, and not as a Slipway server"},
+		"a broken connection": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "calling http://127.0.0.1"},
+		"too large":           {answers(200, strings.Repeat(" ", client.MaxResponse+1)), "larger than 40000000 bytes"},
+		"a truncated response": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "9")
 			_, _ = io.WriteString(w, "{")
 		}, "unexpected EOF"},

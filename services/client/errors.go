@@ -18,7 +18,7 @@ type Error struct {
 	// Code identifies the error and never changes its meaning, e.g. "conda.conflict"
 	// (gateway/contract/errors.md).
 	Code string
-	// Details is the error as data, for the codes that have it; nil for none.
+	// Details is the error in machine-readable form; nil for a code without details.
 	Details json.RawMessage
 	// RetryAfter is the time after which a retry may succeed; 0 if unknown.
 	RetryAfter time.Duration

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A Result is how a build ended.
+// A Result is the result of a build.
 type Result struct {
 	Succeeded bool `json:"succeeded"`
 	// ReasonCode is the kind of failure, e.g. "build" or "timeout"; "" after a success.
@@ -28,8 +28,8 @@ func (r *Result) Err(buildID string) error {
 	return &BuildError{BuildID: buildID, Result: *r}
 }
 
-// Follow passes each event of a build on once, across broken connections, until the build
-// has ended, or each returns an error.
+// Follow calls each once for every event of a build, across broken connections, until the
+// build has ended or each returns an error.
 func (c *Client) Follow(ctx context.Context, buildID string, each func(Event) error) (*Result, error) {
 	return newFollower(c, buildID, each).run(ctx)
 }
@@ -52,7 +52,7 @@ func newFollower(c *Client, id string, each func(Event) error) *follower {
 	return &follower{c: c, id: id, each: each, silence: 45 * time.Second, retryFor: 2 * time.Minute}
 }
 
-// run passes each event on once, until the build has ended.
+// run calls each once for every event, until the build has ended.
 func (f *follower) run(ctx context.Context) (*Result, error) {
 	for {
 		end, err := f.connect(ctx)

@@ -42,7 +42,7 @@ func TestFollowerGivesUp(t *testing.T) {
 		}, "nothing was received for 50ms"},
 		"silence from the start": {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, "nothing was received for 50ms"},
 		"breaks":                 {func(w http.ResponseWriter, _ *http.Request) { events(w, "") }, "the connection ended before the build"},
-		"an odd end":             {func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: x\n\n") }, "does not respond like a Slipway server"},
+		"an invalid end":         {func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: x\n\n") }, "does not respond like a Slipway server"},
 		"refused":                {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, "502 Bad Gateway"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestFollowerGivesUp(t *testing.T) {
 			}
 		})
 	}
-	t.Run("nobody reads it", func(t *testing.T) {
+	t.Run("an error of each", func(t *testing.T) {
 		t.Parallel()
 		c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) { events(w, "event: done\ndata: {\"succeeded\":true}\n\n") })
 		f := newFollower(c, "beef_1", func(Event) error { return os.ErrClosed })

@@ -31,8 +31,9 @@ func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.
 	return res, nil
 }
 
-// Open makes a call without a timeout, with additional headers, whose response must be 200
-// and not be silent for too long. The caller closes the response.
+// Open makes a call without a timeout, with additional headers, and returns the body of the
+// response. A status other than 200 is an error. A Read fails if nothing is received for the
+// duration silence. The caller closes the body.
 func (c *Client) Open(ctx context.Context, what Call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	a := &answer{cancel: cancel, silence: silence}
@@ -59,7 +60,8 @@ func (c *Client) Open(ctx context.Context, what Call, header http.Header, silenc
 	return nil, err
 }
 
-// answer is a response body that is cancelled when it is silent.
+// answer is a response body whose call is cancelled if nothing is received for the duration
+// silence.
 type answer struct {
 	body    io.ReadCloser
 	timer   *time.Timer

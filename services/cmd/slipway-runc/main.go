@@ -1,9 +1,10 @@
 // Command slipway-runc is the OCI runtime of buildkitd for build steps. For "run" and
-// "create" it removes unneeded privileges from the container, gives it a network with
-// nothing but a proxy, has the proxy served by the process that started buildkitd, and
-// executes runc. For "exec" it restricts the new process. All other commands go directly to
-// runc. If anything fails, the step does not start. The program is small, since it starts
-// several times for each step. It prints no paths, since its output is in the build's log.
+// "create" it removes unneeded privileges from the container, moves it into a network that
+// only contains a proxy, and executes runc. The process that started buildkitd serves the
+// proxy. For "exec" it restricts the new process. All other commands are passed to runc
+// unchanged. If anything fails, the step does not start. The program is small, since it
+// starts several times for each step. It prints no paths, since its output is in the build's
+// log.
 package main
 
 import (

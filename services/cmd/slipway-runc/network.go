@@ -28,7 +28,7 @@ func prepare(c call, strict bool) error {
 	}
 	joins := ""
 	if network {
-		// With a path, so that `runc exec` joins it as well: this process becomes runc.
+		// A path, so that `runc exec` joins the network as well. This process becomes runc.
 		joins = fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
 	}
 	bundle.Place(welcome.Parent, c.id, joins)
@@ -83,7 +83,7 @@ func connect() (int, error) {
 }
 
 // welcomed waits for the response and redirects this process's output to the received
-// descriptors. That may take long, until other steps of the build have ended.
+// descriptors. The response may only arrive after other steps of the build have ended.
 func welcomed(conn int) (w step.Welcome, err error) {
 	buf, oob := make([]byte, step.PacketBytes), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
@@ -115,8 +115,8 @@ func welcomed(conn int) (w step.Welcome, err error) {
 	return w, nil
 }
 
-// enter moves this thread into a new network and returns a listener there, which is the
-// only thing in it.
+// enter moves this thread into a new network and returns a listener at the proxy's address.
+// The network contains nothing else.
 func enter() (listener int, err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return -1, fmt.Errorf("this machine gives it no network of its own: %w", err)

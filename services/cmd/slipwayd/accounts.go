@@ -77,7 +77,7 @@ func userCommand() *cobra.Command {
 	return group
 }
 
-// oneUser runs do for the user that --name names.
+// oneUser returns a command that calls do for the user that --name names.
 func oneUser(verb, done, short string, do func(*app.Accounts, context.Context, string) error) *cobra.Command {
 	var name string
 	cmd := &cobra.Command{

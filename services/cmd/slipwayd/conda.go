@@ -19,8 +19,8 @@ func condaCommand() *cobra.Command {
 	return group
 }
 
-// condaCompareCommand returns the command with which an operator compares images of
-// packages with installed ones.
+// condaCompareCommand returns the command that compares an image assembled from packages with
+// one in which the packages are installed.
 func condaCompareCommand() *cobra.Command {
 	var server, tokenFile, output string
 	cmd := &cobra.Command{
@@ -67,7 +67,7 @@ It fails if the images have other differences.`,
 	return cmd
 }
 
-// comparison returns the options of the arguments.
+// comparison returns the options for the flags and arguments.
 func comparison(cmd *cobra.Command, server, tokenFile string, args []string) (compare.Options, error) {
 	o := compare.Options{Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
 	var err error
@@ -88,8 +88,8 @@ func tokenOf(file string) (string, error) {
 	return strings.TrimSpace(string(raw)), err
 }
 
-// readRequest reads a request or specifications. An argument that is an existing file is a
-// request.
+// readRequest reads a request or specifications. A single argument that is - or ends in .json
+// is a request.
 func readRequest(cmd *cobra.Command, args []string, o *compare.Options) error {
 	if len(args) > 1 || args[0] != "-" && !strings.HasSuffix(args[0], ".json") {
 		o.Request = compare.Of(args)

@@ -9,8 +9,8 @@ import (
 	"slipway.dev/services/app/compare"
 )
 
-// TestReportsSteerNoTerminal checks this, since names in images and fields of records are
-// external text.
+// TestReportsSteerNoTerminal checks that reports contain no terminal control sequences, since
+// names in images and fields of records are external text.
 func TestReportsSteerNoTerminal(t *testing.T) {
 	t.Parallel()
 	const raw = `{"names": 3, "records": 1, "direct": "bd-1", "classic": "bd-2",

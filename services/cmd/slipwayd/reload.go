@@ -17,8 +17,8 @@ func hangups() []os.Signal {
 	return nil
 }
 
-// onHangup calls reload at each SIGHUP, also for one that came while the process started. Until run
-// is called, the signal waits.
+// onHangup starts to receive SIGHUP. run calls reload for each signal, including one that arrived
+// before run was called. end stops both.
 func onHangup() (run func(reload func()), end func()) {
 	signals := make(chan os.Signal, 1)
 	if len(hangups()) == 0 {
