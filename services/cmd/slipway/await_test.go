@@ -80,7 +80,7 @@ func TestAwait(t *testing.T) {
 		{name: "in the queue", b: &builder{submit: builtAnswer, status: isDone, outlook: `{"status":"PENDING","position":3,"expectedStart":84.5,"expectedEnd":126}`,
 			events: func(_ int, w http.ResponseWriter, _ *http.Request) { sse(w, 1, 1, success) },
 		}, out: builtName, errs: "==> place 3 in the queue, to begin in about 85 s, to end in about 2 min\nline 1\n"},
-		{name: "there already", b: &builder{submit: strings.Replace(builtAnswer, `"mirror"`, `"succeeded":true,"mirror"`, 1)}, out: builtName},
+		{name: "an existing image", b: &builder{submit: strings.Replace(builtAnswer, `"mirror"`, `"succeeded":true,"mirror"`, 1)}, out: builtName},
 		{name: "failed", b: &builder{submit: builtAnswer, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 1, failure)
 		}}, errs: "line 1\nslipway: build beef_1 failed (build): RUN ended with 1:\n  a.c:1\n", code: 1},
@@ -116,7 +116,7 @@ func TestAwait(t *testing.T) {
 			w.WriteHeader(http.StatusNotFound)
 			_, _ = io.WriteString(w, `{"message":"There is no such build"}`)
 		}}, errs: "slipway: There is no such build; the build continues. See more with\n  slipway logs beef_1 -f\n  slipway status abc123\nThe image will be " + builtName, code: 1},
-		{name: "what would steer the terminal", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
+		{name: "terminal control sequences", b: &builder{submit: builtAnswer, status: isDone, events: func(_ int, w http.ResponseWriter, _ *http.Request) {
 			sse(w, 1, 0, "event: log\nid: 1\ndata: \x1b[1;32mgreen\x1b[0m\ta\x1b]0;title\x07\ndata: b\n\n"+success)
 		}}, out: builtName, errs: "green\ta\uFFFD]0;title\uFFFD\nb\n"},
 	} {
@@ -167,7 +167,7 @@ func TestLogs(t *testing.T) {
 			ex:  exchange{call: "GET /v1alpha1/builds/beef_1/events", answer: "event: log\ndata: one\n\n" + failure},
 			out: "one\n", errs: []string{"slipway: build beef_1 failed (build): RUN ended with 1:\n  a.c:1\n"}, code: 1,
 		}, {
-			name: "what was not built", args: []string{"logs", "h/wt/abc123/a:1"},
+			name: "a request without a build", args: []string{"logs", "h/wt/abc123/a:1"},
 			ex:   exchange{call: "GET /v1alpha2/container/abc123", answer: `{"requestId":"abc123"}`},
 			errs: []string{"nothing was built for this request"}, code: 1,
 		},

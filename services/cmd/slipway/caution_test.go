@@ -47,7 +47,7 @@ func sent(t *testing.T, args ...string) ([]sentLayer, string) {
 	return layers, got.errs
 }
 
-// dockerfile creates one outside of every context.
+// dockerfile creates a Dockerfile outside of every context.
 func dockerfile(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -68,7 +68,7 @@ func TestContextBesideALiveService(t *testing.T) {
 		plant(t, dir, data)
 		plant(t, dir, map[string]string{"app.py": "print()"})
 		must(t, syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600))
-		if l, err := net.Listen("unix", filepath.Join(dir, "s")); err == nil { // a long path cannot hold a socket
+		if l, err := net.Listen("unix", filepath.Join(dir, "s")); err == nil { // the path may be too long for a socket
 			t.Cleanup(func() { _ = l.Close() })
 		}
 		for _, args := range [][]string{{"image", "ubuntu", "--layer", dir}, {"build", "-f", dockerfile(t), "--context", dir}} {
@@ -86,7 +86,7 @@ func TestContextBesideALiveService(t *testing.T) {
 	}
 }
 
-// TestContextIsADataFolder checks that nothing is sent in this case.
+// TestContextIsADataFolder checks that a context which is a data folder is not sent.
 func TestContextIsADataFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,15 +15,15 @@ func TestChoose(t *testing.T) {
 		answer, want string
 		args         []string
 	}{
-		"fields":         {twoBuilds, `[{"buildId":"beef_1","reason":null},{"buildId":"feed_1","reason":"\u001b[31msolve"}]`, []string{"--json", "buildId,reason"}},
-		"large numbers":  {twoBuilds, `[{"size":12345678901234567890},{"size":null}]`, []string{"--json", " size "}},
-		"no entries":     {`{"totalSize":0}`, `[]`, []string{"--json", "buildId"}},
-		"a query":        {twoBuilds, "2\n", []string{"--jq", ".totalSize"}},
-		"texts":          {twoBuilds, "beef_1\nfeed_1\n", []string{"--jq", ".builds[].buildId"}},
-		"no steering":    {twoBuilds, "solve\n", []string{"--jq", ".builds[1].reason"}},
-		"of the fields":  {twoBuilds, `{"buildId":"feed_1"}` + "\n", []string{"--json", "buildId", "--jq", ".[1]"}},
-		"nothing":        {twoBuilds, "", []string{"--jq", "empty"}},
-		"other branches": {twoBuilds, "[\"beef_1\",\"feed_1\"]\n", []string{"--jq", "[.builds[].buildId]"}},
+		"fields":               {twoBuilds, `[{"buildId":"beef_1","reason":null},{"buildId":"feed_1","reason":"\u001b[31msolve"}]`, []string{"--json", "buildId,reason"}},
+		"large numbers":        {twoBuilds, `[{"size":12345678901234567890},{"size":null}]`, []string{"--json", " size "}},
+		"no entries":           {`{"totalSize":0}`, `[]`, []string{"--json", "buildId"}},
+		"a query":              {twoBuilds, "2\n", []string{"--jq", ".totalSize"}},
+		"texts":                {twoBuilds, "beef_1\nfeed_1\n", []string{"--jq", ".builds[].buildId"}},
+		"no control sequences": {twoBuilds, "solve\n", []string{"--jq", ".builds[1].reason"}},
+		"of the fields":        {twoBuilds, `{"buildId":"feed_1"}` + "\n", []string{"--json", "buildId", "--jq", ".[1]"}},
+		"nothing":              {twoBuilds, "", []string{"--jq", "empty"}},
+		"other branches":       {twoBuilds, "[\"beef_1\",\"feed_1\"]\n", []string{"--jq", "[.builds[].buildId]"}},
 	} {
 		url, _ := answering(t, map[string]string{"GET /v1alpha1/builds": c.answer})
 		got := slipway(t.Context(), map[string]string{"SLIPWAY_SERVER": url}, append([]string{"builds"}, c.args...)...)

@@ -39,7 +39,7 @@ func TestImage(t *testing.T) {
 			ex:  exchange{call: post, body: plainRequest, answer: `{"targetImage":"h/wt/a/b:1","later":{"size":12}}`},
 			out: "{\n  \"targetImage\": \"h/wt/a/b:1\",\n  \"later\": {\n    \"size\": 12\n  }\n}\n",
 		}, {
-			name: "a name that would steer the terminal", args: []string{"image", "ubuntu:24.04"},
+			name: "a name with terminal control sequences", args: []string{"image", "ubuntu:24.04"},
 			ex: exchange{call: post, body: plainRequest, answer: `{"targetImage":"a\u001b[2Jb"}`}, out: "ab\n",
 		}, {
 			name: "an answer without a name", args: []string{"image", "ubuntu:24.04"},

@@ -126,7 +126,7 @@ func stored(t *testing.T, n int) []byte {
 	t.Helper()
 	content := make([]byte, n-10_000)
 	short := withExtra(t, content, nil)
-	return withExtra(t, content, make([]byte, n-len(short)-2)) // and its length
+	return withExtra(t, content, make([]byte, n-len(short)-2)) // 2 bytes hold the length of extra
 }
 
 func withExtra(t *testing.T, content, extra []byte) []byte {

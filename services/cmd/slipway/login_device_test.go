@@ -60,9 +60,9 @@ func TestLoginOnAnotherMachine(t *testing.T) {
 	}
 
 	for name, c := range map[string]struct{ lifetime, answer, want string }{
-		"too late":         {"900", `{"error":"expired_token","message":"The code is over"}`, "signing in: The code is over"},
-		"nobody enters it": {"1", pending, "the code was not entered within 1s"},
-		"no such server":   {"0", "", "check --server"},
+		"too late":       {"900", `{"error":"expired_token","message":"The code is over"}`, "signing in: The code is over"},
+		"not entered":    {"1", pending, "the code was not entered within 1s"},
+		"no such server": {"0", "", "check --server"},
 	} {
 		url, _ := deviceServer(t, c.lifetime, c.answer)
 		if got := slipway(t.Context(), home, "login", "--device", "--server", url); got.code != 1 || !strings.Contains(got.errs, c.want) {

@@ -83,10 +83,10 @@ func TestLoginRefused(t *testing.T) {
 		code             int
 	}{
 		{"a wrong token", "login --server " + url + " --token-file " + file, "signing in: The access token is not valid", home, 1},
-		{"nobody to ask", "login --server " + url, "--token-stdin", home, 2},
-		{"two places", "login --server " + url + " --token-stdin --token-file " + file, "cannot be used together", home, 2},
+		{"no terminal", "login --server " + url, "--token-stdin", home, 2},
+		{"two sources of the token", "login --server " + url + " --token-stdin --token-file " + file, "cannot be used together", home, 2},
 		{"the web and a token", "login --web --token-stdin", "--device create a token", home, 2},
-		{"two browsers", "login --web --device", "cannot be used together", home, 2},
+		{"--web and --device", "login --web --device", "cannot be used together", home, 2},
 		{"no such file", "login --server " + url + " --token-file /nothing", "reading the token", home, 1},
 		{"no server", "login --server x --token-file " + file, "must be a URL", home, 2},
 	} {
@@ -121,7 +121,7 @@ func TestBrokenLogins(t *testing.T) {
 	}
 }
 
-// watcher stands in for a browser: it opens the page that is printed.
+// watcher acts as the browser: it opens the page that is printed.
 type watcher struct {
 	once sync.Once
 	url  string

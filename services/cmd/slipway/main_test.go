@@ -84,8 +84,8 @@ func sameJSON(a, b string) bool {
 	return reflect.DeepEqual(va, vb)
 }
 
-// sight is a command and its expected result. If out is not compared exactly, errs is a
-// part of standard error.
+// sight is a command and its expected result. errs are parts of standard error; without any,
+// standard error must be empty.
 type sight struct {
 	name string
 	args []string

@@ -32,7 +32,7 @@ func TestMetrics(t *testing.T) {
 			"ORGANISATION  COUNT\ntotal         1000000\n",
 		},
 		{
-			"who is signed in", "pulls",
+			"a signed-in administrator", "pulls",
 			exchange{call: "GET /v1alpha2/metrics/pulls", auth: "Bearer secret", answer: `{"metric":"pulls","count":0,"orgs":{}}`},
 			"ORGANISATION  COUNT\ntotal         0\n",
 		},

@@ -40,17 +40,17 @@ func TestRecipes(t *testing.T) {
 			`{` + file + `,"containerConfig":{"env":["A=1"],"entrypoint":["sh"],"cmd":["ls"],"workingDir":"/w"},"platformWorkspaceId":"12",` +
 				`"containerPlatform":"linux/amd64,linux/arm64","buildRepository":"r.example/b","cacheRepository":"r.example/c","nameStrategy":"none","dryRun":true}`},
 		{"frozen", "build -f " + docker + " --freeze r.example/b", `{` + file + `,"buildRepository":"r.example/b","freeze":true}`},
-		{"frozen, said twice", "build -f " + docker + " --freeze r.example/b --build-repo r.example/b", `{` + file + `,"buildRepository":"r.example/b","freeze":true}`},
+		{"frozen, with the same --build-repo", "build -f " + docker + " --freeze r.example/b --build-repo r.example/b", `{` + file + `,"buildRepository":"r.example/b","freeze":true}`},
 		{"packages", "conda samtools=1.20 conda-forge::jq -c bioconda -c x", `{"packages":{"type":"CONDA","entries":["samtools=1.20","conda-forge::jq"],"channels":["bioconda","x"]}}`},
 		{"an environment", "conda --file " + env, `{"packages":{"type":"CONDA","environment":"` + b64("dependencies: [bwa]\n") + `"}}`},
 		{"a lock", "conda -f " + lock, `{"packages":{"type":"CONDA","environment":"` + b64("@EXPLICIT\nhttps://x/y.conda\n") + `"}}`},
 		{"Conda options", "conda jq --base-image debian:12 --mamba-image m:1 --run=USER\u00a0x --base-packages a",
 			`{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"baseImage":"debian:12","mambaImage":"m:1","commands":["USER` + "\u00a0" + `x"],"basePackages":"a"}}}`},
 		{"compiled", "conda jq --compile", `{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"compile":true}}}`},
-		{"solved anew", "conda jq --refresh", `{"packages":{"type":"CONDA","entries":["jq"]},"refresh":true}`},
+		{"solved again", "conda jq --refresh", `{"packages":{"type":"CONDA","entries":["jq"]},"refresh":true}`},
 		{"compressed", "build -f " + docker + " --build-compression zstd", `{` + file + `,"buildCompression":{"mode":"zstd"}}`},
 		{"compressed at a level", "conda jq --build-compression gzip:0", `{"packages":{"type":"CONDA","entries":["jq"]},"buildCompression":{"mode":"gzip","level":0}}`},
-		{"compressed anew", "build -f " + docker + " --build-compression zstd:19,force", `{` + file + `,"buildCompression":{"mode":"zstd","level":19,"force":true}}`},
+		{"compressed again", "build -f " + docker + " --build-compression zstd:19,force", `{` + file + `,"buildCompression":{"mode":"zstd","level":19,"force":true}}`},
 		{"no base packages", "conda jq --base-packages=", `{"packages":{"type":"CONDA","entries":["jq"],"condaOpts":{"basePackages":""}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -37,13 +37,13 @@ func credentials(ctx context.Context, c *session.Client, query url.Values) ([]by
 	return raw, res.GetCredentials(), nil
 }
 
-// credentialsID finds the id of credentials by id or name.
+// credentialsID returns the id of the credentials with an id or a name.
 func credentialsID(ctx context.Context, c *session.Client, query url.Values, key string) (string, error) {
 	kept, err := keptCredentials(ctx, c, query, key)
 	return kept.GetId(), err
 }
 
-// keptCredentials finds a record by id or name.
+// keptCredentials returns the stored credentials with an id or a name.
 func keptCredentials(ctx context.Context, c *session.Client, query url.Values, key string) (*platformv1.CredentialsRecord, error) {
 	_, list, err := credentials(ctx, c, query)
 	if err != nil {
@@ -58,7 +58,7 @@ func keptCredentials(ctx context.Context, c *session.Client, query url.Values, k
 	return nil, err
 }
 
-// offersCredentials completes ids of the workspace that a flag names.
+// offersCredentials completes the ids of credentials in the workspace that a flag names.
 func offersCredentials(s *session.Settings, workspace *string) cobra.CompletionFunc {
 	return s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 		query, err := c.InWorkspace(ctx, *workspace)

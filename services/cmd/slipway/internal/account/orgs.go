@@ -32,7 +32,7 @@ func Workspace(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// mostListed is how many entries a list requests.
+// mostListed is the maximum number of entries that are requested for a list.
 const mostListed = "1000"
 
 func listed() url.Values { return url.Values{"max": {mostListed}} }

@@ -31,11 +31,11 @@ func robotTokens(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE. Both may also be
-// ids, so that administrators of the server can name those that they are not in.
+// robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE. Both names may also
+// be ids, so that administrators of the server can name organisations that they do not belong to.
 func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Call, error) {
 	org, workspace, _ := strings.Cut(owner, "/")
-	if isID(org) && (workspace == "" || isID(workspace)) { // first, since others may use such numbers as names
+	if isID(org) && (workspace == "" || isID(workspace)) { // before names, since a name may be a number
 		return robotCall(org, workspace), nil
 	}
 	_, list, err := c.Workspaces(ctx)
@@ -79,7 +79,7 @@ func robots(ctx context.Context, c *session.Client, owner string) (at session.Ca
 	return at, raw, res.GetRobots(), nil
 }
 
-// tokensOfRobot returns the call for the tokens of a robot, which has a name or an id.
+// tokensOfRobot returns the call for the tokens of the robot with a name or an id.
 func tokensOfRobot(ctx context.Context, c *session.Client, owner, name string) (session.Call, error) {
 	at, _, list, err := robots(ctx, c, owner)
 	if err != nil {
@@ -205,7 +205,8 @@ func robotsDeleteCommand(s *session.Settings) *cobra.Command {
 	}
 }
 
-// removeEach deletes what has names or ids below the path of a call.
+// removeEach deletes the objects with these names or ids, below the path of a call. In messages, what is
+// the kind of the objects.
 func removeEach(cmd *cobra.Command, c *session.Client, at session.Call, what string, names []string, id func(name string) (string, error)) error {
 	for _, name := range names {
 		one, err := id(name)

@@ -196,7 +196,8 @@ func deleteTokens(cmd *cobra.Command, c *session.Client, names []string) error {
 	return nil
 }
 
-// idOf finds an id by id, or else by name.
+// idOf returns the id of the item whose id, or else whose name, is key. In the error, what is the
+// kind of the items.
 func idOf[T any](list []T, key, what string, names func(T) (id, name string)) (string, error) {
 	found := ""
 	for _, item := range list {

@@ -105,7 +105,7 @@ func (p painter) paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// deepest is how many steps of a reason are indented.
+// deepest is the maximum indentation of a step.
 const deepest = 20
 
 // reason writes a step and, below it, the steps that cause it.

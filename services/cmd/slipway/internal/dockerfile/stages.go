@@ -62,8 +62,8 @@ func behindHeredocs(lines []string, from, to int) int {
 	return to
 }
 
-// UntilStage removes everything after a stage, which is given by name (FROM … AS NAME) or
-// by number from 0, since the last stage is built.
+// UntilStage removes everything after the stage target, since the last stage is built. A
+// target is a name (FROM … AS NAME) or a number from 0.
 func UntilStage(text, target string) (string, error) {
 	lines := strings.Split(text, "\n")
 	found, number := false, -1

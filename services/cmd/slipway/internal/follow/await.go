@@ -25,7 +25,7 @@ func Await(ctx context.Context, c *session.Client, res *containerv1.SubmitContai
 	})
 }
 
-// comeBack returns an error that says how to follow a build which continues.
+// comeBack returns an error with the commands to follow a build that continues.
 func comeBack(ctx context.Context, res *containerv1.SubmitContainerResponse, id string, err error) error {
 	why := err.Error()
 	if ctx.Err() != nil {

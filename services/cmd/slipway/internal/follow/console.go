@@ -15,7 +15,7 @@ import (
 // phase and its duration.
 type Console struct {
 	w      io.Writer
-	live   bool // whether there is such a line
+	live   bool // whether the last line shows the phase
 	phases bool // whether phases are shown in the log
 	start  time.Time
 
@@ -75,7 +75,7 @@ func (c *Console) show(e client.Event) error {
 	return c.write(fmt.Sprintf("==> %s (%s)\n", output.Printable(e.Text), c.elapsed()))
 }
 
-// draw writes the last line again. The next write reports an error.
+// draw writes the last line again. The next write returns its error.
 func (c *Console) draw() { _ = c.write("") }
 
 // write inserts text above the last line.

@@ -70,9 +70,9 @@ func buildsTable(r *buildv1.ListBuildsResponse, wide bool) output.Table {
 	return t
 }
 
-// imageTitle returns the name that an image is pulled by. An image in the service's own
-// repository has no fixed name (`slipway get` prints one); for it the packages in its name
-// are returned.
+// imageTitle returns the name by which an image is pulled. An image in the service's own
+// repository has no fixed name (`slipway get` prints a valid one). For such an image,
+// imageTitle returns the packages in its name.
 func imageTitle(b *buildv1.Build) string {
 	if !b.GetServed() {
 		return b.GetTargetImage()

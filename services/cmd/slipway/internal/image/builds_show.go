@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// logTail is how many of the last lines of a log are shown with a build.
+// logTail is the number of last lines of a log that are shown with a build.
 const logTail = 15
 
 func buildsShowCommand(s *session.Settings) *cobra.Command {
@@ -62,8 +62,8 @@ func showBuild(cmd *cobra.Command, s *session.Settings, id string, format *outpu
 	return format.Print(cmd.OutOrStdout(), raw, t)
 }
 
-// buildTable returns a build with data of other calls. It omits what does not exist or is
-// not permitted.
+// buildTable returns the table of a build with its lock, layers and log, which are read with
+// other calls. It omits those that do not exist or that the user may not read.
 func buildTable(ctx context.Context, c *session.Client, b *buildv1.Build) (output.Table, error) {
 	var t output.Table
 	t.Fact("Build", b.GetBuildId())
@@ -128,7 +128,7 @@ func lockLines(ctx context.Context, c *session.Client, id string) ([]string, err
 	return out, nil
 }
 
-// layerLines returns the layers of a built image, or its platforms.
+// layerLines returns the layers of a built image, or the platforms of a multi-platform image.
 func layerLines(ctx context.Context, c *session.Client, b *buildv1.Build) ([]string, error) {
 	if !b.GetSucceeded() || strings.HasPrefix(b.GetTargetImage(), orasScheme) {
 		return nil, nil

@@ -73,8 +73,8 @@ func requestTable(r *containerv1.DescribeContainerResponse, id string) output.Ta
 	return t
 }
 
-// again returns how to get another name, by the ID that the user gave, if the old one has
-// expired.
+// again returns a hint how to get another name for id if the old name has expired, otherwise
+// "".
 func again(r *containerv1.DescribeContainerResponse, id string) string {
 	if r.GetExpiration() == nil || r.GetRevocationTime() != nil || r.GetFreeze() || time.Now().Before(r.GetExpiration().AsTime()) {
 		return ""

@@ -79,7 +79,8 @@ func made(cmd *cobra.Command, c *session.Client, s *session.Settings, request su
 	return follow.Await(cmd.Context(), c, &containerv1.SubmitContainerResponse{RequestId: now.Id, BuildId: now.BuildId, TargetImage: now.TargetImage}, show)
 }
 
-// attempts is how often in a row a broken download is resumed without progress.
+// attempts is the maximum number of consecutive attempts to resume a download without
+// progress.
 const attempts = 5
 
 // download downloads a file and resumes after errors.

@@ -67,8 +67,8 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 	return f.Output.Print(cmd.OutOrStdout(), raw, output.Table{{f.nameOf(res)}})
 }
 
-// nameOf returns the name to pull. A dry run of a missing image has no name, since its
-// secret part is omitted.
+// nameOf returns the name to pull. After a dry run, the name of an image that does not exist
+// yet has <token> in place of its token.
 func (f *RecipeFlags) nameOf(res *containerv1.SubmitContainerResponse) string {
 	name := res.GetTargetImage()
 	if f.DryRun && !res.GetCached() {

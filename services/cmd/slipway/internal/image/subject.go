@@ -46,7 +46,7 @@ func IsSubject(text string) bool {
 	return err == nil
 }
 
-// isID reports whether it is a request by its id, which requires its user's access token.
+// isID reports whether s is the id of a request, which requires the access token of its user.
 func (s subject) isID() bool { return len(s.request) == 64 }
 
 // path returns the path in the REST contract.
@@ -57,8 +57,8 @@ func (s subject) path() string {
 	return "/v1alpha2/container/" + s.request
 }
 
-// BuildOf returns the build of an ID: the build itself, or that of a request, which is
-// known longer than its name is valid.
+// BuildOf returns the id of the build for an ID: of the build itself, or of the build of a
+// request, whose name may have expired.
 func BuildOf(ctx context.Context, c *session.Client, text string) (string, error) {
 	what, err := readSubject(text)
 	if err != nil || what.build != "" {
@@ -74,8 +74,9 @@ func BuildOf(ctx context.Context, c *session.Client, text string) (string, error
 	return res.GetBuildId(), nil
 }
 
-// requestOf returns the request of a name, or a new one for a build or an earlier request.
-// It is known by its token, except for a frozen image, which has none.
+// requestOf returns the request of an image name. For the id of a build or of a request it
+// makes a new request, which is identified by its token or, for a frozen image, which has no
+// token, by its id.
 func requestOf(ctx context.Context, c *session.Client, text string) (subject, error) {
 	what, err := readSubject(text)
 	if err != nil || what.request != "" && !what.isID() {

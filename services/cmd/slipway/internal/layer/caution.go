@@ -23,7 +23,7 @@ func isDataFolder(tree fs.FS, dir string) bool {
 	return has(dataMarker) || has("slipway.db") && (has("master-key") || has("admin-token") || has("lock"))
 }
 
-// named is how many files a warning lists by name.
+// named is the maximum number of files that a warning lists by name.
 const named = 20
 
 // caution tells the user which files are not packed, and which may be secrets.
@@ -58,8 +58,8 @@ func (c *caution) end(dir string) {
 		dir, strings.Join(shown, ", "), more)
 }
 
-// secretNames returns files that are secret whatever their content; one with a "/" is the
-// end of a path.
+// secretNames returns the names of files that look secret regardless of their content. A name
+// with a "/" is the end of a path.
 func secretNames() []string {
 	return []string{
 		".env", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk",
@@ -69,7 +69,7 @@ func secretNames() []string {
 	}
 }
 
-// harmless returns suffixes of examples.
+// harmless returns the suffixes of example files, which contain no secrets.
 func harmless() []string { return []string{".example", ".sample", ".template", ".dist"} }
 
 // looksSecret reports whether a file's name, or the beginning of a possible key file, looks

@@ -24,7 +24,7 @@ type ignoreRule struct {
 }
 
 // ReadIgnored reads the ignore file of a Dockerfile, or else the one in the context. It
-// returns nil if there is none.
+// returns nil if neither exists.
 func ReadIgnored(dockerfile, context string) (*Ignored, error) {
 	for _, name := range []string{dockerfile + ".dockerignore", filepath.Join(context, ".dockerignore")} {
 		f, err := os.Open(name)

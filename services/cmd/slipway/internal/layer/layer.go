@@ -33,8 +33,8 @@ const (
 )
 
 // Read reads a layer from a directory, without ignored files, or from a tar.gz file or a
-// URL. It prints to tell which other files of a directory are omitted and which look like
-// secrets. The timeout applies to a download; 0 means none.
+// URL. To the writer tell it reports the files of a directory that are omitted for other
+// reasons, and those that look like secrets. The timeout applies to a download; 0 means none.
 func Read(ctx context.Context, source string, patience time.Duration, ignored *Ignored, tell io.Writer) (*containerv1.Layer, error) {
 	b := blob{gzip: sha256.New(), tar: sha256.New()}
 	if strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://") {

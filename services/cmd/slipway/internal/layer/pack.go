@@ -16,7 +16,7 @@ import (
 // modes, links and contents: not on times, owners, the directory's location or the order of
 // its file system. The directory itself has no entry, so it does not change the root of an
 // image. Data folders of a slipwayd, sockets, pipes and devices are omitted and reported to
-// tell.
+// the writer tell.
 func pack(ctx context.Context, dir string, ignored *Ignored, tell io.Writer, b *blob) error {
 	zw, err := gzip.NewWriterLevel(b, gzip.BestCompression)
 	if err != nil {
@@ -121,8 +121,8 @@ func (p *packing) add(path string, d fs.DirEntry) error {
 	return nil
 }
 
-// header keeps the attributes that belong in an image. Hard links become files, since which
-// names share a file depends on how the tree was copied.
+// header returns a tar header with the attributes that belong in an image. Hard links become
+// separate files, since a copy of the tree may not have the same hard links.
 func header(tree fs.FS, path string, info fs.FileInfo) (*tar.Header, error) {
 	var target string
 	switch mode := info.Mode(); {

@@ -120,8 +120,8 @@ func (c chosen) write(b *bytes.Buffer, raw []byte) error {
 // members are the members of an object, as encoded.
 type members map[string]json.RawMessage
 
-// pick returns the fields of a document's entries: a list's as a list, an enveloped
-// object's as an object. A missing member is null.
+// pick returns the fields of a document's entries: a list if the document has a list, and an
+// object if it has, or is, a single object. A missing member is null.
 func pick(raw []byte, fields []string) ([]byte, error) {
 	var doc members
 	if err := json.Unmarshal(raw, &doc); err != nil {
@@ -151,7 +151,8 @@ func pick(raw []byte, fields []string) ([]byte, error) {
 	return append(append([]byte("["), bytes.Join(out, []byte(","))...), ']'), nil
 }
 
-// sole returns the only member that is an object or array, as begin selects.
+// sole returns the member that is an object or an array, as begin ('{' or '[') selects. It
+// returns false if several members are objects, arrays or strings.
 func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
 	for _, v := range m {
 		switch v[0] {
@@ -165,7 +166,7 @@ func (m members) sole(begin byte) (found json.RawMessage, ok bool) {
 	return found, ok
 }
 
-// pick returns an object of some of the members, in that order.
+// pick returns an object with the members that fields lists, in that order.
 func (m members) pick(fields []string) []byte {
 	var b bytes.Buffer
 	for i, name := range fields {

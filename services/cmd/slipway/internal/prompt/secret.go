@@ -1,5 +1,5 @@
-// Package prompt asks users at a terminal, and reads secrets from a terminal, standard
-// input or a file, where no other process sees them, and never from arguments.
+// Package prompt prompts users at a terminal. It reads secrets from the terminal, standard
+// input or a file, and never from arguments, which other processes can read.
 package prompt
 
 import (

@@ -41,7 +41,8 @@ func readReported(ctx context.Context, c *session.Client, what session.Call) (ra
 // progress holds the counts of a run.
 type progress struct{ *platformv1.Progress }
 
-// UnmarshalJSON decodes them as the server encodes messages; null is none.
+// UnmarshalJSON decodes the counts, which the server encodes as protobuf JSON; null is no
+// counts.
 func (p *progress) UnmarshalJSON(raw []byte) error {
 	if string(raw) == "null" {
 		return nil

@@ -138,7 +138,7 @@ func runsTable(r reported, progress bool) output.Table {
 	return t
 }
 
-// tasksText returns how many tasks have ended, of how many, and how many of those failed.
+// tasksText returns the numbers of ended, all and failed tasks, for example "5/11, 1 failed".
 func tasksText(l *platformv1.Load) string {
 	bad := l.GetFailed() + l.GetAborted()
 	ended := l.GetSucceeded() + l.GetCached() + l.GetIgnored() + bad

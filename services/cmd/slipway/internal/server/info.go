@@ -46,7 +46,8 @@ func Info(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// abilities requests the server's capabilities; nil for a server without that call.
+// abilities requests the server's capabilities; the list is empty for a server without that
+// call.
 func abilities(ctx context.Context, c *session.Client) (*containerv1.ListAbilitiesResponse, error) {
 	var res containerv1.ListAbilitiesResponse
 	_, err := c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/v1alpha1/abilities"}, &res)

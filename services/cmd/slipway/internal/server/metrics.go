@@ -24,7 +24,7 @@ import (
 // mostDays is the maximum number of days in a chart, since each day is a call.
 const mostDays = 366
 
-// counts is the response of each of the three paths.
+// counts is the response of each path in countables.
 type counts interface {
 	proto.Message
 	GetCount() float64

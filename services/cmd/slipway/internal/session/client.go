@@ -16,7 +16,7 @@ type Client struct{ *client.Client }
 // Call is one call of the contract.
 type Call = client.Call
 
-// Remove makes a DELETE call and prints that.
+// Remove makes a DELETE call and prints the name of the deleted object.
 func (c *Client) Remove(cmd *cobra.Command, what Call, name string) error {
 	what.Method, what.Signed = http.MethodDelete, true
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {

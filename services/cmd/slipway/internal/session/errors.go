@@ -95,7 +95,7 @@ func isSigned(res *http.Response) bool {
 	return res.Request != nil && res.Request.Header.Get("Authorization") != ""
 }
 
-// UnlessRefused returns the error unless it is a Refused.
+// UnlessRefused returns nil for a Refused, and any other error unchanged.
 func UnlessRefused(err error) error {
 	if _, ok := errors.AsType[*Refused](err); ok {
 		return nil

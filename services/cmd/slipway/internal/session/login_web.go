@@ -26,9 +26,9 @@ const webPatience = 5 * time.Minute
 // clientID is this program's name on the server's page.
 const clientID = "slipway"
 
-// signInOnTheWeb returns a new access token for this machine: a browser brings a code to a
-// loopback address (gateway/contract/platform.md#sign-in, PKCE), which is exchanged for a
-// token of one hour, with which the access token is created.
+// signInOnTheWeb returns a new access token for this machine. The browser is redirected to a
+// loopback address with a code (gateway/contract/platform.md#sign-in, PKCE). The code is
+// exchanged for a token that is valid for one hour, with which the access token is created.
 func (s *Settings) signInOnTheWeb(cmd *cobra.Command, base *url.URL) (string, error) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), webPatience)
 	defer cancel()

@@ -14,7 +14,7 @@ func OfferFrom(cmd *cobra.Command, flag string, f cobra.CompletionFunc) {
 	}
 }
 
-// OfferDirs completes a flag with directories, and with files of some extensions.
+// OfferDirs completes a flag with directories.
 func OfferDirs(cmd *cobra.Command, flag string) {
 	if err := cmd.MarkFlagDirname(flag); err != nil {
 		panic(err) // an unknown flag is an error of this program
