@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestCachesOfOthers checks that a build only imports the cache which a build of the same
-// owner, for the same platform and repository, exported last.
+// TestCachesOfOthers checks that a build only imports the newest cache that a build of the
+// same owner exported for the same platform and repository.
 func TestCachesOfOthers(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -29,8 +29,8 @@ func (p *deployment) foreign(text string) *buildv1.SubmitBuildRequest {
 	return req
 }
 
-// TestAnnotationsOfOthersEndNoBuild puts the id of another user's build on an image of the
-// attacker's, and requests that image.
+// TestAnnotationsOfOthersEndNoBuild pushes an image of the attacker with an annotation that
+// has the id of another user's build, and requests that image.
 func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -46,7 +46,8 @@ func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	if got := r.state(t, id); got.GetState() != buildv1.BuildState_BUILD_STATE_QUEUED {
 		t.Errorf("the victim's build is %v", got)
 	}
-	// Nor in our own repository: an id belongs to one content.
+	// An image in the service's own repository cannot do that either: an id belongs to one
+	// content.
 	own := p.request("other", "", nil)
 	p.push(t, own, id)
 	if got := r.submit(t, own); !strings.HasPrefix(got.GetBuildId(), own.GetContentId()+"_") {
@@ -75,7 +76,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	if got := r.state(t, j.id); got.GetState() != buildv1.BuildState_BUILD_STATE_RUNNING {
 		t.Errorf("and is %v", got)
 	}
-	// The worker's report is lost and the build given up, but its image exists.
+	// The worker's report is lost, and the build times out, but its image exists.
 	j.report(t, &buildv1.Result{Reason: "timeout"})
 	j.ended(t, r)
 	again := r.submit(t, req)
@@ -90,7 +91,7 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	}
 }
 
-// TestAFinishedImageKeepsItsName requests other content whose id begins alike.
+// TestAFinishedImageKeepsItsName requests other content with the same content id.
 func TestAFinishedImageKeepsItsName(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -112,12 +113,12 @@ func TestIDsCannotBeReserved(t *testing.T) {
 	r := p.replica(t, 1000)
 	newWorker(t, p, 1)
 	victim := p.request("victim", "", nil)
-	for n := range 40 { // by requesting images that have them
+	for n := range 40 { // request images whose annotations have these ids
 		attack := p.foreign(fmt.Sprint("attack", n))
 		p.push(t, attack, fmt.Sprintf("%s_%d", victim.GetContentId(), n+1))
 		r.submit(t, attack)
 	}
-	// Rows of another content that have these ids anyway.
+	// Give these ids to builds of other content.
 	for n := range 40 {
 		_, err := p.db.ExecContext(t.Context(), `UPDATE build_builds SET id = $1 WHERE id = $2`,
 			fmt.Sprintf("%s_%d", victim.GetContentId(), n+1), p.foreign(fmt.Sprint("attack", n)).GetContentId()+"_1")
@@ -183,28 +184,28 @@ func TestLoginsOfABuild(t *testing.T) {
 	}{
 		{"the push", nil, "", nil, "", p.up.Host, "builds", push, "service"},
 		{"the push, of a user's", ada, "aaaa", nil, "", p.up.Host, "builds/aaaa", push, "service"},
-		{"reading what is beside the push", nil, "", nil, "", p.up.Host, "prod/secret", read, ""},
-		{"pushing beside it", nil, "", nil, "", p.up.Host, "prod/app", push, ""},
-		{"pushing to all", nil, "", nil, "", p.up.Host, "", push, ""},
-		{"pushing above it", ada, "aaaa", nil, "", p.up.Host, "builds", push, ""},
-		{"pushing to another's", ada, "aaaa", nil, "", p.up.Host, "builds/bbbb", push, ""},
-		{"reading what it pushes", nil, "", nil, "", p.up.Host, "builds", read, ""},
-		{"reading ours, which it names", nil, "aaaa", []string{"HOST/builds/bbbb"}, "", p.up.Host, "builds/bbbb", read, ""},
-		{"reading with the login that pushes", nil, "aaaa", []string{"HOST/prod/secret"}, "", p.up.Host, "prod/secret", read, ""},
-		{"caching with it", ada, "aaaa", nil, "HOST/prod/app", p.up.Host, "prod/app", cache, ""},
-		{"caching in ours", ada, "aaaa", nil, "HOST/builds", p.up.Host, "builds", cache, ""},
-		{"a source of a stranger's", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", read, "reader"},
-		{"pushing to it", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", push, ""},
-		{"a cache of a stranger's", nil, "", nil, "quay.test/cache", "quay.test", "cache", cache, ""},
-		{"a source of a user's", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/base", read, "ada"},
-		{"one beside it", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/more", read, ""},
-		{"a source for which there is none", ada, "aaaa", []string{"quay.test/teams"}, "", "quay.test", "teams", read, ""},
+		{"read another repository of the target's registry", nil, "", nil, "", p.up.Host, "prod/secret", read, ""},
+		{"push to another repository of the target's registry", nil, "", nil, "", p.up.Host, "prod/app", push, ""},
+		{"push without a repository", nil, "", nil, "", p.up.Host, "", push, ""},
+		{"push to the parent of the target", ada, "aaaa", nil, "", p.up.Host, "builds", push, ""},
+		{"push to the repository of another scope", ada, "aaaa", nil, "", p.up.Host, "builds/bbbb", push, ""},
+		{"read the target", nil, "", nil, "", p.up.Host, "builds", read, ""},
+		{"read a source in the service's repository", nil, "aaaa", []string{"HOST/builds/bbbb"}, "", p.up.Host, "builds/bbbb", read, ""},
+		{"read a source with the login for pushing", nil, "aaaa", []string{"HOST/prod/secret"}, "", p.up.Host, "prod/secret", read, ""},
+		{"a cache with the login for pushing", ada, "aaaa", nil, "HOST/prod/app", p.up.Host, "prod/app", cache, ""},
+		{"a cache in the service's repository", ada, "aaaa", nil, "HOST/builds", p.up.Host, "builds", cache, ""},
+		{"a source of an anonymous client", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", read, "reader"},
+		{"push to a source", nil, "aaaa", []string{"quay.test/base"}, "", "quay.test", "base", push, ""},
+		{"a cache of an anonymous client", nil, "", nil, "quay.test/cache", "quay.test", "cache", cache, ""},
+		{"a source of a user", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/base", read, "ada"},
+		{"another repository of the source's registry", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test", "team/more", read, ""},
+		{"a source without a login", ada, "aaaa", []string{"quay.test/teams"}, "", "quay.test", "teams", read, ""},
 		{"another spelling", ada, "aaaa", []string{"quay.test/team/base"}, "", "QUAY.test", "team/base", read, ""},
 		{"another port", ada, "aaaa", []string{"quay.test/team/base"}, "", "quay.test:443", "team/base", read, ""},
-		{"a cache of a user's", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", cache, "ada"},
-		{"one beside that", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cached", cache, ""},
-		{"reading the cache", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", read, ""},
-		{"nothing", nil, "", nil, "", p.up.Host, "builds", buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED, ""},
+		{"a cache of a user", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", cache, "ada"},
+		{"another repository of the cache's registry", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cached", cache, ""},
+		{"read the cache", ada, "aaaa", nil, "hub.test/cache", "hub.test", "cache", read, ""},
+		{"no purpose", nil, "", nil, "", p.up.Host, "builds", buildv1.LoginPurpose_LOGIN_PURPOSE_UNSPECIFIED, ""},
 	} {
 		req := p.request(tc.name, tc.scope, tc.who)
 		req.Target.CacheRepository = strings.ReplaceAll(tc.cache, "HOST", p.up.Host)
@@ -224,7 +225,8 @@ func TestLoginsOfABuild(t *testing.T) {
 	}
 }
 
-// TestAStoreLoginIsOneBuilds pushes to the embedded store, which issues logins.
+// TestAStoreLoginIsOneBuilds checks the login that the embedded store issues: it is for one
+// build, with its repository, tag and deadline.
 func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
@@ -253,8 +255,8 @@ func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	}
 }
 
-// TestGivenImagesOfABuild checks that the worker is told which of the service's own images
-// were issued to the request, and gets a login for their repositories only.
+// TestGivenImagesOfABuild checks that a job lists the images of issued names in the request,
+// and that the worker gets logins for those in the service's own repository only.
 func TestGivenImagesOfABuild(t *testing.T) {
 	t.Parallel()
 	const read, push = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH

@@ -92,8 +92,8 @@ func beforeDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithCancel(ctx)
 }
 
-// stateOf returns the state of a build, with its place in the queue, and an estimate of
-// its end.
+// stateOf returns the state of a build, with its place in the queue and estimates of its
+// start and end.
 func (s *Service) stateOf(ctx context.Context, r store.Record) (*buildv1.AwaitBuildResponse, error) {
 	out := outcome(r)
 	start, end, err := s.estimates.Of(ctx, r)

@@ -211,7 +211,7 @@ func TestCancelWhileItIsTaken(t *testing.T) {
 		var both sync.WaitGroup
 		var job *buildv1.TakeJobResponse
 		both.Go(func() {
-			for range i % 5 { // at another moment of the cancellation each time
+			for range i % 5 { // delay, so that each round takes the job at another point of the cancellation
 				_, _ = r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id})
 			}
 			job, _ = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: id, Delivery: 1, Worker: "test"}) // may be too late
@@ -235,8 +235,8 @@ func TestCancelWhileItIsTaken(t *testing.T) {
 	}
 }
 
-// TestJobsInHandStay ends a build while its worker has another one, and checks that the
-// other job is redelivered if the worker is lost.
+// TestJobsInHandStay ends one of two builds of a worker, and checks that the other job is
+// redelivered if the worker is lost.
 func TestJobsInHandStay(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -10,10 +10,10 @@ import (
 	"slipway.dev/services/build/store"
 )
 
-// noteCache records the cache that a build has exported. A BuildKit daemon trusts a cache
-// manifest about the steps of any build, and other clients may have write access to the
-// cache's repository. So later builds of the same owner import this digest only. If it is
-// not recorded, they are just slower.
+// noteCache records the cache that a build has exported. Later builds of the same owner
+// import a cache only by a recorded digest, because other clients may have write access to
+// the cache's repository, and BuildKit uses the results of steps that a cache manifest
+// lists without verifying them. Without the record, later builds are only slower.
 func (s *Service) noteCache(ctx context.Context, rec store.Record, r *buildv1.Result) {
 	repository, d := rec.Request.GetTarget().GetCacheRepository(), r.GetCacheDigest()
 	if !r.GetSucceeded() || repository == "" || d == "" {

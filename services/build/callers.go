@@ -6,10 +6,10 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Callers returns the callers of each method. Methods with an identity (SubmitBuild) are
-// for the one role that has authenticated the user, since a caller that could submit builds
-// for any user could then get that user's logins. Builders take jobs, and a job's ticket
-// limits what they may read and use.
+// Callers returns the callers of each method. Methods that take an identity (SubmitBuild)
+// are only for the role that authenticates users: any other caller could submit builds for
+// any user and obtain that user's logins. Builders take jobs, and a job's ticket limits what
+// they may read and use.
 func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{

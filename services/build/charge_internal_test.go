@@ -18,7 +18,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestChargeOfTheOwnMachine starts builds from this machine and from others.
+// TestChargeOfTheOwnMachine checks which builds from this machine and from others are charged.
 func TestChargeOfTheOwnMachine(t *testing.T) {
 	t.Parallel()
 	s := &Service{}

@@ -35,7 +35,7 @@ func (a admissions) Published(ctx context.Context, b *metricsv1.Batch) error {
 	return a.MarkCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
 }
 
-// newOutbox returns an outbox that publishes the number of admitted builds in the
+// newOutbox returns an outbox that publishes an event for each admitted build in the
 // background.
 func (s *Service) newOutbox() (*metricsbus.Outbox, error) {
 	return metricsbus.NewOutbox(s.deps.Bus, admissions{s.store}, metricsbus.Options{

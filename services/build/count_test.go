@@ -76,7 +76,7 @@ func (y *tally) hear(m jetstream.Msg) {
 	}
 }
 
-// wants waits until the counts are as wanted and all messages have arrived.
+// wants waits until all messages have arrived and the counts are equal to want.
 func (y *tally) wants(t *testing.T, want map[string]int) {
 	t.Helper()
 	sum := func() (n int, at uint64) {

@@ -64,8 +64,8 @@ func newDeployment(t *testing.T, db *sqldb.DB) *deployment {
 	return p
 }
 
-// newDeaf returns a deployment without the stream of the metrics service, for which a
-// stopping replica waits.
+// newDeaf returns a deployment without the stream of the metrics service. A replica that
+// stops waits for this stream.
 func newDeaf(t *testing.T, db *sqldb.DB) *deployment {
 	t.Helper()
 	if err := db.Migrate(t.Context(), "build", build.Migrations()); err != nil {
@@ -130,7 +130,7 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 // listens waits until every replica has received the earlier presence messages of workers.
 func (p *deployment) listens(t *testing.T) {
 	t.Helper()
-	const many = 1 << 20 // more than all others have
+	const many = 1 << 20 // more slots than all other workers have
 	for _, reg := range p.replicas {
 		poll(t, "a replica to listen", func(context.Context) error {
 			p.announce(t, &buildv1.Presence{Worker: "probe", Slots: many})

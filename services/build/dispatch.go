@@ -6,8 +6,8 @@ import (
 	"slipway.dev/services/build/store"
 )
 
-// dispatch publishes waiting builds on the bus, as many as the workers can take, in a fair
-// order of their owners.
+// dispatch publishes waiting builds on the bus, as many as the workers can take, in an
+// order that is fair to their owners.
 func (s *Service) dispatch(ctx context.Context) {
 	s.closeIndexes(ctx)
 	waiting, err := s.store.FirstOfEach(ctx)

@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// told returns when a build begins and ends according to its status, in seconds; -1 is
+// told returns the expected start and end in a build's status, in seconds from now; -1 for
 // unknown.
 func (r replica) told(t *testing.T, id string) [2]float64 {
 	t.Helper()

@@ -25,9 +25,9 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Workers take layers from each other on the word of the worker that built them. Each
-// record of a layer is signed with a key that its worker registered here, so that a
-// record can be traced to a worker, and all records of a worker can be revoked.
+// Workers reuse layers that other workers built. Each record of a layer is signed with a key
+// that its worker registered here, so that a record can be traced to a worker, and all
+// records of a worker can be revoked.
 
 // RegisterWorkerKey implements buildv1.WorkServiceServer.
 func (s *Service) RegisterWorkerKey(ctx context.Context, req *buildv1.RegisterWorkerKeyRequest) (*buildv1.RegisterWorkerKeyResponse, error) {
@@ -65,8 +65,8 @@ func (s *Service) checkCertificate(ctx context.Context) error {
 	return nil
 }
 
-// mayStore is fault.Exhausted for a new key if there are too many. Known keys are renewed
-// all the same.
+// mayStore returns fault.Exhausted for a new key if the maximum number of keys is stored.
+// Stored keys can always be renewed.
 func (s *Service) mayStore(ctx context.Context, id string) error {
 	n, err := s.store.CountWorkerKeys(ctx)
 	if err == nil && n >= limits.WorkerKeys {
@@ -104,8 +104,9 @@ func (s *Service) GetWorkerKey(ctx context.Context, req *buildv1.GetWorkerKeyReq
 	return out, nil
 }
 
-// keyTimes returns the time before which signatures have expired, and the one before which
-// the keys have that made no later signature. Both are zero if none expire.
+// keyTimes returns when signatures and keys expire: a signature that was made before
+// notBefore, and a key that was last registered before seenAfter. Both are zero if nothing
+// expires.
 func (s *Service) keyTimes() (notBefore, seenAfter time.Time) {
 	if s.deps.LayerMemory == 0 {
 		return time.Time{}, time.Time{}
@@ -114,10 +115,11 @@ func (s *Service) keyTimes() (notBefore, seenAfter time.Time) {
 	return notBefore, notBefore.Add(-2 * limits.WorkerKeyRenewal)
 }
 
-// recordCheck verifies the records of one call. Safe for concurrent use.
+// A recordCheck verifies records of layers for one call, and looks up each key once. It is
+// safe for concurrent use.
 type recordCheck struct {
 	*Service
-	known sync.Map // of string, []byte: the keys that were looked up; empty for none
+	known sync.Map // key id (string) to public key ([]byte), which is empty for an unknown key
 }
 
 // isValid reports whether a value in the claims bucket is a record that a valid key signed
@@ -140,8 +142,8 @@ func (c *recordCheck) isValid(ctx context.Context, name string, raw []byte) (boo
 	return r.Verify(public, name, notBefore) == nil, nil
 }
 
-// requeueRevoked queues the builds again that revoked workers have, and ends those that are
-// made from discarded images.
+// requeueRevoked queues builds of revoked workers again, and fails builds that use discarded
+// images.
 func (s *Service) requeueRevoked(ctx context.Context) {
 	again, failing, err := s.store.Revoked(ctx)
 	for _, r := range again {
@@ -163,8 +165,8 @@ func (s *Service) requeueRevoked(ctx context.Context) {
 	}
 }
 
-// forgetRevoked deletes the records of revoked keys from the claims bucket. Workers ignore
-// them already: this frees their layers' names for others to build.
+// forgetRevoked deletes the records of revoked keys from the claims bucket. Workers already
+// ignore these records; deleting them lets other workers claim the layers.
 func (s *Service) forgetRevoked(ctx context.Context) {
 	revoked, err := s.store.RevokedKeys(ctx, limits.WorkerKeys)
 	if err == nil && len(revoked) > 0 {
@@ -195,7 +197,7 @@ func (s *Service) forget(ctx context.Context, revoked []store.WorkerKey) error {
 	return nil
 }
 
-// deleteRecords deletes the records in the claims bucket that one of some keys signed.
+// deleteRecords deletes the records in the claims bucket that any of the given keys signed.
 func (s *Service) deleteRecords(ctx context.Context, signed map[string]bool) (deleted int, err error) {
 	bucket, err := s.bus.KeyValue(ctx, buildbus.ClaimBucket)
 	if err != nil {
@@ -214,7 +216,7 @@ func (s *Service) deleteRecords(ctx context.Context, signed map[string]bool) (de
 			if !ok {
 				return deleted, errors.New("the watch of the claims ended")
 			}
-			if e == nil { // all that was there has come
+			if e == nil { // all existing records were received
 				return deleted, nil
 			}
 			r, err := buildbus.ParseLayer(e.Value())
@@ -236,7 +238,7 @@ func isOvertaken(err error) bool {
 	return errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence
 }
 
-// keyID is buildbus.KeyID.
+// keyID matches a buildbus.KeyID.
 var keyID = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // noteLayers stores which keys signed the layers that a worker took from others, for

@@ -18,8 +18,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestWorkerKeys: a worker's key is returned from when it is registered until it is revoked
-// or has expired.
+// TestWorkerKeys checks that the service returns a worker's key after the worker has
+// registered it, until the key is revoked or expires.
 func TestWorkerKeys(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -69,8 +69,8 @@ func TestWorkerKeys(t *testing.T) {
 	})
 }
 
-// TestRevokeWorker: the records of a revoked worker are deleted from the bus, and the images
-// that have its layers are listed.
+// TestRevokeWorker checks that the records of a revoked worker are deleted from the bus, and
+// that the images with its layers are listed.
 func TestRevokeWorker(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, testRevokeWorker)

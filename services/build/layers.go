@@ -18,9 +18,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// makeClaims creates the bucket in which workers share layers, with the replicas of the
-// jobs, or updates its retention to the settings. If NATS has no space for it, builds work
-// without it.
+// makeClaims creates the bucket in which workers share layers, with as many replicas as the
+// stream of jobs, or updates its retention to the settings. If NATS has no space for the
+// bucket, builds work without it.
 func (s *Service) makeClaims(ctx context.Context) {
 	claims := buildbus.Claims(s.deps.LayerMemory)
 	jobs, err := s.bus.Stream(ctx, buildbus.JobStream)

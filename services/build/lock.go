@@ -15,9 +15,9 @@ import (
 )
 
 // A lock contains the Conda packages that a request resolved to when it was submitted. The
-// engine conda builds the image from it. A build with a generated Dockerfile only resolves
-// its packages again, from channels that may have changed since. Its lock is shown and not
-// used.
+// engine conda builds the image from it. A build that installs packages with a generated
+// Dockerfile resolves them again, from channels that may have changed since; its lock is
+// only shown to users.
 
 // GetBuildLock returns the lock of a build, or of the builds whose images it uses. It
 // returns fault.NotFound if one is unknown.
@@ -71,7 +71,8 @@ func (s *Service) locks(ctx context.Context, rec store.Record) ([]*condav1.Solve
 	return out, nil
 }
 
-// lockRecords returns a lock's records for one platform as a JSON list.
+// lockRecords returns the records of a lock for one platform as a JSON list; "" for a lock
+// for several platforms or nil.
 func lockRecords(l *condav1.SolvePackagesResponse) string {
 	if len(l.GetRecords()) != 1 {
 		return ""

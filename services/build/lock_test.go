@@ -118,7 +118,8 @@ func TestTheLockOfAPair(t *testing.T) {
 	}
 }
 
-// TestALogBeginsWithItsPreface checks this for a build that is delivered twice.
+// TestALogBeginsWithItsPreface checks that a log begins with the preface of its build, once,
+// if the build is delivered twice.
 func TestALogBeginsWithItsPreface(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -66,7 +66,7 @@ func TestLogIsTheSameForEverybody(t *testing.T) {
 	first := w.take(t, a, 1)
 	live := a.follow(t, first.id, 0)
 	first.print(t, 1, "one", "two")
-	first.print(t, 1, "one", "two") // the bus accepts a message once
+	first.print(t, 1, "one", "two") // the bus drops a duplicate message
 	if diff := cmp.Diff([]string{"1 one", "2 two"}, live.read(t, 2)); diff != "" {
 		t.Fatal(diff)
 	}

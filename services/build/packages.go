@@ -23,7 +23,7 @@ import (
 
 // Workers report the files of the packages that they use, for searches. The index has only
 // packages of channels that all users may read (SolvePackagesResponse.indexed_channels).
-// Which packages they are is read from the build's stored lock, and never from a worker.
+// The list of packages is read from the build's stored lock, never from a worker.
 
 // ListUnindexedPackages implements buildv1.WorkServiceServer.
 func (s *Service) ListUnindexedPackages(ctx context.Context, req *buildv1.ListUnindexedPackagesRequest) (*buildv1.ListUnindexedPackagesResponse, error) {

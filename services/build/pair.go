@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// isIndex reports whether a build is an index of others.
+// isIndex reports whether a build creates an index of the images of other builds.
 func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngine() == engine.Index }
 
 // closeIndexes completes the indexes whose parts have ended. Two replicas may do the same,

@@ -22,8 +22,8 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 	}
 	for _, part := range req.GetParts() {
 		of := part.GetTarget()
-		// A Singularity image may be private to its caller while the container image is
-		// not.
+		// The repositories of a Singularity image and its container image may differ, because
+		// only one of them may be private to its caller.
 		if len(part.GetParts()) > 0 || of.GetRegistry() != t.GetRegistry() || isIndex(req) && of.GetRepository() != t.GetRepository() {
 			return fault.Invalid.Newf("The parts of a build are images at one registry, and those of an index in one repository")
 		}
@@ -31,9 +31,9 @@ func checkParts(req *buildv1.SubmitBuildRequest) error {
 	return nil
 }
 
-// admitParts starts the required builds and queues the build; it returns nil if another
-// request was faster. The parts are charged. A Singularity image of an existing image is
-// charged itself.
+// admitParts submits the builds whose images a build uses, and queues the build. It returns
+// nil if another request was faster. New builds of parts are charged. The build itself is
+// only charged if it is a Singularity image and no part had to be queued.
 func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	if !isIndex(req) {
 		if err := s.workers.Await(ctx, engine.KindOf(req.GetRecipe())); err != nil {
@@ -73,8 +73,8 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
-// settled returns the builds whose images a build uses when all have succeeded, and nil
-// while one has not ended. If one failed, the build fails.
+// settled returns the builds whose images a build uses, if all have succeeded, and nil
+// otherwise. If all have ended and one failed, it also fails the build.
 func (s *Service) settled(ctx context.Context, r store.Record) ([]store.Record, error) {
 	parts := make([]store.Record, len(r.Request.GetPartIds()))
 	for i, id := range r.Request.GetPartIds() {
@@ -112,8 +112,8 @@ func (s *Service) ready(ctx context.Context, waiting []store.Record) ([]store.Re
 	return out, nil
 }
 
-// recipe returns the recipe for a worker, whose source is the image of another build if
-// there is one.
+// recipe returns the recipe of a build for a worker. If the build uses the image of another
+// build, that image is the source.
 func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, error) {
 	recipe := r.Request.GetRecipe()
 	if len(r.Request.GetPartIds()) == 0 {

@@ -68,8 +68,8 @@ func TestSifIsMadeFromItsBuild(t *testing.T) {
 	}
 }
 
-// TestSifOfWhatIsThereIsCharged checks this, since any number of them can be requested for
-// one image.
+// TestSifOfWhatIsThereIsCharged checks that a Singularity image of an existing image is
+// charged, since any number of them can be requested for one image.
 func TestSifOfWhatIsThereIsCharged(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

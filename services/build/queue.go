@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/caller"
 )
 
-// GetQueue returns the waiting and running builds and the workers that this replica knows,
-// to administrators.
+// GetQueue returns the numbers of waiting and running builds and the workers that this
+// replica knows. Only administrators may call it.
 func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*buildv1.GetQueueResponse, error) {
 	gate := caller.Gate{Platform: s.deps.Platform}
 	if err := gate.Administrator(ctx, "Only the platform's administrators can see the queue"); err != nil {

@@ -13,15 +13,16 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Annotations of every image that is built, by which it is known again.
+// Annotations of every built image, by which recognise identifies its build.
 const (
 	annotationID     = "dev.slipway.build-id"
 	annotationDigest = "dev.slipway.content-digest"
 )
 
-// recognise knows an image in the service's own repository by its annotations,
-// though no record of it is left, and writes the record again. It changes no other
-// record: a build ends by what its worker says.
+// recognise identifies the build of an image in the service's own repository by the image's
+// annotations, and stores its record again if it was deleted. It returns nil if the image
+// cannot be used, and fault.Conflict if it has other content. It changes no existing record:
+// a pending build only ends with the report of its worker.
 func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	notes := oci.Annotations(doc)
 	switch d := notes[annotationDigest]; {
@@ -50,13 +51,13 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 		case err != nil:
 			return nil, s.store.Fault("reading a build", err)
 		case known.IsPending() && isSame(known, r):
-			return nil, nil // its worker has not said yet how it ended
+			return nil, nil // its worker has not reported the result yet
 		case known.Succeeded && isSame(known, r):
 			return s.cached(known.ID), nil
 		}
 	}
-	// What says nothing of its build is the same whichever it was; and the image of a
-	// build that failed afterwards is as good as any.
+	// Store the image as the result of a new build, if it does not name its build, or if that
+	// build failed after the push or has another image.
 	last, err := s.store.LastNumber(ctx, req.GetContentId())
 	if err != nil {
 		return nil, s.store.Fault("numbering a build", err)
@@ -65,13 +66,14 @@ func (s *Service) recognise(ctx context.Context, doc oci.Document, req *buildv1.
 	return s.storeFound(ctx, r)
 }
 
-// isSame says whether two builds are of one image.
+// isSame reports whether two builds have the same content, scope and target.
 func isSame(a store.Record, b *store.Record) bool {
 	return a.Request.GetContentDigest() == b.Request.GetContentDigest() && a.Request.GetScope() == b.Request.GetScope() &&
 		store.Image(a.Request.GetTarget()) == store.Image(b.Request.GetTarget())
 }
 
-// storeFound writes the record of an image that is there.
+// storeFound stores the record of an existing image. It returns nil if the id was taken by
+// another request meanwhile.
 func (s *Service) storeFound(ctx context.Context, r *store.Record) (*buildv1.SubmitBuildResponse, error) {
 	won, err := s.write(ctx, r)
 	if err != nil {
@@ -84,10 +86,10 @@ func (s *Service) storeFound(ctx context.Context, r *store.Record) (*buildv1.Sub
 	if err == nil && known.Succeeded && isSame(known, r) {
 		return s.cached(known.ID), nil // another request was faster
 	}
-	return nil, nil // it is looked for again
+	return nil, nil // SubmitBuild tries again
 }
 
-// numberOf is the number in a build's id of one content; 0 for any other text.
+// numberOf returns the number in the id of a build of a content; 0 for any other string.
 func numberOf(id, contentID string) int64 {
 	number, ok := strings.CutPrefix(id, contentID+"_")
 	n, err := strconv.ParseInt(number, 10, 64)

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRecordsSayHowTheyWereRequested also checks this for builds that use images of other
-// builds.
+// TestRecordsSayHowTheyWereRequested checks that the record of a build has the options and
+// the context size of its request, also if the build uses the image of another build.
 func TestRecordsSayHowTheyWereRequested(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))

@@ -122,8 +122,8 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 	return s.deps.Bus.Publish(buildbus.Done(rec.ID), nil)
 }
 
-// hasRevokedLayers queues a build again that took layers of a worker which was revoked
-// meanwhile. It reports whether it did.
+// hasRevokedLayers reports whether a build used layers of a worker that has been revoked
+// meanwhile. It queues such a build again.
 func (s *Service) hasRevokedLayers(ctx context.Context, rec store.Record, r *buildv1.Result) (bool, error) {
 	revoked, err := s.store.IsRevoked(ctx, layerKeys(r))
 	if err != nil || !revoked {
@@ -136,10 +136,11 @@ func (s *Service) hasRevokedLayers(ctx context.Context, rec store.Record, r *bui
 	return true, s.takeBack(ctx, rec, r)
 }
 
-// takeBack queues a build again that a stopping worker could not finish, without counting
-// the delivery.
+// takeBack queues a build again after its worker returned it, for example because the worker
+// stops. The delivery does not count.
 func (s *Service) takeBack(ctx context.Context, rec store.Record, r *buildv1.Result) error {
-	// The worker may have stopped before it took the job.
+	// A report of an older delivery is ignored. A newer delivery than the recorded one is
+	// valid: the worker may have stopped before it called TakeJob.
 	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
 	id, err := s.queue.BuildOf(ctx, sequence)
 	if err != nil || id == "" {
-		return err // or it has been finished in the meantime
+		return err // nil if the job was finished meanwhile
 	}
 	rec, err := s.store.Get(ctx, id)
 	if err != nil || !rec.IsPending() {

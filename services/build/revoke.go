@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// WorkerKeys lists and revokes the keys of workers for the command line, which works on
-// the database beside a running server.
+// WorkerKeys lists and revokes the keys of workers for the command line, which accesses the
+// database directly while a server may be running.
 type WorkerKeys struct{ store store.Store }
 
 // NewWorkerKeys returns the keys in a database that has the build service's tables.
@@ -50,10 +50,11 @@ type WorkerImage struct{ BuildID, Image, Digest string }
 const revokedMessage = "The image was discarded, because a worker that built it, or an image or a layer in it, was revoked. " +
 	"Repeat the container request to build it again"
 
-// Revoke revokes the keys of a worker and discards the images that it built or signed layers
-// of, and all that were built from these. It returns them. name is the worker's, or the
-// certificate of its keys, which can register no other key and gets no job from then on.
-// fault.NotFound if it is neither.
+// Revoke revokes the keys of a worker. It discards the images that the worker built or signed
+// layers of, and all images that were built from these, and returns them. name is the name of
+// a worker, or the certificate that it registered its keys with; workers with that
+// certificate can no longer register keys or take jobs. Revoke returns fault.NotFound if name
+// is neither.
 func (w WorkerKeys) Revoke(ctx context.Context, name string, now time.Time) ([]WorkerImage, error) {
 	images, known, err := w.store.RevokeWorker(ctx, name, revokedMessage, now)
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRevokedImagesAreDiscarded: what a revoked worker built, and what was built from it, is
-// not used any more, neither by its records nor by its annotations, until another worker
-// has built it.
+// TestRevokedImagesAreDiscarded checks that images that a revoked worker built, and images
+// that were built from these, are neither found by their records nor recognised by their
+// annotations, until another worker has built them.
 func TestRevokedImagesAreDiscarded(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, testDiscarded)
@@ -82,7 +82,7 @@ func testDiscarded(t *testing.T, db *sqldb.DB) {
 	if s := r.submit(t, p.request("signed by b", "", nil)); s.GetBuildId() != kept || !s.GetCached() {
 		t.Errorf("another worker's image is %v", s)
 	}
-	// The image is at the registry, with the annotations by which it is recognised.
+	// The image still is in the registry, with the annotations by which it is recognised.
 	again := r.submit(t, p.request("signed by a", "", nil))
 	if again.GetCached() || again.GetBuildId() == signed {
 		t.Fatalf("requested again, it is %v", again)
@@ -104,8 +104,8 @@ func testDiscarded(t *testing.T, db *sqldb.DB) {
 	}
 }
 
-// TestJobsOfRevokedWorker: a job of a worker that is revoked goes to another one, and what
-// the revoked worker reports is ignored.
+// TestJobsOfRevokedWorker checks that another worker gets the job of a revoked worker, and
+// that reports of the revoked worker are ignored.
 func TestJobsOfRevokedWorker(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -142,8 +142,8 @@ func TestJobsOfRevokedWorker(t *testing.T) {
 	})
 }
 
-// TestRevokedWhileBuildsRun: a build that reads a discarded image fails, and one that took a
-// layer of the revoked worker is queued again.
+// TestRevokedWhileBuildsRun checks that a build that reads a discarded image fails, and that
+// a build that used a layer of the revoked worker is queued again.
 func TestRevokedWhileBuildsRun(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

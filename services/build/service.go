@@ -1,7 +1,7 @@
 // Package build owns builds: it decides whether an image has to be built, queues the work
-// fairly, and reports its progress. Workers build the images, except for indexes of two
-// images, which this service creates itself: workers take jobs from the bus and call this
-// service for everything else (WorkService). The state is stored in the tables build_*.
+// fairly, and reports its progress. Workers build the images: they take jobs from the bus and
+// call this service for everything else (WorkService). Only indexes of two images are created
+// by this service itself. The state is stored in the tables build_*.
 // Jobs in progress and unfinished logs are on the bus, in the streams BUILD_JOBS,
 // BUILD_EVENTS and BUILD_LOGS, which this service creates.
 package build
@@ -61,7 +61,7 @@ type Settings struct {
 	// LayerStore limits the stored build contexts in bytes; 0 means no limit.
 	LayerStore int64
 	// OwnMachineFree reports whether anonymous clients on this machine may start any number
-	// of builds, so that a user who tries the service locally is not limited. nil is no.
+	// of builds, so that a user who tries the service locally is not limited. nil means no.
 	OwnMachineFree func() bool
 	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
 	// have with the workers at a time; 0 means no limit besides fair scheduling.
@@ -76,7 +76,7 @@ type Settings struct {
 	// Own is the service's own repository, "<host>/<repository>". Builds must not read from
 	// it.
 	Own string
-	// LayerMemory is how long workers reuse each other's layers of packages.
+	// LayerMemory is how long workers reuse each other's layers of packages; 0 is forever.
 	LayerMemory time.Duration
 	// BuildersOnDemand states that workers are started when builds wait, so that builds are
 	// not rejected for a lack of workers.
@@ -104,8 +104,8 @@ type Service struct {
 	queued, admitted chan struct{}
 }
 
-// New creates the service, which does nothing until Run. Messages that are published before
-// Run wait. The tables must exist; NATS may become available later.
+// New creates the service. It subscribes to the bus, and messages wait until Run handles
+// them. The tables must exist; NATS may become available later.
 func New(d Deps) (*Service, error) {
 	js, err := jetstream.New(d.Bus)
 	if err != nil {
@@ -126,7 +126,8 @@ func New(d Deps) (*Service, error) {
 	if s.outbox, err = s.newOutbox(); err != nil {
 		return nil, err
 	}
-	// A worker that starts at the same time reports its abilities immediately.
+	// Subscribe before Run, so that the first report of a worker that starts at the same time
+	// is not lost.
 	if s.subscriptions, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (s *Service) DescribeBuild(ctx context.Context, req *buildv1.DescribeBuildR
 		return nil, err
 	}
 	b, recipe := s.describe(rec), rec.Request.GetRecipe()
-	if recipe.GetEngine() != engine.Conda { // otherwise these are a few lines of the recipe
+	if recipe.GetEngine() != engine.Conda { // with engine conda it is only a part of the recipe
 		b.ContainerFile = rpc.Optional(s.deps.Keychain.Publish(recipe.GetContainerFile()))
 	}
 	b.CondaFile, b.BuildCompression = rpc.Optional(recipe.GetCondaFile()), recipe.GetCompression()
@@ -104,9 +104,9 @@ func (s *Service) first(ctx context.Context, rec store.Record) (*buildv1.Recipe,
 	return part.Request.GetRecipe(), err
 }
 
-// hasPrivateInputs reports whether a build, or one whose image it uses, has a build context
-// or an image of the service's own repository as input. It also does if the record of such
-// a build was deleted.
+// hasPrivateInputs reports whether a build, or a build whose image it uses, has a build
+// context or an image of the service's own repository as input. If the record of a build
+// whose image it uses was deleted, it returns true.
 func (s *Service) hasPrivateInputs(ctx context.Context, rec store.Record) (bool, error) {
 	recipe, source := rec.Request.GetRecipe(), rec.Request.GetRecipe().GetSource()
 	if recipe.GetContext() != nil || len(rec.Request.GetGivenImages()) > 0 || source != nil && s.deps.Keychain.IsBuildRepository(source.GetRegistry(), source.GetRepository()) {

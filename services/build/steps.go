@@ -26,7 +26,8 @@ func hasSteps(r *buildv1.Recipe) bool {
 	return r.GetEngine() == engine.Conda && (r.GetContainerFile() != "" || len(r.GetFiles()) > 0)
 }
 
-// inSteps returns what builds the remaining steps of a recipe for Conda packages.
+// inSteps returns the requirements for the worker that runs the remaining steps of a recipe
+// for Conda packages.
 func inSteps(r *buildv1.Recipe) engine.Kind {
 	return engine.KindOf(&buildv1.Recipe{Engine: engine.BuildKit, Platform: r.GetPlatform()})
 }
@@ -40,9 +41,9 @@ func (s *Service) can(ctx context.Context, r *buildv1.Recipe) error {
 	return s.workers.Await(ctx, inSteps(r))
 }
 
-// buildInSteps queues a build again whose engine found that steps have to run on the pushed
-// image. It returns false if no worker can run them: then the result ends the build and has
-// the reason.
+// buildInSteps queues a build for BuildKit after the engine conda found that steps have to
+// run on the image that it pushed. It returns false if no worker can run them: then the
+// result r ends the build, and its message has the reason.
 func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1.Result) (continues bool, err error) {
 	if !rec.IsPending() || rec.Delivery > int64(r.GetDelivery()) {
 		return true, nil

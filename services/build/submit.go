@@ -35,7 +35,8 @@ func (s *Service) SubmitBuild(ctx context.Context, req *buildv1.SubmitBuildReque
 	for round := range 5 {
 		out, err := s.submitOnce(ctx, req)
 		if errors.Is(err, fault.Exhausted) && round < 2 {
-			// The last of the quota may have been used for this same image a moment ago.
+			// Another request for the same image may just have used the rest of the quota. Then
+			// the next round joins its build.
 			if !retry.Sleep(ctx, 20*time.Millisecond) {
 				return nil, ctx.Err()
 			}
@@ -210,9 +211,9 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
-// write stores a new build, and returns false if another request was faster. If its id
-// belongs to a build of other content, it gets another id, so that no client can block
-// content by taking its ids.
+// write stores a new build, and returns false if another request was faster. If the id
+// belongs to a build of other content, the new build gets another id, so that no client can
+// block content by taking its ids.
 func (s *Service) write(ctx context.Context, r *store.Record) (won bool, err error) {
 	for {
 		won, err = s.store.Insert(ctx, r)
@@ -233,7 +234,7 @@ func (s *Service) write(ctx context.Context, r *store.Record) (won bool, err err
 	}
 }
 
-// newRecord returns a record, and stores the context's bytes.
+// newRecord returns the record of a new build, and stores the build context.
 func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest) (*store.Record, error) {
 	now := s.deps.Now()
 	last, err := s.store.LastNumber(ctx, req.GetContentId())
@@ -287,7 +288,7 @@ func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), e
 	if r.Request.GetIdentity() == nil && free != nil && rpc.CallFrom(ctx).ClientIP.IsLoopback() && free() {
 		return func() {}, nil
 	}
-	limit := s.deps.Limiter.LimitOf(ratelimit.Builds, fairshare.ParseClient(r.Owner)) // the refund must be of the same
+	limit := s.deps.Limiter.LimitOf(ratelimit.Builds, fairshare.ParseClient(r.Owner)) // the refund must use the same limit
 	if _, err := s.deps.Limiter.Charge(ctx, string(ratelimit.Builds), r.Owner, limit, 1); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 	}
 }
 
-// republish queues a build again whose job has disappeared from the bus without a result,
+// republish queues a build again if its job has disappeared from the bus without a result,
 // for example because NATS was set up again.
 func (s *Service) republish(ctx context.Context, r store.Record) error {
 	lost, err := s.queue.IsLost(ctx, r)

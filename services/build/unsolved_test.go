@@ -77,7 +77,7 @@ func TestUnsolvedBuild(t *testing.T) {
 			t.Errorf("after a minute claimed %v", again)
 		}
 		lock := lockOf("linux/amd64", "linux-64")
-		w.appear(t, 2, canConda) // it was silent for as long
+		w.appear(t, 2, canConda) // its last presence is two minutes old
 		a.solve(t, &buildv1.SolveBuildRequest{BuildId: id, Lock: lock, Preface: "Conda: resolved"})
 		b.solve(t, &buildv1.SolveBuildRequest{BuildId: id, Message: "too late"}) // the other caller is still alive
 		j := w.take(t, a, 1)

@@ -214,6 +214,6 @@ func (s *Service) channelLogin(ctx context.Context, rec store.Record, channel up
 	if !slices.ContainsFunc(lock.GetPrivateChannels(), isIts) {
 		return upstream.Login{}, nil
 	}
-	// As the channel was read when the packages were solved.
+	// The packages were solved with the same login.
 	return s.deps.Keychain.UserLogin(ctx, caller.Of(rec.Request.GetIdentity()), "conda", name)
 }

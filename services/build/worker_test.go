@@ -52,7 +52,7 @@ func (w *worker) appear(t *testing.T, slots int32, more ...*buildv1.Capability) 
 func (w *worker) setUp(t *testing.T) {
 	t.Helper()
 	poll(t, "the stream of jobs", func(ctx context.Context) error {
-		// What a worker's presence causes in the service.
+		// The dispatcher wakes and creates the stream, as after a worker's presence.
 		if err := w.bus.Publish(buildbus.Done("x"), nil); err != nil {
 			return err
 		}

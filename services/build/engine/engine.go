@@ -20,7 +20,7 @@ const (
 // the build service creates it itself when the images exist.
 const Index = "index"
 
-// Any is the architecture of engines that do not run anything of an image.
+// Any is the architecture of engines that execute nothing from the image.
 const Any = "any"
 
 // A Kind is an engine for an architecture: the requirements for a worker.

@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// sampleAge is the age limit of the builds whose durations are used, of which only the
-	// newest samples count.
+	// Estimates use the durations of the newest builds: at most samples, none older than
+	// sampleAge.
 	sampleAge = 7 * 24 * time.Hour
 	samples   = 50
-	// maxAhead is how many builds may run or wait before one whose start is estimated.
+	// maxAhead is the maximum number of builds that run or wait ahead of a build for which a
+	// start is estimated.
 	maxAhead = 1000
 )
 
@@ -29,8 +30,8 @@ type Estimator struct {
 	Now func() time.Time
 }
 
-// Of returns how long from now a build is likely to begin and to end; nil if unknown or
-// already past. An error is one of the store's.
+// Of returns the estimated time from now until a build begins and until it ends; nil if
+// unknown or already past. Errors are those of the store.
 func (e Estimator) Of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	return look{Estimator: e, now: e.Now(), took: map[engine.Kind][]time.Duration{}}.of(ctx, r)
 }
@@ -118,8 +119,9 @@ func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error)
 	return new(slices.Min(free)), nil
 }
 
-// left returns how much longer a running build of a kind is likely to take: the median of
-// the earlier builds that took at least as long; nil if there are none.
+// left returns how much longer a build that began at since is likely to take: the median of
+// the earlier builds of its kind that took at least as long as it has run; nil if no build
+// did.
 func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
 	took, known := e.took[c]
 	if !known {

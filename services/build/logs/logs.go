@@ -53,7 +53,7 @@ func (l *Logs) Note(ctx context.Context, id, key, text string) error {
 	return nil
 }
 
-// Fold copies a build's log from the bus to SQL. Parts that are already there are kept.
+// Fold copies a build's log from the bus to SQL. It does not overwrite existing parts.
 func (l *Logs) Fold(ctx context.Context, id string) error {
 	next := int64(1)
 	return l.readBus(ctx, id, func(chunk *buildv1.LogChunk) error {

@@ -11,8 +11,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Reader sends one log to one client, each line once, from whatever source. For one
-// goroutine; call Close after use.
+// Reader sends one log to one client, each line once, whether the line is in SQL, on the bus
+// or in memory. It is not safe for concurrent use. Call Close after use.
 type Reader struct {
 	logs *Logs
 	id   string
@@ -30,8 +30,7 @@ func (l *Logs) Reader(id string, after int64, send func(*buildv1.StreamLogsRespo
 // Close releases the reader.
 func (r *Reader) Close() { r.leave() }
 
-// Stored sends the stored part of a log. It begins with the part that has the first missing
-// line.
+// Stored sends the lines in SQL that the client does not have yet.
 func (r *Reader) Stored(ctx context.Context) error {
 	from, err := r.logs.store.LogBefore(ctx, r.id, r.out.after+1)
 	if err != nil {
@@ -61,8 +60,8 @@ func (r *Reader) Written(ctx context.Context) error {
 	return nil
 }
 
-// Follow sends new lines until the build ends, or for a while. The caller then checks
-// whether it has ended, since a message may have been lost.
+// Follow sends new lines until ended receives a value or the duration while has passed. The
+// caller then checks whether the build has ended, since a notification may have been lost.
 func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}, while time.Duration) error {
 	if r.tail == nil {
 		r.tail, r.leave = r.logs.tails.enter(r.id)
@@ -101,11 +100,11 @@ func (r *Reader) Follow(ctx context.Context, ended <-chan struct{}, while time.D
 // lineWriter sends lines that the client does not have yet.
 type lineWriter struct {
 	after int64
-	next  int64 // ordinal of the line before the next chunk
+	next  int64 // ordinal of the first line of the next chunk
 	send  func(*buildv1.StreamLogsResponse) error
 }
 
-// chunk sends the lines of a chunk that begins after line number first-1.
+// chunk sends the lines of a chunk whose first line has the ordinal first.
 func (w *lineWriter) chunk(first int64, c *buildv1.LogChunk) error {
 	out := &buildv1.StreamLogsResponse{}
 	for i, e := range c.GetEntries() {

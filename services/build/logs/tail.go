@@ -66,7 +66,7 @@ func (t *tails) enter(id string) (_ *tail, leave func()) {
 	}
 }
 
-// read reads the log from the bus until it has no followers. It continues when NATS is
+// read reads the log from the bus until it has no followers. It retries while NATS is
 // unavailable or has no log yet.
 func (t *tails) read(ctx context.Context, id string, one *tail) {
 	for ctx.Err() == nil {
@@ -84,8 +84,8 @@ func (t *tails) read(ctx context.Context, id string, one *tail) {
 	}
 }
 
-// add appends the lines of a chunk that begins with the line first, except those that are
-// already there. The oldest lines are dropped beyond the limit.
+// add appends the lines of a chunk whose first line has the ordinal first, except lines that
+// it already has. Beyond most bytes it drops the oldest lines.
 func (t *tail) add(first int64, c *buildv1.LogChunk, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -37,8 +37,8 @@ func (b *Backlog) Describe(ch chan<- *prometheus.Desc) {
 	ch <- descSlots
 }
 
-// Collect implements prometheus.Collector. If the database is unavailable, it reports no
-// builds rather than 0, which would stop workers.
+// Collect implements prometheus.Collector. If the database is unavailable, it omits the
+// metrics of builds: with a value of 0 an autoscaler would stop workers.
 func (b *Backlog) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, n float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)

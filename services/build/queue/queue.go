@@ -35,12 +35,12 @@ type Queue struct {
 	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
 	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int
-	// ReserveForUsers keeps anonymous clients together from occupying all slots.
+	// ReserveForUsers prevents anonymous clients from occupying all slots together.
 	ReserveForUsers bool
 }
 
-// Next returns the next builds, as many as the workers can take. An error is one of the
-// store's.
+// Next returns the next builds, as many as the workers can take. Errors are those of the
+// store.
 func (q *Queue) Next(ctx context.Context, waiting []store.Record) ([]store.Record, error) {
 	out, err := q.Store.Published(ctx)
 	if err != nil {
@@ -49,8 +49,8 @@ func (q *Queue) Next(ctx context.Context, waiting []store.Record) ([]store.Recor
 	return q.turns(waiting, out), nil
 }
 
-// Publish publishes the jobs of builds. Two replicas may publish the same job; the message
-// id makes them one.
+// Publish publishes the jobs of builds. If two replicas publish the same job, the bus drops
+// one of them by its message id.
 func (q *Queue) Publish(ctx context.Context, builds []store.Record) error {
 	if err := bus.CreateStreams(ctx, q.Bus, buildbus.Streams()...); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (q *Queue) publish(ctx context.Context, r store.Record) error {
 			return err
 		}
 	}
-	// The build waited in SQL, and its trace is that of its request.
+	// The trace is that of the request, which is stored with the build.
 	err = bus.Publish(bus.WithTraceParent(ctx, r.TraceParent), q.Bus, subject(r), raw,
 		jetstream.WithMsgID(r.ID+"."+strconv.FormatInt(r.Publications, 10)))
 	if err != nil {
@@ -117,7 +117,7 @@ func (q *Queue) IsLost(ctx context.Context, r store.Record) (bool, error) {
 	if !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, err
 	}
-	// The worker acknowledges a job after its report, so the report may only be unread.
+	// The worker acknowledges a job after its report, so there may be an unread report.
 	waits, err := q.resultsWait(ctx)
 	return !waits && err == nil, err
 }
@@ -139,8 +139,8 @@ func (q *Queue) resultsWait(ctx context.Context) (bool, error) {
 	return info.NumPending > 0 || info.NumAckPending > 0, nil
 }
 
-// BuildOf returns the id of the build whose job has a sequence number on the bus; "" if
-// there is none.
+// BuildOf returns the id of the build whose job has a sequence number on the bus; "" if the
+// job was deleted.
 func (q *Queue) BuildOf(ctx context.Context, sequence uint64) (string, error) {
 	stream, err := q.Bus.Stream(ctx, buildbus.JobStream)
 	if err != nil {
@@ -158,8 +158,8 @@ func (q *Queue) BuildOf(ctx context.Context, sequence uint64) (string, error) {
 	return job.GetBuildId(), err
 }
 
-// Backlog returns how many builds wait and run, by kind. It also has the kinds that the
-// workers could build if there are no such builds.
+// Backlog returns how many builds wait and run, by kind. It includes the kinds that live
+// workers can build, even without builds.
 func (q *Queue) Backlog(ctx context.Context) (map[engine.Kind]store.Unfinished, error) {
 	all, err := q.Store.Unfinished(ctx)
 	if err != nil {

@@ -33,9 +33,9 @@ func (q *Queue) share(c fairshare.Client, slots int) int {
 }
 
 // strangersShare returns how many builds all anonymous clients together may have with
-// workers of so many slots. With ReserveForUsers, a quarter of the slots, and at least one
-// if there are several, is reserved for users. Then no anonymous job waits on the bus ahead
-// of a user's.
+// workers that have the given number of slots. With ReserveForUsers, a quarter of the slots,
+// and at least one if there are several, is reserved for users. Then no anonymous job waits
+// on the bus ahead of a user's.
 func (q *Queue) strangersShare(slots int) int {
 	switch {
 	case !q.ReserveForUsers:

@@ -14,11 +14,11 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Builds are counted with numbers that SQL assigns without gaps, and with the last number
-// that was published on the bus (build_counting).
+// For counting, builds get consecutive numbers in SQL. The table build_counting has the last
+// number that was assigned, and the last that was published on the bus.
 
-// Number assigns numbers to builds, and returns false if none are left. Replicas wait for
-// each other.
+// Number assigns numbers to up to most builds, and reports whether more builds may be left.
+// Replicas wait for each other.
 func (s Store) Number(ctx context.Context, most int) (more bool, err error) {
 	waits, err := s.count(ctx, `counted = 0 AND engine <> $1`, engine.Index)
 	if err != nil || waits == 0 {
@@ -81,8 +81,8 @@ func idsIn(ctx context.Context, tx *sql.Tx, most int) ([]string, error) {
 	return ids, rows.Err()
 }
 
-// Uncounted returns the next numbers that are not published, without gaps. Builds that were
-// deleted because of their age have one, too.
+// Uncounted returns the next builds that are not published, with consecutive numbers. A batch
+// ends where the number of a deleted build is missing.
 func (s Store) Uncounted(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	b := &metricsv1.Batch{}
 	rows, err := s.db.QueryContext(ctx, `

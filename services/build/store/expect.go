@@ -16,8 +16,8 @@ type Load struct {
 	Started time.Time
 }
 
-// Loads returns the running builds, and then the builds that wait before a build, the
-// oldest first.
+// Loads returns up to limit builds: first the running builds, then the builds that wait
+// ahead of r, each with the oldest first.
 func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT engine, architecture, CASE WHEN started_at > 0 THEN worker ELSE '' END, started_at

@@ -23,8 +23,8 @@ type WorkerKey struct {
 	Revoked     time.Time // zero for a key that is valid
 }
 
-// PutWorkerKey stores a key, or extends one that is known. It returns false for a key that
-// has been revoked or belongs to another worker.
+// PutWorkerKey stores a key, or renews a stored one. It returns false for a key that has been
+// revoked or belongs to another worker.
 func (s Store) PutWorkerKey(ctx context.Context, k WorkerKey) (bool, error) {
 	return s.change(ctx, `
 		INSERT INTO build_workers (key_id, worker, certificate, public_key, registered_at, seen_at, revoked_at, barred, forgotten)
@@ -87,15 +87,15 @@ func (s Store) MarkForgotten(ctx context.Context, id string) error {
 	return err
 }
 
-// RemoveWorkerKeys deletes the keys that were last seen before a time. Those that bar a
-// certificate stay.
+// RemoveWorkerKeys deletes the keys that were last seen before a time, except keys that bar a
+// certificate, and revoked keys whose records may still be on the bus.
 func (s Store) RemoveWorkerKeys(ctx context.Context, before time.Time) error {
 	_, err := s.change(ctx, `DELETE FROM build_workers WHERE seen_at < $1 AND NOT barred AND (revoked_at = 0 OR forgotten)`, sqldb.Micros(before))
 	return err
 }
 
-// PutLayerKeys records the keys that signed layers in the image of a build, and their
-// workers, who are known longer than their keys.
+// PutLayerKeys records the keys that signed layers in the image of a build, and the workers
+// of these keys, because a key may be deleted before its worker is revoked.
 func (s Store) PutLayerKeys(ctx context.Context, id string, keys []string) error {
 	for _, k := range keys {
 		_, err := s.change(ctx, `INSERT INTO build_layer_keys (build_id, key_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, k)
@@ -110,7 +110,7 @@ func (s Store) PutLayerKeys(ctx context.Context, id string, keys []string) error
 	return nil
 }
 
-// IsRevoked reports whether one of some keys has been revoked.
+// IsRevoked reports whether any of the keys has been revoked.
 func (s Store) IsRevoked(ctx context.Context, keys []string) (bool, error) {
 	for _, k := range keys {
 		var n int

@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestBarredCertificate: a certificate that is revoked takes all of its keys with it, and
-// stays barred after they have expired.
+// TestBarredCertificate checks that revoking a certificate revokes all keys that were
+// registered with it, and that it stays barred after they have expired.
 func TestBarredCertificate(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

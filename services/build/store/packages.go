@@ -45,8 +45,8 @@ const usePrecision = 24 * time.Hour
 // queryValues is the number of values in one query; both engines accept more.
 const queryValues = 900
 
-// Unindexed returns which of some packages are not in the index, in their order. It records
-// that the others are in use.
+// Unindexed returns the packages that are not in the index, in the order of keys. It updates
+// the last use of the others.
 func (s Store) Unindexed(ctx context.Context, keys []PackageKey, now time.Time) (out []PackageKey, err error) {
 	known := map[PackageKey]bool{}
 	var unused []any
@@ -66,7 +66,7 @@ func (s Store) Unindexed(ctx context.Context, keys []PackageKey, now time.Time) 
 }
 
 // lookUp adds the packages that are in the index to known. It returns the ids of those whose
-// last use has to be recorded again.
+// last use has to be updated.
 func (s Store) lookUp(ctx context.Context, keys []PackageKey, known map[PackageKey]bool, now time.Time) (unused []any, err error) {
 	var digests []any
 	for _, k := range keys {
@@ -102,7 +102,8 @@ func parameters(first, n int) string {
 }
 
 // PutPackage adds a package to the index. It replaces another artifact of the same file
-// name. If several calls add the same package, one of them does.
+// name. If several calls add the same package at the same time, only one of them has an
+// effect.
 func (s Store) PutPackage(ctx context.Context, p IndexedPackage, now time.Time) error {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -150,8 +151,8 @@ func removeIndexed(ctx context.Context, tx *sql.Tx, where string, args ...any) e
 	return err
 }
 
-// TrimPackages removes the packages that were not used for the longest time, until the index
-// has at most the given numbers of packages and of files.
+// TrimPackages removes the least recently used packages, until the index has at most the
+// given numbers of packages and of files.
 func (s Store) TrimPackages(ctx context.Context, packages, files int) error {
 	var havePackages, haveFiles int
 	err := s.db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(files), 0) FROM build_packages`).Scan(&havePackages, &haveFiles)
@@ -186,8 +187,8 @@ func (s Store) oldestPackages(ctx context.Context, havePackages, haveFiles *int,
 	return ids, rows.Err()
 }
 
-// FindFile returns the packages of channels that contain a file, those used last first, up
-// to limits.IndexedHits. A name without a folder matches in every folder.
+// FindFile returns up to limits.IndexedHits packages of the channels that contain a file, the
+// most recently used first. A name without a folder matches in every folder.
 func (s Store) FindFile(ctx context.Context, channels []string, name string) ([]*buildv1.IndexedFile, error) {
 	where, args := `f.name = $1`, []any{path.Base(name), limits.IndexedHits}
 	if folder := folderOf(name); folder != "" {
@@ -212,8 +213,9 @@ func (s Store) FindFile(ctx context.Context, channels []string, name string) ([]
 	}.All(ctx, s.db, args...)
 }
 
-// Summary returns what the index has about the package that was used last of those with a
-// name in a channel and have a summary. All fields are "" if there is none.
+// Summary returns the summary, home page and licence of a package by its name in a channel,
+// from the most recently used artifact that has a summary. All fields are "" for a package
+// without one.
 func (s Store) Summary(ctx context.Context, channel, name string) (*buildv1.PackageSummary, error) {
 	out := &buildv1.PackageSummary{}
 	err := s.db.PreparedRow(ctx, `SELECT summary, home, license FROM build_packages WHERE channel = $1 AND name = $2 AND summary <> ''

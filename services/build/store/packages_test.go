@@ -51,7 +51,7 @@ func packageIndex(t *testing.T, db *sqldb.DB) (store.Store, func(path string, ch
 }
 
 // TestPackageIndex checks that packages are found by the name and by the path of a file, in
-// the channels of the search only, those used last first.
+// the channels of the search only, the most recently used first.
 func TestPackageIndex(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -109,8 +109,8 @@ func TestPackageIndex(t *testing.T) {
 	})
 }
 
-// TestPackageIndexIsBounded checks that the packages that were not used for the longest time
-// are removed with their files, and that a package may have as many files as the limit.
+// TestPackageIndexIsBounded checks that the least recently used packages are removed with
+// their files, and that a package may have as many files as the limit.
 func TestPackageIndexIsBounded(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {

@@ -25,7 +25,8 @@ func (s Store) Made(ctx context.Context, target, scope string) (Record, error) {
 	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'COMPLETED' AND succeeded ORDER BY number DESC LIMIT 1`, target, scope)
 }
 
-// ByTicket returns the build whose newest delivery has a ticket.
+// ByTicket returns the unfinished build whose newest delivery has the ticket with a hash, or
+// fault.NotFound.
 func (s Store) ByTicket(ctx context.Context, hash string) (Record, error) {
 	return s.one(ctx, `ticket = $1 AND ticket <> '' AND state = 'PENDING'`, hash)
 }
@@ -43,7 +44,7 @@ func (s Store) Foreign(ctx context.Context, id, contentID string) (bool, error) 
 	return n > 0, err
 }
 
-// LastNumber returns the number of the newest build of a content; 0 if there is none.
+// LastNumber returns the number of the newest build of a content; 0 without a build.
 func (s Store) LastNumber(ctx context.Context, contentID string) (n int64, err error) {
 	err = s.db.QueryRowContext(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)
 	return n, err
@@ -86,13 +87,14 @@ func (s Store) MadeOfOthers(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND engine IN ($1, $2)`, engine.Index, engine.Sif)
 }
 
-// Untaken returns the builds from before a time that no worker has taken.
+// Untaken returns the builds that were created before a time and that no worker has taken.
 func (s Store) Untaken(ctx context.Context, before time.Time) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND started_at = 0 AND solve_at = 0 AND engine <> $1 AND created_at < $2`, engine.Index, sqldb.Micros(before))
 }
 
 // inView is how many waiting builds of one owner the dispatcher considers. It never
-// dispatches more at a time, and one owner's long queue does not hide those of others.
+// dispatches more at a time, and the limit prevents one owner's long queue from hiding the
+// builds of others.
 const inView = 50
 
 // FirstOfEach returns the waiting builds of each owner, up to inView. Users come first, so
@@ -137,8 +139,9 @@ func (s Store) Unfinished(ctx context.Context) (_ map[engine.Kind]Unfinished, er
 	return all, rows.Err()
 }
 
-// MarkPublished records that the bus has the job of a build as it was read. A fast worker
-// may already have caused the build to wait for its next job.
+// MarkPublished records that the job of a build is on the bus. It has no effect if the build
+// has been queued again since r was read, for example because a fast worker already returned
+// it.
 func (s Store) MarkPublished(ctx context.Context, r Record, now time.Time) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = $3 WHERE id = $1 AND state = 'PENDING' AND publications = $2`,
@@ -146,8 +149,8 @@ func (s Store) MarkPublished(ctx context.Context, r Record, now time.Time) error
 	return err
 }
 
-// Unpublish makes a build wait again, as it was read, because its job is no longer on the
-// bus. Another replica may already have done so and published the next job.
+// Unpublish queues a build again because its job is no longer on the bus. It has no effect if
+// another replica has already done so since r was read.
 func (s Store) Unpublish(ctx context.Context, r Record) error {
 	_, err := s.change(ctx, `
 		UPDATE build_builds SET published_at = 0, publications = publications + 1, delivery = 0

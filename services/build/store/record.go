@@ -20,22 +20,22 @@ type Record struct {
 	ID      string
 	Number  int64 // the last part of the id
 	Request *buildv1.SubmitBuildRequest
-	// Owner is the client in the fair order of the queue.
+	// Owner is the client that the build counts for in the queue, as a fairshare.Client.
 	Owner       string
 	TraceParent string
 	TimeLimit   time.Duration
 	// Times are zero until the event.
 	Created, Published, Started, Completed time.Time
-	// Publications is how often the build has waited for a job, and Delivery the newest
+	// Publications is how often the build has been queued again, and Delivery the newest
 	// delivery that a worker took; 0 for none.
 	Publications, Delivery  int64
 	Worker                  string // took the newest delivery
 	Succeeded               bool
 	Reason, Message, Digest string
-	// Counted is 0 for an admission that is to be counted, or NeverCounted. It is written
-	// once and not read here.
+	// Counted is 0 for an admission that is to be counted, or NeverCounted. Insert stores it;
+	// it is not set in a record that was read.
 	Counted int64
-	// Lock is written once and not read here; nil for none.
+	// Lock is nil for none. Insert stores it; it is not set in a record that was read.
 	Lock *condav1.SolvePackagesResponse
 }
 

@@ -19,11 +19,11 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// ReasonRevoked is the reason of a build whose image was discarded because a worker was
-// revoked that built it, or an image or a layer in it.
+// ReasonRevoked is the reason of a build whose image was discarded, because a worker that
+// built it, or built an image or a layer in it, was revoked.
 const ReasonRevoked = "revoked"
 
-// What stands in the place of the hash of a ticket after a worker was revoked.
+// Values that replace the hash of a build's ticket after a worker was revoked.
 const (
 	// revokedTicket marks a build that is queued again because a revoked worker was building it
 	// or signed layers of it.
@@ -44,11 +44,16 @@ const (
 	signedBy = `id IN (SELECT build_id FROM build_layer_keys WHERE key_id IN (SELECT key_id FROM build_workers WHERE ` + keysOf + `))`
 )
 
-// RevokeWorker revokes the keys of a worker, or all that were registered with a certificate,
-// which is barred from then on. It discards the images of the worker, and all that were made
-// from these: their builds have failed from then on, with ReasonRevoked and a message. What
-// the worker reports of its jobs is ignored; Revoked returns their builds. What it reported of
-// packages is removed from their index. It returns the images, by their names, and whether name is a worker or a certificate.
+// RevokeWorker revokes the keys of a worker, or all keys that were registered with a
+// certificate. Such a certificate is barred: no worker can register a key with it any more.
+//
+// RevokeWorker discards the images of the worker, and all images that were made from these:
+// their builds count as failed from then on, with ReasonRevoked and the message. Reports of
+// the worker about its jobs are ignored, and Revoked returns the builds of these jobs. The
+// packages that the worker reported are removed from the index.
+//
+// It returns the discarded images, sorted by name, and whether name is that of a known worker
+// or certificate.
 func (s Store) RevokeWorker(ctx context.Context, name, message string, now time.Time) (images []WorkerImage, known bool, err error) {
 	if name == "" {
 		return nil, false, nil
@@ -62,7 +67,8 @@ func (s Store) RevokeWorker(ctx context.Context, name, message string, now time.
 		if err != nil {
 			return err
 		}
-		// What it pushed to these names is not recognised, whatever it reported.
+		// An image that it pushed to one of these names is not recognised, even if it reported
+		// another result.
 		taken, err := affected(tx.ExecContext(ctx, `
 			INSERT INTO build_discarded (build_id, target, made, rebuilt, discarded_at)
 			SELECT id, target, FALSE, FALSE, $2 FROM build_builds WHERE `+builtBy+` ON CONFLICT DO NOTHING`, name, sqldb.Micros(now)))
@@ -104,7 +110,7 @@ func affected(res sql.Result, err error) (int64, error) {
 // A revokedBuild is a build whose image is to be discarded.
 type revokedBuild struct {
 	WorkerImage
-	// pending says that the build has not ended, and must fail.
+	// pending reports whether the build has not ended; then it must fail.
 	pending bool
 	// created is in microseconds.
 	created int64
@@ -114,8 +120,9 @@ type revokedBuild struct {
 // A cacheKey is the primary key of a cache's record.
 type cacheKey struct{ scope, platform, repository string }
 
-// revokedBuilds returns the builds of the images that a worker built or signed layers of,
-// and of all that were or are being made from these or with their caches.
+// revokedBuilds returns the builds whose images must be discarded: those that a worker built
+// or signed layers of, and all builds, also running ones, that use such an image or a cache
+// of its build.
 func revokedBuilds(ctx context.Context, tx *sql.Tx, name string) ([]revokedBuild, error) {
 	own, first := map[string]bool{}, int64(math.MaxInt64)
 	err := each(ctx, tx, func(rows *sql.Rows) error {
@@ -131,8 +138,8 @@ func revokedBuilds(ctx context.Context, tx *sql.Tx, name string) ([]revokedBuild
 		return nil, err
 	}
 	t := tainted{own: own, ids: map[string]bool{}, digests: map[string]bool{}, caches: map[cacheKey]int64{}, found: map[string]revokedBuild{}}
-	// Until a pass finds no more. Nearly always the first finds all: a build is recorded
-	// after those whose images it reads, unless the clock was set back.
+	// Repeat until a pass finds no more builds. The first pass nearly always finds all: a
+	// build is recorded after the builds whose images it reads, unless the clock was set back.
 	for before := -1; before < len(t.found); {
 		before = len(t.found)
 		err = each(ctx, tx, t.look, `SELECT id, owner, digest, request, state, succeeded, created_at FROM build_builds
@@ -146,12 +153,13 @@ func revokedBuilds(ctx context.Context, tx *sql.Tx, name string) ([]revokedBuild
 	}), nil
 }
 
-// tainted is what is known to come from a revoked worker.
+// A tainted holds the builds, images and caches that depend on a revoked worker.
 type tainted struct {
 	// own are the builds that the worker took or signed layers of.
 	own map[string]bool
-	// ids and digests are of images to discard; caches may have been exported by their
-	// builds, since a time in microseconds.
+	// ids are the builds of images to discard, and digests the images. caches are the caches
+	// that these builds may have exported, with the time of the first such build in
+	// microseconds.
 	ids, digests map[string]bool
 	caches       map[cacheKey]int64
 	found        map[string]revokedBuild
@@ -172,7 +180,7 @@ func (t tainted) look(rows *sql.Rows) error {
 	cache := cacheKey{r.CacheScope(), r.Request.GetRecipe().GetPlatform(), r.Request.GetTarget().GetCacheRepository()}
 	since, shares := t.caches[cache]
 	pending := state == "PENDING"
-	// A build that is pending may begin with an image that the worker made as its first part.
+	// A pending build may begin with the image that the worker pushed as its first part.
 	recipe := r.Request.GetRecipe()
 	mine := t.own[r.ID] && (!pending || recipe.GetEngine() == engine.BuildKit && recipe.GetSource() != nil)
 	if late := shares && created > since; !mine && !late && !t.reads(r.Request) {
@@ -216,8 +224,9 @@ func each(ctx context.Context, tx *sql.Tx, f func(*sql.Rows) error, query string
 	return rows.Err()
 }
 
-// discard marks the build as failed, so that no request gets its image any more, or lets it
-// fail if it has not ended, and deletes the record of the cache that it may have exported.
+// discard marks a build that has ended as failed, so that no request gets its image any more,
+// and deletes the record of the cache that it may have exported. It marks a pending build as
+// one that must fail.
 func (b revokedBuild) discard(ctx context.Context, tx *sql.Tx, message string, now time.Time) error {
 	if b.pending {
 		_, err := tx.ExecContext(ctx, `UPDATE build_builds SET ticket = $2 WHERE id = $1 AND state = 'PENDING'`, b.BuildID, revokedInputs)
@@ -230,8 +239,8 @@ func (b revokedBuild) discard(ctx context.Context, tx *sql.Tx, message string, n
 		{`UPDATE build_builds SET succeeded = FALSE, reason = $2, message = $3 WHERE id = $1`, []any{b.BuildID, ReasonRevoked, message}},
 		{`INSERT INTO build_discarded (build_id, target, made, rebuilt, discarded_at) VALUES ($1, $2, TRUE, FALSE, $3)
 			ON CONFLICT (build_id) DO UPDATE SET made = TRUE, rebuilt = FALSE`, []any{b.BuildID, b.Target, sqldb.Micros(now)}},
-		// An earlier build of the same image. The registry lost its image, and its names resolve to
-		// the image of this build.
+		// Discard earlier builds of the same image, too: the registry lost the image, and their
+		// names resolve to the image of this build.
 		{`INSERT INTO build_discarded (build_id, target, made, rebuilt, discarded_at)
 			SELECT id, target, TRUE, FALSE, $4 FROM build_builds WHERE target = $2 AND id <> $1 AND succeeded AND created_at <= $3
 			ON CONFLICT (build_id) DO UPDATE SET made = TRUE, rebuilt = FALSE`, []any{b.BuildID, b.Target, b.created, sqldb.Micros(now)}},
@@ -246,8 +255,8 @@ func (b revokedBuild) discard(ctx context.Context, tx *sql.Tx, message string, n
 	return nil
 }
 
-// Revoked returns the builds that have not ended and that revoked workers have, which are to
-// be queued again, and those that are made from discarded images, which are to fail.
+// Revoked returns two lists of pending builds: those of revoked workers, which must be queued
+// again, and those that use discarded images, which must fail.
 func (s Store) Revoked(ctx context.Context) (again, failing []Record, err error) {
 	if again, err = s.list(ctx, `state = 'PENDING' AND ticket = $1`, revokedTicket); err != nil {
 		return nil, nil, err
@@ -256,9 +265,9 @@ func (s Store) Revoked(ctx context.Context) (again, failing []Record, err error)
 	return again, failing, err
 }
 
-// ReleaseRevoked is Release for a build that a revoked worker has or that has layers of such
-// a worker, unless another worker has taken it since. It deletes the earlier makers of the
-// build, so that all of it is built again.
+// ReleaseRevoked is Release for a build of a revoked worker, or with layers of such a worker.
+// It has no effect if another worker has taken the build since. It also deletes the records
+// of the build's earlier workers and keys, because the build starts again from the beginning.
 func (s Store) ReleaseRevoked(ctx context.Context, id string) error {
 	return s.db.Tx(ctx, func(tx *sql.Tx) error {
 		n, err := affected(tx.ExecContext(ctx, `
@@ -284,8 +293,8 @@ func (s Store) IsDiscarded(ctx context.Context, target string) (bool, error) {
 	return n > 0, err
 }
 
-// Discarded returns the ids of builds whose images were discarded, those after an id, in
-// order.
+// Discarded returns the ids of builds whose images were discarded: up to limit, in ascending
+// order, beginning after the given id.
 func (s Store) Discarded(ctx context.Context, after string, limit int) ([]string, error) {
 	return sqldb.Listing[string]{
 		Read: `SELECT build_id FROM build_discarded WHERE made AND build_id > $1 ORDER BY build_id LIMIT $2`,

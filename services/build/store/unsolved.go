@@ -12,9 +12,9 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// ClaimUnsolved returns up to limit builds whose packages are to be solved by now, and
-// hides them from other callers until the given time. Users come before callers without
-// a user, then the owner with the fewest builds claimed or postponed.
+// ClaimUnsolved returns up to limit builds whose packages are due to be solved, and hides
+// them from other callers until the given time. Builds of users come first, then builds of
+// the owner with the fewest claimed or postponed builds.
 func (s Store) ClaimUnsolved(ctx context.Context, limit int, now, until time.Time) ([]Record, error) {
 	due, err := s.list(ctx, `id IN (
 		SELECT id FROM (
@@ -40,8 +40,8 @@ func (s Store) ClaimUnsolved(ctx context.Context, limit int, now, until time.Tim
 	return out, nil
 }
 
-// Solve stores the lock of an unsolved build with the request that it leads to. It
-// reports whether the build still waited for one.
+// Solve stores the lock of an unsolved build and its updated request. It returns false if the
+// build no longer waits for a lock.
 func (s Store) Solve(ctx context.Context, id string, req *buildv1.SubmitBuildRequest, lock *condav1.SolvePackagesResponse) (bool, error) {
 	raw, err := proto.Marshal(req)
 	if err != nil {

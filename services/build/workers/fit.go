@@ -10,7 +10,7 @@ import (
 type Fitting struct {
 	names map[string]bool
 	makes map[engine.Kind]bool
-	// Slots is how many builds they run at a time; 0 if there are none.
+	// Slots is how many builds these workers can run at a time; 0 without workers.
 	Slots int
 }
 

@@ -25,8 +25,8 @@ const (
 	// reportWindow is how long after this replica's start a queued build waits for workers
 	// that have not reported yet.
 	reportWindow = 15 * time.Second
-	// firstReport is how long a request waits for them. Workers report immediately when a
-	// replica starts (buildbus.RollCall).
+	// firstReport is how long a request waits for such workers. Workers report immediately
+	// when a replica starts (buildbus.RollCall).
 	firstReport = 2 * time.Second
 	// Absence is how long builds are still queued for a kind whose last worker has ended.
 	Absence = 2 * time.Minute
@@ -89,7 +89,7 @@ func (w *Watch) Observe(raw []byte) bool {
 		len(before.what.GetCapabilities()) < len(p.GetCapabilities())
 }
 
-// Slots returns how many builds all live workers can run at a time.
+// Slots returns how many builds of a kind the live workers can run at a time.
 func (w *Watch) Slots(c engine.Kind) int {
 	n := 0
 	for _, p := range w.Live() {
@@ -150,9 +150,9 @@ func (w *Watch) Await(ctx context.Context, c engine.Kind) error {
 }
 
 // Able implements gateway/contract/container-service.md#capabilities: it returns
-// fault.Unsupported with the reason if no worker can build a kind, and fault.Full if all workers
-// wait for space on their disks. A worker that was live a
-// moment ago may be restarting, and one that starts may gain the ability, so these count.
+// fault.Unsupported with the reason if no worker can build a kind, and fault.Full if all
+// workers wait for space on their disks. It returns nil if such a worker was live a moment
+// ago, since it may be restarting, or if a worker is still starting.
 func (w *Watch) Able(c engine.Kind) error {
 	now := w.now()
 	if w.Slots(c) > 0 {
@@ -186,8 +186,8 @@ func (w *Watch) Able(c engine.Kind) error {
 		c.Architecture, w.instead(c.Engine)).WithCode(fault.BuildUnsupported)
 }
 
-// instead describes the architectures that an engine's workers support; "" if there are
-// none.
+// instead describes the architectures that an engine's workers support; "" without such
+// workers.
 func (w *Watch) instead(name string) string {
 	var have []string
 	for _, c := range w.Kinds() {
@@ -202,8 +202,8 @@ func (w *Watch) instead(name string) string {
 	return ": they build for linux/" + strings.Join(have, ", linux/") + ", which containerPlatform can ask for"
 }
 
-// MayWait returns why a build that was requested at a time gets no worker any more; nil if
-// it may still wait.
+// MayWait returns why no worker will take a build that was requested at a given time; nil if
+// the build may still wait.
 func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 	if w.expects() {
 		return nil
@@ -220,8 +220,8 @@ func (w *Watch) MayWait(c engine.Kind, asked time.Time) error {
 	return nil
 }
 
-// diskFull reports whether there are live workers, and none takes jobs, because their disks are
-// full.
+// diskFull reports whether all live workers reject jobs because their disks are full. It is
+// false without live workers.
 func (w *Watch) diskFull() bool {
 	live := w.Live()
 	return len(live) > 0 && !slices.ContainsFunc(live, func(p *buildv1.Presence) bool { return !p.GetDiskFull() })

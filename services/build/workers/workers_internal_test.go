@@ -107,7 +107,7 @@ func TestNobodyCanBuild(t *testing.T) {
 		{name: "the disk of one is full, the other can", first: says{full, able}},
 		{name: "the disk of one is full, the other starts", first: says{full, starting}},
 		{name: "the disk of one is full, the other cannot", first: says{broken, full}, want: "cannot build images: "},
-		{name: "the disk is full, which could a moment ago", first: says{able, func() *buildv1.Presence { p := worker("other", "its disk is almost full"); p.DiskFull = true; return p }()}, want: "almost full"},
+		{name: "the disk is full, but the worker could build a moment ago", first: says{able, func() *buildv1.Presence { p := worker("other", "its disk is almost full"); p.DiskFull = true; return p }()}, want: "almost full"},
 		{name: "the first worker starts, long after us", pause: reportWindow, then: says{starting}},
 		{name: "nobody has the engine", pause: reportWindow, then: says{worker("other", "", "sif")}, want: "builds for linux/amd64"},
 	} {
@@ -122,7 +122,7 @@ func TestNobodyCanBuild(t *testing.T) {
 						t.Fatal(err)
 					}
 					w.Observe(raw)
-					_ = w.Able(c) // this call's time counts later
+					_ = w.Able(c) // it records when the kind was last available
 				}
 			}
 			hear(tc.first)
