@@ -16,7 +16,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// checkAbilities rejects requests that this service or this caller could only fail later.
+// checkAbilities rejects requests that would fail later, because this service lacks an
+// ability or the caller lacks credentials.
 func (s *Service) checkAbilities(ctx context.Context, p request.Parsed, who caller.ID) error {
 	if err := s.switchedOff(p.Raw); err != nil {
 		return err
@@ -27,8 +28,9 @@ func (s *Service) checkAbilities(ctx context.Context, p request.Parsed, who call
 	return s.checkCache(ctx, p, who)
 }
 
-// switchedOff follows gateway/contract/container-service.md#capabilities, as far as this
-// service can decide it.
+// switchedOff rejects requests for capabilities that are disabled
+// (gateway/contract/container-service.md#capabilities). The build service checks those that
+// depend on workers.
 func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	switch {
 	case request.IsRecipe(r) && (s.deps.Build == nil || s.deps.Builds == Builds{}):
@@ -41,9 +43,10 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 	return nil
 }
 
-// checkPusher follows gateway/contract/container-service.md#singularity-images: a
-// Singularity image is pushed to a user's repository with the user's own credentials from
-// the platform. It rejects callers whose role may not use them before the build.
+// checkPusher rejects callers who cannot push to buildRepository, before the build starts: the
+// caller's role may not use the credentials of the workspace, and a Singularity image is only
+// pushed with the user's own credentials from the platform
+// (gateway/contract/container-service.md#singularity-images).
 func (s *Service) checkPusher(ctx context.Context, p request.Parsed, who caller.ID) error {
 	if p.Raw.GetBuildRepository() == "" || who.IsAnonymous() && !p.IsSif() {
 		return nil
@@ -145,7 +148,7 @@ func (s *Service) abilitiesOf(engines []*buildv1.Engine, names map[string]string
 }
 
 // condaAbility returns the ability to assemble images of Conda packages without build
-// steps. problem explains what prevents the workers from it.
+// steps. problem is the reason why the workers cannot do this, or "".
 func (s *Service) condaAbility(problem string) *containerv1.Ability {
 	switch {
 	case s.deps.Conda == nil:

@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// identify authenticates the caller, whose token needs scopes in addition to that of the call, and
-// counts the request against their limit.
+// identify authenticates the caller and counts the request against the caller's limit. The
+// caller's token must have the given scopes in addition to the scope of the call.
 func (s *Service) identify(ctx context.Context, claim caller.Claim, scopes ...rpc.Scope) (*platformv1.Identity, error) {
 	who, err := caller.Gate{Platform: s.deps.Platform, Anonymous: s.deps.AnonymousAccess, Scopes: scopes}.Identify(ctx, claim)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*p
 	return s.identify(ctx, caller.Claim{Endpoint: like.GetEndpoint(), WorkspaceID: like.GetWorkspaceId()})
 }
 
-// signedIn returns the user of the Bearer token. The identity has no workspace unless the token is
-// of one workspace: then only what belongs to that workspace is for the caller.
+// signedIn returns the user of the Bearer token. The identity only has a workspace if the
+// token is limited to one. Then the caller may only access requests of that workspace.
 func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
 }
@@ -62,9 +62,9 @@ func (s *Service) find(ctx context.Context, id string) (store.Record, error) {
 	return rec, err
 }
 
-// authorized is find for a caller who has all rights to the request: one who sends its
-// token, or the user who made it, who may send its ID. It returns fault.Unauthenticated or
-// fault.Denied for others.
+// authorized is find for calls that require all rights to the request: the caller must send
+// its token, or its ID with the access token of the user who made it. Otherwise it returns
+// fault.Unauthenticated or fault.Denied.
 func (s *Service) authorized(ctx context.Context, id string) (store.Record, error) {
 	rec, err := s.find(ctx, id)
 	if err != nil || tokens.Is(id) {
@@ -82,12 +82,13 @@ func (s *Service) authorized(ctx context.Context, id string) (store.Record, erro
 	return rec, err
 }
 
-// bearer returns the user whom the Bearer token names, as signedIn does; nil without one.
+// bearer is signedIn, but returns nil without a Bearer token.
 func (s *Service) bearer(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform, Anonymous: true}.Identify(ctx, caller.Claim{})
 }
 
-// isOwner reports whether a user that signedIn or bearer returned, nil for none, made a request.
+// isOwner reports whether who made a request. who is an identity that signedIn or bearer
+// returned; nil made no request.
 func isOwner(rec store.Record, who *platformv1.Identity) bool {
 	owner := rec.Plan.GetIdentity()
 	return who != nil && owner != nil && caller.Of(owner).User() == caller.Of(who).User() &&
@@ -110,8 +111,8 @@ func (s *Service) live(ctx context.Context, token string) (store.Record, error) 
 	return rec, nil
 }
 
-// issued returns the request whose name has the token. It returns fault.NotFound if there is
-// none or it has expired, and fault.Invalid for a Singularity image.
+// issued returns the request whose name has the token. It returns fault.NotFound for an
+// unknown, expired or revoked name, and fault.Invalid for a Singularity image.
 func (s *Service) issued(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
 	rec, err := s.issuedAny(ctx, field, image, token)
 	if err == nil && rec.Plan.GetFormat() == request.FormatSif {

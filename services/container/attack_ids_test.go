@@ -47,7 +47,7 @@ func (s *site) describe(t *testing.T, who, id string) *containerv1.DescribeConta
 	return d
 }
 
-// sifOf submits a Singularity image of a user's, and ends its build.
+// sifOf requests a Singularity image as a user, and completes its build.
 func (s *site) sifOf(t *testing.T, who, repository string) *containerv1.SubmitContainerResponse {
 	t.Helper()
 	r := as(who, sif(from(s.image)))

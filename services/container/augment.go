@@ -124,8 +124,8 @@ func setPlatform(r request.Resolved, plan *containerv1.Plan) error {
 	return nil
 }
 
-// rename sets the digest in the name of an image that was requested by digest to that of
-// the served image.
+// rename updates the name of an image that was requested by digest: it contains the digest of
+// the augmented image.
 func (s *Service) rename(ctx context.Context, plan *containerv1.Plan) error {
 	image := oci.ReferenceOf(plan.GetSource())
 	if image.Digest == "" || plan.GetConfig() == nil {

@@ -53,7 +53,7 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 	}
 	out := submission{plan: plan, build: resp, record: r.Record}
 	if strings.HasSuffix(plan.GetBuildId(), "_0") {
-		return out, nil // a dry run of a build that no worker can run: there is nothing to pull
+		return out, nil // a dry run of an image that neither exists nor is being built
 	}
 	return out, s.keep(ctx, r.Record, plan)
 }

@@ -17,7 +17,7 @@ func (s *Service) charge(ctx context.Context, who *platformv1.Identity, n int64)
 	return s.spend(ctx, ratelimit.Requests, who, n)
 }
 
-// chargePull counts a download as a pull, which it replaces.
+// chargePull counts the download of a Singularity image as a pull.
 func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
 	return s.spend(ctx, ratelimit.Pulls, who, 1)
 }

@@ -12,9 +12,9 @@ import (
 
 // destination checks every image of a plan
 // (gateway/contract/container-service.md#source-images) and returns where the result is
-// stored. A build from public images only is shared. Anything else belongs to its caller,
-// as does an image that is pushed to a user's own repository or has packages from a channel
-// that was read with a login.
+// stored. A build that only reads public images is shared. An image belongs to its caller if
+// it is built from other images, is pushed to a user's own repository, or has packages from a
+// channel that was read with a login.
 func (s *Service) destination(ctx context.Context, r request.Resolved, plan request.BuildPlan) (request.Destination, error) {
 	public, err := s.allPublic(ctx, r, plan)
 	if err != nil {

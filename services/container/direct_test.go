@@ -189,7 +189,7 @@ func TestWhatIsMadeInSteps(t *testing.T) {
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	template := s.packages("samtools", "bwa")
 	template.BuildTemplate = "conda/micromamba:v2"
-	if _, err := s.ask(t, template); err == nil || !strings.Contains(err.Error(), "docker.io") { // which cannot be reached from here
+	if _, err := s.ask(t, template); err == nil || !strings.Contains(err.Error(), "docker.io") { // the test cannot reach the installer's image there
 		t.Errorf("a template: %v", err)
 	}
 	s.builds.refuseEngine = "buildkit"

@@ -58,11 +58,11 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 		ask  *containerv1.ContainerRequest
 		want error
 	}{
-		"a failed build":  {onTop, fault.NotFound},
-		"never given out": {&containerv1.ContainerRequest{ContainerImage: never}, fault.NotFound},
-		"another tag":     {&containerv1.ContainerRequest{ContainerImage: first.GetTargetImage() + "x"}, fault.NotFound},
-		"another path":    {&containerv1.ContainerRequest{ContainerImage: strings.Replace(first.GetTargetImage(), "lib/tool", "lib/other", 1)}, fault.NotFound},
-		"FROM additions":  {from(first.GetTargetImage()), fault.Invalid},
+		"a failed build": {onTop, fault.NotFound},
+		"never issued":   {&containerv1.ContainerRequest{ContainerImage: never}, fault.NotFound},
+		"another tag":    {&containerv1.ContainerRequest{ContainerImage: first.GetTargetImage() + "x"}, fault.NotFound},
+		"another path":   {&containerv1.ContainerRequest{ContainerImage: strings.Replace(first.GetTargetImage(), "lib/tool", "lib/other", 1)}, fault.NotFound},
+		"FROM additions": {from(first.GetTargetImage()), fault.Invalid},
 	} {
 		if got, err := s.ask(t, c.ask); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
@@ -226,8 +226,8 @@ func TestBuildsFromBuiltNames(t *testing.T) {
 		what, who, file string
 		want            error
 	}{
-		{"another's name", "bob", "FROM " + hers, fault.Invalid},
-		{"another's, without a user", "", "FROM " + hers, fault.Invalid},
+		{"another user's name", "bob", "FROM " + hers, fault.Invalid},
+		{"a user's name, anonymously", "", "FROM " + hers, fault.Invalid},
 		{"its digest, without the name", "", "FROM " + written, fault.Invalid},
 		{"another digest beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + secret.GetRepository() + "@" + secret.GetReference() + " / /", fault.Invalid},
 		{"a tag beside the name", "", "FROM " + name + "\nCOPY --from=" + store.Host + "/" + source.GetRepository() + ":latest / /", fault.Invalid},

@@ -25,9 +25,9 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// The layers of included images are handled like a request's own layers: they follow these
-// in the configuration that is stored with a name or a build, and each names its repository
-// and the login to read it. This service does not store them
+// The layers of included images are handled like a request's own layers: they come after
+// these in the configuration that is stored with a name or a build, and each has its
+// repository and the identity whose login reads it. This service does not store their content
 // (gateway/contract/container-service.md#included-images).
 
 // include looks up the current digests and layers of the images that a request includes.

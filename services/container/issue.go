@@ -21,8 +21,8 @@ type submission struct {
 	record *containerv1.ContainerRequest
 }
 
-// submissionOf returns the submission for an image that was not built for it, but may be the
-// result of an earlier build.
+// submissionOf returns the submission for an image that this request does not build. The
+// image may be the result of an earlier build.
 func submissionOf(plan *containerv1.Plan, record *containerv1.ContainerRequest) submission {
 	out := submission{plan: plan, record: record}
 	if plan.GetBuildId() != "" {
@@ -31,7 +31,7 @@ func submissionOf(plan *containerv1.Plan, record *containerv1.ContainerRequest) 
 	return out
 }
 
-// response returns what is responded about a submission.
+// response returns the response for a submission.
 func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 	out := &containerv1.SubmitContainerResponse{
 		RequestId:      proto.String(tokens.IDOf(a.plan.GetToken())),

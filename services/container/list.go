@@ -114,8 +114,8 @@ func (s *Service) addRecipe(ctx context.Context, out *containerv1.DescribeContai
 	out.CondaOpts, out.ContextSize = b.GetBuild().GetCondaOpts(), b.GetBuild().ContextSize
 }
 
-// publicDescription returns what any client that knows the id of a request may see. The
-// recipe is as public, by the id of the build.
+// publicDescription returns what any client that knows the id of a request may see. Such a
+// client may also see the recipe (addRecipe), which is public by the id of the build.
 func (s *Service) publicDescription(rec store.Record) *containerv1.DescribeContainerResponse {
 	plan := rec.Plan
 	return &containerv1.DescribeContainerResponse{

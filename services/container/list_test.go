@@ -87,7 +87,7 @@ func TestListRefused(t *testing.T) {
 		from string
 		want codes.Code
 	}{
-		"nobody":            {want: codes.Unauthenticated},
+		"anonymous":         {want: codes.Unauthenticated},
 		"an unknown token":  {who: "mallory", want: codes.Unauthenticated},
 		"too many":          {who: "ada", most: 101, want: codes.InvalidArgument},
 		"less than none":    {who: "ada", most: -1, want: codes.InvalidArgument},

@@ -15,7 +15,8 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// A solved is what is known of a request's Conda packages before their build.
+// A solved holds a request's Conda packages with their solution, as far as it is known before
+// the build.
 type solved struct {
 	// packages are those of the request, some of which may be built from source instead.
 	packages request.Packages
@@ -43,9 +44,9 @@ func (k solved) hasLayers() bool {
 	return false
 }
 
-// storedSolution returns the stored solution of packages, for as long as conda_lock_ttl. The
-// packages are still pending if the request was queued unsolved and its build was neither
-// lost nor failed since.
+// storedSolution returns the stored solution of packages, unless it is older than
+// conda_lock_ttl. The packages are pending if the request was queued unsolved and its image
+// exists or is being built.
 func (s *Service) storedSolution(ctx context.Context, r request.Resolved, of request.Packages) (solved, bool) {
 	shared, own := r.LockIDs(of, caller.Of(r.Who))
 	lock, err := s.store.LockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))

@@ -40,11 +40,12 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 	}, nil
 }
 
-// errAdditionGone is returned for an anonymous request with additions, because they may be
-// secret and the name was the only proof of access.
+// errAdditionGone is returned for an expired anonymous request with additions. They may be
+// secret, and the valid name was the only proof of access.
 var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
 
-// named returns the request for an ID if its caller may have it now.
+// named returns the request with an ID or, for the ID of a build, a request for its image, if
+// the caller may currently read the image.
 func (s *Service) named(ctx context.Context, id string) (store.Record, error) {
 	if tokens.Is(id) || tokens.IsID(id) {
 		return s.requestedBefore(ctx, id)
@@ -94,7 +95,7 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 		return nil, err
 	}
 	var owner *platformv1.Identity
-	if b.GetScope() != "" { // it knows the workspace, which only its members may claim
+	if b.GetScope() != "" { // the caller must be a member of its workspace
 		owner = b.GetIdentity()
 	}
 	who, err := s.identifyAs(ctx, owner)
@@ -122,9 +123,9 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	return plan, s.checkExists(ctx, plan)
 }
 
-// mayHaveInputs checks that a caller who knows the ID of a build may use its inputs. Any
-// client that sees the recipe of a shared build could request it again, unless it uses
-// files of a request, or an image named by its token: such an image is only for the users
+// mayHaveInputs checks that a caller who knows the ID of a build may use its inputs. Usually
+// any client can: it could also request the recipe of a shared build, which is public. But a
+// build with files of a request, or with an image named by its token, is only for the users
 // who requested it.
 func (s *Service) mayHaveInputs(ctx context.Context, id string, b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
 	if !b.GetPrivateInputs() || b.GetScope() != "" && who != nil {

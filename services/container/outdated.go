@@ -12,13 +12,13 @@ import (
 )
 
 // A stored lock names its packages and its base image by digest. An existing image is
-// served regardless of them. A new image is not built from a base image that no longer
-// exists, or from packages with which a build has failed: then the packages are solved
-// again, for all callers, with the image that the tag of the base currently names.
+// served even if these do not exist any more. A new image is not built from a base image that
+// no longer exists, or from packages with which a build has failed: then the packages are
+// solved again, for all callers, with the image that the tag of the base currently names.
 
-// outdatedError is returned when an image cannot be built of a stored lock.
+// outdatedError is returned when an image cannot be built from a stored lock.
 type outdatedError struct {
-	// why continues "They were resolved again, since".
+	// why completes the sentence "They were resolved again, since …".
 	why string
 	// mine is set if the reason only concerns the caller, so that the lock of others is
 	// unchanged.
@@ -27,8 +27,8 @@ type outdatedError struct {
 
 func (e *outdatedError) Error() string { return "the stored lock is outdated: " + e.why }
 
-// startStored starts a build of a stored lock. If its image does not exist, it first checks
-// that the lock can still be used; an outdatedError if it cannot.
+// startStored starts a build from a stored lock. If the image does not exist, it first checks
+// that the lock can still be used, and returns an outdatedError if it cannot.
 func (s *Service) startStored(ctx context.Context, r request.Resolved, known solved, b *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	found, err := s.lookUp(ctx, b)
 	if err != nil || found.GetCached() {

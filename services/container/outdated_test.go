@@ -37,8 +37,8 @@ func (s *site) moveBase(t *testing.T, gone bool) {
 	})
 }
 
-// TestBaseImageOfALock checks that a stored lock keeps its base image while that exists,
-// and that the packages are solved again, for all callers, once it does not.
+// TestBaseImageOfALock checks that a stored lock keeps its base image while the image exists,
+// and that the packages are solved again, for all callers, after the image was deleted.
 func TestBaseImageOfALock(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}

@@ -49,8 +49,8 @@ func (s *Service) submitPackages(ctx context.Context, r request.Resolved) (submi
 var errNoLayers = errors.New("no worker assembles images from packages")
 
 // submitLayers submits a build that assembles the image from its packages, which are locked
-// or pending. It returns errNoLayers if no worker can, and an outdatedError for a stored lock
-// that cannot be used any more.
+// or pending. It returns errNoLayers if no worker can assemble it, and an outdatedError for a
+// stored lock that cannot be used any more.
 func (s *Service) submitLayers(ctx context.Context, r request.Resolved, known solved) (submission, error) {
 	base, err := s.baseOf(ctx, r, known)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// Images made from an issued name outlive the name and are read by a worker. So they are
-// made from the image that the name resolves to, with the access of their own caller, and
-// the token is not stored with them (gateway/contract/container-service.md#issued-names).
+// An image that is built from an issued name outlives the name. Its build therefore reads the
+// image that the name resolves to, with the access of the build's own caller, and the token is
+// not stored with the build (gateway/contract/container-service.md#issued-names).
 
-// readRecipe parses the recipe of a request, with images in place of issued names for them.
-// A name with additions cannot be read by a build: it is not replaced, and rejected later
-// with the recipe's other images.
+// readRecipe parses the recipe of a request, and replaces issued names in it by the images
+// that they resolve to. It does not replace names with additions: builds cannot read these,
+// and they are rejected when the images of the recipe are checked.
 func (s *Service) readRecipe(ctx context.Context, p request.Parsed, who *platformv1.Identity) (request.Recipe, error) {
 	names := issuedNames{Service: s, who: who, own: map[oci.Reference]string{}}
 	out := request.Recipe{Issued: names.own}
@@ -60,7 +60,7 @@ type issuedNames struct {
 	own map[oci.Reference]string
 }
 
-// readDockerfile parses the Dockerfile of a request, without issued names.
+// readDockerfile parses the Dockerfile of a request, and replaces issued names in it.
 func (n issuedNames) readDockerfile(ctx context.Context, p request.Parsed) (request.Dockerfile, error) {
 	var file request.Dockerfile
 	err := n.deps.Turns.Do(ctx, caller.Of(n.who).Client(ctx), len(p.Raw.GetContainerFile()), func() (err error) {
@@ -92,7 +92,7 @@ func (n issuedNames) readDockerfile(ctx context.Context, p request.Parsed) (requ
 	return file.Replace(images)
 }
 
-// withoutNames returns packages whose options name no issued images.
+// withoutNames returns packages with the issued names in their options replaced.
 func (n issuedNames) withoutNames(ctx context.Context, p *containerv1.Packages) (*containerv1.Packages, error) {
 	out := proto.CloneOf(p)
 	for field, image := range optionImages(out) {

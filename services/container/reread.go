@@ -89,7 +89,8 @@ func (s *Service) checkExists(ctx context.Context, plan *containerv1.Plan) error
 	return err
 }
 
-// builtDigest looks up the current digest of a built image, which marks it as used.
+// builtDigest returns the current digest of a built image. The lookup marks the image as used
+// in the image store.
 func (s *Service) builtDigest(ctx context.Context, plan *containerv1.Plan) (digest.Digest, error) {
 	src := plan.GetSource()
 	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(plan.GetIdentity()), src.GetRegistry(), src.GetRepository())
@@ -145,7 +146,7 @@ func loginOf(who *platformv1.Identity) *platformv1.Identity {
 }
 
 // rereadIncluded checks that a user may read the images that layers were included from, and
-// stores the user's login for them. It returns fault.Invalid otherwise.
+// sets the user as the identity of these layers. It returns fault.Invalid if the user may not.
 func (s *Service) rereadIncluded(ctx context.Context, field string, layers []*containerv1.Layer, who *platformv1.Identity) error {
 	seen := map[string]bool{}
 	for _, l := range layers {

@@ -74,9 +74,9 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 	return out, s.cancelUnawaited(ctx, req.GetBuildId(), now)
 }
 
-// revoke revokes a request in SQL, after which it is final, and publishes the revocation;
-// Run repeats failed messages. It then cancels the build if no request waits for it. id is
-// the ID of a request, or its token.
+// revoke revokes a request in SQL, which is final, and publishes the revocation. Run repeats
+// failed messages. It then cancels the build if no request waits for it. id is the ID of a
+// request, or its token.
 func (s *Service) revoke(ctx context.Context, id string) error {
 	now := s.deps.Now()
 	if err := s.store.Revoke(ctx, id, now); err != nil {

@@ -15,8 +15,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// renewEvery returns the interval for renewing the names of runs, short enough that none
-// expires between two checks (see due).
+// renewEvery returns the interval for renewing the names of runs. It is short enough that no
+// name expires between two checks (see renew).
 func (s *Service) renewEvery() time.Duration {
 	return max(time.Second, min(10*time.Minute, s.deps.TokenTTL/8))
 }

@@ -144,8 +144,8 @@ func New(d Deps) (*Service, error) {
 	}, nil
 }
 
-// owns reports whether a repository is one of the service's own, or below it. Its content
-// is only accessible by issued names.
+// owns reports whether a repository is one of the service's own, or below one. The content of
+// these repositories is only accessible by issued names.
 func (s Settings) owns(registry, repository string) bool {
 	own := s.OwnRepositories
 	if s.Builds != (Builds{}) {

@@ -25,8 +25,8 @@ import (
 // typeSif is the media type of a Singularity image in a registry.
 const typeSif = "application/vnd.sylabs.sif.layer.v1.sif"
 
-// StreamSif streams a Singularity image that a request has built from its repository, with
-// the credentials of the user who made the request. So the caller must have the token of
+// StreamSif streams the Singularity image of a request from its repository, with the
+// credentials of the user who made the request. The caller must therefore have the token of
 // the request, or be that user.
 func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.ServerStreamingServer[containerv1.StreamSifResponse]) error {
 	ctx := stream.Context()
@@ -98,7 +98,7 @@ func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, 
 	return b.GetDigest(), nil
 }
 
-// sifFile returns the file in its manifest.
+// sifFile returns the descriptor of the Singularity file in a manifest.
 func (s *Service) sifFile(ctx context.Context, repo upstream.Repository, manifest string, a upstream.Access) (ocispec.Descriptor, error) {
 	doc, err := s.deps.Upstream.Manifest(ctx, repo, manifest, a)
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// solve returns what is known of the packages of a request before the build. R packages whose
-// Conda packages are in a conflict are built from source if the request allows it.
+// solve returns the solution of a request's packages, as far as it is known before the build.
+// R packages whose Conda packages are in a conflict are built from source if the request
+// allows it.
 func (s *Service) solve(ctx context.Context, r request.Resolved) (solved, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.CondaPatience+time.Second)
 	defer cancel()

@@ -166,10 +166,10 @@ func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
 		says   string
 		builds bool // a worker installs in steps
 	}{
-		"they do not fit":      {conflict("needs"), fault.Invalid, whyNot, false},
-		"they need a machine":  {conflict("machine"), fault.Invalid, whyNot, true},
-		"they cannot be read":  {fails(fault.Invalid.Newf("bwa==: a version is missing")), fault.Invalid, "bwa==: a version is missing", false},
-		"they are as they are": {solvedTo(), fault.Unsupported, "packages.condaOpts.commands", true},
+		"they do not fit":     {conflict("needs"), fault.Invalid, whyNot, false},
+		"they need a machine": {conflict("machine"), fault.Invalid, whyNot, true},
+		"they cannot be read": {fails(fault.Invalid.Newf("bwa==: a version is missing")), fault.Invalid, "bwa==: a version is missing", false},
+		"they have commands":  {solvedTo(), fault.Unsupported, "packages.condaOpts.commands", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -107,7 +107,7 @@ func ReadFile(text string, platforms []string, usual Defaults) (Recipe, error) {
 // IsLocked reports whether the packages are those of a lock.
 func (r Recipe) IsLocked() bool { return r.LockURL != "" || r.Lock != "" }
 
-// Text returns the environment file or the lock as users may see it; "" if there is none.
+// Text returns the environment file or the lock as users may see it; "" without either.
 func (r Recipe) Text() string {
 	if r.Lock != "" {
 		return r.Lock
@@ -116,7 +116,8 @@ func (r Recipe) Text() string {
 }
 
 // Packages returns the packages for the solver: those of a lock, or those of the
-// environment and the base packages, without pip's. It returns nil if there are none.
+// environment and the base packages, without the packages of pip. It returns nil if the
+// solver is not needed.
 func (r Recipe) Packages() *condav1.CondaPackages {
 	if r.LockURL != "" {
 		return &condav1.CondaPackages{Type: "CONDA", Entries: []string{r.LockURL}, EnvironmentName: r.environmentName}
@@ -169,8 +170,8 @@ func (r Recipe) OwnInstaller() string {
 	return r.mambaImage
 }
 
-// Steps returns what requires build steps, as a field name or a description; "" for
-// nothing.
+// Steps returns which part of the request requires build steps, as a field name or a
+// description; "" if no part does.
 func (r Recipe) Steps() string {
 	switch {
 	case len(r.pip()) > 0:

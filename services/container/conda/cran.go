@@ -60,7 +60,7 @@ func fromR(p *containerv1.Packages, renv string) ([]rPackage, error) {
 	return withR(out), nil
 }
 
-// withR adds R itself, on which packages of R alone may not depend.
+// withR adds R itself, because a list of packages need not depend on it.
 func withR(packages []rPackage) []rPackage {
 	if len(packages) == 0 || slices.ContainsFunc(packages, func(p rPackage) bool { return p.spec == "r-base" || strings.HasPrefix(p.spec, "r-base=") }) {
 		return packages

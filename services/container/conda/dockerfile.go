@@ -20,8 +20,9 @@ var installer string
 const folder = ".slipway"
 
 // Dockerfile returns the Dockerfile that builds the environment: one stage installs it, the
-// other is the image. All user input is in files, except for two parsed image names and the
-// commands, which are Dockerfile lines according to the contract.
+// other is the image. All user input is in files, except for two parsed image names, the
+// environment's variables with escaped values, and the commands, which are Dockerfile lines
+// according to the contract.
 func (r Recipe) Dockerfile() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "FROM %s AS build\n", r.mambaImage)
@@ -44,7 +45,7 @@ func (r Recipe) Dockerfile() string {
 //nolint:gochecknoglobals // never changed
 var dockerfileText = strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`)
 
-// Lines returns the Dockerfile lines that the request runs; "" for none.
+// Lines returns the request's commands as lines of a Dockerfile; "" for none.
 func (r Recipe) Lines() string {
 	var out strings.Builder
 	for _, line := range r.commands {
@@ -55,7 +56,7 @@ func (r Recipe) Lines() string {
 
 // StepFiles returns the files that describe build steps after the packages are installed,
 // at the paths where the step reads them: the pip requirements, the R packages to build from
-// source, and whether to compile modules. It returns nil if there are none.
+// source, and whether to compile modules. It returns nil without such steps.
 func (r Recipe) StepFiles() []*buildv1.File {
 	var files []*buildv1.File
 	if len(r.pip()) > 0 {

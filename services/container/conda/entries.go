@@ -62,8 +62,8 @@ func readEntry(entry string) (nouns.Requirement, error) {
 }
 
 // checkSpec checks that a specification is safe to write to files that other tools read: it
-// may only name a package of a channel on the web. It returns fault.Invalid without the
-// field otherwise.
+// may only name a package of a channel on the web. Otherwise it returns fault.Invalid, to
+// which the caller adds the field.
 func checkSpec(text string) error {
 	bad := func(why string) error {
 		return fault.Invalid.Newf("%q is not a Conda package specification: %s", fault.Quote(text), why)

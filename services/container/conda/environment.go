@@ -7,8 +7,8 @@ import (
 )
 
 // readEnvironment reads an environment file, or the named environment of a pixi.toml for
-// platforms, and adds the missing channels; without any channels it gets the defaults. It
-// returns fault.Invalid with the field for any other file.
+// platforms, and appends the request's channels. If neither has channels, it sets the default
+// channels. It returns fault.Invalid with the field for any other file.
 func readEnvironment(field, text, name string, platforms, channels []string) (nouns.Environment, error) {
 	var e nouns.Environment
 	var err error

@@ -41,7 +41,8 @@ func TestChannelsOfEnvironment(t *testing.T) {
 	}
 }
 
-// TestPixiManifest reads packages of a pixi.toml, alone and in packages, whose strings look like a lock.
+// TestPixiManifest reads a pixi.toml as condaFile and as packages.environment. One of its
+// strings looks like a lock.
 func TestPixiManifest(t *testing.T) {
 	t.Parallel()
 	const manifest = "[workspace]\nchannels = [\"conda-forge\"]\nplatforms = [\"linux-64\"]\ndescription = \"\"\"\nenvironments: none\n\"\"\"\n" +
@@ -60,7 +61,7 @@ func TestPixiManifest(t *testing.T) {
 	if got := named.Packages(); !slices.Equal(got.GetEntries(), []string{"bwa=0.7.*", "jq", "conda-forge::procps-ng"}) || !slices.Equal(got.GetChannels(), []string{"conda-forge", "bioconda"}) {
 		t.Errorf("in packages it is %v", got)
 	}
-	// Who installs in steps gets an environment file.
+	// An installation in steps gets an environment file.
 	const want = "channels:\n  - \"conda-forge\"\ndependencies:\n  - \"bwa=0.7.*\"\nvariables:\n  A: \"1\"\n"
 	if got := fileOf(alone, ".slipway/conda.yml"); got != want || !strings.Contains(alone.Dockerfile(), "ENV A=\"1\"\n") || alone.IsLocked() {
 		t.Errorf("conda.yml is %q, the Dockerfile %q", got, alone.Dockerfile())

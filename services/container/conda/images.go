@@ -20,8 +20,8 @@ type Defaults struct {
 	Base string
 	// ClientMamba and ClientBase are the images that client libraries send when their
 	// user chose none. A request with one of them gets Mamba or Base instead. A name
-	// without a tag matches every tag. ClientPixi and ClientR are such images of installers
-	// that are not used: a request with any other is rejected.
+	// without a tag matches every tag. ClientPixi and ClientR are the same for installers that
+	// this service does not use: a request with another image of theirs is rejected.
 	ClientMamba, ClientBase, ClientPixi, ClientR []string
 	// CRANMirror is the base URL of the mirror that R packages are built from. If it is
 	// empty, no R packages are built from source.

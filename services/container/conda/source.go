@@ -52,10 +52,11 @@ func (r *Recipe) setFallback(p *containerv1.Packages, packages []rPackage, usual
 func (r Recipe) HasFallback() bool { return r.fallback.mirror != "" }
 
 // FromSource returns the recipe with more R packages built from source, to resolve a conflict.
-// These are all packages in absent, of which the channels have no matching record, or else
-// one package in involved, whose versions conflict. Both list names of Conda packages. ok is
-// false if none of the packages can be built from source. FromSource returns fault.Invalid
-// if the number of such packages exceeds limits.CranSources.
+// absent and involved list names of Conda packages: absent those for which the channels have
+// no matching record, and involved those whose versions conflict. FromSource takes all
+// packages in absent or, if it can take none of these, one package in involved. ok is false if
+// none of the packages can be built from source. FromSource returns fault.Invalid if the
+// number of packages to build exceeds limits.CranSources.
 func (r Recipe) FromSource(absent, involved []string) (out Recipe, ok bool, err error) {
 	var take []string
 	for _, name := range absent {

@@ -10,7 +10,7 @@ import (
 // folder is the folder of the scripts in the build context.
 const folder = ".slipway-definition"
 
-// variables holds the variables that tell the script of %post which file it may append to.
+// variables holds the variables with the file that the script of %post may append to.
 const variables = "APPTAINER_ENVIRONMENT=/.singularity.d/env/91-environment.sh SINGULARITY_ENVIRONMENT=/.singularity.d/env/91-environment.sh"
 
 // source sets the environment of the image.
@@ -59,8 +59,8 @@ func shebang(script string) string {
 // Dockerfile returns the Dockerfile that builds the definition.
 func (d Definition) Dockerfile() string {
 	out := &strings.Builder{}
-	// Sections run as root and by the shell, whatever the base image sets. It may not have
-	// a name for the user.
+	// Sections run as root and with /bin/sh, whatever the base image sets. The user is a
+	// number, because the base image may have no user names.
 	out.WriteString("FROM " + d.From + "\nUSER 0\nSHELL [\"/bin/sh\",\"-c\"]\n")
 	for _, c := range d.copies {
 		out.WriteString("COPY " + list(c.from, c.to) + "\n")

@@ -111,7 +111,7 @@ func (l *Links) fetch(fetching context.Context, client fairshare.Client, want li
 
 // Verify fetches a layer at a URL, unless it was verified recently, and verifies it against
 // the request. It returns fault.Invalid with the field if they differ. A layer that is too
-// large, or not verified until fetching ends, is left to the pulling client.
+// large, or cannot be verified before fetching ends, is accepted: pulling clients verify it.
 func (l *Links) Verify(ctx, fetching context.Context, u *Unpacking, field string, layer *containerv1.Layer) error {
 	want := linkedLayer{layer.GetLocation(), digest.Digest(layer.GetGzipDigest()), digest.Digest(layer.GetTarDigest()), layer.GetGzipSize()}
 	if _, ok := l.right.GetIfPresent(want); ok {
@@ -158,8 +158,8 @@ func (h hashed) length(described int64) string {
 	return fmt.Sprint(h.size)
 }
 
-// hash reads the content of a URL up to the described size, and up to most uncompressed
-// bytes. It returns errUnverified beyond that.
+// hash reads the content of a URL up to the described size. It returns errUnverified if the
+// content has more than most uncompressed bytes.
 func (l *Links) hash(ctx context.Context, want linkedLayer, most int64) (out hashed, err error) {
 	resp, err := l.client.Fetch(ctx, want.url)
 	if err != nil {

@@ -110,20 +110,20 @@ func TestLayersAtAddresses(t *testing.T) {
 		layer *containerv1.Layer
 		want  string // "" if valid
 	}{
-		"right":                        {s.at("/layer", nil), ""},
-		"moved":                        {s.at("/moved", nil), ""},
-		"of an unsaid length":          {s.at("/unsaid", nil), ""},
-		"not there":                    {s.at("/gone/", func(l *containerv1.Layer) { l.Location = "http://127.0.0.1:1/" }), "f.location: 127.0.0.1:1 cannot be reached"},
-		"at a private address":         {s.at("", func(l *containerv1.Layer) { l.Location = "http://169.254.169.254/" }), "f.location: 169.254.169.254 is not a public address"},
-		"shorter":                      {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &longer }), "f.gzipSize is " + fmt.Sprint(longer)},
-		"longer":                       {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "f.gzipSize is " + fmt.Sprint(shorter)},
-		"shorter, of unsaid length":    {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &longer }), "there are " + fmt.Sprint(len(s.layer)) + " bytes"},
-		"longer, of unsaid length":     {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "there are more bytes"},
-		"another":                      {s.at("/layer", func(l *containerv1.Layer) { l.GzipDigest = other }), "f.gzipDigest does not match what is at its location, whose digest is sha256:"},
-		"of another tar":               {s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = other }), "f.tarDigest does not match"},
-		"broken off":                   {s.at("/short", nil), "broke off after"},
-		"no gzip":                      {s.at("/text", nil), "f.location: the content is not a gzip file"},
-		"too large, and so left alone": {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &huge }), ""},
+		"valid":                     {s.at("/layer", nil), ""},
+		"moved":                     {s.at("/moved", nil), ""},
+		"without a length":          {s.at("/unsaid", nil), ""},
+		"unreachable":               {s.at("/gone/", func(l *containerv1.Layer) { l.Location = "http://127.0.0.1:1/" }), "f.location: 127.0.0.1:1 cannot be reached"},
+		"at a private address":      {s.at("", func(l *containerv1.Layer) { l.Location = "http://169.254.169.254/" }), "f.location: 169.254.169.254 is not a public address"},
+		"shorter":                   {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &longer }), "f.gzipSize is " + fmt.Sprint(longer)},
+		"longer":                    {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "f.gzipSize is " + fmt.Sprint(shorter)},
+		"shorter, without a length": {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &longer }), "there are " + fmt.Sprint(len(s.layer)) + " bytes"},
+		"longer, without a length":  {s.at("/unsaid", func(l *containerv1.Layer) { l.GzipSize = &shorter }), "there are more bytes"},
+		"another digest":            {s.at("/layer", func(l *containerv1.Layer) { l.GzipDigest = other }), "f.gzipDigest does not match what is at its location, whose digest is sha256:"},
+		"another tar digest":        {s.at("/layer", func(l *containerv1.Layer) { l.TarDigest = other }), "f.tarDigest does not match"},
+		"interrupted":               {s.at("/short", nil), "broke off after"},
+		"no gzip":                   {s.at("/text", nil), "f.location: the content is not a gzip file"},
+		"too large to be verified":  {s.at("/layer", func(l *containerv1.Layer) { l.GzipSize = &huge }), ""},
 	} {
 		verify, _ := verifier(t)
 		err := verify(t.Context(), c.layer)

@@ -20,9 +20,9 @@ type ages struct {
 }
 
 // readAges validates the rules of a request. It converts minAge to a time, so that a build and
-// its lock do not depend on when they are made. Without asOf, that is the beginning of a day
-// in UTC, or of an hour for ages of less than a day, so that equal requests resolve to the same
-// packages in the meantime.
+// its lock do not depend on when they are made. Without asOf, it subtracts the age from the
+// beginning of the current day in UTC, or of the current hour for ages of less than a day, so
+// that equal requests resolve to the same packages within that day or hour.
 func readAges(r *containerv1.ContainerRequest, now time.Time) (ages, error) {
 	until, err := conda.ParseAsOf(r.GetAsOf())
 	if err != nil {
@@ -56,8 +56,8 @@ func readAges(r *containerv1.ContainerRequest, now time.Time) (ages, error) {
 
 func (a ages) isSet() bool { return a.asOf != "" || a.excludeNewer != "" }
 
-// ages adds the rules about the age of packages. Requests without any have the IDs that they
-// had before there were such rules.
+// ages adds the rules about the age of packages. It adds nothing without rules, because the
+// IDs of such requests must not change.
 func (w digester) ages(a ages) {
 	if a.isSet() {
 		w.text("slipway ages", a.asOf, a.excludeNewer)

@@ -46,7 +46,7 @@ func (r Resolved) BuildCopy(from *containerv1.Plan, to Destination, clientIP str
 	return r.message(recipe, ContentDigest(recipe, to), conda.Naming{}, to, clientIP)
 }
 
-// message returns what the messages of all builds have in common.
+// message returns a message with the fields that all builds have.
 func (r Resolved) message(recipe *buildv1.Recipe, digest string, names conda.Naming, to Destination, clientIP string) *buildv1.SubmitBuildRequest {
 	path, tag := names.ImageName(r.Raw.GetNameStrategy(), digest[:16])
 	return &buildv1.SubmitBuildRequest{

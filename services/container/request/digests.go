@@ -21,10 +21,10 @@ import (
 const templateVersion = "1"
 
 // ContentDigest returns the SHA-256, in hex, of everything that determines the content of
-// an image and its readers: the recipe, the user's repository if there is one, and the
-// scope. It does not include the request's token, time and fingerprint, cacheRepository and
-// the naming, nor the location of the service's own repository, so that images are found
-// again after the repository has moved.
+// an image and who may read it: the recipe, the user's repository, if any, and the scope. It
+// does not include the request's token, time and fingerprint, cacheRepository and the
+// naming, nor the location of the service's own repository, so that images are found again
+// after the repository has moved.
 func ContentDigest(r *buildv1.Recipe, to Destination) string {
 	registry, repository := to.Registry, to.Repository
 	if to.Own {
@@ -73,7 +73,8 @@ func indexDigest(parts []*buildv1.SubmitBuildRequest) string {
 }
 
 // sifDigest returns the SHA-256, in hex, of everything that determines a Singularity image
-// of another build's result and its readers. Added content is limited to its scope.
+// of another build's result. With added content the digest includes the scope, because only
+// its callers may read the image.
 func sifDigest(of *buildv1.SubmitBuildRequest, added *containerv1.ContainerConfig, scope string) string {
 	w := digester{sha256.New()}
 	w.text("slipway sif", templateVersion, of.GetContentDigest())

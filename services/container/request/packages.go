@@ -30,7 +30,7 @@ const PackagesField = "packages.condaOpts"
 // Packages are the validated Conda packages of a request. They become an image as layers on
 // their base image, if they are solved before the build, or are installed in steps.
 type Packages struct {
-	// Query is what can be solved before the build; nil for nothing.
+	// Query lists the packages that can be solved before the build; nil for none.
 	Query *condav1.CondaPackages
 	// Base is the base image of the layers.
 	Base oci.Reference
@@ -43,14 +43,14 @@ type Packages struct {
 	preface string
 	// inSteps installs the packages.
 	inSteps Dockerfile
-	// after is what the request runs on the image of the packages. Its text lacks FROM, and
-	// is "" for nothing.
+	// after is the Dockerfile that the request runs on the image of the packages. Its text has
+	// no FROM line, and is "" without commands.
 	after Dockerfile
 }
 
-// ReadPackages validates the Conda packages of the request: packages, or condaFile if the
-// request has none. They may differ from those in the request by the names of images. usual
-// holds the default images. now is the time that minAge is relative to.
+// ReadPackages validates the Conda packages of the request: its condaFile or, without one, the
+// argument packages. These are the packages of the request, in which issued names may have
+// been replaced. usual holds the default images. now is the time that minAge is relative to.
 func (p Parsed) ReadPackages(packages *containerv1.Packages, usual conda.Defaults, now time.Time) (Packages, error) {
 	var c conda.Recipe
 	rules, err := readAges(p.Raw, now)
@@ -104,8 +104,8 @@ func (p Parsed) packagesOf(c conda.Recipe) (Packages, error) {
 	return out, err
 }
 
-// byInstaller makes the packages be installed in steps, because of the value of a field of
-// the request.
+// byInstaller marks the packages as installed in steps, because of the value of a field of the
+// request.
 func (p *Packages) byInstaller(field, value string) {
 	p.Query, p.Steps = nil, field
 	p.preface = fmt.Sprintf("Conda: the packages are installed in steps, because the request sets %s to %s; without it they become layers of the image, solved before the build", field, fault.Quote(value))
@@ -123,9 +123,9 @@ func (p Packages) HasFallback() bool { return p.conda.HasFallback() }
 // Unsolved returns the solution of packages that this service does not solve.
 func (p Packages) Unsolved() Solution { return Unlocked{Preface: p.preface} }
 
-// FromSource returns the packages with more R packages built from source, because of a
-// conflict of their Conda packages. ok is false if the conflict concerns no such package. It
-// returns fault.Invalid if too many are.
+// FromSource returns the packages with more R packages built from source, because their Conda
+// packages conflict. ok is false if the conflict involves no package that can be built from
+// source. It returns fault.Invalid if too many packages would be built.
 func (p Parsed) FromSource(of Packages, because Conflict) (out Packages, ok bool, err error) {
 	c, ok, err := of.conda.FromSource(because.absent, because.involved)
 	if err != nil || !ok {
@@ -151,7 +151,8 @@ func (p Parsed) OnlyLayers(of Packages) string {
 	return ""
 }
 
-// WithoutSteps adds to an error about missing build steps what the packages need them for.
+// WithoutSteps extends an error about missing build steps with the reason why the packages
+// need steps.
 func (p Packages) WithoutSteps(err error) error {
 	why, ok := fault.As(err)
 	if !ok || !errors.Is(err, fault.Unsupported) || p.Steps == "" {

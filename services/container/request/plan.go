@@ -26,10 +26,11 @@ type BuildPlan struct {
 	// MayBePrivate reports whether a channel is, or may turn out to be, read with the login of
 	// the caller.
 	MayBePrivate bool
-	// names determines the image's name; the zero value for the content ID alone.
+	// names determines the image's name. With the zero value it is only the content ID.
 	names conda.Naming
-	// shownFile is the Dockerfile that is shown for results of several builds; "" if they
-	// start with packages. condaFile is the environment as users see it; "" for none.
+	// shownFile is the Dockerfile that users see for an index or a Singularity image; "" for
+	// images that are assembled from packages. condaFile is the environment as users see it;
+	// "" for none.
 	shownFile, condaFile string
 }
 

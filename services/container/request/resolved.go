@@ -73,7 +73,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 	if isIssued {
 		out.ContainerImage = ""
 	}
-	// No run extends the life of a name beyond those that it was made from.
+	// A run must not extend the life of a name beyond the names that it was made from.
 	if isIssued && !p.Makes() || !included.Until.IsZero() {
 		out.WorkflowId = ""
 	}

@@ -46,7 +46,7 @@ func TestEveryFieldHasASize(t *testing.T) {
 			} else {
 				m.Set(last, protoreflect.ValueOfString(text))
 			}
-			_, err := Parse(r, ownsNothing) // which is before authentication
+			_, err := Parse(r, ownsNothing) // Parse runs before authentication
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%s: got %v", last.FullName(), err)
 			}

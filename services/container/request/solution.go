@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A Solution is what is known of Conda packages before their build: Locked, Pending,
-// Conflict or Unlocked.
+// A Solution is the state of Conda packages before their build: Locked, Pending, Conflict or
+// Unlocked.
 type Solution interface {
 	// inSteps returns what is stored with a build that installs the packages in steps: its
 	// lock for a platform, nil for none, and the first line of its log.
@@ -39,15 +39,15 @@ type Pending struct{}
 // A Conflict explains why there is no solution.
 type Conflict struct {
 	Err *fault.Error
-	// absent names the packages that the request asks for and of which the channels have no
-	// suitable one, and involved all that it asks for.
+	// involved lists the names of the requested packages in the conflict, and absent those of
+	// them for which the channels have no suitable package.
 	absent, involved []string
 }
 
 // Unlocked packages are only resolved by the installer, while the image is built in steps.
 type Unlocked struct {
-	// Refused is an error of this service about packages that an installer may not have; nil
-	// for none.
+	// Refused is the error of this service's solver if the installer may succeed nevertheless;
+	// otherwise nil.
 	Refused *fault.Error
 	// Preface explains, in a line for the build's log, why the packages are unknown.
 	Preface string
@@ -137,8 +137,8 @@ func Refusal(of Solution, err error) error {
 	return err
 }
 
-// NotSolved returns the error for a request that needs a solution. otherwise is used if
-// there will be none.
+// NotSolved returns the error for a request that requires a solution and has none. otherwise
+// is the message if the solution is not pending.
 func NotSolved(of Solution, otherwise string) error {
 	if _, pending := of.(Pending); pending {
 		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
@@ -164,8 +164,8 @@ func adviceOnBase(answer *condav1.LockPackagesResponse, isBase func(string) bool
 	return advice
 }
 
-// blamed returns the names of the requested packages in a conflict: those of which the
-// channels have no suitable one, and all.
+// blamed returns the names of the requested packages in a conflict: absent lists those for
+// which the channels have no suitable package, and involved all.
 func blamed(c *condav1.Conflict) (absent, involved []string) {
 	for _, asked := range c.GetReasons() {
 		spec, err := nouns.ParseMatchSpec(asked.GetSpec())

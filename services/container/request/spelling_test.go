@@ -29,7 +29,7 @@ func TestTimestampsOfISO8601(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
-	// Against the calendar of the standard library: each day of 30 years, under its week date.
+	// Compare with the calendar of the standard library: the week date of each day of 30 years.
 	for day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2030; day = day.AddDate(0, 0, 1) {
 		year, week := day.ISOWeek()
 		text := request.CalendarDate(fmt.Sprintf("%04d-W%02d-%d", year, week, (int(day.Weekday())+6)%7+1))

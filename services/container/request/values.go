@@ -81,8 +81,8 @@ func isInSteps(template string) bool { return slices.Contains(templatesInSteps()
 // scanAsync requests a scan that the request does not wait for.
 const scanAsync = "async"
 
-// WithoutEffect returns a note about requested options that the service ignores and that
-// the image works without; "" for none.
+// WithoutEffect returns a note about requested options that the service ignores, because the
+// image works without them; "" for none.
 func WithoutEffect(r *containerv1.ContainerRequest) string {
 	var notes []string
 	if r.GetSoci() {
@@ -108,7 +108,7 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		asked bool
 	}{
 		{"mirror", r.GetMirror()},
-		{"scanMode required", r.GetScanMode() == "required"}, // always requires the scan
+		{"scanMode required", r.GetScanMode() == "required"}, // the image must not be used without a scan
 		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && (r.GetScanMode() == "" || r.GetScanMode() == "none")},
 	} {
 		if f.asked {

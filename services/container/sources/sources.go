@@ -33,7 +33,7 @@ type Sources struct {
 	included *memo.Memo[includedKey, []oci.Layer]
 }
 
-// An includedKey is an image by digest.
+// An includedKey identifies an included image by digest and platform.
 type includedKey struct {
 	sourceKey
 	platform string
@@ -52,8 +52,8 @@ type Inclusion struct {
 	Access        upstream.Access
 	Identity      *platformv1.Identity
 	BuildID       string
-	// Above lists the layers that a request added to it. Its platforms are those that it
-	// was requested for; "" for all.
+	// Above lists the layers that an earlier request added to the image, and Platforms the
+	// platforms of that request; "" for all.
 	Above     []*containerv1.Layer
 	Platforms string
 	// Layers lists its own layers and those above.
@@ -70,6 +70,7 @@ const sourceTTL = time.Minute
 // bytes.
 const includedMemory = 16 << 20
 
+// New returns Sources with an empty cache.
 func New(client *upstream.Client, keychain *caller.Keychain) *Sources {
 	return &Sources{
 		client: client, keychain: keychain,
@@ -205,7 +206,7 @@ func Unreadable(field string, image oci.Reference, a upstream.Access, err error)
 }
 
 // AugmentedDigest returns the digest after augmentation of an image that is referenced by
-// digest. The returned name contains it.
+// digest. The issued name contains this digest.
 func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Augmentation, p ocispec.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
 	src := s.client.Source(repo, a)

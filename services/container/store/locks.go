@@ -23,8 +23,9 @@ type Remembered struct {
 	ID string
 }
 
-// LockOf returns the solution that is stored under one of two IDs, the first if both are,
-// and is not older than since. It returns sql.ErrNoRows if there is none.
+// LockOf returns the solution that is stored under the first of two IDs or, without one, under
+// the second. It ignores solutions from before since, and returns sql.ErrNoRows without a
+// solution.
 func (s Store) LockOf(ctx context.Context, first, second string, since time.Time) (Remembered, error) {
 	var packed []byte
 	var id, base string

@@ -10,8 +10,9 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// Due lists some unexpired requests that belong to a run and expire before a time, ordered
-// by key. Their plans lack the token and the digests that were recorded later.
+// Due lists up to 200 unexpired requests that belong to a run and expire before a time, in the
+// order of their keys, beginning after the given key. Their plans lack the token and the
+// digests that were recorded later.
 func (s Store) Due(ctx context.Context, after string, now, before time.Time) ([]Record, error) {
 	return sqldb.Listing[Record]{Scan: scannedRow, Read: `
 		SELECT ` + columns + ` FROM container_requests

@@ -78,8 +78,8 @@ func (s Store) Insert(ctx context.Context, r Record) error {
 }
 
 // Get returns a request by its ID or its token, with all digests that it has resolved to.
-// It returns fault.NotFound if there is none. All methods that take a token also take an
-// ID.
+// It returns fault.NotFound for an unknown request. All methods that take a token also take
+// an ID.
 func (s Store) Get(ctx context.Context, token string) (Record, error) {
 	r, err := scanned(s.db.PreparedRow(ctx, `SELECT `+columns+` FROM container_requests WHERE id = $1`, tokens.IDOf(token)))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -172,8 +172,8 @@ func (s Store) IsAwaited(ctx context.Context, buildID string, now time.Time) (bo
 	return n > 0, err
 }
 
-// Unsent lists unexpired revoked requests by key whose revocation was not published to all
-// replicas.
+// Unsent returns up to 1000 unexpired requests that were revoked and whose revocation was not
+// published to all replicas: their expiry by key.
 func (s Store) Unsent(ctx context.Context, now time.Time) (map[string]time.Time, error) {
 	rows, err := s.db.QueryContext(ctx, `
 		SELECT id, expires_at FROM container_requests

@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// OfBuild lists a user's unexpired requests for the result of a build by key, in all
-// workspaces.
+// OfBuild returns the keys of a user's valid requests for the result of a build, in all
+// workspaces if the identity has none.
 func (s Store) OfBuild(ctx context.Context, buildID string, who *platformv1.Identity, now time.Time) ([]string, error) {
 	return sqldb.Listing[string]{Scan: scannedText, Read: `
 		SELECT id FROM container_requests

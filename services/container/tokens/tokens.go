@@ -63,7 +63,7 @@ func Without(plan *containerv1.Plan) *containerv1.Plan {
 // only needs the newest ones.
 const MaxDigests = 32
 
-// Cache is the copy of unexpired tokens in Redis. A token's key is a hash with the fields
+// Cache is the copy of unexpired tokens in Redis. A token has a Redis hash with the fields
 // `plan`, `revoked`, and `d:<digest>` with the time when the digest was recorded. Fields
 // are written independently and never removed, so the order of writes does not matter: a
 // revoked token stays revoked even if another replica reloads it.
