@@ -21,8 +21,8 @@ const usualRegistry = "docker.io"
 
 // try makes the server log in at a registry, as it does when it pulls, so that an invalid
 // login is not stored. It tries nothing and returns nil without a password, with --no-verify,
-// and for a provider that the server does not use itself. The stored record of a login that
-// is changed is passed as was; nil for a new login.
+// for a channel (see tryChannel), and for a provider that the server does not use itself. The
+// stored record of a login that is changed is passed as was; nil for a new login.
 func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *platformv1.CredentialsSpec, was *platformv1.CredentialsRecord) (*inspectv1.Login, error) {
 	if f.keysFile != "" || f.unseen || f.channel.address != "" {
 		return nil, nil
