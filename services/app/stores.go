@@ -225,7 +225,8 @@ func (e *env) openBus(context.Context) (_ parts, err error) {
 		}
 		e.reg.MustRegister(&busStorage{js})
 	}
-	// Without NATS, a revocation takes effect after up to a minute; nothing else depends on it.
+	// Without NATS, requests and pulls continue. New builds wait until it is available again,
+	// and a revocation takes effect after up to a minute.
 	connected := func(context.Context) error {
 		if !e.nats.IsConnected() {
 			return errors.New("not connected")
