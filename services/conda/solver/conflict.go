@@ -9,9 +9,9 @@ import (
 // A Conflict explains why a request has no solution. As an error, its text is for users;
 // its JSON is the `conflict` of a response.
 type Conflict struct {
-	// Specs is the smallest set of the request's specifications that is unsatisfiable:
-	// without any one of them, the others are satisfiable. It may be larger if the search
-	// for the smallest set ran out of time.
+	// Specs is a minimal unsatisfiable set of the request's specifications: without any one
+	// of them, the others are satisfiable. It may be larger if the search for a minimal set
+	// ran out of time.
 	Specs []string `json:"specs"`
 	// Summary describes the conflict and its cause in one sentence.
 	Summary string `json:"summary"`
@@ -87,8 +87,8 @@ func (r *Reason) names(name string) bool {
 	return false
 }
 
-// Text returns the summary, the tree if it contains more than the summary, and the
-// alternatives for missing names, as lines.
+// Text returns the summary and the tree of reasons, one per line, indented. The reasons
+// contain the alternatives for missing names.
 func (c *Conflict) Text() string {
 	lines := []string{c.Summary}
 	for i := range c.Reasons {

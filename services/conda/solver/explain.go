@@ -75,7 +75,7 @@ func isUnsatisfiable(ctx context.Context, l *library, specs []conda.MatchSpec, o
 	return errors.Is(s.solve(), errNone)
 }
 
-// edges returns the dependencies that a search encoded, which suffice for its result.
+// edges returns the dependencies that a search encoded. They suffice to prove its result.
 func (s *search) edges() []edge {
 	seen := map[edge]bool{}
 	for v := range s.implies {

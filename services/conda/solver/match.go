@@ -7,8 +7,8 @@ type match struct {
 	spec conda.MatchSpec
 	// unread explains why a dependency cannot be parsed; "" if it was parsed.
 	unread string
-	// fits is indexed by record. matching lists the matching records, best first except for
-	// ties. sorted is the list in its final order, computed on first use.
+	// fits reports, by record, whether it matches. matching lists the matching records, best
+	// first except for ties. sorted is that list in its final order, computed on first use.
 	fits             []bool
 	matching, sorted []int32
 	isSorted         bool
@@ -19,8 +19,8 @@ type match struct {
 // checkEvery is the number of records that are matched between two checks of the context.
 const checkEvery = 256
 
-// match returns the candidates that match a specification, whose source is text. An
-// error of over ends it.
+// match returns the candidates that match spec, which was parsed from text. It ends with the
+// error of over.
 func (l *library) match(over func() error, at place, text string, spec conda.MatchSpec) (*match, error) {
 	known := l.matches[at]
 	if known == nil {
@@ -46,7 +46,7 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	return m, nil
 }
 
-// versions returns, by version of the candidates, whether it matches the specification.
+// versions returns for each version of the candidates whether it matches the specification.
 func (m *match) versions(over func() error, p *candidates) ([]bool, error) {
 	of := make([]bool, len(p.versions))
 	for i, v := range p.versions {

@@ -37,7 +37,8 @@ func (s *search) sort(w *want) error {
 	return nil
 }
 
-// A reach is the best version that a dependency can have.
+// A reach is the best version that a dependency can have. known is false if no record
+// matches; tracks is set if the best record has track features.
 type reach struct {
 	known  bool
 	tracks bool

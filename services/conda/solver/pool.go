@@ -12,8 +12,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A library caches what was loaded for a problem across its searches: that of the request,
-// and those for explanations and suggestions. It must be used by one goroutine only.
+// A library caches the records and matches of a problem for all of its searches: the one of
+// the request, and those for explanations and suggestions. It must be used by one goroutine
+// only.
 type library struct {
 	problem *Problem
 	// virtual holds the virtual packages as records. installed holds the preferred records
@@ -168,7 +169,7 @@ func (p *Problem) newest(name string) time.Time {
 func sizeOf(r *conda.Record) int {
 	const (
 		record = 700 // with its variable and its list entries
-		text   = 64  // likewise, with a word per search for its want
+		text   = 64  // a dependency, with one pointer to its want per search
 	)
 	size := record
 	for _, list := range [][]string{r.Depends, r.Constrains} {

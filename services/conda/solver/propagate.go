@@ -136,7 +136,7 @@ func (s *search) narrow(w *want) (conflict []lit) {
 	return nil
 }
 
-// implyAll makes all records false that need something false.
+// implyAll makes records false, each of which implies the negation of the true literal because.
 func (s *search) implyAll(records []int32, because lit) (conflict []lit) {
 	for _, v := range records {
 		if c := s.imply(no(v), reason{kind: byPair, other: because}); c != nil {

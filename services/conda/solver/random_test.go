@@ -120,7 +120,7 @@ func TestRandomProblems(t *testing.T) {
 	}
 }
 
-// checkCore checks that the specifications of a conflict are unsatisfiable.
+// checkCore checks that the specifications in a conflict are unsatisfiable.
 func checkCore(t *testing.T, p solver.Problem, all []conda.Record, c *solver.Conflict) {
 	t.Helper()
 	core := p

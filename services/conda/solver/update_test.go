@@ -38,11 +38,11 @@ func TestUpdate(t *testing.T) {
 		want      string
 	}{
 		{"nothing is updated", lock, []string{"num", "app"}, nil, "app-1 lib-1 num-1 other-1 python-3.11"},
-		{"a leaf", lock, []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-1 num-1 other-2 python-3.11"},
-		{"what has to change with it", lock, []string{"num", "app"}, []string{"num"}, "app-1 lib-2 num-3 other-1 python-3.12"},
-		{"a bound", lock, []string{"num <3", "app"}, []string{"num"}, "app-1 lib-1 num-2 other-1 python-3.11"},
+		{"a package without dependents", lock, []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-1 num-1 other-2 python-3.11"},
+		{"a package with dependencies that must change", lock, []string{"num", "app"}, []string{"num"}, "app-1 lib-2 num-3 other-1 python-3.12"},
+		{"a package with a version bound", lock, []string{"num <3", "app"}, []string{"num"}, "app-1 lib-1 num-2 other-1 python-3.11"},
 		{"a new package", lock, []string{"extra", "num", "app"}, []string{"extra"}, "app-1 extra-1 lib-1 num-1 other-1 python-3.11"},
-		{"one that no channel has any more", append([]conda.Record{gone}, installed("python 3.11", "num 1 py311", "other 1", "app 1")...), []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-0 num-1 other-2 python-3.11"},
+		{"a package that no channel has any more", append([]conda.Record{gone}, installed("python 3.11", "num 1 py311", "other 1", "app 1")...), []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-0 num-1 other-2 python-3.11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

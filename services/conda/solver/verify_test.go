@@ -8,7 +8,7 @@ import (
 	"slipway.dev/services/internal/conda"
 )
 
-// verify checks a solution against the rules alone. It shares only the parser of
+// verify checks whether a solution satisfies a problem. It shares only the parser of
 // specifications with the solver.
 func verify(p *solver.Problem, s *solver.Solution) error {
 	chosen := map[string]*conda.Record{}
