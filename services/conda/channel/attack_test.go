@@ -94,7 +94,7 @@ func TestSlowChannels(t *testing.T) {
 	if refused := w.asksFor(t, "mallory", 2*limits.ChannelsWaiting); refused == 0 {
 		t.Error("the fetches of one client are not limited")
 	}
-	w.asksFor(t, "mallet", 1) // whose share is not used up
+	w.asksFor(t, "mallet", 1) // mallet's share of concurrent fetches is not used up
 	for client, name := range map[string]string{"ada": "c", "mallory": "ours"} {
 		c, err := w.Resolve(name)
 		if err != nil {

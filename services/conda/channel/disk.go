@@ -16,7 +16,7 @@ import (
 func (s *Store) othersSize() int64 { return s.size / 2 }
 func (s *Store) clientSize() int64 { return s.size / 8 }
 
-// most returns the limit of an entry's list, uncompressed, in bytes.
+// most returns the maximum uncompressed size of an entry's list, in bytes.
 func (s *Store) most(e *entry) int64 {
 	if s.size == 0 || s.isShared(e) {
 		return limits.ChannelRepodata

@@ -36,7 +36,7 @@ type fetch struct {
 	path          string
 	// known is the existing index; nil for none.
 	known *index.Index
-	// most is the limit of the list, uncompressed, in bytes.
+	// most is the maximum uncompressed size of the list, in bytes.
 	most int64
 	// fresh is how long the response is valid according to the channel.
 	fresh time.Duration

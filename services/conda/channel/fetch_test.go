@@ -78,11 +78,11 @@ func TestBrokenChannel(t *testing.T) {
 		answer http.HandlerFunc
 		kind   fault.Kind
 	}{
-		"garbage":          {serve([]byte("<html>sorry</html>")), fault.Unavailable},
-		"no JSON":          {serve(compress([]byte("<html>sorry</html>"))), fault.Unavailable},
-		"half":             {serve(good[:len(good)/2]), fault.Unavailable},
-		"half of the text": {serve(compress(repodata("2")[:40])), fault.Unavailable},
-		"cut off": {func(w http.ResponseWriter, r *http.Request) {
+		"garbage":              {serve([]byte("<html>sorry</html>")), fault.Unavailable},
+		"no JSON":              {serve(compress([]byte("<html>sorry</html>"))), fault.Unavailable},
+		"half of the download": {serve(good[:len(good)/2]), fault.Unavailable},
+		"half of the text":     {serve(compress(repodata("2")[:40])), fault.Unavailable},
+		"a closed connection": {func(w http.ResponseWriter, r *http.Request) {
 			if !strings.HasSuffix(r.URL.Path, ".json.zst") {
 				http.NotFound(w, r)
 				return
@@ -90,13 +90,13 @@ func TestBrokenChannel(t *testing.T) {
 			w.Header().Set("Content-Length", fmt.Sprint(len(good)))
 			_, _ = w.Write(good[:len(good)-3])
 		}, fault.Unavailable},
-		"500":      {status(500), fault.Unavailable},
-		"429":      {status(429), fault.Exhausted},
-		"401":      {status(401), fault.Denied},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, fault.Invalid},
-		"a circle": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, fault.Unavailable},
-		"a bomb":   {serve(bomb), fault.Unavailable},
-		"shards":   {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bomb) }, fault.Unavailable},
+		"500":                  {status(500), fault.Unavailable},
+		"429":                  {status(429), fault.Exhausted},
+		"401":                  {status(401), fault.Denied},
+		"redirect":             {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) }, fault.Invalid},
+		"a redirect loop":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, http.StatusFound) }, fault.Unavailable},
+		"a decompression bomb": {serve(bomb), fault.Unavailable},
+		"malformed shards":     {func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(bomb) }, fault.Unavailable},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

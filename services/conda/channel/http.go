@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// An Access is the client and the login that a channel is read with. What was fetched with
-// one Access is never served to another. The zero value is anonymous.
+// An Access is the client and the login that a channel is read with. An index that was
+// fetched with one Scope is never returned for another. The zero value is anonymous.
 type Access struct {
 	// Scope separates the indexes of different logins; "" is shared by all callers.
 	Scope string
@@ -110,8 +110,8 @@ func refused(host string, resp *http.Response) error {
 	}
 }
 
-// unreachable returns the error if there was no response. It omits the cause if that would
-// contain the URL, which may hold a token.
+// unreachable returns the error for a request without a response. It omits the URL, which may
+// contain a token.
 func unreachable(ctx context.Context, host string, err error) error {
 	if f, ok := fault.As(err); ok {
 		return f

@@ -44,9 +44,9 @@ type names struct {
 	plain []string
 }
 
-// NewNames parses the settings conda_channel_alias, conda_channels, a list of NAME=URL, and
-// conda_defaults: the names or URLs of the channels that the name "defaults" resolves to. A
-// repeated name adds a mirror.
+// NewNames parses three settings: conda_channel_alias is a URL, conda_channels a list of
+// NAME=URL, in which a repeated NAME adds a mirror, and conda_defaults the names or URLs of
+// the channels that the name "defaults" resolves to.
 func NewNames(alias string, channels []string, defaults ...string) (*Names, error) {
 	n := &names{known: map[string]Channel{}}
 	at, err := n.configured(alias)
@@ -90,8 +90,8 @@ func (n *Names) mayBePlain(host string) bool { return slices.Contains(n.current.
 func (n *Names) Replace(next *Names) { n.current.Store(next.current.Load()) }
 
 // Expand returns the channels that a name in a list of channels resolves to. "nodefaults"
-// resolves to none, and so does "defaults" unless the operator set conda_defaults; in the
-// latter case note explains it. It returns fault.Invalid like Resolve.
+// resolves to none. "defaults" resolves to the channels in conda_defaults; if that setting is
+// empty, it resolves to none and note explains why. Expand returns fault.Invalid like Resolve.
 func (n *Names) Expand(text string) (channels []Channel, note string, err error) {
 	known := n.current.Load()
 	switch strings.TrimSpace(text) {

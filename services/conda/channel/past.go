@@ -30,9 +30,9 @@ func (e *entry) pending() string {
 func historyOf(path string) string { return strings.TrimSuffix(path, ".idx") + ".history" }
 
 // replace stores how the list changed since known, and then replaces the file of the index
-// with the pending one. If the process ends in between, the stored change does not lead to the
-// index on disk, and is ignored. checked is when the channel last confirmed known, which is nil
-// for no index. On an error the previous index and its history remain.
+// with the pending one. known is the previous index, nil for none, and checked is when the
+// channel last confirmed it. If the process ends in between, the stored change does not lead to
+// the index on disk, and is ignored. On an error the previous index and its history remain.
 func (s *Store) replace(e *entry, place index.Place, known *index.Index, checked time.Time) (*index.Index, error) {
 	x, err := index.Open(e.pending(), place)
 	if err == nil && known != nil {
@@ -51,8 +51,8 @@ func (s *Store) replace(e *entry, place index.Place, known *index.Index, checked
 }
 
 // record appends the change between two states to a history, and removes the blocks that are
-// older than the setting or exceed the limits. A history that does not lead to the earlier
-// state is discarded, and the next one begins with the later state.
+// older than the setting or exceed the limits. Blocks that do not lead to the earlier state are
+// discarded. If the change alone exceeds the limits, the whole history is discarded.
 func (s *Store) record(path string, before, after *index.Index, checked time.Time) error {
 	if s.history == 0 {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -179,9 +179,9 @@ func (s *Store) blocks(e *entry, x *index.Index) ([]history.Block, error) {
 	return blocks, nil
 }
 
-// reconstruct returns the state before the first of the given blocks, which are all blocks
-// from there to the present state x. If a block is damaged, it returns history.ErrDamaged, and
-// the history of the entry then begins after that block.
+// reconstruct returns the state before the first of blocks, which must be all blocks from that
+// state to the present state x. If a block is damaged, it returns history.ErrDamaged, and the
+// history of the entry then begins after that block.
 func (s *Store) reconstruct(ctx context.Context, e *entry, client fairshare.Client, x *index.Index, blocks []history.Block) (*index.Index, error) {
 	changes := 0
 	for _, b := range blocks {
@@ -216,8 +216,8 @@ func (s *Store) reconstruct(ctx context.Context, e *entry, client fairshare.Clie
 	return x.Overlay(past, blocks[0].Before), nil
 }
 
-// collect writes what the earliest state of some blocks had of each changed record. If it
-// fails, it returns the position of the block.
+// collect writes, for each record that the blocks change, its content in the state before the
+// first block. If it fails, it returns the index of the block that it was reading.
 func collect(ctx context.Context, h *history.File, w *index.Writer, blocks []history.Block) (int, error) {
 	seen := map[[16]byte]struct{}{}
 	for i, b := range blocks {
@@ -255,14 +255,15 @@ func (s *Store) beginAfter(e *entry, x *index.Index, b history.Block) {
 	}
 }
 
-// pasts holds the earlier states that were used last. The zero value is ready to use.
+// pasts caches the most recently used earlier states. The zero value is ready to use.
 type pasts struct {
 	flight memo.Flight[pastKey, *index.Index]
 	mu     sync.Mutex
 	last   []pastState // the least recently used one first
 }
 
-// A pastKey identifies a state: the present index, and how many blocks are between.
+// A pastKey identifies an earlier state: the present index, and the number of blocks between
+// the two.
 type pastKey struct {
 	index  *index.Index
 	blocks int
@@ -273,7 +274,7 @@ type pastState struct {
 	index *index.Index
 }
 
-// get returns a state, which is reconstructed by build unless it is held.
+// get returns a state from the cache, or calls build to reconstruct it.
 func (p *pasts) get(ctx context.Context, key pastKey, build func(context.Context) (*index.Index, error)) (*index.Index, error) {
 	if x := p.find(key); x != nil {
 		return x, nil

@@ -232,7 +232,8 @@ func TestHistoryOnFullDisk(t *testing.T) {
 	}
 }
 
-// TestLargeChange checks that a history is discarded if more changes than it may hold.
+// TestLargeChange checks that a history is discarded if one refresh changes more records than a
+// history may hold.
 func TestLargeChange(t *testing.T) {
 	t.Parallel()
 	w, read, _ := days(t, t.TempDir(), 2)

@@ -14,8 +14,8 @@ import (
 )
 
 // TestPrivate checks that a login is only sent to its channel, in the form that its user
-// name selects, that what was read with it is not served to others, and that no log or
-// message contains it.
+// name selects; that an index which was read with the login is not served to other callers;
+// and that no log or message contains the login.
 func TestPrivate(t *testing.T) {
 	t.Parallel()
 	for form, a := range map[string]channel.Access{

@@ -62,7 +62,7 @@ func (s *Store) begin(e *entry, client fairshare.Client) error {
 	return nil
 }
 
-// join adds another client's ticket to a queued entry, so that whichever comes first starts
+// join adds another client's ticket to a queued entry. The ticket that comes up first starts
 // the fetch. The caller holds mu.
 func (s *Store) join(e *entry, client fairshare.Client) {
 	if e.wanted.Err() != nil || s.isShared(e) || len(e.clients) >= limits.ChannelsWaiting || slices.Contains(e.clients, client) {
@@ -105,7 +105,8 @@ func (s *Store) take(e *entry, wanted context.Context) bool {
 	return true
 }
 
-// contended returns the fault of a fetch that was ended because others wait.
+// contended replaces the error of a fetch that was cancelled because other clients wait. It
+// returns other errors unchanged.
 func contended(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(ctx), fairshare.ErrContended) {
 		return err

@@ -33,8 +33,8 @@ func (s *Store) Run(ctx context.Context) error {
 // isUsed reports whether a caller requested an entry recently. The caller holds mu.
 func (s *Store) isUsed(e *entry) bool { return s.now().Sub(e.used) < limits.ChannelUnused }
 
-// beginDue refreshes the entries that are used and due. A shared channel is also retried
-// without an index, so that its failure is reported for as long as it lasts.
+// beginDue refreshes the entries that are used and due. Shared channels without an index are
+// retried as well, so that their failure is reported for as long as it lasts.
 func (s *Store) beginDue() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,8 +116,7 @@ func (s *Store) settle(e *entry, f *fetch, x *index.Index, err error) {
 		e.checked, e.due, e.failure, e.absent = now, now.Add(fresh), nil, true
 	default:
 		if e.key.scope != "" && errors.Is(err, fault.Denied) {
-			// The login is no longer valid, so the caller may no longer read what it gave
-			// access to.
+			// The login is no longer valid: the caller must not get the index any more.
 			e.index = nil
 			s.removeFiles(e.path)
 		}

@@ -67,7 +67,7 @@ type Store struct {
 	pasts pasts
 
 	pools pools
-	// running ends with Run. fetches counts the fetches that run until then.
+	// running ends with Run, which waits for fetches.
 	running context.Context //nolint:containedctx // it is the store's life
 	stop    context.CancelFunc
 	fetches sync.WaitGroup
@@ -95,8 +95,9 @@ type entry struct {
 	failure error
 	// absent is set if the channel has nothing for the platform.
 	absent bool
-	// fetching is closed when the current fetch has ended; nil if there is none. While the
-	// fetch is queued for one of clients, wanted has not ended; begun ends it.
+	// fetching is closed when the current fetch has ended; nil without a current fetch. clients
+	// have a ticket for the fetch. wanted is not cancelled while the fetch is queued; begun
+	// cancels it when the fetch starts.
 	fetching chan struct{}
 	clients  []fairshare.Client
 	wanted   context.Context //nolint:containedctx // it is the wait's life
@@ -139,9 +140,10 @@ type State struct {
 	Past
 }
 
-// Rename replaces the names of channels. An index that has another name now keeps its content, and
-// new mirrors are tried immediately if the last attempt failed. An index whose address no name leads
-// to is no longer refreshed or reported, unless a caller requests its URL.
+// Rename replaces the names of channels. An index whose channel gets another name keeps its content.
+// If the last refresh failed, the index is refreshed immediately, since there may be new mirrors. An
+// index whose URL no longer has a name is no longer refreshed or reported, unless a caller requests
+// its URL.
 func (s *Store) Rename(next *Names) {
 	s.Replace(next)
 	s.mu.Lock()
@@ -149,7 +151,7 @@ func (s *Store) Rename(next *Names) {
 	for _, e := range s.entries {
 		c, err := s.Resolve(e.key.url)
 		if err == nil {
-			c, err = s.Resolve(c.Name) // the name may lead elsewhere now
+			c, err = s.Resolve(c.Name) // the name may have another URL now
 		}
 		if err != nil || c.URL != e.key.url {
 			c = Channel{Name: e.key.url, URL: e.key.url}
@@ -270,9 +272,9 @@ func (e *entry) place() index.Place {
 	return index.Place{Channel: e.channel.Name, Subdir: e.key.subdir, Folder: folder(e.channel.URL, e.key.subdir)}
 }
 
-// forget drops an entry of the client that has the most: one without an index, else the
-// least recently used; never a shared one. Files remain on disk and can be loaded again. It
-// reports whether it dropped an entry. The caller holds mu.
+// forget drops an entry of the client that has the most idle entries: one without an index, or
+// else the least recently used one. It never drops shared entries. Files remain on disk and can
+// be loaded again. It reports whether it dropped an entry. The caller holds mu.
 func (s *Store) forget() bool {
 	idle := map[fairshare.Client][]*entry{}
 	var most fairshare.Client

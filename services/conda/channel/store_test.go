@@ -145,7 +145,7 @@ func TestListsAfter(t *testing.T) {
 	if got := after(noticed); got != "2" || len(site.paths()) > 0 {
 		t.Errorf("a list that is new enough is %s, and was requested", got)
 	}
-	if got := after(w.clock.now().Add(time.Hour)); got != "2" { // it ends
+	if got := after(w.clock.now().Add(time.Hour)); got != "2" { // a time in the future counts as now, so that the call ends
 		t.Errorf("for a time to come the list is %s", got)
 	}
 	site.answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })

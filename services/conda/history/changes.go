@@ -25,7 +25,7 @@ type Change struct {
 }
 
 // changeHead is the length of the head of a change: u8 length of the name, u8 length of the
-// file name, u32 length of the JSON. The three follow.
+// file name, u32 length of the JSON. The name, the file name and the JSON follow.
 const changeHead = 1 + 1 + 4
 
 func (c Change) size() int64 {

@@ -1,11 +1,11 @@
 // Package history stores how a channel's package list changed, so that earlier states of the
 // list can be reconstructed.
 //
-// A history is a file of blocks, oldest first. Each block describes one refresh: what the
-// earlier state had of every record that was changed or removed, and the names of the records
-// that were added. The present state, with the blocks after a time applied newest first, is
-// the state at that time. Blocks form a chain: each names the digests of both states. Blocks
-// that are damaged or do not lead to the present state are ignored, and the history then
+// A history is a file of blocks, oldest first. Each block describes one refresh: the earlier
+// content of every record that was changed or removed, and the names of the records that were
+// added. To reconstruct the state at a time, the blocks after that time are applied to the
+// present state, newest first. Blocks form a chain: each names the digests of both states.
+// Blocks that are damaged or do not lead to the present state are ignored, and the history then
 // begins after them. The index of the present state is authoritative.
 package history
 
@@ -46,7 +46,7 @@ type Block struct {
 	// Before and After are the snapshots of the earlier and the later state, "sha256:<hex>".
 	Before, After string
 	// Since is when the earlier state was fetched, Until when the channel last confirmed it,
-	// and At when the later state was fetched, in milliseconds.
+	// and At when the later state was fetched. They are stored in milliseconds.
 	Since, Until, At time.Time
 	// Changes is the number of changes. Size is their uncompressed length in bytes.
 	Changes int
@@ -79,8 +79,8 @@ func (b Block) appendHeader(out []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out[from:], castagnoli)), nil
 }
 
-// parseHeader parses the header at offset at of a file of size bytes. It reports whether
-// there is one whose payload is within the file.
+// parseHeader parses the header at offset at of a file of size bytes. It reports whether raw
+// is a valid header and the payload is within the file.
 func parseHeader(raw []byte, at, size int64) (b Block, ok bool) {
 	end := headerSize - 4
 	if string(raw[:len(magic)]) != magic || crc32.Checksum(raw[:end], castagnoli) != binary.LittleEndian.Uint32(raw[end:]) {
@@ -187,8 +187,8 @@ func (h *File) To(snapshot string) []Block {
 	return nil
 }
 
-// Find returns a block of another File of the same path as it is in this one. Trim moves
-// blocks.
+// Find returns the block of h that equals b, a block of another File of the same path. Its
+// position may differ, since Trim moves blocks.
 func (h *File) Find(b Block) (Block, bool) {
 	i := slices.IndexFunc(h.blocks, b.Equal)
 	if i < 0 {

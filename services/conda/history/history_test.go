@@ -61,7 +61,7 @@ func three(t testing.TB, path string) {
 	}
 }
 
-// text formats what a history has of the changes that lead to a state.
+// text formats the changes in a history that lead to a state.
 func text(t testing.TB, path string, to byte) string {
 	t.Helper()
 	h := open(t, path)
@@ -112,8 +112,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestDamage checks that each byte of a file can be changed and that the file can end anywhere:
-// what is read is a correct end of the history.
+// TestDamage changes each byte of a file, and truncates the file everywhere. The blocks that are
+// still read must be the last ones of the history, and changed content must be noticed.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -153,7 +153,7 @@ func TestDamage(t *testing.T) {
 	if len(seen) != len(expected)-1 { // a changed byte is always noticed
 		t.Errorf("there are %d outcomes: %v", len(seen), seen)
 	}
-	// What is appended to a file that ends early follows its last complete block.
+	// A block that is appended to a truncated file follows its last complete block.
 	if err := os.WriteFile(path, raw[:len(raw)-1], 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type Limit struct {
 func (l Limit) exceeded(changes int, size int64) bool { return changes > l.Changes || size > l.Size }
 
 // Append writes a block after those in before, which To returned, and removes all others
-// after them. write calls its argument with each change. The file is synced. If Append
-// returns an error, the history still ends with before.
+// after them. write must call add with each change. The file is synced. If Append returns an
+// error, the history ends with before.
 func (h *File) Append(before []Block, b Block, most Limit, write func(add func(Change) error) error) (err error) {
 	if h.file == nil {
 		if h.file, err = os.OpenFile(h.path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -67,7 +67,8 @@ func (h *File) Append(before []Block, b Block, most Limit, write func(add func(C
 	return nil
 }
 
-// payload writes the payload of a block at its offset, and sets what the header states of it.
+// payload writes the payload of a block at its offset. It sets the block's length, checksum,
+// size and number of changes.
 func (h *File) payload(b *Block, most Limit, write func(add func(Change) error) error) error {
 	out := &summed{to: io.NewOffsetWriter(h.file, b.offset)}
 	z, err := zstd.NewWriter(out, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBetterCompression), zstd.WithLowerEncoderMem(true))
@@ -104,7 +105,7 @@ func (h *File) Clear() error {
 	return h.file.Truncate(0)
 }
 
-// A summed computes the length and the checksum of what is written.
+// A summed is a writer that computes the length and the checksum of the data.
 type summed struct {
 	to   io.Writer
 	size int64
@@ -118,9 +119,9 @@ func (s *summed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Trim removes the blocks before those in keep, which are the last blocks of the history,
-// unless they take less than an eighth of the file. It replaces the file, so that a reader of
-// the previous file is not affected.
+// Trim removes all blocks except keep, which must be the last blocks of the history. It does
+// nothing if it would remove less than an eighth of the file. It replaces the file, so that
+// readers of the previous file are not affected.
 func (h *File) Trim(keep []Block) error {
 	if len(h.blocks) == 0 {
 		return nil
@@ -157,7 +158,7 @@ func (h *File) Trim(keep []Block) error {
 	return old.Close()
 }
 
-// Within returns the last blocks that are within a limit together.
+// Within returns as many of the last blocks as are within a limit together.
 func Within(blocks []Block, most Limit) []Block {
 	changes, size := 0, int64(0)
 	for i := len(blocks) - 1; i >= 0; i-- {
