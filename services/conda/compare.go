@@ -80,7 +80,7 @@ func readLockFile(field string, f *condav1.LockFile) (*requestLock, error) {
 	return g, err
 }
 
-// fetchLock fetches the lock of a request that has the address of a lock.
+// fetchLock fetches the lock if the request contains its address instead.
 func (s *Service) fetchLock(ctx context.Context, g *requestLock) (err error) {
 	if g.url == "" || g.text != "" {
 		return nil

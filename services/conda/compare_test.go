@@ -22,7 +22,7 @@ func compareLocks(t *testing.T, service condav1.CondaServiceClient, from, to *co
 	return service.CompareLocks(t.Context(), &condav1.CompareLocksRequest{Locks: &condav1.TwoLocks{From: from, To: to}})
 }
 
-// explicit returns a list of linux-64 packages of a channel. The hash of each is that of
+// explicit returns a list of linux-64 packages of a channel. The hash of a package consists of
 // its last digit.
 func explicit(channel string, files ...string) string {
 	out := "# platform: linux-64\n@EXPLICIT\n"
@@ -114,16 +114,16 @@ func TestCompareRefuses(t *testing.T) {
 		from, to *condav1.LockFile
 		why      string
 	}{
-		"nothing":             {good, nil, "to is missing"},
-		"both":                {&condav1.LockFile{Lock: "YQ==", Url: "https://h/l"}, good, "exclude each other"},
-		"not base64":          {&condav1.LockFile{Lock: "!"}, good, "from.lock must be base64"},
-		"no lock":             {good, lockFile("dependencies: [a]\n", ""), "to.lock: the file is no lock"},
-		"long":                {lockFile(strings.Repeat("#", 2<<20), ""), good, "the maximum is"},
-		"no such address":     {good, &condav1.LockFile{Url: at + "/locks/nothing"}, "to.url: the lock at"},
-		"a private host":      {good, &condav1.LockFile{Url: "https://127.0.0.2:1/a"}, "not a public address"},
-		"another platform":    {good, lockFile(strings.ReplaceAll(explicit("https://h/c", "a-1-0"), "linux-64", "osx-64"), ""), "no platform in common: the old lock has linux-64, the new lock osx-64"},
-		"no environment":      {lockFile(testLock(t, "pixi.lock"), "gpu"), good, `from.lock: the lock has no environment "gpu"`},
-		"an overlong address": {&condav1.LockFile{Url: "https://h/" + strings.Repeat("a", 5000)}, good, "the maximum is"},
+		"a missing lock":          {good, nil, "to is missing"},
+		"a lock and an address":   {&condav1.LockFile{Lock: "YQ==", Url: "https://h/l"}, good, "exclude each other"},
+		"not base64":              {&condav1.LockFile{Lock: "!"}, good, "from.lock must be base64"},
+		"an environment file":     {good, lockFile("dependencies: [a]\n", ""), "to.lock: the file is no lock"},
+		"a lock that is too long": {lockFile(strings.Repeat("#", 2<<20), ""), good, "the maximum is"},
+		"no such address":         {good, &condav1.LockFile{Url: at + "/locks/nothing"}, "to.url: the lock at"},
+		"a private host":          {good, &condav1.LockFile{Url: "https://127.0.0.2:1/a"}, "not a public address"},
+		"another platform":        {good, lockFile(strings.ReplaceAll(explicit("https://h/c", "a-1-0"), "linux-64", "osx-64"), ""), "no platform in common: the old lock has linux-64, the new lock osx-64"},
+		"a missing environment":   {lockFile(testLock(t, "pixi.lock"), "gpu"), good, `from.lock: the lock has no environment "gpu"`},
+		"an overlong address":     {&condav1.LockFile{Url: "https://h/" + strings.Repeat("a", 5000)}, good, "the maximum is"},
 	} {
 		got, err := compareLocks(t, service, c.from, c.to)
 		f, ok := fault.As(err)

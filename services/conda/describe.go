@@ -29,7 +29,7 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 		return nil, err
 	}
 	lists, err := s.lists(ctx, who, channels, "linux-64", "linux-aarch64", "noarch")
-	if f, ok := fault.As(err); ok && errors.Is(err, errNoChannel) { // it is part of the path
+	if f, ok := fault.As(err); ok && errors.Is(err, errNoChannel) { // the channel is part of the path in REST
 		return nil, f.To(fault.NotFound)
 	}
 	if err != nil {

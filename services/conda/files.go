@@ -19,9 +19,9 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// isIndexed reports whether the packages of a channel are in the index of commands and files
-// if the channel is read without a login: the operator configured it, or it is well known.
-// Otherwise any user could publish a channel and fill the index.
+// isIndexed reports whether packages of a channel are added to the index of commands and files
+// when they are read without a login: only if the operator configured the channel, or it is
+// well known. Otherwise any user could publish a channel and fill the index.
 func (s *Service) isIndexed(c channel.Channel) bool { return s.deps.Channels.IsKnown(c.Name) }
 
 // filePath returns the file that a request searches for, as its name or its path below the
@@ -69,7 +69,7 @@ type fileSearch struct {
 	lists    []list
 	// path is the name of the file, or its path below the environment.
 	path string
-	// isCommand is set if path is that of a command, which results then do not repeat.
+	// isCommand is set for a search by command, whose results do not list paths.
 	isCommand bool
 	// license is the licence that results must have; "" for any.
 	license string
@@ -197,7 +197,7 @@ func (s *Service) pageOf(ctx context.Context, all []described, offset, most int)
 	return s.page(ctx, len(all), all[min(offset, len(all)):min(offset+most, len(all))])
 }
 
-// page returns results with what the index has about them.
+// page returns results with the descriptions of their packages in the index.
 func (s *Service) page(ctx context.Context, total int, page []described) (*condav1.SearchPackagesResponse, error) {
 	out := &condav1.SearchPackagesResponse{Total: proto.Int32(int32(total))}
 	for _, d := range page {
@@ -206,8 +206,8 @@ func (s *Service) page(ctx context.Context, total int, page []described) (*conda
 	return out, s.summarize(ctx, page)
 }
 
-// summarize adds to packages what the index has about them. If the lookup fails, they are
-// returned without it, as packages that were never used.
+// summarize adds to packages their summaries, home pages and licences from the index. If the
+// lookup fails, they are returned without these, like packages that were never used.
 func (s *Service) summarize(ctx context.Context, page []described) error {
 	req := &buildv1.SummarizePackagesRequest{}
 	var of []*condav1.FoundPackage

@@ -19,8 +19,8 @@ import (
 // layerTimeout is the timeout for looking up existing layers.
 const layerTimeout = time.Second
 
-// foresee sets in each lock which packages already exist as layers. If the lookup fails,
-// the locks are returned without it.
+// foresee sets in each lock how many packages exist as layers, and the total size of the
+// others. If the lookup fails, the lock is returned without these numbers.
 func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
 	if s.deps.Build == nil {
 		return
@@ -45,8 +45,8 @@ func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.Plat
 	}
 }
 
-// layers returns, for each package of a lock, whether its layer exists. Layers of an
-// environment that was read with a login are not shared between workers.
+// layers returns for each package of a lock whether its layer exists. It returns an error for
+// an environment that was read with a login, whose layers are not shared between workers.
 func (s *Service) layers(ctx context.Context, l lock) ([]bool, error) {
 	if slices.ContainsFunc(l.lists, func(from list) bool { return from.private }) {
 		return nil, errors.New("the layers are the caller's own")

@@ -64,7 +64,7 @@ func hasLicense(license, wanted string) bool {
 	if license == "" || len(license) > limits.License {
 		return false
 	}
-	// What is no SPDX expression has no identifiers.
+	// The list is empty if the licence is not an SPDX expression.
 	ids, _ := spdxexp.ExtractLicenses(license)
 	return slices.ContainsFunc(ids, func(id string) bool {
 		without, _, _ := strings.Cut(id, " WITH ")

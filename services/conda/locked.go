@@ -17,9 +17,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// A requestLock is a lock that a request contains in place of packages. It is used unchanged:
-// nothing is solved and no channel is read, so that a lock results in the same packages on
-// every server.
+// A requestLock is a lock in a request. A lock in place of packages is used unchanged: nothing
+// is solved and no channel is read, so that it results in the same packages on every server.
 type requestLock struct {
 	// field is the request field that it comes from, for messages.
 	field string
@@ -146,7 +145,7 @@ func (s *Service) locked(q *query, of conda.PlatformLock) (lock, error) {
 	l := lock{solution: &solver.Solution{Records: of.Sorted()}}
 	for i := range l.solution.Records {
 		r := &l.solution.Records[i]
-		if r.Size == 0 && r.Timestamp == 0 { // the kind is then guessed from the name
+		if r.Size == 0 && r.Timestamp == 0 { // NoArch was guessed from the build string
 			r.NoArch = ""
 		}
 		c, err := s.channelOf(*r)

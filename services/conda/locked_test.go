@@ -51,8 +51,8 @@ func startOffline(t *testing.T) (condav1.CondaServiceClient, string) {
 	})
 }
 
-// TestLocksAreUsedAsTheyAre checks that each format, inline and by address, results in its
-// own packages without solving or reading a channel.
+// TestLocksAreUsedAsTheyAre checks that a lock in each format, inline and by address, results in
+// exactly its packages, and that nothing is solved and no channel is read.
 func TestLocksAreUsedAsTheyAre(t *testing.T) {
 	t.Parallel()
 	service, at := startOffline(t)
@@ -131,21 +131,21 @@ func TestLocksThatCannotBeUsed(t *testing.T) {
 		kind     error
 		why      string
 	}{
-		"PyPI":              {inBody(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), ""), "", fault.Invalid, "is a wheel of PyPI, and this server takes none"},
-		"no hash":           {inBody(explicit, ""), "", fault.Invalid, `no hash of a-1-0.conda`},
-		"another platform":  {inBody(explicit+hash, ""), "linux/arm64", fault.Invalid, "the lock is not for linux-aarch64; it is for linux-64"},
-		"no environment":    {inBody(testLock(t, "pixi.lock"), "gpu"), "", fault.Invalid, `the lock has no environment "gpu"; it has default, test`},
-		"no category":       {inBody(testLock(t, "tests_test-environment-blas-mkl_conda-lock.yml"), "gpu"), "", fault.Invalid, `no packages of the category "gpu"`},
-		"empty":             {inBody("@EXPLICIT\n", ""), "", fault.Invalid, "packages.environment: the lock"},
-		"not an address":    {inBody("@EXPLICIT\na-1-0.conda\n", ""), "", fault.Invalid, "packages.environment: line 2"},
-		"nothing there":     {address("nothing"), "", fault.Invalid, "does not give it out (it answered 404)"},
-		"a broken host":     {address("broken"), "", fault.Unavailable, "is out of order"},
-		"long":              {address("long"), "", fault.Invalid, "it is longer than 1 MiB"},
-		"plain http":        {&condav1.CondaPackages{Entries: []string{"http://locks.example.org/a"}}, "", fault.Invalid, "must be reached by https"},
-		"a private address": {&condav1.CondaPackages{Entries: []string{"https://127.0.0.2:1/a"}}, "", fault.Invalid, "not a public address"},
-		"a login":           {&condav1.CondaPackages{Entries: []string{"https://u:p@example.org/a"}}, "", fault.Invalid, "without a login"},
-		"no lock":           {address("README.md"), "", fault.Invalid, "the lock"},
-		"plain http inside": {inBody(strings.Replace(explicit, "https", "http", 1)+hash, ""), "", fault.Invalid, "must be reached by https"},
+		"PyPI":                    {inBody(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), ""), "", fault.Invalid, "is a wheel of PyPI, and this server takes none"},
+		"no hash":                 {inBody(explicit, ""), "", fault.Invalid, `no hash of a-1-0.conda`},
+		"another platform":        {inBody(explicit+hash, ""), "linux/arm64", fault.Invalid, "the lock is not for linux-aarch64; it is for linux-64"},
+		"no environment":          {inBody(testLock(t, "pixi.lock"), "gpu"), "", fault.Invalid, `the lock has no environment "gpu"; it has default, test`},
+		"no category":             {inBody(testLock(t, "tests_test-environment-blas-mkl_conda-lock.yml"), "gpu"), "", fault.Invalid, `no packages of the category "gpu"`},
+		"an empty lock":           {inBody("@EXPLICIT\n", ""), "", fault.Invalid, "packages.environment: the lock"},
+		"not an address":          {inBody("@EXPLICIT\na-1-0.conda\n", ""), "", fault.Invalid, "packages.environment: line 2"},
+		"a missing file":          {address("nothing"), "", fault.Invalid, "does not give it out (it answered 404)"},
+		"a broken host":           {address("broken"), "", fault.Unavailable, "is out of order"},
+		"a file that is too long": {address("long"), "", fault.Invalid, "it is longer than 1 MiB"},
+		"plain http":              {&condav1.CondaPackages{Entries: []string{"http://locks.example.org/a"}}, "", fault.Invalid, "must be reached by https"},
+		"a private address":       {&condav1.CondaPackages{Entries: []string{"https://127.0.0.2:1/a"}}, "", fault.Invalid, "not a public address"},
+		"a login":                 {&condav1.CondaPackages{Entries: []string{"https://u:p@example.org/a"}}, "", fault.Invalid, "without a login"},
+		"no lock":                 {address("README.md"), "", fault.Invalid, "the lock"},
+		"a package at plain http": {inBody(strings.Replace(explicit, "https", "http", 1)+hash, ""), "", fault.Invalid, "must be reached by https"},
 	} {
 		q := &condav1.LockQuery{Packages: c.packages}
 		if c.platform != "" {

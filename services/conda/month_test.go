@@ -126,7 +126,7 @@ func answers(t *testing.T, service condav1.CondaServiceClient, all [][]string, a
 	return out
 }
 
-// plain removes what states the time of a request.
+// plain removes the fields that depend on the time of a request.
 func plain(r *condav1.SolvePackagesResponse) *condav1.SolvePackagesResponse {
 	r.GetAnswer().Notes = nil
 	for _, l := range r.GetAnswer().GetLocks() {

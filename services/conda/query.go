@@ -87,8 +87,8 @@ func parsePlatform(text string) (platform, error) {
 	return platform{}, fault.Invalid.New("Environments are made for linux/amd64 and linux/arm64", err)
 }
 
-// read validates a request in a turn of its caller, or of its address if who is zero. It
-// returns fault.Invalid with the name of the field.
+// read validates a request when it is its turn. Turns are divided by caller, or by address if
+// who is zero. It returns fault.Invalid with the name of the field.
 func (s *Service) read(ctx context.Context, who caller.ID, in *condav1.LockQuery) (q query, err error) {
 	size := len(in.GetPackages().GetEnvironment()) + len(in.GetFrom().GetLock())
 	err = s.deps.Turns.Do(ctx, who.Client(ctx), size, func() (err error) {

@@ -32,9 +32,9 @@ type Deps struct {
 	// WheelHosts are the hosts of wheels that locks may have.
 	WheelHosts WheelHosts
 	Metrics    prometheus.Registerer
-	// Turns are the process's turns to read environment files and locks.
+	// Turns divides the processors among clients while environment files and locks are parsed.
 	Turns fairshare.Turns
-	// MinAge is how old a package must be to be used (conda_min_age); 0 means any age.
+	// MinAge is the minimum age of packages (conda_min_age); 0 means no minimum.
 	MinAge time.Duration
 	// Now returns the current time.
 	Now func() time.Time

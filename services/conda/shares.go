@@ -83,7 +83,7 @@ func (m *recordMemory) hold(ctx context.Context, name string, lists []list) erro
 	return m.Grow(ctx, more)
 }
 
-// A place is what a call has reserved to solve.
+// A place holds the resources that a call has reserved for a solve.
 type place struct {
 	shares  shares
 	request fairshare.Request
@@ -144,7 +144,8 @@ func (p *place) hold(ctx context.Context) func(bytes int64) error {
 	}
 }
 
-// errContended returns the fault of a solve that was ended because others wait.
+// errContended replaces the error of a solve that was cancelled because other clients wait. It
+// returns other errors unchanged.
 func errContended(within context.Context, err error) error {
 	if err == nil || !errors.Is(context.Cause(within), fairshare.ErrContended) {
 		return err

@@ -15,8 +15,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// readTimes parses the rules of a request about the age of packages. least is the minimum age
-// that the operator configured, which a request cannot override; 0 means no minimum.
+// readTimes parses the fields of a request that limit the age of packages. least is the minimum
+// age that the operator configured, which a request cannot reduce; 0 means no minimum.
 func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Duration) error {
 	var err error
 	if q.newest, err = readTime("excludeNewer", in.GetExcludeNewer()); err != nil {
@@ -39,7 +39,7 @@ func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Durat
 	return nil
 }
 
-// readMinAge parses minAge and minAgeExcept. Without minAge, the exceptions are those of
+// readMinAge parses minAge and minAgeExcept. Without minAge, the exceptions apply to
 // excludeNewer.
 func (q *query) readMinAge(in *condav1.LockQuery, now time.Time) (err error) {
 	if q.recentNames, err = conda.ParseAgeExceptions(in.GetMinAgeExcept()); err != nil {
@@ -87,8 +87,7 @@ func readTime(field, text string) (time.Time, error) {
 	return at, nil
 }
 
-// listsOf returns the package lists of a request's channels for a platform, as of the time
-// that it names.
+// listsOf returns the package lists of a request's channels for a platform, as of q.asOf.
 func (s *Service) listsOf(ctx context.Context, who caller.ID, q *query, subdir string) ([]list, error) {
 	lists, err := s.listsAfter(ctx, q.after, who, q.channels, subdir, "noarch")
 	if err != nil || q.asOf.IsZero() {
@@ -140,8 +139,8 @@ func historySince(lists []list) (since time.Time, unknown []string) {
 	return since, unknown
 }
 
-// newestFor returns the time after which packages are excluded: also those built after asOf, if
-// the history of a list does not have that time.
+// newestFor returns the time after which packages are excluded: q.newest, or q.asOf if that is
+// earlier and the history of a list does not have that time.
 func (q *query) newestFor(lists []list) time.Time {
 	_, unknown := historySince(lists)
 	if q.asOf.IsZero() || len(unknown) == 0 || !q.newest.IsZero() && q.newest.Before(q.asOf) {
@@ -160,9 +159,9 @@ func (q *query) oldest(lists []list) time.Time {
 	return newest
 }
 
-// noteUndated adds a note about packages without a timestamp if they would have been excluded
-// by their age otherwise. Such packages are not excluded: channels have set timestamps for years,
-// so a package without a timestamp is usually old.
+// noteUndated adds a note about packages without a timestamp if the request limits the age of
+// packages. Such packages are not excluded: channels have set timestamps for years, so a package
+// without a timestamp is usually old.
 func (q *query) noteUndated(records []conda.Record, lists []list) {
 	if q.newestFor(lists).IsZero() && q.recent.IsZero() {
 		return

@@ -215,8 +215,8 @@ func roots(records []conda.Record) (out []string) {
 }
 
 // complete returns the records of a lock as the channels list them, because some lock formats
-// omit dependencies and licences. Records that the channels no longer have are returned as
-// in the lock. If the lock omits dependencies, they are left out, and lost lists their names.
+// omit dependencies and licences. Records that the channels no longer have are returned as in the
+// lock or, if the lock omits dependencies, left out; lost lists the names of the latter.
 func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists []list, of conda.PlatformLock) (out []conda.Record, lost []string, err error) {
 	memory, err := s.reserve(ctx, who, q.channels)
 	if err != nil {
@@ -243,8 +243,8 @@ func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists [
 	return out, lost, nil
 }
 
-// findRecord returns a record of a lock as the package lists have it, or nil if they do not
-// have it.
+// findRecord returns the record in the package lists that describes the same artifact as r, or
+// nil if they do not have it.
 func findRecord(lists []list, r conda.Record) (*conda.Record, error) {
 	for _, l := range lists {
 		if l.Index == nil || r.Subdir != "" && l.subdir != r.Subdir {

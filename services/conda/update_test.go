@@ -55,14 +55,14 @@ func TestLockFrom(t *testing.T) {
 		want     string
 		changes  int
 	}{
-		"a package":         {&condav1.CondaPackages{Entries: []string{"tool"}}, "base=1 lib=2 tool=2", 2},
-		"a dependency":      {&condav1.CondaPackages{Entries: []string{"base"}}, "base=2 lib=1 tool=1", 1},
-		"a new package":     {&condav1.CondaPackages{Entries: []string{"more"}}, "base=1 lib=1 more=1 tool=1", 1},
-		"a bound":           {&condav1.CondaPackages{Entries: []string{"tool=1"}}, "base=1 lib=1 tool=1", 0},
-		"a channel":         {entries("lab", "tool"), "base=1 lib=2 tool=2", 2},
-		"an environment":    {inBody("dependencies: [tool]\n", ""), "base=1 lib=1 tool=1", 0},
-		"what the file has": {inBody("dependencies: [lib]\n", ""), "base=1 lib=1", 1},
-		"what it requires":  {inBody("dependencies: [tool=2]\n", ""), "base=1 lib=2 tool=2", 2},
+		"a package and its dependency":         {&condav1.CondaPackages{Entries: []string{"tool"}}, "base=1 lib=2 tool=2", 2},
+		"a dependency":                         {&condav1.CondaPackages{Entries: []string{"base"}}, "base=2 lib=1 tool=1", 1},
+		"a new package":                        {&condav1.CondaPackages{Entries: []string{"more"}}, "base=1 lib=1 more=1 tool=1", 1},
+		"a bound":                              {&condav1.CondaPackages{Entries: []string{"tool=1"}}, "base=1 lib=1 tool=1", 0},
+		"a channel":                            {entries("lab", "tool"), "base=1 lib=2 tool=2", 2},
+		"an environment file":                  {inBody("dependencies: [tool]\n", ""), "base=1 lib=1 tool=1", 0},
+		"only packages of an environment file": {inBody("dependencies: [lib]\n", ""), "base=1 lib=1", 1},
+		"a version in an environment file":     {inBody("dependencies: [tool=2]\n", ""), "base=1 lib=2 tool=2", 2},
 	} {
 		got, err := lockOf(t, service, &condav1.LockQuery{Packages: c.packages, From: from})
 		if err != nil || got.GetLocks() == nil {
@@ -99,12 +99,12 @@ func TestLockFromRefuses(t *testing.T) {
 		q   *condav1.LockQuery
 		why string
 	}{
-		"no lock":                {&condav1.LockQuery{Packages: tool, From: lockFile("dependencies: [a]\n", "")}, "from.lock: the file is no lock"},
-		"two locks":              {&condav1.LockQuery{Packages: inBody(from, ""), From: lockFile(from, "")}, "packages is a lock"},
-		"nothing to update":      {&condav1.LockQuery{Packages: &condav1.CondaPackages{}, From: lockFile(from, "")}, "packages.entries is missing"},
-		"another platform":       {&condav1.LockQuery{Packages: tool, From: lockFile(from, ""), Platforms: []string{"linux/arm64"}}, "from.lock: the lock is not for linux-aarch64"},
-		"a platform of no image": {&condav1.LockQuery{Packages: tool, From: lockFile(strings.ReplaceAll(from, "linux-64", "osx-64"), "")}, "the lock has the platform osx-64"},
-		"PyPI":                   {&condav1.LockQuery{Packages: tool, Platforms: []string{"linux/amd64"}, From: lockFile(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), "")}, "PyPI"},
+		"no lock":                   {&condav1.LockQuery{Packages: tool, From: lockFile("dependencies: [a]\n", "")}, "from.lock: the file is no lock"},
+		"two locks":                 {&condav1.LockQuery{Packages: inBody(from, ""), From: lockFile(from, "")}, "packages is a lock"},
+		"nothing to update":         {&condav1.LockQuery{Packages: &condav1.CondaPackages{}, From: lockFile(from, "")}, "packages.entries is missing"},
+		"another platform":          {&condav1.LockQuery{Packages: tool, From: lockFile(from, ""), Platforms: []string{"linux/arm64"}}, "from.lock: the lock is not for linux-aarch64"},
+		"a platform without images": {&condav1.LockQuery{Packages: tool, From: lockFile(strings.ReplaceAll(from, "linux-64", "osx-64"), "")}, "the lock has the platform osx-64"},
+		"PyPI":                      {&condav1.LockQuery{Packages: tool, Platforms: []string{"linux/amd64"}, From: lockFile(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), "")}, "PyPI"},
 		"two platforms, one list": {&condav1.LockQuery{
 			Packages: tool, Format: "explicit", From: lockFile(testLock(t, "pixi.lock"), ""),
 		}, "An explicit lock is for one platform"},

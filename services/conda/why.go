@@ -222,8 +222,8 @@ func chainsOf(ends []*link) (out []*condav1.DependencyChain) {
 	return out
 }
 
-// shortest returns the shortest chain to each package that does not contain the package
-// without.
+// shortest returns, by package, the shortest chain from the request that does not pass through
+// the package named by without.
 func (g *graph) shortest(asked []conda.MatchSpec, without string) map[string]*link {
 	chains := map[string]*link{}
 	var queue []string
