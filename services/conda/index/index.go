@@ -60,8 +60,8 @@ type Index struct {
 	layout
 	place Place
 	base  string
-	// past is set in an index of an earlier state, and origin then keeps the present file
-	// mapped; see Overlay.
+	// past and origin are set in an index of an earlier state; see Overlay. origin keeps the
+	// present file mapped.
 	past, origin *Index
 }
 
@@ -155,8 +155,9 @@ func (x *Index) Bytes(name string) (n int64, err error) {
 	return n, nil
 }
 
-// Records returns all records of a name in lower case, in the channel's order; none is not
-// an error. If an artifact exists in both formats, only the ".conda" is returned.
+// Records returns all records of a name, which must be in lower case, in the channel's order.
+// It returns none for a name that the index lacks. If an artifact exists in both formats, only
+// the ".conda" is returned.
 func (x *Index) Records(name string) (_ []conda.Record, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()

@@ -147,22 +147,22 @@ func TestSkipsWhatNoRecordIs(t *testing.T) {
 func TestRefusesWhatIsNoRepodata(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"nothing":          "",
-		"a page":           "<html>Bad gateway</html>",
-		"a list":           "[]",
-		"half":             small[:len(small)/2],
-		"all but the end":  small[:len(small)-1],
-		"something behind": small + "{}",
-		"no comma":         `{"packages":{} "packages.conda":{}}`,
-		"no value":         `{"packages":{"a-1-0.conda":}}`,
-		"no colon":         `{"packages" {}}`,
-		"no key":           `{7:{}}`,
-		"a bare word":      `{"packages":{"a-1-0.conda":{"name":nope}}}`,
-		"depth":            `{"packages":{"a-1-0.conda":` + strings.Repeat(`{"a":`, 100_000) + `}}`,
-		"depth elsewhere":  `{"removed":` + strings.Repeat(`[`, 1_000_000),
-		"a long value":     `{"packages":{"a-1-0.conda":{"name":"` + strings.Repeat("a", 3<<20) + `"}}}`,
-		"a base_url":       `{"info":{"base_url":"file:///etc/"},"packages":{}}`,
-		"a login":          `{"info":{"base_url":"https://u:p@example.org/"},"packages":{}}`,
+		"an empty file":           "",
+		"a page":                  "<html>Bad gateway</html>",
+		"a list":                  "[]",
+		"half of the file":        small[:len(small)/2],
+		"all but the end":         small[:len(small)-1],
+		"data after the end":      small + "{}",
+		"no comma":                `{"packages":{} "packages.conda":{}}`,
+		"no value":                `{"packages":{"a-1-0.conda":}}`,
+		"no colon":                `{"packages" {}}`,
+		"no key":                  `{7:{}}`,
+		"a bare word":             `{"packages":{"a-1-0.conda":{"name":nope}}}`,
+		"a deep record":           `{"packages":{"a-1-0.conda":` + strings.Repeat(`{"a":`, 100_000) + `}}`,
+		"a deep ignored value":    `{"removed":` + strings.Repeat(`[`, 1_000_000),
+		"a long value":            `{"packages":{"a-1-0.conda":{"name":"` + strings.Repeat("a", 3<<20) + `"}}}`,
+		"a base_url of a file":    `{"info":{"base_url":"file:///etc/"},"packages":{}}`,
+		"a base_url with a login": `{"info":{"base_url":"https://u:p@example.org/"},"packages":{}}`,
 	} {
 		path := filepath.Join(t.TempDir(), "x.idx")
 		if err := os.WriteFile(path, []byte("before"), 0o600); err != nil {

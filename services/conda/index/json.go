@@ -117,7 +117,8 @@ func object(b []byte, i, depth int, visit func(key, value []byte)) (int, error) 
 	})
 }
 
-// array does the same for the elements of an array.
+// array scans the array that starts at i and returns its end. It calls visit, unless nil, with
+// each element.
 func array(b []byte, i, depth int, visit func(value []byte)) (int, error) {
 	return members(b, i, depth, ']', func(i int) (int, error) {
 		end, err := value(b, i, depth-1)

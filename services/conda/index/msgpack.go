@@ -29,7 +29,7 @@ func repack(in []byte, most int) ([]byte, error) {
 	return p.out, nil
 }
 
-// A packed is the remaining input, and the output.
+// A packed holds the remaining input and the output so far.
 type packed struct {
 	in, out []byte
 	most    int
@@ -84,8 +84,8 @@ func (p *packed) value(depth int) error {
 	}
 }
 
-// long reads a value whose type is a byte of its own. The byte determines the type and how
-// many bytes its number or length has.
+// long reads a value whose type takes the whole first byte, c. It determines the type, and the
+// number of bytes of the following number or length.
 func (p *packed) long(c byte, depth int) error {
 	switch c {
 	case 0xc0:

@@ -60,7 +60,8 @@ func sameRuns(before *Index, i int, after *Index, j int) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// diffName compares the records of one name. An index that does not have it is nil.
+// diffName compares the records of one name, at position i in before and j in after. An index
+// that does not have the name must be nil.
 func diffName(name []byte, before *Index, i int, after *Index, j int, each func(name, fileName, raw []byte) error) error {
 	old, olds, err := before.raw(i)
 	if err != nil {
@@ -135,8 +136,8 @@ func (w *Writer) AddPast(name, fileName, raw []byte) error {
 	return w.append(id, w.head, fileName, raw)
 }
 
-// Overlay returns the index as it was in an earlier state. past, written with AddPast, has
-// what that state had of each record that differs. snapshot is the digest of that state.
+// Overlay returns the index as it was in an earlier state. past, written with AddPast, contains
+// the records that differ, as they were in that state. snapshot is the digest of that state.
 // Search, Near and Dependents of the result are those of the present state.
 func (x *Index) Overlay(past *Index, snapshot string) *Index {
 	over := &Index{layout: x.layout, place: x.place, base: x.base, origin: x, past: past}

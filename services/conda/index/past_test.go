@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// past returns the index of the earlier state of a list, reconstructed from what differs.
+// past returns the index of the earlier state of a list, reconstructed from the differences.
 func past(t testing.TB, before, after *index.Index) (_ *index.Index, changes []string) {
 	t.Helper()
 	dir := t.TempDir()

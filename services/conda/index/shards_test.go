@@ -142,15 +142,15 @@ func TestRefusesWhatIsNoShard(t *testing.T) {
 		deep[i] = 0x91 // a list of one element
 	}
 	for name, raw := range map[string][]byte{
-		"nothing":     nil,
-		"half":        shard("a", make([]byte, 32))[:40],
-		"a huge list": {0xdd, 0xff, 0xff, 0xff, 0xff},
-		"a huge text": {0xdb, 0xff, 0xff, 0xff, 0xff, 'a'},
-		"depth":       deep,
-		"a list":      {0x90},
-		"a number":    {0x81, 0x01, 0x01},
-		"more":        append(shard("a", make([]byte, 32)), 0xc0),
-		"no kind":     {0xc1},
+		"an empty shard":                     nil,
+		"half of a shard":                    shard("a", make([]byte, 32))[:40],
+		"a list that states a huge length":   {0xdd, 0xff, 0xff, 0xff, 0xff},
+		"a string that states a huge length": {0xdb, 0xff, 0xff, 0xff, 0xff, 'a'},
+		"deep nesting":                       deep,
+		"a list":                             {0x90},
+		"a key that is a number":             {0x81, 0x01, 0x01},
+		"data after the end":                 append(shard("a", make([]byte, 32)), 0xc0),
+		"an invalid type":                    {0xc1},
 	} {
 		w, err := index.Create(filepath.Join(t.TempDir(), "x.idx"))
 		if err != nil {

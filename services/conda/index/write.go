@@ -96,7 +96,7 @@ func (w *Writer) begin(fileName, raw []byte) {
 	w.head = binary.LittleEndian.AppendUint32(w.head, uint32(len(raw)))
 }
 
-// id returns the index of a name in the list.
+// id returns the index of a name in the list, and adds the name if needed.
 func (w *Writer) id(name []byte) (uint32, error) {
 	if id, ok := w.ids[string(name)]; ok {
 		return id, nil
@@ -110,7 +110,7 @@ func (w *Writer) id(name []byte) (uint32, error) {
 	return id, nil
 }
 
-// append writes one entry. It extends the last run if that has the same name.
+// append writes one entry of a name. It extends the last run if that belongs to the same name.
 func (w *Writer) append(id uint32, parts ...[]byte) error {
 	if w.off > w.most {
 		return tooMuch("has records of more than %d bytes together", w.most)
