@@ -112,8 +112,8 @@ func TestAttackManyWaitingPulls(t *testing.T) {
 	}
 }
 
-// TestStopWaiting checks that a pull that waits for a build gets 503 when builds have
-// stopped, and so does a later one.
+// TestStopWaiting checks that a pull that waits for a build gets 503 after StopWaiting, and
+// so does a later pull.
 func TestStopWaiting(t *testing.T) {
 	t.Parallel()
 	s, ask := waitingRegistry(t, endless{end: make(chan struct{})})

@@ -90,8 +90,8 @@ func redirect(w http.ResponseWriter, location string) {
 	w.WriteHeader(http.StatusTemporaryRedirect)
 }
 
-// isOwn reports whether host is this service's own public address. A redirect there would
-// be issued in our name by the operator of an upstream registry.
+// isOwn reports whether host is this service's own public address. An upstream registry must
+// not redirect clients there: the path would be the choice of its operator.
 func (s *Registry) isOwn(host string) bool {
 	own, err := url.Parse(s.deps.PublicURL)
 	return err == nil && strings.EqualFold(own.Host, host)

@@ -105,8 +105,8 @@ func serve(t *testing.T) *served {
 	return s
 }
 
-// name creates a new name of lib/tool:v1 and returns its base address. The argument change
-// may be nil.
+// name creates a new name of lib/tool:v1 with a change of its plan, or unchanged for nil. It
+// returns the base URL of the name.
 func (s *served) name(augmentation func(*containerv1.Plan)) string {
 	s.names++
 	plan := &containerv1.Plan{
@@ -273,11 +273,11 @@ func TestRanges(t *testing.T) {
 			{"behind the end", "bytes=99999999-", "", 416, nil},
 			{"backwards", "bytes=5-2", "", 200, whole.body},
 			{"another unit", "lines=1-2", "", 200, whole.body},
-			{"if it is the same", "bytes=0-3", whole.header.Get("Etag"), 206, whole.body[:4]},
-			{"if it is another", "bytes=0-3", `"another"`, 200, whole.body},
-			{"if it is like the same", "bytes=0-3", "W/" + whole.header.Get("Etag"), 200, whole.body},
-			{"if it is older", "bytes=0-3", "Mon, 02 Jan 2006 15:04:05 GMT", 200, whole.body},
-			{"nothing of another", "bytes=-0", `"another"`, 200, whole.body},
+			{"If-Range with the Etag", "bytes=0-3", whole.header.Get("Etag"), 206, whole.body[:4]},
+			{"If-Range with another Etag", "bytes=0-3", `"another"`, 200, whole.body},
+			{"If-Range with a weak Etag", "bytes=0-3", "W/" + whole.header.Get("Etag"), 200, whole.body},
+			{"If-Range with a date", "bytes=0-3", "Mon, 02 Jan 2006 15:04:05 GMT", 200, whole.body},
+			{"no bytes, If-Range with another Etag", "bytes=-0", `"another"`, 200, whole.body},
 		} {
 			header := []string{"Range", c.rng}
 			if c.ifRange != "" {

@@ -18,16 +18,16 @@ import (
 // discarded holds the ids of builds whose images must not be served, because a worker was
 // revoked. The build service lists them. Safe for concurrent use.
 type discarded struct {
-	// builds is nil where nothing is built.
+	// builds is nil without a build service.
 	builds buildv1.BuildServiceClient
 	// ids is nil until the list was read once.
 	ids    atomic.Pointer[map[string]bool]
 	flight memo.Flight[struct{}, map[string]bool]
 }
 
-// check returns a fault if the image of a token was built by a build that was discarded, or
-// has layers of such an image. Before the list was read for the first time, it waits for it:
-// fault.Unavailable if that fails.
+// check returns fault.NotFound if the image of a token was built by a build that was
+// discarded, or has layers of such an image. Until the list has been read once, check reads it
+// and returns an error if that fails.
 func (d *discarded) check(ctx context.Context, tok *resolvedToken) error {
 	if d.builds == nil || len(tok.builds) == 0 {
 		return nil
@@ -49,7 +49,7 @@ func (d *discarded) check(ctx context.Context, tok *resolvedToken) error {
 	return nil
 }
 
-// run reads the list again and again, until ctx is done.
+// run reads the list periodically until ctx is done.
 func (d *discarded) run(ctx context.Context, log *slog.Logger) {
 	if d.builds == nil {
 		return
@@ -65,7 +65,7 @@ func (d *discarded) run(ctx context.Context, log *slog.Logger) {
 	})
 }
 
-// read reads the list, once for all that wait for it.
+// read reads the list. Concurrent calls share one request.
 func (d *discarded) read(ctx context.Context) (map[string]bool, error) {
 	return d.flight.Do(ctx, struct{}{}, func(ctx context.Context) (map[string]bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -33,9 +33,9 @@ func (d *discarding) ListDiscardedBuilds(_ context.Context, req *buildv1.ListDis
 	return &buildv1.ListDiscardedBuildsResponse{}, d.err
 }
 
-// TestDiscardedImages: a name whose image was discarded, or has a layer of such an image, is
-// answered 404 with the reason, for manifests and blobs. Before the list can be read, names of
-// built images are unavailable, and others are not.
+// TestDiscardedImages checks that manifests and blobs of an image that was discarded, or has a
+// layer of such an image, get 404 with the reason. Until the list can be read, names of built
+// images are unavailable, and other names are served.
 func TestDiscardedImages(t *testing.T) {
 	t.Parallel()
 	away := fault.Unavailable.Newf("The build service is away")

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/httprecord"
 )
 
-// sinks is a response that records the reader that it is to read from.
+// sinks is a response that records the argument of ReadFrom.
 type sinks struct {
 	*httptest.ResponseRecorder
 	from []io.Reader

@@ -11,9 +11,8 @@ import (
 	"slipway.dev/services/registry"
 )
 
-// TestTagFreshness checks that by default each pull resolves the tag. If the operator
-// allows it, a result is reused until it is that old, and then the tag's new digest is
-// allRoots.
+// TestTagFreshness checks that by default each pull resolves the tag. If TagFreshness is set,
+// a result is reused for that long, and then the tag's new digest is served.
 func TestTagFreshness(t *testing.T) {
 	t.Parallel()
 	for name, freshness := range map[string]time.Duration{"default": 0, "ten seconds": 10 * time.Second} {

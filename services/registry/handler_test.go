@@ -105,7 +105,7 @@ func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *f
 	return f
 }
 
-// look reads the digests behind the name and uses no pull.
+// look reads the digests that the name resolves to. It uses one pull.
 func (f *front) look(t *testing.T) {
 	t.Helper()
 	ask := func(path string, into any) string {
@@ -204,7 +204,7 @@ func TestDistributionAPI(t *testing.T) {
 	}
 }
 
-// codeOf returns the code of an error body, or "" if there is none.
+// codeOf returns the code of an error body, or "" without one.
 func codeOf(w *httptest.ResponseRecorder) string {
 	var body struct {
 		Errors []struct{ Code, Message string }
@@ -236,7 +236,7 @@ func TestTagsAreTheOneOfTheName(t *testing.T) {
 // is free.
 func TestPullsAreCharged(t *testing.T) {
 	t.Parallel()
-	f := newFront(t, 2) // look has used one of them
+	f := newFront(t, 2) // which calls look, so that one pull is left
 	for range 5 {
 		if w := f.ask(http.MethodHead, f.name+"/manifests/"+f.manifest); w.Code != http.StatusOK {
 			t.Errorf("HEAD is answered %d", w.Code)
@@ -257,8 +257,8 @@ func TestPullsAreCharged(t *testing.T) {
 	}
 }
 
-// TestUpstreamFaults checks that upstream faults become statuses that engines retry, or
-// give up on.
+// TestUpstreamFaults checks that faults of the upstream registry become statuses that engines
+// retry if the fault is temporary, and others that they do not retry.
 func TestUpstreamFaults(t *testing.T) {
 	t.Parallel()
 	for upstream, want := range map[int]struct {

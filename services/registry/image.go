@@ -18,9 +18,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// An image is what one upstream root leads to after one token's changes: every document and
-// blob that a client may request by digest. Generated documents and unchanged upstream
-// documents are served alike.
+// An image represents one upstream root with the changes of one token: all documents and
+// blobs that a client may request by digest, both generated and unchanged ones.
 type image struct {
 	// root is served in place of the upstream root.
 	root oci.Document

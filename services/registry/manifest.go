@@ -86,7 +86,7 @@ func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (oc
 	return src.document(ctx, img, d)
 }
 
-// current resolves the reference without a cache.
+// current returns the document that the reference resolves to now, within TagFreshness.
 func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (oci.Document, error) {
 	root, err := s.resolve(ctx, tok, src)
 	if err != nil {

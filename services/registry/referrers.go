@@ -74,7 +74,8 @@ func (img *image) addReferrers(list []descriptor.Descriptor) {
 	img.addOthers(digests)
 }
 
-// referrers queries upstream's referrers API or, if there is none, its fallback tag.
+// referrers queries the referrers API of the upstream registry or, if it has none, the
+// fallback tag.
 func (r reader) referrers(ctx context.Context, d digest.Digest) ([]descriptor.Descriptor, error) {
 	subject, err := ref.New(oci.Reference{Registry: r.repo.Host, Repository: r.repo.Name, Digest: d}.String())
 	if err != nil {

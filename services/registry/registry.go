@@ -55,16 +55,16 @@ type Deps struct {
 
 // Settings are the registry's settings.
 type Settings struct {
-	// LayerDir is the folder for added layers, and LayerCache its size in bytes.
+	// LayerDir is the folder for added layers, and LayerCache its maximum size in bytes.
 	LayerDir   string
 	LayerCache int64
 	// BlobDir is the folder for cached upstream blobs, used unless BlobBucket is set; ""
-	// disables the cache. BlobCache is its size in bytes.
+	// disables the cache. BlobCache is its maximum size in bytes.
 	BlobDir    string
 	BlobBucket *bucket.Bucket
 	BlobCache  int64
-	// DiskFull returns an error while the disk of BlobDir is too full to cache more; nil: it
-	// never is.
+	// DiskFull returns an error while the disk of BlobDir is too full to cache more. A nil
+	// DiskFull means that it never is.
 	DiskFull func() error
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
@@ -145,8 +145,8 @@ func (s *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
-// StopWaiting ends the pulls that wait for a build: fault.Unavailable tells their clients to pull
-// again. It is for a process that stops and whose builds cannot end any more.
+// StopWaiting ends the pulls that wait for a build with fault.Unavailable, so that their
+// clients pull again. It is for a process that stops and whose builds cannot end any more.
 func (s *Registry) StopWaiting() { s.stopBuilds() }
 
 // Close ends the subscription. Run must have returned.
@@ -154,7 +154,7 @@ func (s *Registry) Close() error {
 	return errors.Join(s.tokens.close(), s.blobs.Close(), s.counter.close())
 }
 
-// requestTimeout is the timeout of every request but those for blobs.
+// requestTimeout is the timeout of a request, except for the content of blobs.
 const requestTimeout = 90 * time.Second
 
 // ServeHTTP serves one request. The request's context carries the rpc.Call.
@@ -203,7 +203,7 @@ func (s *Registry) serve(w *httprecord.Writer, r *http.Request, p path) error {
 	}
 	err = s.document(w, r, p, tok)
 	if errors.Is(err, errLost) {
-		// HEAD and lists are free otherwise.
+		// Charge the rebuild also to HEAD requests and lists, which are not charged otherwise.
 		if _, err := s.charge(r, tok.identity); err != nil {
 			return err
 		}

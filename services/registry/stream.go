@@ -94,11 +94,11 @@ func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) er
 	}
 }
 
-// isReaders reports whether an error of MoveTo came from the reading side, so that another
-// read may succeed. After an error of the client's side a read must not follow: the bytes
-// that the kernel had taken are lost, and later ones would be sent in their place. A reset
-// or closed connection may be either side; that case is safe, since the client's side then
-// accepts nothing more.
+// isReaders reports whether an error of MoveTo came from the body's connection, so that another
+// read may succeed. After an error of the client's connection there must be no other read: the
+// bytes that the kernel has already taken are lost, and later bytes would be sent in their
+// place. A reset or closed connection may be either of the two. Another read is safe then: if
+// it is the client's connection, that accepts no more bytes.
 func isReaders(err error, began time.Time) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && time.Since(began) < pieceTimeout
 }

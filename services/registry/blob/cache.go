@@ -49,7 +49,8 @@ type Config struct {
 	Dir    string
 	// Size is the maximum total size in bytes.
 	Size int64
-	// DiskFull returns an error while the disk of Dir is too full to cache more; nil: it never is.
+	// DiskFull returns an error while the disk of Dir is too full to cache more. A nil DiskFull
+	// means that it never is.
 	DiskFull func() error
 	Metrics  prometheus.Registerer
 	Log      *slog.Logger

@@ -6,7 +6,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// A Filling is an io.Reader of a blob that is cached while it is read. It has one user.
+// A Filling is an io.Reader of a blob that is cached while it is read. It is not safe for
+// concurrent use.
 type Filling struct {
 	// Body is the source of the blob. It may be set after Fill and before the first Read.
 	Body   io.Reader
@@ -24,7 +25,7 @@ type sink interface {
 	write(p []byte) bool
 	// commit makes a complete blob visible.
 	commit()
-	// giveUp discards a blob that was not committed. It may be called repeatedly.
+	// discard deletes a blob that was not committed. It may be called repeatedly.
 	discard()
 	// end discards a blob that was not committed, and permits other Fillings of it.
 	end()

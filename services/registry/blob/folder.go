@@ -28,7 +28,7 @@ type folder struct {
 	counts
 
 	mu      sync.Mutex
-	entries map[string]*list.Element // of keptFile, by name
+	entries map[string]*list.Element // of cachedFile, by name
 	order   *list.List               // most recently used first
 	filling map[string]bool
 	bytes   int64 // total of entries and unfinished files

@@ -179,7 +179,7 @@ func TestFolderAfterACrash(t *testing.T) {
 	if n := testutil.ToFloat64(c.failed); n != 1 {
 		t.Errorf("%v failed", n)
 	}
-	half := c.Fill(keyOf("half"), strings.NewReader("half")) // and no end
+	half := c.Fill(keyOf("half"), strings.NewReader("half")) // the process is killed before End
 	_, _ = io.ReadAll(half)
 	for name, content := range map[string]string{"notes.txt": "mine", "incoming": "mine"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -219,7 +219,7 @@ func TestDiskIsFull(t *testing.T) {
 	to := f.to.(*fillingFile)
 	name := to.file.Name()
 	_ = to.file.Close()
-	to.file = os.NewFile(uintptr(full), name) // the device has no other name that could be removed
+	to.file = os.NewFile(uintptr(full), name) // named so that discard does not delete the device
 	got, err := io.ReadAll(f)
 	f.Commit()
 	f.End()

@@ -30,7 +30,7 @@ type troubled struct {
 	url     string
 	asked   atomic.Int64
 	mu      sync.Mutex
-	trouble func(w http.ResponseWriter, r *http.Request) bool // says whether it answered
+	trouble func(w http.ResponseWriter, r *http.Request) bool // reports whether it has responded
 }
 
 func newTroubled(t *testing.T) *troubled {
@@ -41,7 +41,7 @@ func newTroubled(t *testing.T) *troubled {
 		t.Fatal(err)
 	}
 	proxy := &httputil.ReverseProxy{
-		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(at); r.Out.Host = r.In.Host }, // which is signed
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(at); r.Out.Host = r.In.Host }, // the signature includes the host
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -218,12 +218,12 @@ func TestFailingBucket(t *testing.T) {
 			}
 			most := int64(1)
 			if name == "gone" {
-				most = 2 // a connection that was in use before may be gone for another reason
+				most = 2 // the client retries on a new connection if a reused one was closed
 			}
 			if asked := s.asked.Load() - before; asked > most || testutil.ToFloat64(b.failed) != 1 {
 				t.Errorf("it is asked %d times, and %v failed", asked, testutil.ToFloat64(b.failed))
 			}
-			if name != "hanging" { // an upload waits for the answer, and no client for it
+			if name != "hanging" { // there the upload would still wait for the response
 				other := keyOf(block("b"))
 				pass(t, b, other, block("b"))
 				if b.Fill(other, nil) != nil || testutil.ToFloat64(b.failed) != 2 || b.used() != key.Size {
@@ -280,7 +280,7 @@ func TestSlowBucket(t *testing.T) {
 		}
 		return false
 	})
-	content := strings.Repeat("slow", 12<<20) // more than there is between them
+	content := strings.Repeat("slow", 12<<20) // more than all buffers between them hold
 	began := time.Now()
 	pass(t, b, keyOf(content), content)
 	if took := time.Since(began); took > 20*time.Second {
@@ -312,7 +312,7 @@ func TestBucketIsBounded(t *testing.T) {
 	for i, letter := range letters {
 		key := keyOf(block(letter))
 		names[key.name()] = letter
-		if i > 0 { // what this process put there is to be seen, before it puts more
+		if i > 0 { // as after a sweep; otherwise this process would stop to upload
 			b.own = 0
 			b.total = int64(i) * blob
 		}
@@ -322,7 +322,7 @@ func TestBucketIsBounded(t *testing.T) {
 	if b.Fill(keyOf(block("x")), nil) != nil {
 		t.Error("there is room for one more")
 	}
-	if !inBucket(t, b, keyOf(block("a"))) { // which marks it
+	if !inBucket(t, b, keyOf(block("a"))) { // the lookup marks it as used
 		t.Error("a is not there")
 	}
 	b.work.Wait()
@@ -334,7 +334,7 @@ func TestBucketIsBounded(t *testing.T) {
 		s.age(t, name, old)
 	}
 	write("notes.txt", 99*time.Hour)
-	write("orphan"+usedMark, 99*time.Hour) // nothing of ours
+	write("orphan"+usedMark, 99*time.Hour) // a foreign object
 	old, young := keyOf(block("y")).name(), keyOf(block("z")).name()
 	write(old+usedMark, 99*time.Hour)
 	write(old+claimMark, 99*time.Hour)
@@ -362,11 +362,11 @@ func TestBucketIsBounded(t *testing.T) {
 	}
 	pass(t, b, keyOf(block("x")), block("x"))
 
-	other, _ := openBucket(t, s, 16*blob) // a replica that starts
+	other, _ := openBucket(t, s, 16*blob) // a new replica
 	if other.used() != 12*blob || !inBucket(t, other, keyOf(block("x"))) {
 		t.Errorf("another knows of %d bytes", other.used())
 	}
-	tight, ahead := openBucket(t, s, 4*blob) // and one with less
+	tight, ahead := openBucket(t, s, 4*blob) // a replica with a lower limit
 	ahead.Add(int64(bucketSwept + time.Minute))
 	if err := tight.look(t.Context()); err != nil || tight.used() != 3*blob {
 		t.Errorf("less, there are %d bytes, %v", tight.used(), err)
@@ -397,7 +397,7 @@ func TestOneSweepsAtATime(t *testing.T) {
 		t.Errorf("%q are there, %v", s.blobs(t), err)
 	}
 	s.age(t, sweptRecord+claimMark, 3*limits.BucketUpload)
-	for range 2 { // it is dropped, and then taken
+	for range 2 { // the first call deletes the expired claim, and the second sweeps
 		if err := b.look(t.Context()); err != nil {
 			t.Error(err)
 		}

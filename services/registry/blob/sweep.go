@@ -22,7 +22,7 @@ import (
 // that of the sweep.
 const sweptRecord = ".swept"
 
-// swept is its content.
+// A swept is the content of sweptRecord.
 type swept struct {
 	Bytes int64 `json:"bytes"`
 }

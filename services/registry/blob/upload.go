@@ -166,7 +166,7 @@ type reading struct {
 	from  *upload
 	over  <-chan struct{}
 	piece []byte
-	read  int // of it
+	read  int // bytes of piece that were read
 }
 
 // Read implements io.Reader.

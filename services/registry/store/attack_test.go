@@ -101,7 +101,7 @@ func TestAStolenStoreLogin(t *testing.T) {
 	reads, readsOnly := grant("builds", "eeee", "eeee_1"), grant("", "", "eeee_1")
 	reads.Reads, readsOnly.Reads = []string{"builds/eve"}, []string{"builds/eve"}
 	for name, l := range map[string]upstream.Login{
-		"shared": mine, "private": s.Grant(grant("builds/eve", "eeee", "eeee_1")), "with what it was given": s.Grant(reads), "only reads": s.Grant(readsOnly),
+		"shared": mine, "private": s.Grant(grant("builds/eve", "eeee", "eeee_1")), "with reads": s.Grant(reads), "only reads": s.Grant(readsOnly),
 	} {
 		for _, tc := range []struct{ method, path string }{
 			{"GET", "/v2/_catalog"},

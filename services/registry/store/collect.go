@@ -104,7 +104,8 @@ func (s *Store) expired(k Retention, now time.Time) ([]Image, error) {
 	return slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(last) }), err
 }
 
-// surplus returns the least recently used images with at least the given size in total.
+// surplus returns the least recently used images, with at least the given size in total. It
+// skips images within k.Lease, and returns all others if they are smaller together.
 func (s *Store) surplus(bytes int64, k Retention, now time.Time) ([]Image, error) {
 	all, err := s.Images()
 	all = slices.DeleteFunc(all, func(i Image) bool { return !i.Used.Before(now.Add(-k.Lease)) })

@@ -80,11 +80,11 @@ func TestMount(t *testing.T) {
 		{"to a new repository", "builds/two", "mount=" + d.String() + "&from=builds/one", http.StatusCreated},
 		{"once more", "builds/two", "mount=" + d.String() + "&from=builds/one", http.StatusCreated},
 		{"from the repository itself", "builds/two", "mount=" + d.String(), http.StatusCreated},
-		{"to one that is called like a kind", "builds/manifests", "mount=" + d.String() + "&from=builds/one", http.StatusCreated},
-		{"what is not there", "builds/two", "mount=" + digest.FromString("x").String() + "&from=builds/one", http.StatusAccepted},
-		{"from where nothing is", "builds/three", "mount=" + d.String() + "&from=builds/none", http.StatusAccepted},
+		{"to a repository named manifests", "builds/manifests", "mount=" + d.String() + "&from=builds/one", http.StatusCreated},
+		{"a missing blob", "builds/two", "mount=" + digest.FromString("x").String() + "&from=builds/one", http.StatusAccepted},
+		{"from a missing repository", "builds/three", "mount=" + d.String() + "&from=builds/none", http.StatusAccepted},
 		{"from outside of the store", "builds/three", "mount=" + d.String() + "&from=../images/builds/one", http.StatusAccepted},
-		{"what is no digest", "builds/two", "mount=sha256:../../x&from=builds/one", http.StatusBadRequest},
+		{"a malformed digest", "builds/two", "mount=sha256:../../x&from=builds/one", http.StatusBadRequest},
 	} {
 		if r := s.ask(t, http.MethodPost, "/v2/"+tc.to+"/blobs/uploads/?"+tc.query, nil); r.StatusCode != tc.want {
 			t.Errorf("%s: returned %d, want %d", tc.name, r.StatusCode, tc.want)
@@ -124,7 +124,7 @@ func TestASlowPushDoesNotBlockOthers(t *testing.T) {
 		body, end := io.Pipe()
 		var slow sync.WaitGroup
 		slow.Go(func() { s.ask(t, tc.method, tc.path, body) })
-		_, _ = end.Write([]byte("x")) // it may be answered already
+		_, _ = end.Write([]byte("x")) // fails if the store has already responded
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		if _, err := remote.Head(s.ref(t, "builds:1"), secret(), remote.WithContext(ctx)); err != nil {
 			t.Errorf("during %s %s: %v", tc.method, tc.path, err)

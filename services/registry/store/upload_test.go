@@ -69,13 +69,13 @@ func TestUpload(t *testing.T) {
 		{"a gap", "PATCH", at, content[7:], "7-20", http.StatusRequestedRangeNotSatisfiable, "0-4"},
 		{"no range", "PATCH", at, content[:5], "first-4", http.StatusRequestedRangeNotSatisfiable, "0-4"},
 		{"another part", "PATCH", at, content[5:9], "", http.StatusAccepted, "0-8"},
-		{"how far it is", "GET", at, "", "", http.StatusNoContent, "0-8"},
+		{"the status", "GET", at, "", "", http.StatusNoContent, "0-8"},
 		{"another method", "POST", at, "", "", http.StatusMethodNotAllowed, ""},
 		{"no digest", "PUT", at, content[9:], "", http.StatusBadRequest, ""},
 		{"the end", "PUT", at + "?digest=" + d, content[9:], "9-20", http.StatusCreated, ""},
 		{"the blob", "GET", "/v2/builds/tool/blobs/" + d, "", "", http.StatusOK, ""},
 		{"after the end", "GET", at, "", "", http.StatusNotFound, ""},
-		{"one that never was", "PATCH", "/v2/builds/tool/blobs/uploads/ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789abcdef", "x", "", http.StatusNotFound, ""},
+		{"an unknown upload", "PATCH", "/v2/builds/tool/blobs/uploads/ABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789abcdef", "x", "", http.StatusNotFound, ""},
 		{"a path", "PATCH", "/v2/builds/tool/blobs/uploads/..%2findex.json", "x", "", http.StatusNotFound, ""},
 	} {
 		headers := []string{}
@@ -274,8 +274,9 @@ func TestAttackTypes(t *testing.T) {
 	}
 }
 
-// TestAttackAnotherType: the name of an image that says nothing of its build is not taken by way
-// of a type that the question for it did not name.
+// TestAttackAnotherType verifies that another build cannot replace an image that has no
+// annotation of its build, whatever its media type: the store's own lookup of the tag must
+// accept all types.
 func TestAttackAnotherType(t *testing.T) {
 	t.Parallel()
 	s := newShelf(t)
@@ -287,7 +288,7 @@ func TestAttackAnotherType(t *testing.T) {
 		}
 		return s.send(t, l, "PUT", "/v2/builds/manifests/ffff", string(raw), "Content-Type", as).StatusCode
 	}
-	mine, hers := onTopOf(t, layer(t, 10)), onTopOf(t, layer(t, 10)) // Docker's type
+	mine, hers := onTopOf(t, layer(t, 10)), onTopOf(t, layer(t, 10)) // of Docker's media type
 	s.push(t, "builds:x", mine)
 	s.push(t, "builds:y", hers)
 	as, err := mine.MediaType()
@@ -346,7 +347,8 @@ func FuzzUpload(f *testing.F) {
 	})
 }
 
-// TestUploadTakesItsTime: it may take longer than the server waits for other requests.
+// TestUploadTakesItsTime verifies that an upload may take longer than the server's timeout for
+// reading other requests.
 func TestUploadTakesItsTime(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(store.New(t.TempDir(), service, testkit.Log(t)))
