@@ -102,7 +102,7 @@ func (s *Service) RevokeTokens(ctx context.Context, userName string) error {
 	return nil
 }
 
-// UserByName returns the user with a name or e-mail address; fault.Invalid if there is none.
+// UserByName returns the user with a name or e-mail address, or fault.Invalid.
 func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 	if err := api.CheckLength("the user", name, 200); err != nil {
 		return User{}, err
@@ -117,7 +117,7 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 	return u, nil
 }
 
-// HasUser reports whether the user with an id exists and is not disabled, or is a robot.
+// HasUser reports whether an id belongs to a robot, or to a user who is not disabled.
 func (s *Service) HasUser(ctx context.Context, id int64) (bool, error) {
 	has, err := s.store.hasUser(ctx, id)
 	if err != nil {

@@ -19,13 +19,13 @@ import (
 
 // A Caller is the authenticated caller of an RPC: a user, a robot or an operator.
 type Caller struct {
-	// User is the owner of the access token; the zero User for an operator. That of a robot has only
-	// an id and a name.
+	// User is the owner of the access token; the zero User for an operator. The User of a robot
+	// has only an id and a name.
 	User User
 	// RobotOrg is the organisation of a robot, which has no personal workspace; 0 for a user.
 	RobotOrg int64
 	TokenID  int64 // of the token, or of the session of a JWT
-	// Restriction is that of the token; zero for a session.
+	// Restriction is the restriction of the token; zero for a session.
 	Restriction Restriction
 	// expires is when the token expires; zero for never, and for a session.
 	expires time.Time
@@ -40,7 +40,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// CallerFrom returns the caller that ctx carries; the zero Caller if there is none.
+// CallerFrom returns the caller that ctx carries, or the zero Caller.
 func CallerFrom(ctx context.Context) Caller {
 	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
@@ -69,7 +69,8 @@ func (s *Service) TokenOwner(ctx context.Context, secret string) (Caller, error)
 }
 
 // authenticateFull is authenticate for calls that give a program the rights of the user. It
-// returns fault.Denied for a token with scopes or of one workspace, which would gain rights.
+// returns fault.Denied for a restricted token, because the program would get more rights than
+// the token has.
 func (s *Service) authenticateFull(ctx context.Context, secret string) (tokenRecord, error) {
 	rec, err := s.authenticate(ctx, secret)
 	if err == nil && !rec.restriction.IsZero() {

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// Roles gives users the roles of their groups at the provider.
+// Roles grants users the roles of their groups at the provider.
 type Roles interface {
 	// Maps reports whether any of the groups has a role here.
 	Maps(groups []string) bool
@@ -41,8 +41,9 @@ type signedIn struct {
 }
 
 // readGroups reads the user's groups from the ID token or, if it has no such claim, from the
-// provider's UserInfo endpoint. A user without the claim in either has no groups. A provider
-// that only refers to the groups, since they are too many for a token, says nothing.
+// provider's UserInfo endpoint. If neither contains the claim, the user has no groups. ok is
+// false if the provider sends only a reference to the groups, because they are too many for a
+// token.
 func (s *Service) readGroups(ctx context.Context, found *oidc.Provider, tokens *oauth2.Token, token *oidc.IDToken) (groups []string, ok bool, err error) {
 	if s.oidc.GroupsClaim == "" {
 		return nil, false, nil
@@ -72,7 +73,7 @@ func (s *Service) readGroups(ctx context.Context, found *oidc.Provider, tokens *
 	return groups, err == nil, err
 }
 
-// refersTo reports whether the claims only say where a claim can be found (OpenID Connect Core
+// refersTo reports whether the claims contain only a reference to a claim (OpenID Connect Core
 // 1.0, 5.6.2).
 func refersTo(claims map[string]json.RawMessage, claim string) bool {
 	var names map[string]json.RawMessage
@@ -98,7 +99,8 @@ func groupNames(raw json.RawMessage) ([]string, error) {
 	return list, nil
 }
 
-// applyGroups gives a user the roles of the user's groups, as the provider.
+// applyGroups grants a user the roles of the user's groups. The audit trail records the
+// provider as the actor.
 func (s *Service) applyGroups(ctx context.Context, u User, in signedIn) error {
 	if !in.hasGroups || s.roles == nil {
 		return nil

@@ -1,10 +1,11 @@
-// Package identity owns users, their access tokens and their sessions, and the tokens of robots. Users sign in with an
-// access token or at an OIDC provider, and let programs in with an authorization code (a
-// program on the same machine) or a device code (a program elsewhere). A session is a program
-// with a chain of refresh tokens; its access tokens are JWTs. Tokens and codes are stored as
-// hashes only. It writes the tables platform_users, platform_tokens, platform_codes,
-// platform_sessions, platform_devices, platform_sign_ins, platform_logins and
-// platform_robot_tokens. Deleting a user also deletes the user's rows of other subpackages.
+// Package identity owns users, their access tokens and their sessions, and the tokens of
+// robots. Users sign in with an access token or at an OIDC provider. They sign in programs with
+// an authorization code (a program on the same machine) or a device code (a program on another
+// machine). A session is a program with a chain of refresh tokens; its access tokens are JWTs.
+// Tokens and codes are stored as hashes only. It writes the tables platform_users,
+// platform_tokens, platform_codes, platform_sessions, platform_devices, platform_sign_ins,
+// platform_logins and platform_robot_tokens. Deleting a user also deletes the user's rows of
+// other subpackages.
 package identity
 
 import (

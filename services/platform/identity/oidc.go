@@ -132,10 +132,10 @@ func (s *Service) BeginSignIn(ctx context.Context, req *platformv1.BeginSignInRe
 	return &platformv1.BeginSignInResponse{Url: to, State: state}, nil
 }
 
-// FinishSignIn handles the provider's redirect. A program on the user's machine gets no code
-// yet, but the user must consent: any page can send a browser to the provider, and any
-// process can listen on loopback. The service's own page gets its code immediately. Without a
-// program the user next enters the code of a device.
+// FinishSignIn handles the provider's redirect. A program on the user's machine gets a code
+// only after the user has consented, because any page can send a browser to the provider, and
+// any process can listen on loopback. The service's own page gets its code immediately. Without
+// a program the user next enters the code of a device.
 func (s *Service) FinishSignIn(ctx context.Context, req *platformv1.FinishSignInRequest) (*platformv1.FinishSignInResponse, error) {
 	in, err := s.store.takeSignIn(ctx, hashText(req.GetState()))
 	if err != nil && !errors.Is(err, fault.NotFound) {
@@ -290,8 +290,8 @@ func errDisabled() error {
 	return fault.Denied.Newf("Your account here is disabled; an operator can enable it again (slipwayd user enable)")
 }
 
-// checkParty returns an error unless the token was issued to this platform. A token for
-// several audiences must name the one that it was issued to, and no token may name another
+// checkParty returns an error unless the token was issued to this platform. A token for several
+// audiences must name the client that it was issued to, and no token may name another client
 // (OpenID Connect Core 1.0, 3.1.3.7).
 func (s *Service) checkParty(token *oidc.IDToken) error {
 	var claims struct {

@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// A Restriction limits what an access token may be used for. The zero value is that of a token
+// A Restriction limits what an access token may be used for. The zero value represents a token
 // with all rights of its user.
 type Restriction struct {
 	// Scopes are the scopes of the token; empty means all.
@@ -24,8 +24,8 @@ type Restriction struct {
 // IsZero reports whether a token has all rights of its user.
 func (r Restriction) IsZero() bool { return len(r.Scopes) == 0 && r.Workspace == 0 }
 
-// Check returns fault.Denied unless a token has all scopes that a call needs. A call that names
-// none, or an empty one, is denied to restricted tokens.
+// Check returns fault.Denied unless a token has all scopes that a call needs. If needs is empty
+// or contains "", every restricted token is denied.
 func (r Restriction) Check(needs ...rpc.Scope) error {
 	if r.IsZero() {
 		return nil
@@ -41,8 +41,9 @@ func (r Restriction) Check(needs ...rpc.Scope) error {
 	return nil
 }
 
-// In returns the workspace in which a call acts that names a workspace, or 0 for none: a token of
-// one workspace acts there. It returns fault.Denied for another workspace.
+// In returns the workspace that a call acts in. workspace is the workspace that the call names,
+// or 0; a token of one workspace then acts in that workspace. In returns fault.Denied if the
+// call names another workspace than the token's.
 func (r Restriction) In(workspace int64) (int64, error) {
 	switch {
 	case r.Workspace == 0 || workspace == r.Workspace:
@@ -114,7 +115,7 @@ func names(list []rpc.Scope) []string {
 	return out
 }
 
-// storedScopes returns scopes as stored, and parseScopes the scopes that are stored.
+// storedScopes returns the stored form of scopes; parseScopes parses it.
 func storedScopes(list []rpc.Scope) string { return strings.Join(names(list), " ") }
 
 func parseScopes(text string) []rpc.Scope {

@@ -12,8 +12,8 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// A RobotOwner is the organisation, or the workspace of it, that robots belong to. Workspace is 0 for
-// the organisation itself.
+// A RobotOwner is the organisation or the workspace that robots belong to. Workspace is 0 for
+// an organisation.
 type RobotOwner struct{ Org, Workspace int64 }
 
 // robotOwner returns the owner that a request names. The access rules have checked that the caller
@@ -26,8 +26,9 @@ func robotOwner(req interface {
 	return RobotOwner{req.GetOrgId(), req.GetWorkspaceId()}
 }
 
-// RobotName returns the name of a robot in the audit trail and in /user-info. Names of users have
-// neither ":" nor "/". workspace is "" for a robot of an organisation.
+// RobotName returns the name of a robot in the audit trail and in /user-info. No user has such
+// a name, since names of users contain neither ":" nor "/". workspace is "" for a robot of an
+// organisation.
 func RobotName(org, workspace, name string) string {
 	if workspace != "" {
 		org += "/" + workspace
@@ -64,9 +65,10 @@ func (s *Service) ListRobotTokens(ctx context.Context, req *platformv1.ListRobot
 }
 
 // CreateRobotToken creates a token for a robot. The token has at least one scope and never
-// rpc.ScopeAdmin, so that it cannot administer, sign in or create tokens. It has at most the rights
-// and the lifetime of a restricted token with which the call is made. It returns fault.NotFound if
-// there is no such robot, and fault.Conflict if the robot has a token with that name.
+// rpc.ScopeAdmin, so that it cannot administer, sign in or create tokens. If the call is made
+// with a restricted token, the new token has at most the rights and the lifetime of that token.
+// CreateRobotToken returns fault.NotFound if there is no such robot, and fault.Conflict if the
+// robot has a token with that name.
 func (s *Service) CreateRobotToken(ctx context.Context, req *platformv1.CreateRobotTokenRequest) (*platformv1.CreateRobotTokenResponse, error) {
 	by, owner := CallerFrom(ctx), robotOwner(req)
 	restriction, err := readRestriction(req.GetToken().GetScopes(), owner.Workspace)

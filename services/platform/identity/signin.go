@@ -54,7 +54,7 @@ func errSessionToken() error {
 	return fault.Unauthenticated.Newf("Sign in with a personal access token, which `slipway tokens create` creates")
 }
 
-// checkProgram returns an error if a program cannot be given a code.
+// checkProgram returns an error if a program may not get a code.
 func (s *Service) checkProgram(p *platformv1.Program) error {
 	if err := s.deps.Keys.Check(); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (s *Service) redeem(ctx context.Context, req *platformv1.IssueTokensRequest
 	return v, t, err
 }
 
-// beginSession begins a session with a code of a kind, if accepts returns true for it; otherwise it
-// returns fault.NotFound.
+// beginSession begins a session with a code of a kind. It returns fault.NotFound if the code
+// does not exist, or accepts returns false for it.
 func (s *Service) beginSession(ctx context.Context, kind codeKind, text, clientID string, accepts func(code) bool) (session, token, error) {
 	now, t := s.deps.Now(), newToken(api.NewID())
 	v, err := s.store.beginSession(ctx, session{
@@ -201,8 +201,8 @@ func (s *Service) refresh(ctx context.Context, text string) (session, token, err
 	return v, next, nil
 }
 
-// refreshedExpiry returns when a session expires that is refreshed now. Its total lifetime is
-// bounded, however often it is refreshed.
+// refreshedExpiry returns the time at which a session that is refreshed now expires. Its total
+// lifetime is bounded, however often it is refreshed.
 func (v session) refreshedExpiry(now time.Time) time.Time {
 	until, end := now.Add(refreshTTL), v.created.Add(limits.SessionLife)
 	if end.Before(until) {

@@ -68,7 +68,8 @@ func (c *code) into() []any {
 	return []any{&c.userID, &c.token, &c.clientID, &c.redirectURI, &c.challenge, &c.state, &c.userHash, sqldb.ScanTime(&c.expires)}
 }
 
-// takeCode deletes and returns a program's code; sql.ErrNoRows if there is none.
+// takeCode deletes and returns a program's code. It returns sql.ErrNoRows if the code does not
+// exist.
 func takeCode(ctx context.Context, t *sql.Tx, kind codeKind, hash []byte, clientID string) (code, error) {
 	c := code{kind: kind, hash: hash}
 	err := t.QueryRowContext(ctx, `

@@ -40,8 +40,7 @@ func (s store) putDevice(ctx context.Context, d device, now time.Time) error {
 	})
 }
 
-// pollDevice returns a waiting device and records the time of the poll; fault.NotFound if there
-// is none.
+// pollDevice returns a waiting device, or fault.NotFound, and records the time of the poll.
 func (s store) pollDevice(ctx context.Context, hash []byte, clientID string, now time.Time) (device, error) {
 	d := device{hash: hash, clientID: clientID}
 	err := s.db.Tx(ctx, func(t *sql.Tx) error {
@@ -86,8 +85,8 @@ func (s store) putConsent(ctx context.Context, by browserUser, c code, now time.
 	return c, s.db.NotFound("device", err)
 }
 
-// takeDevice deletes the device that displays a code, and returns the hash and the expiry of its
-// device code; sql.ErrNoRows if there is none.
+// takeDevice deletes the device that displays a code, and returns the hash and the expiry of
+// its device code. It returns sql.ErrNoRows if no device displays the code.
 func takeDevice(ctx context.Context, t *sql.Tx, userHash []byte, now time.Time) (hash []byte, expires time.Time, err error) {
 	err = t.QueryRowContext(ctx, `
 		DELETE FROM platform_devices WHERE user_hash = $1 AND expires_at > $2 RETURNING device_hash, expires_at`,

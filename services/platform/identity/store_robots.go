@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/platform/audit"
 )
 
-// A robot is the account of a robot.
+// A robot is a robot account with its owner.
 type robot struct {
 	owner RobotOwner
 	user  User // has only an id and a name
@@ -31,7 +31,7 @@ func (r *robot) scan(scan func(...any) error, more ...any) error {
 	return err
 }
 
-// robot returns the robot of an owner with an id; fault.NotFound if there is none.
+// robot returns the robot of an owner with an id, or fault.NotFound.
 func (s store) robot(ctx context.Context, owner RobotOwner, id int64) (r robot, err error) {
 	err = r.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+robotColumns+` FROM platform_robots r`+robotOwners+`
@@ -66,8 +66,9 @@ func (r robot) tokenEvent(action string, id int64) audit.Event {
 	return audit.Event{Action: action, OrgID: r.owner.Org, WorkspaceID: r.owner.Workspace, Subject: strconv.FormatInt(id, 10)}
 }
 
-// insertRobotToken stores a new token of a robot. It returns false if the robot has a token with
-// that name, fault.Invalid if it has too many, and fault.NotFound if it was deleted.
+// insertRobotToken stores a new token of a robot. It returns false if the robot has a token
+// with that name, fault.Invalid if the robot has too many tokens, and fault.NotFound if the
+// robot was deleted.
 func (s store) insertRobotToken(ctx context.Context, t token, rec tokenRecord) (bool, error) {
 	e := rec.robot.tokenEvent("robot-token.create", t.id)
 	e.After = map[string]any{"robot": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires), "scopes": names(rec.restriction.Scopes)}

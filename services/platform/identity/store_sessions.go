@@ -82,7 +82,7 @@ func (v *session) scan(scan func(...any) error, more ...any) error {
 const sessionQuery = `SELECT ` + sessionColumns + `, ` + UserColumns + `
 	FROM platform_sessions s JOIN platform_users u ON u.id = s.user_id WHERE s.id = $1 AND u.disabled_at = 0` + validSessions
 
-// session returns a valid session with its user; fault.NotFound if there is none.
+// session returns a valid session with its user, or fault.NotFound.
 func (s store) session(ctx context.Context, id int64, now time.Time) (v session, err error) {
 	err = v.scan(s.db.PreparedRow(ctx, sessionQuery, id, sqldb.Micros(now)).Scan, v.user.Into()...)
 	return v, s.db.NotFound("session", err)

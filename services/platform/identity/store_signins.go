@@ -28,7 +28,7 @@ func (s store) putSignIn(ctx context.Context, stateHash []byte, p pendingSignIn)
 	return s.db.Wrap(err)
 }
 
-// takeSignIn deletes and returns a pending sign-in; fault.NotFound if there is none.
+// takeSignIn deletes and returns a pending sign-in, or returns fault.NotFound.
 func (s store) takeSignIn(ctx context.Context, stateHash []byte) (pendingSignIn, error) {
 	p := pendingSignIn{program: &platformv1.Program{CodeChallengeMethod: "S256"}}
 	err := s.db.QueryRowContext(ctx, `
@@ -38,14 +38,13 @@ func (s store) takeSignIn(ctx context.Context, stateHash []byte) (pendingSignIn,
 	return p, s.db.NotFound("sign-in", err)
 }
 
-// userLoggedIn returns the user who is linked to a provider's subject; fault.NotFound if there is
-// none.
+// userLoggedIn returns the user who is linked to a provider's subject, or fault.NotFound.
 func (s store) userLoggedIn(ctx context.Context, issuer, subject string) (User, error) {
 	return s.userBy(ctx, `JOIN platform_logins l ON l.user_id = u.id WHERE l.issuer = $1 AND l.subject = $2`, issuer, subject)
 }
 
-// userWithEmail returns the user with an e-mail address, ignoring the case of ASCII letters;
-// fault.NotFound if there is none, or more than one.
+// userWithEmail returns the user with an e-mail address, ignoring the case of ASCII letters. It
+// returns fault.NotFound unless exactly one user has the address.
 func (s store) userWithEmail(ctx context.Context, email string) (User, error) {
 	return s.userBy(ctx, `WHERE lower(u.email) = $1 AND NOT EXISTS (
 		SELECT 1 FROM platform_users o WHERE lower(o.email) = $1 AND o.id <> u.id)`, lowerASCII(email))

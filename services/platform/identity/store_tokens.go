@@ -22,10 +22,10 @@ type tokenRecord struct {
 	created, expires, used time.Time // expires and used may be zero: never
 	usedFrom               string    // the client's address at used; may be ""
 	restriction            Restriction
-	// restrictedHash replaces secretHash, which is empty then, if restriction is not zero. The previous
-	// release does not know restrictions, so it must not accept the token.
+	// restrictedHash is the hash of the secret if restriction is not zero. secretHash is then
+	// empty, so that the previous release, which ignores restrictions, rejects the token.
 	restrictedHash []byte
-	robot          *robot // the owner, if it is a robot, whose user is then the account of the robot
+	robot          *robot // the owner if it is a robot; user is then the robot's account
 }
 
 // hash returns the hash of the secret.
@@ -146,8 +146,8 @@ func (r *tokenRecord) scan(scan func(...any) error, more ...any) error {
 const tokenQuery = `SELECT ` + recordColumns + `, t.secret_hash, t.restricted_hash, ` + UserColumns + `
 	FROM platform_tokens t JOIN platform_users u ON u.id = t.user_id WHERE t.id = $1 AND u.disabled_at = 0`
 
-// token returns the token with an id and its user; fault.NotFound if there is none, or its user
-// is disabled.
+// token returns the token with an id and its user. It returns fault.NotFound if the token does
+// not exist or its user is disabled.
 func (s store) token(ctx context.Context, id int64) (r tokenRecord, err error) {
 	err = r.scan(s.db.PreparedRow(ctx, tokenQuery, id).Scan, append([]any{&r.secretHash, &r.restrictedHash}, r.user.Into()...)...)
 	return r, s.db.NotFound("token", err)

@@ -43,7 +43,7 @@ func (s store) upsertAdmin(ctx context.Context, u User, now time.Time) error {
 			INSERT INTO platform_users (id, user_name, email, created_at, administrator) VALUES ($1, $2, $3, $4, true)
 			ON CONFLICT (id) DO UPDATE SET email = excluded.email WHERE platform_users.email <> excluded.email`,
 			u.ID, u.Name, u.Email, sqldb.Micros(now))
-		if err != nil { // also a name or an address that another user has
+		if err != nil { // for example if another user has the name or the address
 			return false, err
 		}
 		n, err := res.RowsAffected()
@@ -66,7 +66,7 @@ func (s store) insertUser(ctx context.Context, u User, now time.Time) (bool, err
 	})
 }
 
-// userByName returns the user with a name or e-mail address; fault.NotFound if there is none.
+// userByName returns the user with a name or e-mail address, or fault.NotFound.
 func (s store) userByName(ctx context.Context, name string) (User, error) {
 	return s.userBy(ctx, `WHERE u.user_name = $1 OR u.email = $1`, name)
 }

@@ -50,9 +50,9 @@ func (r tokenRecord) record() *platformv1.TokenRecord {
 	}
 }
 
-// CreateToken creates a token for the caller. It has at most the rights and the lifetime of a
-// restricted token with which the call is made. The workspace is not checked: a user who is no
-// participant cannot use it.
+// CreateToken creates a token for the caller. If the call is made with a restricted token, the
+// new token has at most the rights and the lifetime of that token. The workspace is not
+// checked: the token does not work there unless the user is a participant.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
 	by := CallerFrom(ctx)
 	restriction, err := readRestriction(req.GetToken().GetScopes(), req.GetToken().GetWorkspaceId())

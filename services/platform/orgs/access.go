@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// A Role is what a user may do in a workspace. Each role includes the permissions of those
-// below it, so that roles can be compared with <.
+// A Role is what a user may do in a workspace. Each role includes the permissions of all lower
+// roles, so that roles can be compared with <.
 type Role int
 
 // Workspace roles in ascending order.
@@ -78,8 +78,8 @@ func InOrg(org, workspace int64) Scope {
 type RequiredRoles struct {
 	Org       OrgRole
 	Workspace Role
-	// IsOfOwner marks calls for what belongs to a workspace or, if the request names none, to an
-	// organisation: only Workspace or only Org applies.
+	// IsOfOwner marks calls for records of either a workspace or an organisation. If the request
+	// names a workspace, only Workspace applies; otherwise only Org applies.
 	IsOfOwner bool
 	// OrAdministrator marks calls for which administrators of the server need no role.
 	OrAdministrator bool
@@ -104,7 +104,8 @@ type Principal struct {
 	Space Space
 	// Role is the caller's role in Space.
 	Role Role
-	// member is the caller's membership in the call's organisation; the zero member if none.
+	// member is the caller's membership in the call's organisation; the zero member if the
+	// caller is not a member.
 	member member
 }
 

@@ -94,9 +94,10 @@ func (s *Service) rolesOf(groups []string) []GroupRole {
 	return out
 }
 
-// Apply grants a user the roles of the user's groups, the highest of several in one place, and
-// revokes roles that earlier groups have granted. It does not change roles that users have
-// granted. A role in an organisation or workspace that does not exist is logged and ignored.
+// Apply grants a user the roles of the user's groups, and revokes roles that earlier groups
+// have granted. If several groups have a role in one organisation or workspace, the highest
+// applies. It does not change roles that users have granted. A role in an organisation or
+// workspace that does not exist is logged and ignored.
 func (s *Service) Apply(ctx context.Context, u identity.User, groups []string) error {
 	orgs, workspaces := map[int64]OrgRole{}, map[int64]Role{}
 	for _, r := range s.rolesOf(groups) {
@@ -140,7 +141,8 @@ func (r OrgRole) name() string {
 	return orgRoleMember
 }
 
-// applyOrgs makes the user's roles by groups in organisations those that are wanted.
+// applyOrgs replaces the roles in organisations that groups have granted the user by the roles
+// in wanted, whose keys are ids of organisations. It changes wanted.
 func (s *Service) applyOrgs(ctx context.Context, u identity.User, wanted map[int64]OrgRole) (changed bool, err error) {
 	have, err := s.store.memberships(ctx, u)
 	if err != nil {
@@ -180,7 +182,8 @@ func (s *Service) applyOrgs(ctx context.Context, u identity.User, wanted map[int
 	return changed, nil
 }
 
-// applyWorkspaces makes the user's roles by groups in workspaces those that are wanted.
+// applyWorkspaces replaces the roles in workspaces that groups have granted the user by the
+// roles in wanted, whose keys are ids of workspaces. It changes wanted.
 func (s *Service) applyWorkspaces(ctx context.Context, u identity.User, wanted map[int64]Role) (changed bool, err error) {
 	have, err := s.store.participations(ctx, u)
 	if err != nil {
@@ -217,8 +220,8 @@ func (s *Service) applyWorkspaces(ctx context.Context, u identity.User, wanted m
 	return changed, nil
 }
 
-// placeOf returns the id of the workspace of a role or, without one, of its organisation;
-// fault.NotFound if there is none.
+// placeOf returns the id of the workspace of a role, or of its organisation if the role has no
+// workspace. It returns fault.NotFound if that does not exist.
 func (s store) placeOf(ctx context.Context, r GroupRole) (id int64, err error) {
 	row := s.db.QueryRowContext(ctx, `SELECT id FROM platform_orgs WHERE name_key = $1`, strings.ToLower(r.Org))
 	if r.Workspace != "" {

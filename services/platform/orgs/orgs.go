@@ -17,8 +17,7 @@ import (
 
 // Users looks up users.
 type Users interface {
-	// UserByName returns the user with a name or e-mail address; fault.Invalid if there is
-	// none.
+	// UserByName returns the user with a name or e-mail address, or fault.Invalid.
 	UserByName(ctx context.Context, name string) (identity.User, error)
 }
 

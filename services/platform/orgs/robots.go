@@ -35,8 +35,8 @@ func (r robot) toProto() *platformv1.Robot {
 	}
 }
 
-// parseRobotRole returns the role of a robot with a name; the default is launch. Roles above it only
-// add calls that no token of a robot may make.
+// parseRobotRole parses the role of a robot; the default is launch. Higher roles are invalid,
+// because they only add calls that a robot's token may not make.
 func parseRobotRole(name string) (Role, error) {
 	if name == "" {
 		return RoleLaunch, nil
@@ -89,8 +89,8 @@ func (s *Service) CreateRobot(ctx context.Context, req *platformv1.CreateRobotRe
 	return &platformv1.CreateRobotResponse{Robot: r.toProto()}, nil
 }
 
-// DeleteRobot deletes a robot with its tokens, with immediate effect. What it has created stays. It
-// returns fault.NotFound if the owner has no such robot.
+// DeleteRobot deletes a robot with its tokens, with immediate effect. Records that it has
+// created stay. It returns fault.NotFound if the owner has no such robot.
 func (s *Service) DeleteRobot(ctx context.Context, req *platformv1.DeleteRobotRequest) (*platformv1.DeleteRobotResponse, error) {
 	list, err := s.store.robots(ctx, req.GetOrgId(), req.GetWorkspaceId())
 	if err != nil {
@@ -148,8 +148,9 @@ func (s store) robots(ctx context.Context, orgID, workspaceID int64) ([]robot, e
 	}.All(ctx, s.db, orgID, workspaceID, limits.RobotsPerOwner)
 }
 
-// insertRobot stores a robot, and returns it with its user name. It returns false if the owner has a
-// robot with the name or was deleted meanwhile, and fault.Invalid if it has too many.
+// insertRobot stores a robot, and returns it with its user name. It returns false if the owner
+// has a robot with the name or was deleted meanwhile, and fault.Invalid if the owner has too
+// many robots.
 func (s store) insertRobot(ctx context.Context, r robot) (robot, bool, error) {
 	var org, workspace string
 	err := s.db.QueryRowContext(ctx, `SELECT o.name, coalesce((SELECT w.name FROM platform_workspaces w WHERE w.id = $2), '') FROM platform_orgs o WHERE o.id = $1`,
@@ -192,8 +193,8 @@ func (s store) deleteRobot(ctx context.Context, r robot) (bool, error) {
 	})
 }
 
-// changeWithRobots runs a deletion of the owner of robots, which deletes them with their tokens. If
-// it returns true, changeWithRobots records the deletion of each robot before e.
+// changeWithRobots calls deletion, which deletes the owner with its robots and their tokens. If
+// deletion returns true, changeWithRobots records the deletion of each robot, and then e.
 func (s store) changeWithRobots(ctx context.Context, e audit.Event, owner int64, deletion func(*sql.Tx) (bool, error)) (bool, error) {
 	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
 		robots, err := s.lockedRobots(ctx, t, owner)
@@ -213,8 +214,9 @@ func (s store) changeWithRobots(ctx context.Context, e audit.Event, owner int64,
 	})
 }
 
-// lockedRobots returns the robots of an owner. An organisation that can be deleted has no workspaces,
-// and so no others. It serializes their creation until the end of the transaction.
+// lockedRobots returns the robots of an owner that is to be deleted, and prevents the creation
+// of others until the end of the transaction. Robots of workspaces are not included for an
+// organisation, since an organisation with workspaces cannot be deleted.
 func (s store) lockedRobots(ctx context.Context, t *sql.Tx, owner int64) (out []robot, err error) {
 	_, err = t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at
 		WHERE id = $1 OR id IN (SELECT org_id FROM platform_workspaces WHERE id = $1)`, owner)

@@ -16,7 +16,7 @@ func (m *member) scan(scan func(...any) error) error {
 	return scan(append([]any{&m.id, &m.orgID, &m.role}, m.user.Into()...)...)
 }
 
-// memberOf returns a user's membership; fault.NotFound if there is none.
+// memberOf returns a user's membership, or fault.NotFound.
 func (s store) memberOf(ctx context.Context, orgID, userID int64) (m member, err error) {
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
@@ -24,7 +24,7 @@ func (s store) memberOf(ctx context.Context, orgID, userID int64) (m member, err
 	return m, s.db.NotFound("member", err)
 }
 
-// member returns the membership with an id; fault.NotFound if there is none.
+// member returns the membership with an id, or fault.NotFound.
 func (s store) member(ctx context.Context, orgID, id int64) (m member, err error) {
 	err = m.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+memberColumns+` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
@@ -69,8 +69,8 @@ func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member
 const notLastOwner = `(role <> 'owner' OR EXISTS (
 	SELECT 1 FROM platform_members o WHERE o.org_id = $1 AND o.role = 'owner' AND o.id <> $2))`
 
-// setMemberRole sets the role, which a group or a person gives. It returns false if the
-// organisation would have no owner left.
+// setMemberRole sets the role. byGroup records that a group, not a user, has granted it. It
+// returns false if the organisation would have no owner left.
 func (s store) setMemberRole(ctx context.Context, m member, role string, byGroup bool) (bool, error) {
 	return s.changeOwners(ctx, m.event("member.role", m.role, role), func(t *sql.Tx) (bool, error) {
 		return s.db.Changed(t.ExecContext(ctx, `

@@ -23,7 +23,7 @@ type member struct {
 	id, orgID int64
 	role      string // owner or member
 	user      identity.User
-	byGroup   bool // whether a group at the sign-in provider gives the role
+	byGroup   bool // whether a group at the sign-in provider has granted the role
 }
 
 const orgColumns = `o.id, o.name, o.full_name, o.description, o.location, o.website`

@@ -17,7 +17,7 @@ type participant struct {
 	user            identity.User
 	memberID        int64 // 0: not a member of the organisation
 	orgRole         string
-	byGroup         bool // whether a group at the sign-in provider gives the role
+	byGroup         bool // whether a group at the sign-in provider has granted the role
 }
 
 const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + identity.UserColumns
@@ -30,7 +30,7 @@ func (p *participant) scan(scan func(...any) error) error {
 	return scan(append([]any{&p.id, &p.workspaceID, &p.role, &p.memberID, &p.orgRole}, p.user.Into()...)...)
 }
 
-// participant returns the participant with an id; fault.NotFound if there is none.
+// participant returns the participant with an id, or fault.NotFound.
 func (s store) participant(ctx context.Context, workspaceID, id int64) (p participant, err error) {
 	err = p.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+participantColumns+participantTables+` WHERE p.workspace_id = $1 AND p.id = $2`, workspaceID, id).Scan)
@@ -68,7 +68,7 @@ func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page
 	}.Page(ctx, s.db, p, workspaceID, p.Like)
 }
 
-// setParticipantRole sets the role, which a group or a person gives.
+// setParticipantRole sets the role. byGroup records that a group, not a user, has granted it.
 func (s store) setParticipantRole(ctx context.Context, p participant, role string, byGroup bool) (bool, error) {
 	return s.audit.Change(ctx, p.event("participant.role", p.role, role), func(t *sql.Tx) (bool, error) {
 		return s.db.Changed(t.ExecContext(ctx, `UPDATE platform_participants SET role = $3, by_group = $4 WHERE workspace_id = $1 AND id = $2`, p.workspaceID, p.id, role, byGroup))

@@ -25,7 +25,7 @@ type Workspace struct {
 }
 
 // userRoles are a user's roles in a workspace and in its organisation; "" means none. The role
-// of a robot is that of a participant.
+// of a robot is in participant.
 type userRoles struct{ participant, org string }
 
 const workspaceColumns = `w.id, w.org_id, o.name, w.name, w.full_name, w.description, w.visibility, w.created_at, w.updated_at,

@@ -39,7 +39,7 @@ func (s *Service) ListUserWorkspaces(ctx context.Context, req *platformv1.ListUs
 		}
 	}
 	only := p.Restriction.Workspace
-	if only != 0 { // the token shows no other workspaces, and no organisations but that of its workspace
+	if only != 0 { // the token only shows its workspace and the organisation of that workspace
 		orgs = nil
 		workspaces = slices.DeleteFunc(workspaces, func(w workspaceWithRoles) bool { return w.workspace.ID != only })
 	}
