@@ -19,8 +19,8 @@ import (
 )
 
 // calls returns every call that has a rule, with the user of userNames who has the lowest role
-// that may make it; "anyone" means any user. The records that they name do not exist, so that
-// the calls change nothing.
+// that may make it; "anyone" means any user. The calls name records that do not exist, so that
+// they change nothing.
 func calls(w *world) []struct {
 	name, least string
 	call        func(context.Context) error

@@ -99,8 +99,8 @@ func (s *Service) identifyCaller(ctx context.Context, need requirement) (c ident
 	return s.Authenticate(ctx, call.Authorization)
 }
 
-// scopeOf returns the scope of a request: its workspace_id, or the ids of an organisation and a
-// workspace in its path. It returns false if the request has neither.
+// scopeOf returns the scope of a request: its organisation, its workspace, or both. It returns
+// false if the request has neither.
 func scopeOf(req any, need orgs.RequiredRoles) (at orgs.Scope, ok bool) {
 	org, inOrg := req.(interface{ GetOrgId() int64 })
 	path, hasID := req.(interface{ GetId() int64 })

@@ -105,7 +105,7 @@ func TestRightsEndAtOnce(t *testing.T) {
 			_, err := w.client.DeleteMember(boss, &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: w.memberOf["admin"]})
 			return err
 		}},
-		"who left": {"owner", func() error {
+		"left the organisation": {"owner", func() error {
 			_, err := w.client.LeaveOrganization(w.as("owner"), &platformv1.LeaveOrganizationRequest{OrgId: w.org})
 			return err
 		}},

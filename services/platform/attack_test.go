@@ -30,7 +30,7 @@ func TestGuessing(t *testing.T) {
 	for name, guess := range map[string]string{
 		"another's secret":    head + "." + strings.Split(string(must(decode(w.tokens["launch"]))(t)), ".")[1],
 		"the last digit":      head + "." + secret[:39] + map[bool]string{true: "1", false: "0"}[secret[39] == '0'],
-		"an id that is none":  `{"tid":1}.` + secret,
+		"the id of no token":  `{"tid":1}.` + secret,
 		"a long secret":       good + "00",
 		"a short secret":      good[:len(good)-2],
 		"two ids":             `{"tid":1,"tid":2}.` + secret,
@@ -50,8 +50,8 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestRevokedAtOnce checks that no replica accepts a token after one replica has responded that
-// it is deleted, although the token was in use on each replica.
+// TestRevokedAtOnce checks that no replica accepts a token after it was deleted on one replica,
+// even if every replica has used it before.
 func TestRevokedAtOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -351,7 +351,7 @@ func TestOverLongFields(t *testing.T) {
 	wantError(t, "token name", err, fault.Invalid)
 	_, err = w.client.ListMembers(boss, &platformv1.ListMembersRequest{OrgId: w.org, Search: long})
 	wantError(t, "search", err, fault.Invalid)
-	// A report must not fail for its size, since that would abort the run.
+	// A report must not fail because of its size, since that would abort the run.
 	made := must(w.client.CreateTrace(boss, &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"` + long + `","projectName":"` + long + `","sessionId":"` + long + `"}`)}))(t)
 	resp := must(w.client.DescribeWorkflow(boss, &platformv1.DescribeWorkflowRequest{WorkspaceId: &w.ws, WorkflowId: made.GetWorkflowId()}))(t)
 	if n := len(members(t, resp.GetDocument())["runName"].(string)); n == 0 {

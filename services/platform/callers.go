@@ -10,8 +10,8 @@ import (
 
 // Callers returns which roles of the program may make the calls of this service. Calls of users
 // come through the gateway; accessRules defines which users may make them. Only roles that act
-// on behalf of an identity may read credentials: one that they have authenticated, or that the
-// container service has.
+// on behalf of a user may read credentials. The role itself or the container service has
+// authenticated that user.
 func Callers() rpc.Callers {
 	callers := rpc.Callers{
 		{Roles: []string{"container", "inspect", "build", "conda", "metrics"}, Calls: []string{

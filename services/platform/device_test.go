@@ -19,7 +19,7 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// A device is a program that displays a code.
+// device begins a sign-in for a program that displays a code.
 func (w *world) device() *platformv1.BeginDeviceSignInResponse {
 	w.t.Helper()
 	return must(w.client.BeginDeviceSignIn(w.t.Context(), &platformv1.BeginDeviceSignInRequest{ClientId: "cli"}))(w.t)

@@ -6,7 +6,7 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// Requirements returns how many rules list each call.
+// Requirements returns the number of rules for each call.
 func Requirements() map[string]int {
 	times := map[string]int{}
 	for _, rule := range accessRules() {

@@ -49,8 +49,8 @@ func TestForeignRefreshInCookies(t *testing.T) {
 	}
 }
 
-// TestForeignRefreshIsRefused checks that the client is told to sign in again when a refresh
-// token is refused.
+// TestForeignRefreshIsRefused checks that the error asks the client to sign in again when a
+// refresh token is refused.
 func TestForeignRefreshIsRefused(t *testing.T) {
 	t.Parallel()
 	for status, kind := range map[int]error{

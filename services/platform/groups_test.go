@@ -28,7 +28,7 @@ func groupsWorld(t *testing.T, db *sqldb.DB, i *testkit.Issuer) *world {
 	return newWorldWith(t, d, c)
 }
 
-// comeIn signs a user of the provider in, and returns the user's roles.
+// comeIn signs in a user of the provider, and returns the user's roles.
 func (w *world) comeIn(i *testkit.Issuer, claims map[string]any) (string, error) {
 	w.t.Helper()
 	if _, err := w.finish(w.arrive(i, claims), "good"); err != nil {
@@ -56,8 +56,8 @@ func (w *world) rolesOf(email string) string {
 	return strings.Join(out, ", ")
 }
 
-// TestRolesFollowGroups checks that sign-ins give the roles of groups and take them away, and
-// leave the roles that people gave.
+// TestRolesFollowGroups checks that sign-ins grant and revoke the roles of groups, and do not
+// change roles that users have granted.
 func TestRolesFollowGroups(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -126,7 +126,7 @@ func TestGroupsLeaveOtherRoles(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		i := testkit.NewIssuer(t)
 		w := groupsWorld(t, db, i)
-		// A participant whose role a person gave.
+		// A participant whose role a user has granted.
 		hers := map[string]any{"sub": "s2", "email": "admin@example.org", "groups": []string{"staff"}}
 		before := w.rolesOf("admin@example.org")
 		if got, err := w.comeIn(i, hers); err != nil || got != before {
@@ -136,7 +136,7 @@ func TestGroupsLeaveOtherRoles(t *testing.T) {
 		if got, err := w.comeIn(i, hers); err != nil || got != before {
 			t.Errorf("without groups %q becomes %q, %v", before, got, err)
 		}
-		// A role that a person changes is that person's from then on.
+		// Groups do not change a role after a user has changed it.
 		kim := map[string]any{"sub": "s1", "email": "kim@lab.example", "groups": []string{"heads"}}
 		if got, err := w.comeIn(i, kim); err != nil || got != "lab: owner, bench: maintain" {
 			t.Fatalf("%q, %v", got, err)
@@ -164,7 +164,7 @@ func TestGroupsLeaveOtherRoles(t *testing.T) {
 	})
 }
 
-// TestParseGroupRoles checks the refusals.
+// TestParseGroupRoles checks the errors for invalid lines.
 func TestParseGroupRoles(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

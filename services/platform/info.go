@@ -26,7 +26,7 @@ func (s *Service) GetServiceInfo(context.Context, *platformv1.GetServiceInfoRequ
 	}}, nil
 }
 
-// ListComputeEnvs returns an empty list, since clients require the call.
+// ListComputeEnvs returns an empty list. It exists because clients require it.
 func (s *Service) ListComputeEnvs(ctx context.Context, req *platformv1.ListComputeEnvsRequest) (*platformv1.ListComputeEnvsResponse, error) {
 	return &platformv1.ListComputeEnvsResponse{}, nil
 }

@@ -67,8 +67,8 @@ func (s *Service) isOwn(endpoint string) bool {
 	return endpoint == "" || endpoint == s.deps.Endpoint || slices.Contains(s.deps.Aliases, endpoint)
 }
 
-// GetCredentials returns a user's login for a registry, which is stored at the user's platform:
-// this one, or another one that this one trusts.
+// GetCredentials returns a user's login for a registry. The login is stored at the user's
+// platform, which is this platform or one that it trusts.
 func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredentialsRequest) (*platformv1.GetCredentialsResponse, error) {
 	id := req.GetIdentity()
 	if id.GetEndpoint() == s.deps.Endpoint {
@@ -80,8 +80,8 @@ func (s *Service) GetCredentials(ctx context.Context, req *platformv1.GetCredent
 	return s.platforms.Resolve(ctx, id, req.GetRegistry())
 }
 
-// GetRunState reports whether a run is running. The container service keeps image names of a
-// run valid for as long as it is. A run that the user cannot see is not running.
+// GetRunState reports whether a run is running. The container service keeps the image names of
+// a run valid while it is running. A run that the user may not see is reported as not running.
 func (s *Service) GetRunState(ctx context.Context, req *platformv1.GetRunStateRequest) (*platformv1.GetRunStateResponse, error) {
 	id := req.GetIdentity()
 	if !api.IsTextID(req.GetWorkflowId()) {

@@ -12,8 +12,8 @@ type Publisher interface {
 	Publish(subject string, data []byte) error
 }
 
-// A notifier publishes whose credentials or roles have changed, so that other services delete
-// the cached logins.
+// A notifier publishes changes of credentials and roles, so that other services delete cached
+// logins.
 type notifier struct {
 	bus Publisher // nil publishes nothing
 	log *slog.Logger

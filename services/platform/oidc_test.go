@@ -107,17 +107,17 @@ func TestSignInAtAProviderIsRefused(t *testing.T) {
 		code   string
 		kind   error
 	}{
-		"a wrong code":          {nil, "bad", fault.Denied},
-		"an address unverified": {map[string]any{"email_verified": false}, "good", fault.Denied},
-		"no address":            {map[string]any{"email": ""}, "good", fault.Denied},
-		"nobody's address":      {map[string]any{"email": "nobody@example.org"}, "good", fault.Denied},
-		"another's nonce":       {map[string]any{"nonce": "x"}, "good", fault.Denied},
-		"for another":           {map[string]any{"aud": "other"}, "good", fault.Denied},
-		"for another party":     {map[string]any{"azp": "other"}, "good", fault.Denied},
-		"for several, another":  {map[string]any{"aud": []string{"other", "slipway"}, "azp": "other"}, "good", fault.Denied},
-		"for several, no party": {map[string]any{"aud": []string{"other", "slipway"}}, "good", fault.Denied},
-		"of another issuer":     {map[string]any{"iss": "https://evil.example"}, "good", fault.Denied},
-		"expired":               {map[string]any{"exp": w.clock.now.Add(-time.Hour).Unix()}, "good", fault.Denied},
+		"a wrong code":           {nil, "bad", fault.Denied},
+		"an unverified address":  {map[string]any{"email_verified": false}, "good", fault.Denied},
+		"no address":             {map[string]any{"email": ""}, "good", fault.Denied},
+		"an unknown address":     {map[string]any{"email": "nobody@example.org"}, "good", fault.Denied},
+		"another's nonce":        {map[string]any{"nonce": "x"}, "good", fault.Denied},
+		"another audience":       {map[string]any{"aud": "other"}, "good", fault.Denied},
+		"another party":          {map[string]any{"azp": "other"}, "good", fault.Denied},
+		"audiences, other party": {map[string]any{"aud": []string{"other", "slipway"}, "azp": "other"}, "good", fault.Denied},
+		"audiences, no party":    {map[string]any{"aud": []string{"other", "slipway"}}, "good", fault.Denied},
+		"of another issuer":      {map[string]any{"iss": "https://evil.example"}, "good", fault.Denied},
+		"expired":                {map[string]any{"exp": w.clock.now.Add(-time.Hour).Unix()}, "good", fault.Denied},
 	} {
 		_, err := w.finish(w.arrive(i, c.claims), c.code)
 		wantError(t, name, err, c.kind)

@@ -20,7 +20,7 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// A robot is a robot of a test, which a user has created.
+// A robot is a robot that a user of the test has created.
 type robot struct {
 	w         *world
 	by        string
@@ -161,7 +161,7 @@ func TestRobots(t *testing.T) {
 				t.Errorf("the robot is in %q, want %s", places, want)
 			}
 		}
-		// A list of people has no robot.
+		// Lists of users do not contain the robot.
 		if n := len(must(w.client.ListParticipants(w.as("boss"), &platformv1.ListParticipantsRequest{OrgId: w.org, Id: w.ws}))(t).GetParticipants()); n != 6 {
 			t.Errorf("the workspace has %d participants, want 6", n)
 		}
@@ -247,7 +247,7 @@ func TestRobotMakesEveryCall(t *testing.T) {
 	}
 }
 
-// TestRobotGainsNothing tries to turn a robot into something with more rights, or into a person.
+// TestRobotGainsNothing tries to give a robot more rights, or to turn it into a user.
 func TestRobotGainsNothing(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
@@ -280,7 +280,8 @@ func TestRobotGainsNothing(t *testing.T) {
 			wantError(t, "the role "+role, err, fault.Invalid)
 		}
 
-		// A restricted token creates tokens of at most its own rights and lifetime, in its workspace.
+		// A token that a restricted token creates has at most the rights and the lifetime of that
+		// token, and the same workspace.
 		admin := w.scoped("admin", "admin", w.ws, "admin", "pull")
 		_, err := r.create(admin, &platformv1.RobotTokenSpec{Name: "child", Scopes: []string{"pull", "build"}})
 		if !lacksScope(err) {
@@ -292,14 +293,14 @@ func TestRobotGainsNothing(t *testing.T) {
 			t.Errorf("a token of one workspace for the robot of the organisation: %v", err)
 		}
 
-		// The robot is only found at its owner.
+		// The robot is only found in the organisation or workspace that owns it.
 		for name, at := range map[string]robot{
-			"at the organisation":   {w, "boss", nil, r.id},
-			"at another workspace":  {w, "boss", other, r.id},
-			"of the organisation":   {w, "admin", &w.ws, all.id},
-			"a user as a robot":     {w, "boss", nil, w.ids["view"]},
-			"of a negative id":      {w, "boss", nil, -1},
-			"the personal of admin": {w, "admin", &w.ws, w.ids["admin"]},
+			"at the organisation":  {w, "boss", nil, r.id},
+			"at another workspace": {w, "boss", other, r.id},
+			"of the organisation":  {w, "admin", &w.ws, all.id},
+			"a user as a robot":    {w, "boss", nil, w.ids["view"]},
+			"of a negative id":     {w, "boss", nil, -1},
+			"a personal workspace": {w, "admin", &w.ws, w.ids["admin"]},
 		} {
 			_, err := at.create(at.as(), &platformv1.RobotTokenSpec{Name: "x", Scopes: []string{"pull"}})
 			wantError(t, name, err, fault.NotFound)
@@ -338,7 +339,7 @@ func TestRobotGainsNothing(t *testing.T) {
 			_, err = w.service.CreateUser(t.Context(), identity.Account{Name: "robot:lab/bench/" + name, Email: "x@example.org"})
 			wantError(t, "a user with its name", err, fault.Invalid)
 		}
-		// Neither has a personal workspace.
+		// Neither robot has a personal workspace.
 		for name, token := range map[string]string{"of the organisation": all.token("t"), "of the workspace": token} {
 			list, err := w.client.ListCredentials(bearer(t.Context(), token), &platformv1.ListCredentialsRequest{})
 			if name == "of the organisation" {

@@ -21,8 +21,8 @@ type requirement struct {
 	isOperator bool
 	// scope is the scope that an access token needs. If it is "", tokens with scopes are rejected.
 	scope rpc.Scope
-	// isAnyWorkspace marks calls that a token of one workspace may make although they do not name
-	// a workspace. Their handlers only show what belongs to that workspace.
+	// isAnyWorkspace marks calls without a workspace that a token of one workspace may make.
+	// Their handlers return only data of that workspace.
 	isAnyWorkspace bool
 	// RequiredRoles are the minimum roles in the scope of the request.
 	orgs.RequiredRoles

@@ -64,7 +64,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 	}
 }
 
-// callsWithToken lists the calls with an access token: those that no caller may make without one.
+// callsWithToken lists the calls that require an access token.
 func callsWithToken() []string {
 	without := []string{
 		"Authorize", "GetCredentials", "GetRunState", "CreatePairing",
@@ -84,7 +84,7 @@ func callsWithToken() []string {
 }
 
 // TestScopesOfEveryCall makes every call with a token of each scope, and with a token of one
-// workspace. The requests are empty, so that they change nothing but the last.
+// workspace. The requests are empty, so that only the last call changes anything.
 func TestScopesOfEveryCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
@@ -107,7 +107,8 @@ func TestScopesOfEveryCall(t *testing.T) {
 		}
 		for _, scope := range rpc.Scopes() {
 			err := w.client.Invoke(tokens[scope], call, &emptypb.Empty{}, &emptypb.Empty{})
-			// An empty CreateToken asks for a token with all rights, which no token with scopes creates.
+			// An empty CreateToken requests a token with all rights, which a token with scopes may
+			// not create.
 			if may := (need[name] == rpc.ScopeAny || need[name] == scope) && name != "CreateToken"; lacksScope(err) == may {
 				t.Errorf("%s with the scope %s: allowed is %t, but got %v", name, scope, may, err)
 			} else if !may && need[name] != "" && !strings.Contains(err.Error(), string(need[name])) {
@@ -280,7 +281,7 @@ func TestTokenOfOneWorkspace(t *testing.T) {
 		t.Errorf("another workspace: %v, %v", err, pathErr)
 	}
 	must(w.client.DescribeWorkspace(ctx, &platformv1.DescribeWorkspaceRequest{OrgId: w.org, Id: w.ws}))(t)
-	// In the path of an organisation, 0 is no workspace.
+	// In the path of an organisation, 0 does not mean the token's workspace.
 	_, err = w.client.DescribeWorkspace(ctx, &platformv1.DescribeWorkspaceRequest{OrgId: w.org})
 	wantError(t, "workspace 0 of an organisation", err, fault.Denied)
 	places := must(w.client.ListUserWorkspaces(ctx, &platformv1.ListUserWorkspacesRequest{UserId: w.ids["boss"]}))(t).GetOrgsAndWorkspaces()
@@ -290,7 +291,7 @@ func TestTokenOfOneWorkspace(t *testing.T) {
 	if r := must(w.client.GetUserInfo(ctx, &platformv1.GetUserInfoRequest{}))(t).GetToken(); int64(r.GetWorkspaceId().GetValue()) != w.ws || len(r.GetScopes()) > 0 {
 		t.Errorf("the restriction is %v", r)
 	}
-	// The role ends with the participant.
+	// The token does not work after the participant has been deleted.
 	launch := w.scoped("launch", "within", w.ws)
 	must(w.client.DeleteParticipant(boss, &platformv1.DeleteParticipantRequest{OrgId: w.org, Id: w.ws, ParticipantId: w.partOf["launch"]}))(t)
 	_, err = w.client.ListWorkflows(launch, &platformv1.ListWorkflowsRequest{})
@@ -322,8 +323,8 @@ func TestPreviousReleaseRejectsScopedTokens(t *testing.T) {
 	})
 }
 
-// TestScopedTokenOfAnotherPlatform checks that a platform that trusts another one does not take a
-// token with scopes for one with all rights.
+// TestScopedTokenOfAnotherPlatform checks that a platform does not accept a restricted token of
+// another platform that it trusts.
 func TestScopedTokenOfAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	e := newOtherPlatform(t, january())

@@ -62,10 +62,10 @@ type Deps struct {
 	MaxTokenLife time.Duration
 	// AuditRetention is how long events of the audit log are retained; 0 means forever.
 	AuditRetention time.Duration
-	// Bus publishes whose credentials have changed. If it is nil, other services use cached
+	// Bus publishes changes of credentials and roles. If it is nil, other services use cached
 	// logins for up to a minute (credentials.LoginTTL).
 	Bus Publisher
-	// Log receives what does not fail a call; nil discards it.
+	// Log receives errors that do not fail a call; nil discards them.
 	Log *slog.Logger
 	// Now returns the current time.
 	Now func() time.Time
@@ -165,8 +165,8 @@ func (s *Service) sealedTables() vault.Tables {
 	return vault.Tables{DB: s.deps.DB, Names: append(federation.SealedTables(), credentials.Table)}
 }
 
-// CheckKeys returns an error if a master key that is in use is missing. A process must not start
-// then. The error names the key.
+// CheckKeys returns an error that names the key if a master key that is in use is missing. The
+// process must not start after such an error.
 func (s *Service) CheckKeys(ctx context.Context) error {
 	return s.sealedTables().Check(ctx, s.deps.Keys)
 }

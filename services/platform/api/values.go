@@ -32,6 +32,6 @@ func StringValue(s string) *wrapperspb.StringValue {
 	return wrapperspb.String(s)
 }
 
-// LastUsedResolution is the resolution of stored times of last use: a later use is only
-// stored after this time, which saves a write at each use.
+// LastUsedResolution is the resolution of stored times of last use. A use within this time
+// after the stored one is not stored, so that most uses need no write.
 const LastUsedResolution = 10 * time.Minute

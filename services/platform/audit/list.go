@@ -130,7 +130,7 @@ func (r Record) toProto() (*platformv1.AuditEvent, error) {
 	}, err
 }
 
-// values decodes the stored values of an event. It returns nil if there are none.
+// values decodes the stored values of an event. It returns nil for "".
 func values(raw string) (*structpb.Struct, error) {
 	if raw == "" {
 		return nil, nil //nolint:nilnil // the field is then absent

@@ -67,8 +67,8 @@ func changeOf(in orgs.Space) caller.Change {
 	return caller.Change{UserID: in.Personal, WorkspaceID: in.ID()}
 }
 
-// Response returns the response for a login that may be cached for ttl. The zero Login means
-// that there is none.
+// Response returns the response for a login that may be cached for ttl. The zero Login means no
+// login.
 func Response(l upstream.Login, ttl time.Duration) *platformv1.GetCredentialsResponse {
 	resp := &platformv1.GetCredentialsResponse{MaxAge: max(1, int32(ttl/time.Second))}
 	if (l != upstream.Login{}) {
@@ -87,8 +87,8 @@ func withheld(r orgs.Role, c *record) *platformv1.GetCredentialsResponse {
 }
 
 // find returns the record with the longest registry that is a prefix of the repository, and
-// that registry. Among records for the same registry it returns the most recently updated
-// one. It returns nil if there is none.
+// that registry. Among records for the same registry it returns the most recently updated one.
+// It returns nil if no record matches.
 func (s *Service) find(ctx context.Context, in orgs.Space, repository string) (string, *record, error) {
 	list, err := s.store.registryCredentials(ctx, in)
 	if err != nil {

@@ -27,8 +27,8 @@ type Users interface {
 
 // Workspaces looks up the roles of users.
 type Workspaces interface {
-	// WorkspaceRole returns a workspace, 0 for the personal one, and the user's role in it;
-	// fault.Denied if the user has none.
+	// WorkspaceRole returns a workspace and the user's role in it. A workspaceID of 0 is the
+	// personal workspace. It returns fault.Denied if the user has no role.
 	WorkspaceRole(ctx context.Context, userID, workspaceID int64) (orgs.Space, orgs.Role, error)
 }
 

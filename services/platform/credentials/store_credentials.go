@@ -69,7 +69,7 @@ func (s store) updateCredentials(ctx context.Context, c record, old record) (boo
 	})
 }
 
-// credentials returns a record of a space; fault.NotFound if there is none.
+// credentials returns a record of a space, or fault.NotFound.
 func (s store) credentials(ctx context.Context, in orgs.Space, id string) (record, error) {
 	c := record{space: in}
 	err := c.scan(s.db.QueryRowContext(ctx, `

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// fetchTimeout bounds a fetch, whose result several callers may wait for.
+// fetchTimeout is the timeout of a fetch. Several callers may wait for its result.
 const fetchTimeout = 30 * time.Second
 
 // A cache holds values from other platforms by key, for ttl. Safe for concurrent use.

@@ -161,8 +161,8 @@ type peer struct {
 	created, expires  time.Time
 }
 
-// peer returns the pairing with a platform. It creates a new one if there is none, or if it
-// expires within a day.
+// peer returns the pairing with a platform. It creates a new one if none is stored, or if the
+// stored one expires within a day.
 func (f *Service) peer(ctx context.Context, endpoint string) (peer, error) {
 	p, err := f.store.peer(ctx, endpoint)
 	if errors.Is(err, fault.NotFound) || err == nil && p.expires.Before(f.now().Add(24*time.Hour)) {

@@ -144,8 +144,8 @@ func (f *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	return found.value, err
 }
 
-// identify requests the owner of an access token from a platform. It returns fault.Denied if
-// the user has no access to the workspace.
+// identify fetches the owner of an access token from a platform. It returns fault.Denied if the
+// user has no access to the workspace.
 func (f *Service) identify(ctx context.Context, endpoint, access string, workspace int64) (*platformv1.Identity, error) {
 	var result struct {
 		User struct {
@@ -153,7 +153,7 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 			UserName string `json:"userName"`
 			Email    string `json:"email"`
 		} `json:"user"`
-		// Token is what the token is restricted to, if the platform is of this program.
+		// Token is the restriction of the token. Only platforms that run this program report it.
 		Token struct {
 			Scopes      []string `json:"scopes"`
 			WorkspaceID int64    `json:"workspaceId"`
@@ -185,7 +185,7 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 }
 
 // withUserToken calls request with the user's most recently used tokens, one after the other,
-// until a token is accepted. It returns fault.Denied if there is no such token.
+// until a token is accepted. It returns fault.Denied if no token is accepted.
 func (f *Service) withUserToken(ctx context.Context, id *platformv1.Identity, request func(access string) error) error {
 	tokens, err := f.store.delegatedOf(ctx, id.GetEndpoint(), id.GetUserId())
 	if err != nil {

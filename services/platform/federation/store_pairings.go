@@ -26,7 +26,7 @@ func (s store) insertPairing(ctx context.Context, log audit.Log, p pairing) erro
 	return err
 }
 
-// pairing returns an unexpired pairing with its public key; fault.NotFound if there is none.
+// pairing returns an unexpired pairing with its public key, or fault.NotFound.
 func (s store) pairing(ctx context.Context, id string, now time.Time) (pairing, error) {
 	p := pairing{id: id}
 	err := s.db.QueryRowContext(ctx, `SELECT public_key FROM platform_pairings WHERE id = $1 AND expires_at > $2`,

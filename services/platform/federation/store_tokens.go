@@ -39,7 +39,7 @@ func (s store) putDelegated(ctx context.Context, g delegatedToken, now time.Time
 	return s.db.Wrap(err)
 }
 
-// delegatedToken returns the delegated token with an id; fault.NotFound if there is none.
+// delegatedToken returns the delegated token with an id, or fault.NotFound.
 func (s store) delegatedToken(ctx context.Context, id string) (delegatedToken, error) {
 	var g delegatedToken
 	err := g.scan(s.db.QueryRowContext(ctx, `SELECT `+delegatedColumns+` FROM platform_grants WHERE id = $1`, id).Scan)
@@ -80,8 +80,7 @@ func (s store) deleteUnused(ctx context.Context, since time.Time) error {
 	return err
 }
 
-// peer returns the pairing with another platform, without its decrypted key; fault.NotFound if
-// there is none.
+// peer returns the pairing with another platform, without its decrypted key, or fault.NotFound.
 func (s store) peer(ctx context.Context, endpoint string) (peer, error) {
 	p := peer{endpoint: endpoint}
 	var created, expires int64

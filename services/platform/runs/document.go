@@ -23,12 +23,13 @@ import (
 // treat a member of another type as missing.
 type object map[string]any
 
-// Longer strings are truncated, in bytes.
+// Maximum lengths of strings, in bytes. Longer strings are truncated.
 const (
 	maxRunString    = 1 << 20
 	maxTaskString   = 64 << 10
 	maxColumnString = 500
-	// maxSearchString is what PostgreSQL accepts in an index beside other columns.
+	// maxSearchString is the longest string that PostgreSQL accepts in an index with other
+	// columns.
 	maxSearchString = 1900
 )
 
@@ -98,7 +99,7 @@ func (o object) toProto() *platformv1.Document {
 }
 
 // joinStored returns a stored object together with additional members, which the object must
-// not have. It does not decode the object, since a list has many.
+// not have. It does not decode the object, since a list contains many objects.
 func joinStored(stored string, more object) *platformv1.Document {
 	if len(stored) <= len("{}") {
 		return more.toProto()

@@ -55,7 +55,7 @@ func (t *task) scan(scan func(...any) error) error {
 	return err
 }
 
-// tasksOf returns the tasks of a run with the given ids, which may be a batch at most.
+// tasksOf returns the tasks of a run with the given ids, whose number must not exceed batch.
 func tasksOf(ctx context.Context, tx *sql.Tx, workflowID string, ids []int64) (map[int64]task, error) {
 	args := []any{workflowID}
 	for _, id := range ids {
@@ -133,7 +133,7 @@ func putCounts(ctx context.Context, tx *sql.Tx, workflowID, text string) error {
 	return err
 }
 
-// task returns a task of a run; fault.NotFound if there is none.
+// task returns a task of a run, or fault.NotFound.
 func (s store) task(ctx context.Context, workflowID string, id int64) (t task, err error) {
 	err = t.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id = $2`, workflowID, id).Scan)

@@ -42,7 +42,7 @@ func (s store) insertWorkflow(ctx context.Context, w workflow) (bool, error) {
 		sqldb.Micros(w.created), w.document))
 }
 
-// workflow returns a run of a space; fault.NotFound if there is none.
+// workflow returns a run of a space, or fault.NotFound.
 func (s store) workflow(ctx context.Context, in orgs.Space, id string) (workflow, error) {
 	w := workflow{space: in}
 	err := w.scan(s.db.QueryRowContext(ctx, `

@@ -19,7 +19,7 @@ type task struct {
 }
 
 // rank returns the position of a status in the life of a task; -1 for an unknown status. A
-// report never replaces one with a higher rank.
+// report never replaces a status with a higher rank.
 func rank(status string) int {
 	return slices.IndexFunc([][]string{{"NEW"}, {"SUBMITTED"}, {"RUNNING"}, {"COMPLETED", "FAILED", "ABORTED", "CACHED"}},
 		func(same []string) bool { return slices.Contains(same, status) })

@@ -71,8 +71,8 @@ func (s *Service) register(ctx context.Context, p orgs.Principal, body object) (
 	return id, err
 }
 
-// registerDerived stores a run under its first derived id that is free, or that belongs to the
-// same run before it has begun.
+// registerDerived stores a run under the first derived id that is free, or that belongs to the
+// same run and that run has not begun.
 func (s *Service) registerDerived(ctx context.Context, w workflow) (string, error) {
 	for n := range 1000 {
 		w.id = derivedID(w, n)
@@ -172,7 +172,7 @@ func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequ
 	return &platformv1.BeginTraceResponse{Status: traceOK, WorkflowId: req.GetWorkflowId(), WatchUrl: s.watchURL(p, req.GetWorkflowId())}, nil
 }
 
-// addProcesses adds the processes of a run that are known at its begin to the counts.
+// addProcesses adds the processes that are known at the start of a run to the counts.
 func (s *Service) addProcesses(ctx context.Context, t *sql.Tx, id string, names []any) error {
 	c, err := readCountsOf(ctx, t, id)
 	if err != nil {

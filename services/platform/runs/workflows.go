@@ -78,7 +78,7 @@ func (s *Service) progress(ctx context.Context, runs ...workflow) ([]*platformv1
 	return out, nil
 }
 
-// find returns the caller and a run of the caller's workspace; fault.NotFound if there is none.
+// find returns the caller and a run of the caller's workspace, or fault.NotFound.
 func (s *Service) find(ctx context.Context, id string) (orgs.Principal, workflow, error) {
 	p := orgs.PrincipalFrom(ctx)
 	w, err := s.store.workflow(ctx, p.Space, id)

@@ -15,9 +15,9 @@ type Tables struct {
 	Names []string
 }
 
-// Check returns an error if a master key that is in use is missing from keys; a process must
-// not start then. It opens one row of each master key in use. keys may be nil if no secrets
-// are stored.
+// Check returns an error if a master key that is in use is missing from keys. The process must
+// not start after such an error. Check opens one row of each master key in use. keys may be nil
+// if no secrets are stored.
 func (t Tables) Check(ctx context.Context, keys *Keys) error {
 	for _, table := range t.Names {
 		samples, err := t.samples(ctx, table)
