@@ -1,6 +1,6 @@
-// Package bucket stores objects in an S3 bucket and creates presigned URLs, with which
-// clients read them from there. The bucket is configured by the operator, like a database,
-// so that egress rules do not apply to it.
+// Package bucket stores objects in an S3 bucket and creates presigned URLs, with which clients
+// read objects directly from the bucket. The bucket is configured by the operator, like a
+// database, so that egress rules do not apply to it.
 package bucket
 
 import (

@@ -65,7 +65,8 @@ func subjectPrefix(subject string) string {
 	return strings.Join(words[:min(2, len(words))], ".")
 }
 
-// TraceParent returns the trace of ctx in its text form, for storage, or "" if there is none.
+// TraceParent returns the trace of ctx in its text form, for storage, or "" if ctx has no
+// trace.
 func TraceParent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)

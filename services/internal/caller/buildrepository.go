@@ -10,8 +10,8 @@ import (
 // BuildScope is the scope of the access to the repository of builds.
 const BuildScope = "own"
 
-// A BuildRepository is the repository where the service stores the images that it builds.
-// The zero value means that there is none.
+// A BuildRepository is the repository where the service stores the images that it builds. The
+// zero value means no repository.
 type BuildRepository struct {
 	// Host and Repository are the registry and the path. Repositories below the path belong
 	// to it as well.

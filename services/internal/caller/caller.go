@@ -118,8 +118,8 @@ type Gate struct {
 	Scopes []rpc.Scope
 }
 
-// scopes returns the scopes that the token needs. The scope of a call without one is "", which no
-// token with scopes has.
+// scopes returns the scopes that the token needs. If the rule of the call has no scope, the
+// list contains "", which no token with scopes has.
 func (g Gate) scopes(ctx context.Context) []string {
 	out := []string{string(rpc.ScopeFrom(ctx))}
 	for _, s := range g.Scopes {
@@ -128,8 +128,8 @@ func (g Gate) scopes(ctx context.Context) []string {
 	return out
 }
 
-// Administrator returns nil if the call's Bearer token belongs to the platform's
-// administrator. Otherwise it returns fault.Denied with the message refusal, or
+// Administrator returns nil if the call's Bearer token belongs to an administrator of the
+// platform. Otherwise it returns fault.Denied with the message refusal, or
 // fault.Unauthenticated if the call has no token.
 func (g Gate) Administrator(ctx context.Context, refusal string) error {
 	t, ok := bearer(rpc.CallFrom(ctx).Authorization)

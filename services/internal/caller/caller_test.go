@@ -164,8 +164,9 @@ func TestGateReturnsPlatformMessage(t *testing.T) {
 	}
 }
 
-// TestGateScopes checks that the platform gets the scope of the call's rule, "" if it has none, and
-// that the refusal of a scope stays a refusal, unlike that of a workspace.
+// TestGateScopes checks that the platform receives the scope of the call's rule, or "" for a
+// rule without a scope, and that a missing scope is fault.Denied, whereas a denied workspace is
+// fault.Unauthenticated.
 func TestGateScopes(t *testing.T) {
 	t.Parallel()
 	p := &platform{}

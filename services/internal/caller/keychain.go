@@ -72,8 +72,8 @@ func NewKeychain(service map[string]upstream.Login, platform platformv1.AccessSe
 	})}
 }
 
-// WithBuildRepository returns a copy of the Keychain that knows the repository of builds.
-// Both share their cache.
+// WithBuildRepository returns a copy of the Keychain with r as the repository of builds. Both
+// share their cache.
 func (k *Keychain) WithBuildRepository(r BuildRepository) *Keychain {
 	c := *k
 	c.builds = r
@@ -131,8 +131,8 @@ func (k *Keychain) PullLogin(host string, g Grant) upstream.Login {
 	return k.builds.Login
 }
 
-// UserLogin returns the caller's own login for a repository. It returns the zero value if
-// there is none or the caller is anonymous. It never returns the service's login.
+// UserLogin returns the caller's own login for a repository. It returns the zero value if the
+// caller has none or is anonymous. It never returns the service's login.
 func (k *Keychain) UserLogin(ctx context.Context, caller ID, host, repository string) (upstream.Login, error) {
 	if caller.IsAnonymous() {
 		return upstream.Login{}, nil
@@ -141,11 +141,11 @@ func (k *Keychain) UserLogin(ctx context.Context, caller ID, host, repository st
 	return access.Login, err
 }
 
-// Access returns the access with which a caller pulls from a repository: for an anonymous
-// caller the service's login, if it has one, and for an identified caller their own login
-// or none. Images in the repository of builds are only readable through token names (see
-// BuildAccess). The login that builds are pushed with is not used for other repositories of
-// its registry either.
+// Access returns the access with which a caller pulls from a repository. An anonymous caller
+// gets the service's login, if it has one. An identified caller gets the caller's own login or
+// none. Images in the repository of builds are only readable through token names (see
+// BuildAccess). The login that builds are pushed with is not used for other repositories of its
+// registry either.
 func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
 	if k.builds.Has(host, repository) {
 		return upstream.Access{Scope: caller.String()}, nil
@@ -198,8 +198,8 @@ func ReadAuthFile(path string) (map[string]upstream.Login, error) {
 	return logins, nil
 }
 
-// LoginFor returns the login with the longest key that is repository or a path above it; the
-// zero value if there is none. Keys are those of ReadAuthFile.
+// LoginFor returns the login with the longest key that is repository or a path above it, or the
+// zero value. The keys have the form of those from ReadAuthFile.
 func LoginFor(logins map[string]upstream.Login, repository string) upstream.Login {
 	for key := repository; ; {
 		if l, ok := logins[key]; ok {

@@ -1,6 +1,6 @@
-// Package config defines every setting of the server in one struct. A setting is read from
-// a flag, otherwise from the environment, otherwise from a file, otherwise it has its
-// default. Its name is the same everywhere: `--egress-allow`, `SLIPWAY_EGRESS_ALLOW`,
+// Package config defines every setting of the server in one struct. The value of a setting is
+// that of its flag, or else of its environment variable, or else of its key in a file, or else
+// its default. Its name is the same everywhere: `--egress-allow`, `SLIPWAY_EGRESS_ALLOW`,
 // `egress_allow`. The reference page deploy/config.md is generated from this struct.
 package config
 

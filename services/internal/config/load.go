@@ -201,8 +201,8 @@ func (f Field) set(text string) error {
 	return nil
 }
 
-// parsed sets a value from text. The error names the expected form, what. may, unless nil,
-// reports whether the value is allowed.
+// parsed sets a value from text. what is the expected form, for the error. If may is not nil,
+// it reports whether the value is allowed.
 func parsed[T any](into *T, text, what string, parse func(string) (T, error), may func(T) bool) error {
 	v, err := parse(text)
 	if err != nil || may != nil && !may(v) {

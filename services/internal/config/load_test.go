@@ -118,7 +118,7 @@ func TestPrecedence(t *testing.T) {
 		{"environment over file", nil, env, file, "/env"},
 		{"flag over file", flag, nil, file, "/flag"},
 		{"flag over all", flag, env, file, "/flag"},
-		{"a flag that says the default", []string{"--data-dir", "./data"}, env, file, "./data"},
+		{"a flag with the default value", []string{"--data-dir", "./data"}, env, file, "./data"},
 		{"an empty variable counts", nil, map[string]string{"SLIPWAY_DATA_DIR": ""}, file, ""},
 		{"an empty flag counts", []string{"--data-dir="}, env, file, ""},
 		{"an empty key counts", nil, nil, "data_dir:", ""},

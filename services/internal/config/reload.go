@@ -12,9 +12,10 @@ type Change struct {
 	Old, New string
 }
 
-// Reload returns the settings of a process that runs with c after it has read next: those marked
-// with reload have their new values, and all others their old ones. applied lists the former, and
-// restart those that take effect at the next start.
+// Reload returns the settings of a process that runs with c after it has read next. Settings
+// that are marked with reload have their values from next, and all others from c. applied lists
+// the changed settings that are marked, and restart the changed settings that take effect at
+// the next start.
 func (c Config) Reload(next Config) (settings Config, applied, restart []Change) {
 	settings = c
 	settings.Given = next.Given

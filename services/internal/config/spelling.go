@@ -20,8 +20,8 @@ func others() []string {
 }
 
 // Misspelt checks the SLIPWAY_… variables of an environment in the form of os.Environ. It
-// returns an error with a suggestion for a variable that resembles a setting, and lists
-// other unknown variables: Kubernetes creates such variables for a Service of that name.
+// returns an error with a suggestion for a variable that resembles a setting, and lists other
+// unknown variables: Kubernetes creates such variables for a Service with the name slipway.
 func Misspelt(environ []string) (unknown []string, err error) {
 	known := map[string]bool{}
 	for _, f := range Fields(&Config{}) {

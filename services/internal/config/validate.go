@@ -125,8 +125,7 @@ func atLeast0(values map[string]int) error {
 	return errors.Join(problems...)
 }
 
-// processors checks that a number is at least a hundredth and well below ten thousand, as
-// the kernel requires.
+// processors checks that a number is 0 or between 0.01, the minimum of the kernel, and 10,000.
 func processors(key string, n float64) error {
 	if n != 0 && (n < 0.01 || n > 10_000) {
 		return fmt.Errorf("%s must be 0 or between 0.01 and 10000, not %v", key, n)
@@ -152,8 +151,8 @@ func repository(key, v string) error {
 	return nil
 }
 
-// mirrors rejects a mirror of the registry that holds built images, because mirrors are
-// readable without a login.
+// mirrors rejects a mirror that contains build_repository, because every client can read
+// mirrors without a login.
 func mirrors(key string, c *Config) error {
 	list, err := upstream.ParseMirrors(c.RegistryMirrors)
 	if err != nil {

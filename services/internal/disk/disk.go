@@ -20,7 +20,7 @@ type Space struct {
 	Size int64
 }
 
-// Of returns the space of the disk of a path, which need not exist: then it is the disk of
+// Of returns the space of the disk of a path. If the path does not exist, that is the disk of
 // its nearest existing parent.
 func Of(path string) (Space, error) {
 	var s unix.Statfs_t
@@ -31,7 +31,7 @@ func Of(path string) (Space, error) {
 	return Space{Free: int64(s.Bavail) * s.Bsize, Size: (used + int64(s.Bavail)) * s.Bsize}, nil
 }
 
-// Existing returns a folder or its nearest existing parent, in which missing folders are created.
+// Existing returns dir if it exists, or else its nearest existing parent folder.
 func Existing(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
@@ -59,7 +59,7 @@ type Folder struct {
 type Watch struct {
 	folders []Folder
 	reserve int64
-	// of is Of outside tests.
+	// of is Of, except in tests.
 	of func(path string) (Space, error)
 }
 
@@ -101,7 +101,7 @@ func (w *Watch) Check() error {
 	return errors.Join(problems...)
 }
 
-// bytes returns a size for people, in MiB or GiB.
+// bytes formats a size in MiB or GiB.
 func bytes(n int64) string {
 	if n < 1<<30 {
 		return fmt.Sprintf("%d MiB", n>>20)

@@ -34,10 +34,10 @@ func TestCheck(t *testing.T) {
 		err     error
 		want    string
 	}{
-		"enough":        {reserve: reserve, space: Space{Free: reserve, Size: 10 * reserve}},
-		"too little":    {reserve: reserve, space: Space{Free: reserve - 1, Size: 10 * reserve}, want: "has 1023 MiB left, less than disk_reserve (1.0 GiB)"},
-		"no reserve":    {space: Space{Size: 10 * reserve}},
-		"no such thing": {reserve: reserve, err: errors.New("input/output error"), want: "the free space of data_dir cannot be measured: input/output error"},
+		"enough":       {reserve: reserve, space: Space{Free: reserve, Size: 10 * reserve}},
+		"too little":   {reserve: reserve, space: Space{Free: reserve - 1, Size: 10 * reserve}, want: "has 1023 MiB left, less than disk_reserve (1.0 GiB)"},
+		"no reserve":   {space: Space{Size: 10 * reserve}},
+		"unmeasurable": {reserve: reserve, err: errors.New("input/output error"), want: "the free space of data_dir cannot be measured: input/output error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

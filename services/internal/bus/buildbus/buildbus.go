@@ -90,9 +90,9 @@ func Streams() []jetstream.StreamConfig {
 }
 
 // Claims returns the stream of ClaimBucket, with a key for each layer and repository
-// (conda.LayerKey.At). The value is empty while a worker builds the layer, and its record
-// for the given age after that. If the stream is full, the oldest keys are discarded, which
-// does not affect running builds.
+// (conda.LayerKey.At). The value is empty while a worker builds the layer. Afterwards it is the
+// layer's record, for the given age. If the stream is full, the oldest keys are discarded,
+// which does not affect running builds.
 func Claims(age time.Duration) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: "KV_" + ClaimBucket, Subjects: []string{claims + ">"}, Description: "Package layers that workers build or have built",

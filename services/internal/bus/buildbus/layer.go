@@ -107,7 +107,7 @@ func ProveKey(key ed25519.PrivateKey, worker string) []byte {
 	return ed25519.Sign(key, []byte(proofPurpose+worker))
 }
 
-// HasKey reports whether proof is a proof of ProveKey for this key and worker.
+// HasKey reports whether ProveKey created proof for this key and worker.
 func HasKey(key ed25519.PublicKey, worker string, proof []byte) bool {
 	return len(key) == ed25519.PublicKeySize && ed25519.Verify(key, []byte(proofPurpose+worker), proof)
 }

@@ -19,7 +19,7 @@ const BatchEvents = 500
 // A Queue stores the events of one source until they are published.
 type Queue interface {
 	// Next returns the oldest events, at most limit of them, with consecutive ordinals. The
-	// batch has no events if there are none. The event with a given ordinal never changes.
+	// batch is empty if the queue is empty. The event with a given ordinal never changes.
 	Next(ctx context.Context, limit int) (*metricsv1.Batch, error)
 	// Published removes a batch from the queue.
 	Published(ctx context.Context, b *metricsv1.Batch) error

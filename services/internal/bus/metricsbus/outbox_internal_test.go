@@ -16,7 +16,7 @@ import (
 	"slipway.dev/services/internal/testkit/bubble"
 )
 
-// A numberQueue is a queue of events whose days are consecutive numberQueue from 1.
+// A numberQueue is a queue of events whose days are consecutive numbers from 1.
 type numberQueue struct {
 	mu          sync.Mutex
 	taken, last int32
