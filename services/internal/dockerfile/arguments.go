@@ -14,9 +14,9 @@ import (
 // the first FROM. It implements shell.EnvGetter.
 type arguments struct {
 	values map[string]string
-	// unknown holds ARGs whose value depends on one that only the engine knows.
+	// unknown holds ARGs whose value depends on a variable that only the engine knows.
 	unknown map[string]bool
-	// missed is the last such name that was looked up.
+	// missed is the name of the last variable that was looked up and that only the engine knows.
 	missed string
 }
 
@@ -40,7 +40,7 @@ func (a *arguments) Get(name string) (string, bool) {
 // Keys is only used for the engine's suggestions.
 func (a *arguments) Keys() []string { return nil }
 
-// declare sets the variables of an ARG; each sees those before it.
+// declare sets the variables of an ARG. Each value may use the variables before it.
 func (a *arguments) declare(lex *shell.Lex, c *instructions.ArgCommand) error {
 	for _, arg := range c.Args {
 		if arg.Value == nil || isEngines(arg.Key) {
@@ -76,8 +76,8 @@ func (a *arguments) process(lex *shell.Lex, word string) (string, error) {
 	return v, nil
 }
 
-// isEngines reports whether the engine sets a variable: about machines, or from settings of
-// the worker.
+// isEngines reports whether the engine sets a variable, from the platforms of the build or from
+// the worker's settings.
 func isEngines(name string) bool {
 	switch name {
 	case "BUILDPLATFORM", "BUILDOS", "BUILDOSVERSION", "BUILDARCH", "BUILDVARIANT",

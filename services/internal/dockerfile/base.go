@@ -15,11 +15,11 @@ type base struct {
 	WorkingDir string
 }
 
-// WithBase computes, without expanding them, by how many bytes the texts of the Dockerfile
-// can grow in stages that are built from an image with this configuration: every
-// instruction sees its variables, and its ONBUILD triggers run first. Every stage that may
-// be built from the image is included. It returns fault.Invalid if the configuration is
-// malformed, or makes the Dockerfile grow beyond the limits of Read.
+// WithBase returns by how many bytes the Dockerfile can grow in stages that are built from an
+// image with this configuration. It expands nothing. The image's variables apply to every
+// instruction, and its ONBUILD triggers run first. All stages that may be built from the image
+// are included. It returns fault.Invalid if the configuration is malformed, or makes the
+// Dockerfile grow beyond the limits of Read.
 func (f *File) WithBase(config []byte) (more int, err error) {
 	var image struct {
 		Config base `json:"config"`

@@ -58,7 +58,7 @@ func TestWithBase(t *testing.T) {
 		{name: "many triggers", file: "FROM a\n", config: image(t, nil, slices.Repeat([]string{"RUN true"}, limits.DockerfileInstructions+1), ""), why: "ONBUILD instructions"},
 		{name: "long triggers", file: "FROM a\n", config: image(t, nil, []string{"RUN " + strings.Repeat("x", limits.Dockerfile)}, ""), why: "ONBUILD instructions"},
 		{name: "many variables", file: "FROM a\n", config: image(t, slices.Repeat([]string{"A=b"}, limits.DockerfileVariables+1), nil, ""), why: "variables"},
-		{name: "a trigger that is none", file: "FROM a\n", config: image(t, nil, []string{"NONSENSE x"}, ""), why: "unknown instruction"},
+		{name: "an invalid trigger", file: "FROM a\n", config: image(t, nil, []string{"NONSENSE x"}, ""), why: "unknown instruction"},
 		{name: "nonsense", file: "FROM a\n", config: []byte("["), why: "malformed"},
 	} {
 		f, err := dockerfile.Read(c.file)

@@ -15,8 +15,8 @@ const huge = 1 << 40
 // lengths holds the maximum lengths of variables' values.
 type lengths struct {
 	known map[string]int
-	// any is the maximum over variables whose name only the engine knows, since each may be
-	// meant.
+	// any is the maximum for variables whose names only the engine knows, since each of these
+	// may be any variable.
 	any int
 }
 
@@ -32,8 +32,9 @@ func (l *lengths) of(name string) int {
 	return max(n, l.any)
 }
 
-// set never shortens a variable, since only the engine may know which of two values wins.
-// It returns by how much all variables are longer now.
+// set records the length of a variable. It never shortens a variable, since only the engine may
+// know which of two values applies. It returns by how much the total length of all variables
+// has increased.
 func (l *lengths) set(name string, n int, sure bool) (more int) {
 	if !sure {
 		l.any = max(l.any, n)
@@ -120,17 +121,16 @@ func (b bounds) variable(text string, depth int) (length, n int) {
 		if depth >= limits.DockerfileDepth {
 			return huge, len(text)
 		}
-		// Each character may be replaced, and the replacement may contain what it replaces.
-		// A pattern is matched against each character: it costs time where it does not
-		// shorten anything.
+		// Each character may be replaced, and the replacement may contain the replaced text.
+		// Matching a pattern against each character takes time, even if nothing is shortened.
 		end := n + regionEnd(rest, b.escape)
 		return min((length+1)*(b.of(text[n:end], depth+1)+1), huge), end
 	}
 	return length, n
 }
 
-// regionEnd returns where a form in braces ends at the latest. If it contains quotes or
-// further forms, that is the end of the text.
+// regionEnd returns an upper bound for the end of a form in braces. If the form contains quotes
+// or further forms, that is the end of the text.
 func regionEnd(s string, escape rune) int {
 	if at := plainEnd(s, escape); at > 0 {
 		return at

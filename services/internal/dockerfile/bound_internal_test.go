@@ -34,7 +34,7 @@ func FuzzBound(f *testing.F) {
 		for _, quotes := range []bool{true, false} {
 			lex := shell.NewLex(escape)
 			lex.SkipProcessQuotes = !quotes
-			// As for labels and for the history.
+			// BuildKit expands the text for the history with raw quotes, and e.g. labels without.
 			for _, raw := range []bool{false, true} {
 				lex.RawQuotes, lex.RawEscapes = raw, raw
 				got, _, err := lex.ProcessWord(word, values{"A": a, "B": b, "1": a})

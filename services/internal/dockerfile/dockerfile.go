@@ -30,7 +30,7 @@ type File struct {
 	// args are the ARGs before the first FROM.
 	args   []instructions.ArgCommand
 	stages []instructions.Stage
-	// expanded is how long it can become without the effects of its base images.
+	// expanded is the maximum length after expansion, without the effects of base images.
 	expanded int
 }
 
@@ -123,8 +123,7 @@ func malformed(err error) error {
 // isWhole reports whether an error is about the file and not about a line.
 func isWhole(at []parser.Range) bool { return len(at) == 0 || at[0].Start.Line < 1 }
 
-// LineOf returns the line in an error of this package, and the error without it; 0 if there
-// is no line.
+// LineOf returns the line in an error of this package, or 0, and the message without the line.
 func LineOf(err error) (line int, rest string) {
 	e, ok := fault.As(err)
 	if !ok {

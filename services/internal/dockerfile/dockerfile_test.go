@@ -12,7 +12,7 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// doubling returns a chain of variables, each of ten of the one before.
+// doubling returns a chain of variables, each of which contains the previous one ten times.
 func doubling(name, from string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s A0=%s\n", name, from)
@@ -34,7 +34,7 @@ func TestAttacksOfADockerfile(t *testing.T) {
 		"through a stage whose name is an argument": "ARG S=s0\nFROM a AS s0\nENV A=0123456789" + many("0123456789", 900) + "\nFROM $S\nENV B=" + many("$A", 60) + "\n",
 		"a name that is an argument":                "FROM a\nARG N=B\nENV $N=" + many("0123456789", 3000) + "\nENV C=$B$B$B\n",
 		"a quoted name":                             "FROM a\nENV \"B\"=" + many("0123456789", 3000) + "\nENV C=$B$B$B\n",
-		"what the base image sets":                  "FROM a\nENV B=" + many("$PATH", 100) + "\n",
+		"a variable of the base image":              "FROM a\nENV B=" + many("$PATH", 100) + "\n",
 		"defaults":                                  "FROM a\nENV A=" + many("0123456789", 1000) + "\nENV B=" + many("${X:-$A}", 10) + "\n",
 		"replacement":                               "FROM a\nENV A=" + many("0123456789", 100) + "\nENV B=${A//?/" + many("0123456789", 10) + "}\n",
 		"replacement by what is replaced":           "FROM a\nENV A=" + many("0123456789", 1000) + "\nENV B=${A/*/" + many(`\$0`, 20) + "}\n",
@@ -59,7 +59,7 @@ func TestAttacksOfADockerfile(t *testing.T) {
 		"replacements in replacements": "FROM a\nENV A=" + many("${A/a/", 2000) + many("}", 2000) + "\n",
 		"bytes":                        "FROM a\n#" + many("a", limits.Dockerfile),
 		"an unknown instruction":       "FROM a\nGROW 1\n",
-		"no text":                      "FROM a\nRUN \xff\n",
+		"invalid UTF-8":                "FROM a\nRUN \xff\n",
 	} {
 		if _, err := dockerfile.Read(text); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s: got %v", name, err)

@@ -27,9 +27,9 @@ type stage struct {
 	lengths lengths
 	// carried is the total length of all variables, which every RUN receives.
 	carried int
-	// dir is the length of the working directory, which relative ones extend.
+	// dir is the length of the working directory, which relative paths extend.
 	dir int
-	// triggers are instructions that run in a stage that is built from this one.
+	// triggers are the ONBUILD instructions, which run in stages that are built from this one.
 	triggers []string
 }
 
@@ -78,8 +78,8 @@ func (g *growth) stage(outer *stage, s instructions.Stage) error {
 	return nil
 }
 
-// inherit copies the state of a stage's base, and returns the instructions that run because
-// of it. A name that only the engine knows may be that of any stage, or of an image.
+// inherit copies the state of a stage's base, and returns the ONBUILD instructions of the base.
+// A base whose name only the engine knows may be any stage or an image.
 func (g *growth) inherit(st *stage, base string) (triggers []string) {
 	_, isStage := g.stages[strings.ToLower(base)]
 	if g.base != nil && (!isStage || !g.isPlain(base)) {
@@ -116,9 +116,8 @@ func (g *growth) trigger(st, outer *stage, expression string) error {
 	return nil
 }
 
-// command charges what an instruction expands to, and the variables that it carries. The
-// argument outer, the ARGs before the first FROM, is nil when these are evaluated
-// themselves.
+// command charges the expanded text of an instruction, and the variables that it carries. outer
+// is the state after the ARGs before the first FROM; it is nil while these ARGs are evaluated.
 func (g *growth) command(st, outer *stage, c instructions.Command) error {
 	text := source(c)
 	switch c := c.(type) {
@@ -160,8 +159,8 @@ func source(c instructions.Command) string {
 	return ""
 }
 
-// flags returns the words with dashes that follow an instruction's name. Of a RUN, the
-// engine expands only these.
+// flags returns the flags that follow an instruction's name. Of a RUN, the engine expands only
+// its flags.
 func flags(text string) string {
 	var out []string
 	for _, w := range strings.Fields(text)[1:] {
@@ -173,7 +172,8 @@ func flags(text string) string {
 	return strings.Join(out, " ")
 }
 
-// pair is a variable and the length of its value; only the engine may know the name.
+// pair is a variable and the maximum length of its value. The name may contain variables that
+// only the engine knows.
 type pair struct {
 	name  string
 	bound int
@@ -194,7 +194,8 @@ func (g *growth) arguments(st, outer *stage, c *instructions.ArgCommand) []pair 
 	return out
 }
 
-// pairs returns the variables of ENV or LABEL; each sees the state before the instruction.
+// pairs returns the variables of ENV or LABEL. Each value is expanded in the state before the
+// instruction.
 func (g *growth) pairs(st *stage, list instructions.KeyValuePairs) []pair {
 	var out []pair
 	for _, kv := range list {
@@ -218,7 +219,8 @@ func (g *growth) set(st *stage, text string, pairs []pair) error {
 	return g.spend(text, 0, all...)
 }
 
-// expose counts ports that may become a range, since an engine lists each of them.
+// expose charges limits.DockerfilePortRange for each port that may expand to a range, since the
+// engine lists every port of a range.
 func (g *growth) expose(st *stage, c *instructions.ExposeCommand) error {
 	ranges := 0
 	for _, p := range c.Ports {
@@ -243,8 +245,8 @@ func (g *growth) copies(st *stage, text string, docs []instructions.SourceConten
 	return g.spend(literal, st.dir, all...)
 }
 
-// spend charges an instruction: its expanded texts, which may exceed the written text by a
-// limit, and what it carries.
+// spend charges an instruction for its expanded texts and for the length that it carries. The
+// expanded texts may exceed the written text by limits.DockerfileGrowth.
 func (g *growth) spend(written string, carried int, expanded ...int) error {
 	total := 0
 	for _, n := range expanded {

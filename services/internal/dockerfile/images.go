@@ -55,14 +55,16 @@ func (f *File) Images(p ocispec.Platform) ([]oci.Reference, error) {
 type imageReader struct {
 	lex  *shell.Lex
 	args *arguments
-	// names are the stages so far in lower case; stages counts all.
+	// names are the names of the stages read so far, in lower case; stages is the number of all
+	// stages.
 	names  map[string]bool
 	stages int
 	images []oci.Reference
 	seen   map[oci.Reference]bool
 }
 
-// from only knows earlier stages, by their exact name.
+// from reads the base of a stage. It is an earlier stage only if it equals the lower-case name
+// of that stage.
 func (r *imageReader) from(s *instructions.Stage) error {
 	image, err := r.args.expand(r.lex, s.BaseName)
 	switch {
@@ -81,7 +83,7 @@ func (r *imageReader) from(s *instructions.Stage) error {
 	return nil
 }
 
-// command reads the sources of an instruction's copies and mounts.
+// command reads the images that an instruction copies from or mounts.
 func (r *imageReader) command(c instructions.Command) error {
 	switch c := c.(type) {
 	case *instructions.CopyCommand:
@@ -124,8 +126,8 @@ func trigger(expression string) ([]instructions.Command, error) {
 	return commands, nil
 }
 
-// copyFrom resolves a source, which may be a stage's number only here. The engine rejects
-// variables.
+// copyFrom resolves the source of COPY --from. Only this source may be the number of a stage.
+// The engine rejects variables.
 func (r *imageReader) copyFrom(from string) error {
 	word, _, err := r.lex.ProcessWord(from, shell.EnvsFromSlice(nil))
 	if err != nil || word != from {

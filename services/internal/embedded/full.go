@@ -13,15 +13,15 @@ import (
 const (
 	// maxStore is the limit of all streams in bytes. The streams have limits of their own.
 	maxStore = 1 << 40
-	// spaceToReopen is the free space in bytes with which streams are opened again.
+	// spaceToReopen is the free space in bytes from which streams are opened again.
 	spaceToReopen = 8 << 20
-	// reopenPeriod is how often the free space is measured after a failed write.
+	// reopenPeriod is the interval between measurements of the free space after a failed write.
 	reopenPeriod = time.Second
 )
 
-// writeFailures is a server.Logger that only notices failed writes to the disk. A stream
-// rejects every message after one, also when there is space again, until it is opened anew.
-// The server reports the failure nowhere but in its log.
+// writeFailures is a server.Logger that detects failed writes to the disk. After a failed
+// write, a stream rejects every message until it is opened again, even if the disk has space.
+// The server reports the failure only in its log.
 type writeFailures struct {
 	// happened receives a value after a failed write. Its capacity is 1.
 	happened chan struct{}
