@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Client identifies who holds a share: a user, an address without a user, or the service
+// A Client identifies the holder of a share: a user, an address without a user, or the service
 // itself. The zero value is a stranger whose address is unknown.
 type Client struct {
 	user    string
@@ -48,8 +48,7 @@ func (c Client) String() string {
 	return "ip:" + c.addr.String()
 }
 
-// ParseClient returns the client that String returned a key for; the zero value for any
-// other text.
+// ParseClient parses a key from String. It returns the zero value for any other text.
 func ParseClient(key string) Client {
 	if id, ok := strings.CutPrefix(key, "user:"); ok {
 		return User(id)
@@ -74,8 +73,8 @@ type group struct {
 	network netip.Prefix
 }
 
-// level is a group of the client together with how many times Config.PerClient it may
-// hold; 0 is no multiple.
+// level is a group of a client with its limit, as a multiple of Config.PerClient; 0 means no
+// limit.
 type level struct {
 	group
 	clients int64
@@ -84,7 +83,7 @@ type level struct {
 // A Network is a network that a client belongs to.
 type Network struct {
 	Prefix netip.Prefix
-	// Clients is how many times the share of one client the network may have.
+	// Clients is the limit of the network, as a multiple of the limit of one client.
 	Clients int
 }
 

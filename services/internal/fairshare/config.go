@@ -17,8 +17,8 @@ const (
 
 // Config describes a Pool.
 type Config struct {
-	// Name is what is divided, as a plural noun for messages and as the label of metrics,
-	// e.g. "solves of Conda packages".
+	// Name is the resource, as a plural noun for messages and as the label of metrics, e.g.
+	// "solves of Conda packages".
 	Name string
 	// Capacity is what all clients may hold together; 0 is no limit.
 	Capacity int64
@@ -26,8 +26,8 @@ type Config struct {
 	PerClient int64
 	// Reserved is the part of Capacity that strangers never hold.
 	Reserved int64
-	// MaxWaiting is how many requests of strangers may wait, and again how many of users;
-	// 0 refuses requests that do not fit immediately.
+	// MaxWaiting is how many requests of strangers may wait, and how many of users. If it is 0,
+	// requests that do not fit immediately are rejected.
 	MaxWaiting int
 	// MaxWaitingPerClient is how many requests of one client may wait; 0 is MaxWaiting.
 	MaxWaitingPerClient int
@@ -41,7 +41,7 @@ type Request struct {
 	// Amount is how much of the pool is needed; 0 is 1.
 	Amount int64
 	Class  Class
-	// Untrusted marks work on content that strangers control, e.g. a channel that the
-	// operator has not configured. It is served after other work of its side.
+	// Untrusted marks work on content that strangers control, e.g. a channel that the operator
+	// has not configured. It is served after other work of users, or of strangers.
 	Untrusted bool
 }

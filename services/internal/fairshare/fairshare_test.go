@@ -164,8 +164,8 @@ func TestUsageCounts(t *testing.T) {
 	}
 }
 
-// TestNothingStarves checks that while users send one request after the other, strangers
-// get every eighth lease, and so do background requests among theirs.
+// TestNothingStarves checks that while users send one request after the other, strangers get
+// every eighth lease, and their background requests every eighth of these.
 func TestNothingStarves(t *testing.T) {
 	t.Parallel()
 	inBubble(t, fairshare.Config{Capacity: 1, MaxWaiting: 1000}, func(b *bench) {

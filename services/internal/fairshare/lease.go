@@ -27,8 +27,8 @@ func (l *Lease) Release() {
 	}
 }
 
-// Grow waits until the lease holds n more, in front of other requests of its client. Its
-// errors are Acquire's; the lease then holds what it held before.
+// Grow waits until the lease holds n more. It is served before other requests of its client. It
+// returns the errors of Acquire, and then leaves the lease unchanged.
 func (l *Lease) Grow(ctx context.Context, n int64) error {
 	if n <= 0 {
 		return nil
@@ -77,9 +77,9 @@ var errReleased = errors.New("the lease was released")
 // ErrContended is the cause of a context that ended early in favour of other clients.
 var ErrContended = errors.New("other clients are waiting")
 
-// Context returns a context for the work that the lease is held for. It ends early, with
-// the cause ErrContended, if after the given time a request of another client waits that
-// goes before this client's: of a better rank, or of the same rank and a smaller share.
+// Context returns a context for the work that the lease is held for. After the given time, it
+// ends with the cause ErrContended if a request of another client waits that has precedence:
+// one of a smaller rank, or one of the same rank and a smaller share.
 func (l *Lease) Context(ctx context.Context, after time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -101,12 +101,12 @@ func (l *Lease) Context(ctx context.Context, after time.Duration) (context.Conte
 	return ctx, func() { cancel(nil) }
 }
 
-// contentionCheck is how often a lease looks for requests of others.
+// contentionCheck is the interval at which a lease checks for requests of other clients.
 const contentionCheck = 250 * time.Millisecond
 
-// contended reports whether a request waits that would be served before another one of
-// this lease's client, and for what this lease holds. Clients that have reached their own
-// limit, or use more than this one, do not count: queueing up must not end others' work.
+// contended reports whether a request of another client waits that has precedence over this
+// lease's client. It ignores clients that have reached their own limit, so that a client cannot
+// end the work of others by queueing requests.
 func (l *Lease) contended() bool {
 	p := l.pool
 	p.mu.Lock()

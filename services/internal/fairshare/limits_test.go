@@ -64,8 +64,8 @@ func TestLimits(t *testing.T) {
 		{"a /56 as two clients", fairshare.Config{Capacity: 100, PerClient: 5}, "2001:db8:0:ff%02x::1", false, 10},
 		{"a /48 as four", fairshare.Config{Capacity: 100, PerClient: 5}, "2001:db8:0:%02x00::1", false, 20},
 		{"one network leaves a third", fairshare.Config{Capacity: 99}, "192.0.2.%d", false, 66},
-		{"of what is for strangers", fairshare.Config{Capacity: 109, Reserved: 10}, "192.0.2.%d", false, 66},
-		{"a second network gets a part of that", fairshare.Config{Capacity: 99}, "192.0.%d.1", false, 99},
+		{"one network leaves a third of the part of strangers", fairshare.Config{Capacity: 109, Reserved: 10}, "192.0.2.%d", false, 66},
+		{"several networks use up the pool", fairshare.Config{Capacity: 99}, "192.0.%d.1", false, 99},
 		{"the reserved part is for users", fairshare.Config{Capacity: 99, Reserved: 33}, "192.0.%d.1", false, 66},
 		{"users may have all", fairshare.Config{Capacity: 99, Reserved: 33}, "", false, 99},
 		{"small pools are used up", fairshare.Config{Capacity: 2}, "192.0.2.%d", false, 2},
@@ -153,7 +153,7 @@ func TestGrow(t *testing.T) {
 	})
 }
 
-// TestContext checks that work ends early for a client that goes before, and not for one
+// TestContext checks that work ends early for a client that has precedence, and not for one
 // with a larger share or at its own limit.
 func TestContext(t *testing.T) {
 	t.Parallel()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// ranks is how many ranks there are: users or strangers, trusted or untrusted, short or
-// not, background or not. A rank is these four decisions as the digits of a binary number;
-// the smaller rank is served first.
+// A rank is a binary number whose digits are four decisions: user or stranger, trusted or
+// untrusted, short or not, background or not. Smaller ranks are served first. ranks is the
+// number of ranks.
 const (
 	rankBits = 4
 	ranks    = 1 << rankBits
@@ -26,8 +26,8 @@ func rankOf(r Request) (rank int) {
 	return rank
 }
 
-// dispatch serves waiting requests until the next one does not fit. That one then keeps
-// smaller requests behind it waiting, so that they cannot starve it. The caller holds mu.
+// dispatch serves waiting requests until the next one does not fit. Smaller requests wait
+// behind that request, so that they cannot starve it. The caller holds mu.
 func (p *Pool) dispatch() {
 	onlyUsers := false
 	for len(p.waiting) > 0 && p.held < p.config.Capacity {
@@ -39,7 +39,7 @@ func (p *Pool) dispatch() {
 			p.passed = passed
 			p.serve(w)
 		case w.stranger && !onlyUsers:
-			onlyUsers = true // the reserved part may still fit one of theirs
+			onlyUsers = true // the reserved part may still fit a request of a user
 		default:
 			return
 		}
@@ -55,9 +55,9 @@ func (p *Pool) free(stranger bool) int64 {
 	return free
 }
 
-// pick returns the request that is next, and the counters as they are once it is served;
-// nil if no request may be served. Each bit of the rank is one decision: the counters are
-// a binary tree of them, in which the children of i are 2i and 2i+1.
+// pick returns the next request, and the counters after it is served. The request is nil if
+// none may be served. Each bit of the rank is one decision. The counters form a binary tree of
+// decisions, in which the children of i are 2i and 2i+1.
 func (p *Pool) pick(onlyUsers bool) (*waiter, [ranks]uint8) {
 	passed, now := p.passed, time.Now()
 	next := make([]*waiter, 0, len(p.waiting))
@@ -95,8 +95,8 @@ func (p *Pool) pick(onlyUsers bool) (*waiter, [ranks]uint8) {
 	return first, passed
 }
 
-// allows reports whether the limits of the client and its networks let a request be
-// served, given what is free.
+// allows reports whether the limits of the client and its networks allow a request to be
+// served, given the free part of the pool.
 func (p *Pool) allows(w *waiter) bool {
 	free := p.free(w.stranger)
 	if free <= 0 || !p.withinClient(w) {
@@ -110,8 +110,8 @@ func (p *Pool) allows(w *waiter) bool {
 	return true
 }
 
-// withinClient reports whether the client, and the networks that have a multiple of its
-// limit, may hold what is requested.
+// withinClient reports whether the client, and the networks that have a multiple of its limit,
+// may hold the requested amount.
 func (p *Pool) withinClient(w *waiter) bool {
 	for _, r := range w.path {
 		if most := p.config.PerClient * r.clients; most > 0 && r.held+w.amount > most {
@@ -121,8 +121,9 @@ func (p *Pool) withinClient(w *waiter) bool {
 	return true
 }
 
-// before reports whether a request of the same rank is served before another: the client
-// with the smaller share, compared where the paths of both part.
+// before reports whether a request is served before another one of the same rank. The client
+// with the smaller share is first; shares are compared in the first group in which the paths of
+// both clients differ.
 func (w *waiter) before(o *waiter, now time.Time) bool {
 	for i := range min(len(w.path), len(o.path)) {
 		a, b := w.path[i], o.path[i]
@@ -149,7 +150,7 @@ func (p *Pool) serve(w *waiter) {
 	close(w.granted)
 }
 
-// hold changes what a client holds. The caller holds mu.
+// hold adds amount, which may be negative, to what a client holds. The caller holds mu.
 func (p *Pool) hold(path []*record, stranger bool, amount int64) {
 	now := time.Now()
 	for _, r := range path {

@@ -1,6 +1,6 @@
-// Package fairshare divides a limited resource (places, or bytes of memory) among clients
-// that do not trust each other. It is the only scheduler for resources that strangers
-// share: whatever one client may hold up for others is acquired from a Pool.
+// Package fairshare divides a limited resource (places, or bytes of memory) among clients that
+// do not trust each other. It is the only scheduler for resources that strangers share: every
+// resource that one client could withhold from others is acquired from a Pool.
 //
 // A Pool hands out leases. Requests that do not fit wait, and the next lease goes to:
 //
@@ -13,10 +13,10 @@
 //     client. A thousand addresses of one network have the share of one;
 //  3. the request that has waited longest.
 //
-// No client holds more than Config.PerClient, and no network of strangers holds more than
-// twice what is left: some of the pool always remains for a network that comes later, even
-// where leases are held for hours. Waiting requests are bounded by the same rules. Usage is
-// counted in this process alone; rates across processes are package ratelimit's.
+// No client holds more than Config.PerClient, and no network of strangers holds more than twice
+// what is left: a part of the pool always remains for other networks, even if leases are held
+// for hours. Waiting requests are bounded by the same rules. Usage is counted in this process
+// only; package ratelimit limits rates across processes.
 package fairshare
 
 import (
@@ -65,7 +65,7 @@ type waiter struct {
 // client returns the record of the client itself.
 func (w *waiter) client() *record { return w.path[len(w.path)-1] }
 
-// New returns a pool of which nothing is held.
+// New returns a pool without leases.
 func New(c Config) *Pool {
 	if c.Capacity == 0 {
 		c.Capacity = math.MaxInt64
@@ -76,10 +76,10 @@ func New(c Config) *Pool {
 	return &Pool{config: c, metrics: newMetrics(c.Name), usage: newUsage()}
 }
 
-// Acquire waits until the request is served. It returns fault.Exhausted if too many
-// requests of the client wait already, fault.Unavailable if too many of all clients wait,
-// or the request is not served within Config.MaxWait or the deadline of ctx, and the error
-// of ctx if the caller gave up. The caller must release the lease.
+// Acquire waits until the request is served. It returns fault.Exhausted if too many requests of
+// the client wait already. It returns fault.Unavailable if too many requests of all clients
+// wait, or if the request is not served within Config.MaxWait or the deadline of ctx. It
+// returns the error of ctx if ctx is cancelled. The caller must release the lease.
 func (p *Pool) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	t, err := p.Enqueue(r)
 	if err != nil {
@@ -88,15 +88,15 @@ func (p *Pool) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	return t.Wait(ctx)
 }
 
-// Ticket is a request that was served, or may wait.
+// A Ticket is a request that was served or is waiting.
 type Ticket struct {
 	waiter *waiter
 	lease  Lease
 	since  time.Time
 }
 
-// Enqueue is the part of Acquire that does not wait: its error is that the request may
-// not. The caller must call Wait once.
+// Enqueue enqueues a request without waiting for it. It returns an error if the request may not
+// wait. The caller must call Wait once.
 func (p *Pool) Enqueue(r Request) (*Ticket, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +169,7 @@ func (p *Pool) remove(w *waiter) {
 	}
 }
 
-// refuses returns why a request that was enqueued may not wait. The caller holds mu.
+// refuses returns an error if an enqueued request may not wait. The caller holds mu.
 func (p *Pool) refuses(w *waiter) error {
 	if p.config.MaxWaiting == 0 || !p.mayEverHold(w) {
 		return p.noPlace(w)
@@ -185,8 +185,9 @@ func (p *Pool) refuses(w *waiter) error {
 	return nil
 }
 
-// isQueueFull reports whether a request that was enqueued is one too many: of all users or
-// strangers, or of a network of strangers, which leaves a part to others.
+// isQueueFull reports whether an enqueued request exceeds the number of requests of users or
+// strangers that may wait, or the number for a network of strangers, which must leave a part of
+// the queue to other networks.
 func (p *Pool) isQueueFull(w *waiter) bool {
 	left := p.config.MaxWaiting
 	for _, o := range p.waiting {
@@ -213,7 +214,8 @@ func (p *Pool) mayEverHold(w *waiter) bool {
 	return w.amount <= most
 }
 
-// noPlace returns why a request that does not wait is not served. The caller holds mu.
+// noPlace returns the error for a request that is not served and does not wait. The caller
+// holds mu.
 func (p *Pool) noPlace(w *waiter) error {
 	own := w.client()
 	if most := p.config.PerClient; most > 0 && own.held+w.amount > most {

@@ -2,10 +2,10 @@ package fairshare
 
 import "cmp"
 
-// A Tally counts what clients hold of a resource whose state is elsewhere, such as jobs in
-// a database that several processes hand out. It puts clients in the order in which a Pool
-// serves them, by what they hold now: without a history, users always come before
-// strangers. The zero value is ready; not safe for concurrent use.
+// A Tally counts what clients hold of a resource whose state is elsewhere, such as jobs in a
+// database that several processes dispatch. It orders clients as a Pool does, but only by what
+// they hold now. Since it has no history, users always come before strangers. The zero value is
+// ready; not safe for concurrent use.
 type Tally struct{ held map[group]int64 }
 
 // Add counts that a client holds n more.

@@ -10,10 +10,11 @@ import (
 // halfLife is the time after which half of what a client has used is forgotten.
 const halfLife = time.Minute
 
-// maxRecords is how many groups' usage is remembered while they hold nothing.
+// maxRecords is the number of groups whose usage is stored while they hold nothing.
 const maxRecords = 10_000
 
-// usage has a record for each group that holds something, waits, or did lately.
+// usage has a record for each group that holds a part of the pool or waits for one, or did so
+// recently.
 type usage struct {
 	records map[group]*record
 	// sweepAt is the number of records at which idle ones are removed.
@@ -53,8 +54,8 @@ func (u *usage) path(c Client, sequence uint64) []*record {
 	return path
 }
 
-// sweep forgets those idle groups that have used the least, until half of the records
-// that are remembered are left.
+// sweep deletes the records of the idle groups that have used the least, until maxRecords/2
+// records are left.
 func (u *usage) sweep(now time.Time) {
 	var idle []*record
 	for _, r := range u.records {
@@ -82,7 +83,7 @@ func (r *record) settle(now time.Time) {
 	}
 }
 
-// share is what the group holds, and the average of what it held lately.
+// share returns what the group holds plus the decayed average of what it held.
 func (r *record) share(now time.Time) float64 {
 	r.settle(now)
 	return float64(r.held) + r.average
