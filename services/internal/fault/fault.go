@@ -129,7 +129,7 @@ func (e *Error) GRPCStatus() *status.Status {
 	return st
 }
 
-// As returns the first fault in err's chain. ok is false if there is none.
+// As returns the first fault in err's chain. ok is false if err has no fault.
 func As(err error) (e *Error, ok bool) {
 	ok = errors.As(err, &e)
 	return e, ok

@@ -57,8 +57,8 @@ func (a attempts) refund(counters []counter) {
 	}
 }
 
-// evict removes expired counters, and if that is not enough arbitrary ones, so that one can
-// be added.
+// evict makes room for one counter. It removes expired counters and, if these are not enough,
+// arbitrary ones.
 func (a attempts) evict(now time.Time) {
 	if len(a) < limits.LoginsKnown {
 		return

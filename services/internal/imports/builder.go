@@ -14,7 +14,7 @@ func engine() []string {
 // builderRules returns the rules of the builder, callees first.
 func builderRules() []Rule {
 	return []Rule{
-		// These start for each step of a build.
+		// These programs start for each step of a build.
 		{Package: "services/builder/daemon/step", Only: []string{"golang.org/x/sys/unix"}},
 		{Package: "services/cmd/slipway-runc", May: []string{"services/builder/daemon/step"}, Only: []string{"golang.org/x/sys/unix"}},
 		// Files and images: no registry, no bus, no job.

@@ -1,6 +1,6 @@
 // Package imports is the table of what each package may import. Its test compares the table
-// with the imports of the source. A new dependency between packages is an edit of this table,
-// so that it is seen in review.
+// with the imports of the source. A new dependency between packages requires a change of this
+// table, which is visible in review.
 package imports
 
 import "slices"
@@ -15,7 +15,7 @@ type Rule struct {
 	Package string
 	// May lists the only packages of this repository that it may import, in the same form.
 	May []string
-	// Only lists the only other modules' packages that it may import; nil allows all but
+	// Only lists the only packages of other modules that it may import; nil allows all except
 	// Never.
 	Only []string
 	// Never lists packages of other modules that it must not import.
@@ -30,7 +30,7 @@ const (
 	sqldb    = "services/internal/sqldb"
 )
 
-// Messages on the bus, for the packages at its two ends.
+// Packages that define messages on the bus, for publishers and consumers.
 const (
 	buildBus   = "services/internal/bus/buildbus"
 	metricsBus = "services/internal/bus/metricsbus"

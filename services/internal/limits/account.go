@@ -14,7 +14,8 @@ const (
 	// RobotsPerOwner is the maximum number of robots of a workspace, and of an organisation beside
 	// those of its workspaces. TokensPerRobot is the maximum number of access tokens of a robot.
 	RobotsPerOwner, TokensPerRobot = 100, 100
-	// TokenScopes is the maximum number of scopes of an access token: there are no more.
+	// TokenScopes is the maximum number of scopes of an access token, which is the number of all
+	// scopes.
 	TokenScopes = 7
 	// SessionsPerUser is the maximum number of sessions of a user. A further sign-in ends
 	// the least recently used session.
@@ -54,7 +55,7 @@ const (
 	// AuditText and AuditValues limit a string and the JSON values of an audit event, in bytes.
 	AuditText, AuditValues = 1000, 16 << 10
 	// AuditRefusals is the maximum number of audit events of rejected attempts of one client
-	// address within AuditWindow. Of all addresses it is ten times as many.
+	// address within AuditWindow. The maximum for all addresses is ten times that number.
 	AuditRefusals = 100
 	AuditWindow   = time.Hour
 	// AuditChanges is the maximum number of changes of one user within AuditWindow.

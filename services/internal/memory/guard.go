@@ -25,8 +25,9 @@ const (
 	collectEvery = time.Second
 )
 
-// much is how many bytes must have been allocated for Collect to do anything: more than a
-// request body that a client announces and does not send.
+// much is the number of allocated bytes from which Collect collects garbage. It is more than
+// the size of a request body, so that a body that a client announces and does not send causes
+// no collection.
 const much = 40 << 20
 
 // Guard reports how near this process is to its limit. It is safe for concurrent use; the
@@ -42,7 +43,7 @@ type Guard struct {
 	collect time.Time
 }
 
-// NewGuard returns a guard for a limit in bytes; 0 is none.
+// NewGuard returns a guard for a limit in bytes; 0 means no limit.
 func NewGuard(limit int64) *Guard {
 	return &Guard{limit: limit, now: time.Now, used: used}
 }
@@ -88,8 +89,8 @@ func (g *Guard) measure() {
 	g.share.Store(n * 1000 / g.limit)
 }
 
-// used returns the memory that cannot be freed: that of the Go runtime without free memory
-// or, if larger, what the kernel counts.
+// used returns the memory in use, in bytes: that of the Go runtime or, if larger, the resident
+// memory of the process, each without the free memory of the heap.
 func used() int64 {
 	s := []metrics.Sample{
 		{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
@@ -99,7 +100,7 @@ func used() int64 {
 	return max(int64(s[0].Value.Uint64()-s[1].Value.Uint64())-free, resident()-free)
 }
 
-// resident returns what the kernel counts; 0 if unknown.
+// resident returns the resident memory of the process in bytes, or 0 if it is unknown.
 func resident() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// collectAt is the share of the limit at which the garbage collector works harder. The rest
-// is for memory that it does not see.
+// collectAt is the share of the limit at which the garbage collector works harder. The rest is
+// for memory that it does not manage.
 const collectAt = 0.9
 
 // Apply determines the limit of this process in bytes and sets it for the garbage
@@ -35,7 +35,7 @@ func Apply(set int64, root fs.FS) int64 {
 }
 
 // ControlGroup returns the tightest memory limit of this process's control group and its
-// parents, of either version, in bytes; 0 if there is none.
+// parents, of either version, in bytes, or 0 without a limit.
 func ControlGroup(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -57,8 +57,8 @@ func ControlGroup(root fs.FS) int64 {
 	return limit
 }
 
-// climb reads the limits of a group and its parents. In a container the path may be one of
-// the host's, of which only the top is visible.
+// climb reads the limits of a group and its parents. In a container the path may be a path of
+// the host, of which only the top folder is visible.
 func climb(root fs.FS, mount, group, file string) int64 {
 	limit := int64(0)
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
@@ -71,7 +71,7 @@ func climb(root fs.FS, mount, group, file string) int64 {
 	}
 }
 
-// parse parses a limit. Version 1 has a number near the largest integer for none.
+// parse parses a limit. In version 1, a number near the largest integer means no limit.
 func parse(s string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	if err != nil || n <= 0 || n >= math.MaxInt64>>8 {
