@@ -14,13 +14,14 @@ import (
 	"slipway.dev/services/internal/testkit/heap"
 )
 
-// fill is a document of the largest size: head, one as often as it fits, tail.
+// fill returns a document of the maximum size: head, as many repetitions of one as fit, and
+// tail.
 func fill(head, one, tail string) string {
 	room := limits.Document - len(head) - len(tail) - len(one)
 	return head + strings.Repeat(one+",", room/(len(one)+1)) + one + tail
 }
 
-// few is the same with as many values as may be, each with a long text.
+// few returns a document with n elements, each of which is created by one.
 func few(head, tail string, one func(i int) string, n int) string {
 	list := make([]string, n)
 	for i := range list {
@@ -29,8 +30,8 @@ func few(head, tail string, one func(i int) string, n int) string {
 	return head + strings.Join(list, ",") + tail
 }
 
-// TestHostileDocuments reads the documents that expand most: they are refused, or
-// cost a small multiple of their length.
+// TestHostileDocuments parses the documents that expand most. They are rejected, or take a
+// small multiple of their length in memory.
 func TestHostileDocuments(t *testing.T) {
 	config := fill(`{"architecture":"amd64","history":[`, `{}`, `]}`)
 	for _, tc := range []struct{ name, in string }{
@@ -55,7 +56,7 @@ func TestHostileDocuments(t *testing.T) {
 	}
 }
 
-// readAll reads a document as everything that it could be.
+// readAll parses a document as each kind of document.
 func readAll(t testing.TB, raw []byte) {
 	t.Helper()
 	_, _ = oci.Classify("application/json", raw)
@@ -68,7 +69,7 @@ func readAll(t testing.TB, raw []byte) {
 	_, _ = oci.Augment(t.Context(), anything{raw, []byte(`{}`)}, oci.Document{MediaType: ocispec.MediaTypeImageManifest, Bytes: raw}, everything, linuxAMD64)
 }
 
-// TestLimits serves what is within each limit, and refuses what is beyond.
+// TestLimits checks that documents at each limit are accepted, and documents above it rejected.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	layers := func(n int) string {
@@ -102,7 +103,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMessagesAreShort refuses documents whose texts would be quoted.
+// TestMessagesAreShort checks that messages quote only the beginning of long strings in
+// documents.
 func TestMessagesAreShort(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("long ", 1000)
@@ -123,8 +125,8 @@ func TestMessagesAreShort(t *testing.T) {
 	}
 }
 
-// FuzzHostileDocument reads a document as everything that it could be, within
-// memory in proportion.
+// FuzzHostileDocument parses a document as each kind of document, and checks that the memory is
+// proportional to its length.
 func FuzzHostileDocument(f *testing.F) {
 	f.Add([]byte(`{"manifests":[{},{"urls":[""]}]}`))
 	f.Add([]byte(`{"config":` + desc + `,"layers":[` + desc + `],"annotations":{"a":""}}`))

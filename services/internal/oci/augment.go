@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// createdBy is the history entry of an added layer. includedBy and the image's name are
-// that of a layer that is included from another image.
+// createdBy is the history entry of an added layer. includedBy, followed by the image's name,
+// is that of a layer that is included from another image.
 const (
 	createdBy  = "slipway: added layer"
 	includedBy = "slipway: included "
@@ -134,8 +134,8 @@ func Augment(ctx context.Context, src Source, root Document, a Augmentation, wan
 	return out, err
 }
 
-// matches returns the indexes of the entries for the wanted platforms. It returns an error
-// if there are none or more than limits.ImagesChanged.
+// matches returns the indexes of the entries for the wanted platforms. It returns an error if
+// no entry or more than limits.ImagesChanged entries match.
 func matches(root Document, index ocispec.Index, wanted []ocispec.Platform) ([]int, error) {
 	out := Matching(index, wanted...)
 	switch {

@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// configOf is the config that an image with config in has after a.
+// configOf returns the config that results from applying a to an image with the config in.
 func configOf(t *testing.T, in string, a oci.Augmentation) string {
 	t.Helper()
 	r := repo{}
@@ -31,7 +31,7 @@ func TestAugmentRuntime(t *testing.T) {
 		{"cmd", `{"Cmd":["a","b"]}`, oci.Augmentation{Cmd: []string{"c"}}, `{"Cmd":["c"]}`},
 		{"cmd is kept when only the entrypoint is replaced", `{"Cmd":["a"]}`, entry, `{"Cmd":["a"],"Entrypoint":["/new"]}`},
 		{"workingDir", `{"WorkingDir":"/a","Cmd":["x"]}`, oci.Augmentation{WorkingDir: "/b"}, `{"WorkingDir":"/b","Cmd":["x"]}`},
-		{"new members stand at the end", `{"User":"1"}`,
+		{"new members are appended", `{"User":"1"}`,
 			oci.Augmentation{Entrypoint: []string{"/e"}, Cmd: []string{"c"}, WorkingDir: "/w", Env: []string{"A=1"}},
 			`{"User":"1","Entrypoint":["/e"],"Cmd":["c"],"WorkingDir":"/w","Env":["A=1"]}`},
 		{"unknown members keep their bytes", `{"ExposedPorts":{"80/tcp": {}},"X":1.0}`, oci.Augmentation{Cmd: []string{"c"}},
@@ -41,15 +41,15 @@ func TestAugmentRuntime(t *testing.T) {
 		{"no escaping for HTML", `{"Env":["A=<&>"]}`, env("B=<&>"), `{"Env":["A=<&>","B=<&>"]}`},
 
 		{"env: a new one", `{"Env":["A=1"]}`, env("B=2"), `{"Env":["A=1","B=2"]}`},
-		{"env: replaced where it stands", `{"Env":["A=1","B=2"]}`, env("A=9"), `{"Env":["A=9","B=2"]}`},
+		{"env: replaced at its position", `{"Env":["A=1","B=2"]}`, env("A=9"), `{"Env":["A=9","B=2"]}`},
 		{"env: the request's own order", `{}`, env("Z=1", "A=2"), `{"Env":["Z=1","A=2"]}`},
 		{"env: the last of the request wins", `{}`, env("A=1", "A=2"), `{"Env":["A=2"]}`},
-		{"env: names are whole", `{"Env":["PATHS=1"]}`, env("PATH=2"), `{"Env":["PATHS=1","PATH=2"]}`},
-		{"env: names have a case", `{"Env":["path=1"]}`, env("PATH=2"), `{"Env":["path=1","PATH=2"]}`},
-		{"env: values hold =", `{"Env":["A=x=y"]}`, env("A=p=q"), `{"Env":["A=p=q"]}`},
+		{"env: only whole names match", `{"Env":["PATHS=1"]}`, env("PATH=2"), `{"Env":["PATHS=1","PATH=2"]}`},
+		{"env: names are case-sensitive", `{"Env":["path=1"]}`, env("PATH=2"), `{"Env":["path=1","PATH=2"]}`},
+		{"env: values may contain =", `{"Env":["A=x=y"]}`, env("A=p=q"), `{"Env":["A=p=q"]}`},
 		{"env: empty value", `{"Env":["A=1"]}`, env("A="), `{"Env":["A="]}`},
 
-		{"chain: one element is that text", `{"Entrypoint":["/old"]}`, entry, `{"Entrypoint":["/new"],"Env":["WAVE_ENTRY_CHAIN=/old"]}`},
+		{"chain: one element is not encoded", `{"Entrypoint":["/old"]}`, entry, `{"Entrypoint":["/new"],"Env":["WAVE_ENTRY_CHAIN=/old"]}`},
 		{"chain: several are JSON", `{"Entrypoint":["/bin/sh","-c","<x> \"y\""]}`, entry,
 			`{"Entrypoint":["/new"],"Env":["WAVE_ENTRY_CHAIN=[\"/bin/sh\",\"-c\",\"<x> \\\"y\\\"\"]"]}`},
 		{"chain: last in env", `{"Entrypoint":["/old"],"Env":["A=1"]}`, oci.Augmentation{Entrypoint: []string{"/new"}, Env: []string{"B=2"}},

@@ -48,7 +48,7 @@ func TestAugmentIndex(t *testing.T) {
 	}
 }
 
-// TestAugmentTwoPlatforms changes the entries of both.
+// TestAugmentTwoPlatforms checks that the entries of both platforms are changed.
 func TestAugmentTwoPlatforms(t *testing.T) {
 	t.Parallel()
 	r := repo{}
@@ -148,8 +148,8 @@ func TestAugmentIndexRefuses(t *testing.T) {
 		{"no JSON", `[`, fault.Invalid},
 		{"a member twice", `{"manifests":[` + describe(img, amd64) + `],"manifests":[` + describe(img, amd64) + `]}`, fault.Invalid},
 		{"a member of the entry twice", text(describe(img, amd64+`,"digest":"`+img.Digest.String()+`"`)), fault.Invalid},
-		{"an entry that is gone", text(describe(lost, amd64)), fault.NotFound},
-		{"an index that says it is a manifest", text(strings.Replace(describe(nested, amd64), ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, 1)), fault.Invalid},
+		{"an entry whose manifest is missing", text(describe(lost, amd64)), fault.NotFound},
+		{"an index with the type of a manifest", text(strings.Replace(describe(nested, amd64), ocispec.MediaTypeImageIndex, ocispec.MediaTypeImageManifest, 1)), fault.Invalid},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

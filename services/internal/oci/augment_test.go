@@ -127,7 +127,7 @@ func TestAugmentRefuses(t *testing.T) {
 		{"a config that is a list", with(list), fault.Invalid, "malformed"},
 		{"layers that are no list", `{"config":` + describe(config, "") + `,"layers":{}}`, fault.Invalid, "malformed"},
 		{"no JSON", `<html>`, fault.Invalid, "malformed"},
-		{"a config that is not there", with(lost), fault.NotFound, "there is no"},
+		{"a missing config", with(lost), fault.NotFound, "there is no"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// anything answers the same manifest and config whatever is asked for.
+// anything returns the same manifest and config for every digest.
 type anything struct{ manifest, config []byte }
 
 func (a anything) Manifest(context.Context, digest.Digest) (oci.Document, error) {
@@ -58,7 +58,7 @@ func FuzzAugment(f *testing.F) {
 	})
 }
 
-// checkSound wants a digest of the bytes, and JSON.
+// checkSound fails unless the document is JSON and has the digest of its bytes.
 func checkSound(t *testing.T, d oci.Document) {
 	t.Helper()
 	if d.Digest != digest.FromBytes(d.Bytes) {
@@ -69,7 +69,8 @@ func checkSound(t *testing.T, d oci.Document) {
 	}
 }
 
-// checkLayers wants the old layers and the added ones on top, and the new config.
+// checkLayers fails unless the manifest has the old layers, the added layers on top of them,
+// and the new config.
 func checkLayers(t *testing.T, root oci.Document, out oci.AugmentedImage) {
 	t.Helper()
 	old, err1 := oci.ParseManifest(root)

@@ -70,7 +70,7 @@ func plainHost(host string) string {
 	return name + ":" + port
 }
 
-// splitPort splits a host into its name and port, which is "" if there is none.
+// splitPort splits a host into its name and port; the port may be "".
 func splitPort(host string) (name, port string) {
 	i := strings.LastIndexByte(host, ':')
 	if i < 0 || strings.HasSuffix(host, "]") || strings.Count(host, ":") > 1 && !strings.HasPrefix(host, "[") {

@@ -35,7 +35,7 @@ func TestSameHost(t *testing.T) {
 		{"another loopback port", "localhost:5001", "127.0.0.1:5000", false},
 		{"another name", "quay.io.example.org", "quay.io", false},
 		{"another address", "10.0.0.1:5000", "10.0.0.2:5000", false},
-		{"numbers that are none", "1.2.3.4.5", "1.2.3.4", false},
+		{"too many numbers", "1.2.3.4.5", "1.2.3.4", false},
 		{"nothing", "", "quay.io", false},
 	} {
 		if got := oci.SameHost(tc.a, tc.b); got != tc.want || oci.SameHost(tc.b, tc.a) != tc.want {

@@ -15,12 +15,12 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// typed is a layer of a type that kind does not have; more stands at its end.
+// typed returns the descriptor of a layer with any media type; more is appended to its members.
 func typed(mediaType, content, more string) string {
 	return fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":7%s}`, mediaType, digest.FromString(content), more)
 }
 
-// diffsOf is a config for a platform with these layers, uncompressed.
+// diffsOf returns a config for a platform with the digests of uncompressed layers.
 func diffsOf(platform string, layers ...string) string {
 	ids := make([]string, len(layers))
 	for i, l := range layers {
@@ -31,7 +31,7 @@ func diffsOf(platform string, layers ...string) string {
 
 const amd64 = `"os":"linux","architecture":"amd64",`
 
-// layersOf reads an image of one manifest.
+// layersOf returns the layers of an image with one manifest.
 func layersOf(t *testing.T, k kind, config, layers string) ([]oci.Layer, error) {
 	t.Helper()
 	r := repo{}
@@ -114,7 +114,7 @@ func TestLayersOfRefuses(t *testing.T) {
 	}
 }
 
-// TestAugmentBoundsLayers counts those of the image, too.
+// TestAugmentBoundsLayers checks that the limit includes the layers of the image.
 func TestAugmentBoundsLayers(t *testing.T) {
 	t.Parallel()
 	r := repo{}
@@ -132,7 +132,7 @@ func TestAugmentBoundsLayers(t *testing.T) {
 	}
 }
 
-// FuzzLayersOf finds layers that can be put on an image, or a reason.
+// FuzzLayersOf checks that LayersOf returns layers that can be added to an image, or an error.
 func FuzzLayersOf(f *testing.F) {
 	config := diffsOf(amd64, "a")
 	f.Add([]byte(ociKind.text(config, ociKind.layerOf("A", 5), "")), []byte(config))

@@ -56,8 +56,8 @@ func Check(raw []byte) error {
 	return bounded.Limits{Depth: limits.DocumentDepth, Values: limits.DocumentValues}.Check(raw)
 }
 
-// Annotations returns the annotations of a manifest or index, or nil if there are none or
-// it is malformed.
+// Annotations returns the annotations of a manifest or index, or nil if it has no annotations
+// or is malformed.
 func Annotations(d Document) map[string]string {
 	var m struct {
 		Annotations map[string]string `json:"annotations"`

@@ -29,7 +29,7 @@ func TestParsePlatform(t *testing.T) {
 		{"the variant every amd64 has", "amd64/v1", amd64},
 		{"variant", "linux/amd64/v3", ocispec.Platform{OS: "linux", Architecture: "amd64", Variant: "v3"}},
 		{"arm", "linux/arm/v6", ocispec.Platform{OS: "linux", Architecture: "arm", Variant: "v6"}},
-		{"the variant arm means", "linux/arm/v7", ocispec.Platform{OS: "linux", Architecture: "arm"}},
+		{"the default variant of arm", "linux/arm/v7", ocispec.Platform{OS: "linux", Architecture: "arm"}},
 		{"other", "linux/riscv64", ocispec.Platform{OS: "linux", Architecture: "riscv64"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package oci_test
 
 import (
-	_ "crypto/sha512" // linked into every program that speaks TLS; digests of it are then readable
+	_ "crypto/sha512" // linked into every program that uses TLS, so that sha512 digests can be parsed
 	"errors"
 	"strings"
 	"testing"
@@ -36,7 +36,7 @@ func TestParseReference(t *testing.T) {
 		{"IPv6", "[::1]:5000/a", oci.Reference{Registry: "[::1]:5000", Repository: "a", Tag: "latest"}},
 		{"a port that looks like a tag", "localhost:5000", oci.Reference{Registry: "docker.io", Repository: "library/localhost", Tag: "5000"}},
 		{"digest", "ubuntu@" + sha256, oci.Reference{Registry: "docker.io", Repository: "library/ubuntu", Digest: sha256}},
-		{"a tag beside a digest means nothing", "quay.io/a:1@" + sha256, oci.Reference{Registry: "quay.io", Repository: "a", Digest: sha256}},
+		{"a tag with a digest is ignored", "quay.io/a:1@" + sha256, oci.Reference{Registry: "quay.io", Repository: "a", Digest: sha256}},
 		{"separators", "quay.io/a.b_c__d-e/f", oci.Reference{Registry: "quay.io", Repository: "a.b_c__d-e/f", Tag: "latest"}},
 		{"longest tag", "a:" + strings.Repeat("x", 128), oci.Reference{Registry: "docker.io", Repository: "library/a", Tag: strings.Repeat("x", 128)}},
 	} {
@@ -68,10 +68,10 @@ func TestParseReferenceRefuses(t *testing.T) {
 		{"tag too long", "a:" + strings.Repeat("x", 129), "not a valid image name"},
 		{"empty tag", "ubuntu:", "not a valid image name"},
 		{"only a digest", "@" + sha256, "not a valid image name"},
-		{"only hex, which engines take for an image id", hex64, "not a valid image name"},
+		{"only hex, which is an image id for engines", hex64, "not a valid image name"},
 		{"short digest", "a@sha256:abc", "not a valid image name"},
 		{"other digest", "a@sha512:" + hex64 + hex64, "not sha256"},
-		{"up", "quay.io/../a", "not a valid image name"},
+		{"parent folder", "quay.io/../a", "not a valid image name"},
 		{"double slash", "quay.io//a", "not a valid image name"},
 		{"query", "quay.io/a?b=c", "not a valid image name"},
 		{"user info", "user:pw@quay.io/a", "not a valid image name"},
@@ -158,7 +158,7 @@ func TestIsTag(t *testing.T) {
 		{"dash first", "-x", false},
 		{"digest", sha256, false},
 		{"slash", "a/b", false},
-		{"newline behind", "a\n", false},
+		{"newline at the end", "a\n", false},
 	} {
 		if got := oci.IsTag(tc.in); got != tc.want {
 			t.Errorf("%s: got %v", tc.name, got)

@@ -43,12 +43,12 @@ var (
 	dockerKind = kind{oci.TypeDockerIndex, oci.TypeDockerManifest, oci.TypeDockerConfig, oci.TypeDockerLayer}
 )
 
-// layerOf is the descriptor of a layer.
+// layerOf returns the descriptor of a layer.
 func (k kind) layerOf(content string, size int64) string {
 	return fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":%d}`, k.layer, digest.FromString(content), size)
 }
 
-// text is a manifest with a config and layers; more stands at its end.
+// text returns a manifest with a config and layers; more is appended to its members.
 func (k kind) text(config, layers, more string) string {
 	return fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%s","config":{"mediaType":"%s","digest":"%s","size":%d},"layers":[%s]%s}`,
 		k.manifest, k.config, digest.FromString(config), len(config), layers, more)
@@ -60,7 +60,7 @@ func (r repo) image(k kind, config string) oci.Document {
 	return r.add(k.manifest, k.text(config, k.layerOf("old", 5), ""))
 }
 
-// added is a layer to add.
+// added returns a layer to add.
 func added(name string) oci.Layer {
 	return oci.Layer{GzipDigest: digest.FromString(name + ".tar.gz"), Size: 11, TarDigest: digest.FromString(name + ".tar")}
 }
@@ -76,7 +76,7 @@ func augment(t testing.TB, r repo, root oci.Document, a oci.Augmentation) oci.Au
 	return out
 }
 
-// describe is an entry of an index.
+// describe returns an entry of an index.
 func describe(doc oci.Document, members string) string {
 	return fmt.Sprintf(`{"mediaType":"%s","digest":"%s","size":%d%s}`, doc.MediaType, doc.Digest, len(doc.Bytes), members)
 }
