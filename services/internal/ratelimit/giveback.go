@@ -15,14 +15,15 @@ type rest struct {
 	trade
 }
 
-// Close returns the unused parts of all slices and takes no more. Charges may continue. A
-// slice that is being fetched is lost, and so are all slices while Redis is unavailable.
+// Close returns the unused parts of all slices and fetches no more slices. Charges may
+// continue. A slice that is being fetched is lost, and so are all slices while Redis is
+// unavailable.
 func (l *Limiter) Close() {
 	l.giveBack(l.stock.close())
 }
 
 // sweep returns the unused parts of ended slices and forgets inactive callers. It schedules
-// itself again while there are any.
+// itself again unless the stock is empty.
 func (l *Limiter) sweep() {
 	l.giveBack(l.stock.over(false))
 	l.stock.watchOn()

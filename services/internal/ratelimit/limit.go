@@ -13,7 +13,7 @@ type Rule struct {
 	Window time.Duration
 }
 
-// A Kind is what is limited, for keys and messages.
+// A Kind is a kind of limited call, as named in keys and messages.
 type Kind string
 
 // The kinds of calls that limits are configured for.

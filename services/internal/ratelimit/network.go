@@ -6,17 +6,17 @@ import (
 	"slipway.dev/services/internal/fairshare"
 )
 
-// A level is a caller, or a network that the caller belongs to, with how many times the
-// limit it has.
+// A level is a caller, or a network that the caller belongs to. Its limit is that of one
+// caller, multiplied by times.
 type level struct {
 	key   string
 	times int
 }
 
-// levels returns what a charge of a caller counts against, the caller itself first, and the
-// hash tag that keeps their keys in one slot of a cluster. An IPv6 client, a /64, also
-// counts against its /56 and its /48, because providers assign whole networks of these
-// sizes to one customer.
+// levels returns the levels that a charge of a caller counts against, the caller itself first,
+// and the hash tag that keeps their keys in one slot of a cluster. An IPv6 client, a /64, also
+// counts against its /56 and its /48, because providers assign whole networks of these sizes to
+// one customer.
 func levels(caller string) (tag string, all []level) {
 	all = []level{{caller, 1}}
 	for _, n := range fairshare.ParseClient(caller).Networks() {

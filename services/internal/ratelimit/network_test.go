@@ -79,7 +79,7 @@ func TestAttackManyNetworks(t *testing.T) {
 			if got := counts(t, l, limit, fmt.Sprintf("ip:192.0.2.%d", n%250), fmt.Sprintf("ip:192.0.2.%d", n%250+1)); got != 2*n {
 				t.Errorf("%s: two IPv4 addresses have %d", name, got)
 			}
-			// A refund counts for all of them.
+			// A refund applies to all levels.
 			if _, err := l.Charge(t.Context(), "pulls", household[0], limit, -1); err != nil {
 				t.Fatal(err)
 			}

@@ -151,16 +151,17 @@ func (l *Limiter) spend(ctx context.Context, who account, limit Limit, n int) (a
 	return a, err
 }
 
-// trade is what a call of the script returns and requests besides its charge. The zero
-// value is neither.
+// A trade is the part of a script call that concerns slices: the unused charges of the old
+// slice that it returns, and the size of the new slice that it requests. The zero value does
+// neither.
 type trade struct {
 	oldNumber, back  int
 	want, nextNumber int
 }
 
-// answer is the script's result: the caller's quota, the size of the fetched slice (0 for
-// none), and how long the slice may be spent or, if none was granted, not be requested
-// again.
+// answer is the result of the script: the caller's quota, and the size of the fetched slice (0
+// for none). life is how long the slice may be spent or, if none was granted, how long none may
+// be requested again.
 type answer struct {
 	allowed bool
 	Quota

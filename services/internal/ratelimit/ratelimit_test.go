@@ -85,8 +85,8 @@ func TestExactlyTheLimitAtOnce(t *testing.T) {
 	})
 }
 
-// TestWindowOnTheRealClock uses the real clock: from before one charge to after the charge
-// that is the limit later, a window has passed, on any machine.
+// TestWindowOnTheRealClock checks with the real clock that at least one window passes between
+// each charge and the charge that comes as many charges later as the limit allows.
 func TestWindowOnTheRealClock(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {

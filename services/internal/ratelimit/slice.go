@@ -46,18 +46,18 @@ type stock struct {
 	closed bool
 }
 
-// slice is the slice of one account. When empty it remembers how busy the caller is: the
-// first charge of a caller is counted alone.
+// slice is the slice of one account. An empty slice records how busy the caller is: the first
+// charge of a caller is charged without a slice.
 type slice struct {
 	limit              Limit
 	number, size, left int
 	until              time.Duration
 	want               int           // size of the next request
-	rest               time.Duration // until when Redis has none to give
+	rest               time.Duration // the time until which Redis grants no slice
 	seen               time.Duration // last charge
 	quota              Quota         // when it was requested
 	asked              time.Duration
-	coming             chan struct{} // closed when the slice that is being fetched has arrived; nil if there is none
+	coming             chan struct{} // closed when the slice that is being fetched has arrived; nil if none is being fetched
 }
 
 // fetch is a slice that is being fetched; the zero value is none.
@@ -117,8 +117,8 @@ func (k *stock) next() int {
 	return k.number
 }
 
-// next returns the size of the next request: larger when slices are used up, smaller when
-// much was left.
+// next returns the size of the next request. It is larger after a slice was used up, and
+// smaller if much of it was left.
 func (s *slice) next(cold bool, n int) int {
 	switch {
 	case cold:

@@ -43,7 +43,8 @@ func replicas(t testing.TB, n int, client redis.UniversalClient) ([]*ratelimit.L
 	return all, h
 }
 
-// charge charges ones until it is rejected, or n times, and returns how many were allowed.
+// charge charges 1 at a time until a charge is rejected, or n times, and returns how many
+// charges were allowed.
 func charge(t testing.TB, l *ratelimit.Limiter, caller string, limit ratelimit.Limit, n int) int {
 	t.Helper()
 	for i := range n {
@@ -222,9 +223,9 @@ func (r *repeat) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// TestRedisClockJumps lets Redis jump in time while slices are held: within a window the limit is enforced, and
-// after a longer jump there is one new window, to which the old one's slices return
-// nothing.
+// TestRedisClockJumps lets Redis jump in time while slices are held: within a window the limit
+// is enforced, and after a longer jump a new window begins, to which slices of the old window
+// return nothing.
 func TestRedisClockJumps(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -34,8 +34,8 @@ var credential = regexp.MustCompile(`(?i)` +
 // Text returns s without the secrets in it.
 func Text(s string) string { return string(Bytes([]byte(s))) }
 
-// Bytes returns line without the secrets in it. It returns line itself if there are none,
-// and never changes it.
+// Bytes returns line without the secrets in it. It returns line itself if it contains no
+// secret, and never changes it.
 func Bytes(line []byte) []byte {
 	line = cutTokens(line)
 	if !hasCredential(line) {
@@ -78,9 +78,10 @@ func cutTokens(line []byte) []byte {
 	return append(out, line[done:]...)
 }
 
-// nextWord returns the first offset from i on where minLength bytes begin that may all belong
-// to a token, and the offset after them; the length of the line if there are none. Bytes up to
-// within are known to be such bytes. It looks at one byte in minLength of most lines.
+// nextWord returns the offset, from i on, of the first minLength bytes that may all belong to a
+// token, and the offset after these bytes. If no such bytes exist, it returns the length of the
+// line twice. The bytes from i to within are known to be such bytes. For most lines it reads
+// only one of minLength bytes.
 func nextWord(line []byte, i, within int) (start, end int) {
 	for i+minLength <= len(line) {
 		j := i + minLength - 1
@@ -95,7 +96,7 @@ func nextWord(line []byte, i, within int) (start, end int) {
 	return len(line), len(line)
 }
 
-// inToken tells which bytes may occur in a token, percent-encoded or not.
+// inToken is true for the bytes that may occur in a token, percent-encoded or not.
 var inToken = func() (in [256]bool) { //nolint:gochecknoglobals // a table that never changes
 	for c := range in {
 		in[c] = c == '%' || digit(byte(c)) >= 0 || classOf(byte(c)) != 0

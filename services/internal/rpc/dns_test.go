@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// A names is a DNS server that returns one address, set by the test, for all names.
+// A dnsServer is a DNS server that returns one address, set by the test, for all names.
 type dnsServer struct {
 	net.PacketConn
 	address atomic.Pointer[netip.Addr]

@@ -93,8 +93,8 @@ func (l *inProcess) call(ctx context.Context, name string, req, reply any, opts 
 	return true, err
 }
 
-// inside returns the context of the handler. It has only what would be transmitted over a
-// network, and is cancelled with the caller's context and with the server.
+// inside returns the context of the handler. It contains only the values that would be
+// transmitted over a network, and is cancelled with the caller's context and with the server.
 func (l *inProcess) inside(ctx context.Context) (context.Context, context.CancelFunc) {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	inside, cancel := context.WithCancel(metadata.NewIncomingContext(l.all, md))

@@ -20,11 +20,10 @@ type rolesKey struct{}
 
 // RolesFrom returns the roles of the calling process, or nil outside a call.
 //
-// A process declares its roles itself. With mTLS, only the declared roles that its
-// certificate names (a URI spiffe://slipway/ROLE for each) are returned. With a shared
-// secret, and within one process, all declared roles are returned: a process with the
-// secret can claim any role. There, the rules separate correctly working roles, but do not
-// stop a compromised one.
+// A process declares its roles itself. With mTLS, only the declared roles that its certificate
+// names (a URI spiffe://slipway/ROLE for each) are returned. With a shared secret, and within
+// one process, all declared roles are returned: a process with the secret can claim any role.
+// In these cases the rules separate correctly working roles, but do not stop a compromised one.
 func RolesFrom(ctx context.Context) []string {
 	roles, _ := ctx.Value(rolesKey{}).([]string)
 	return roles

@@ -72,8 +72,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestCertificateFrom verifies that a caller is identified by the key of its certificate,
-// and not at all without one.
+// TestCertificateFrom verifies that a caller is identified by the key of its certificate, and
+// that a caller without a certificate is not identified.
 func TestCertificateFrom(t *testing.T) {
 	t.Parallel()
 	const secret = "a secret that all roles share"
@@ -132,8 +132,8 @@ func TestUnlistedCall(t *testing.T) {
 	}
 }
 
-// TestScopeFrom verifies that handlers of unary and streaming calls get the scope of the call's rule,
-// whatever the caller sends, and none if the rule has none.
+// TestScopeFrom verifies that handlers of unary and streaming calls get the scope of the call's
+// rule, or "" for a rule without a scope, whatever the caller sends.
 func TestScopeFrom(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, rpc.ServerOptions{})

@@ -51,7 +51,7 @@ func WithCall(ctx context.Context, c Call) context.Context {
 	return context.WithValue(ctx, callKey{}, c)
 }
 
-// CallFrom returns the Call in ctx, or the zero value if there is none.
+// CallFrom returns the Call in ctx, or the zero value.
 func CallFrom(ctx context.Context) Call {
 	c, _ := ctx.Value(callKey{}).(Call)
 	return c

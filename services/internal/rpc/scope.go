@@ -2,7 +2,7 @@ package rpc
 
 import "context"
 
-// A Scope is what an access token must be allowed to do for a call. Tokens without scopes have
+// A Scope is a permission that a call requires of an access token. Tokens without scopes have
 // all rights of their user.
 type Scope string
 
@@ -44,7 +44,7 @@ func WithScope(ctx context.Context, s Scope) context.Context {
 }
 
 // ScopeFrom returns the scope that the call of ctx needs. It returns "" if the call's rule has
-// none: tokens with scopes are rejected then.
+// none; such a call rejects tokens with scopes.
 func ScopeFrom(ctx context.Context) Scope {
 	s, _ := ctx.Value(scopeKey{}).(Scope)
 	return s

@@ -30,8 +30,8 @@ import (
 // than the largest allowed container request.
 const MaxMessage = 40 << 20
 
-// reserve is the part of a deadline that a server keeps for itself, so that it can still
-// return an error that names what timed out.
+// reserve is the time before a deadline that a server reserves for returning an error that
+// names the operation that timed out.
 const reserve = 20 * time.Millisecond
 
 // ServerOptions are the options of a Server. Log and Metrics are required.

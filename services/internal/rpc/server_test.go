@@ -30,7 +30,7 @@ func health(ctx context.Context, conn *grpc.ClientConn) error {
 	return err
 }
 
-// fails makes both calls of h fail with err. The stream sends a message before.
+// fails makes both calls of h fail with err. The stream first sends a message.
 func (h *harness) fails(err error) {
 	h.unary = func(context.Context) error { return err }
 	h.stream = func(s grpc.ServerStreamingServer[containerv1.GetLayerResponse]) error {

@@ -136,7 +136,7 @@ func TestInvalidCertificateFiles(t *testing.T) {
 	cert, key := a.pair(t, t.TempDir(), 2)
 	for _, tc := range []struct{ name, cert, key string }{
 		{"missing", cert + ".none", key}, {"no key", cert, key + ".none"}, {"swapped", key, cert},
-		{"the key of another", a.file, key},
+		{"the key of another certificate", a.file, key},
 	} {
 		if c, err := rpc.LoadCertificate(tc.cert, tc.key); err == nil || c != nil {
 			t.Errorf("%s: got %v, %v", tc.name, c, err)

@@ -11,8 +11,8 @@ import (
 // The active segment is mapped into memory (MAP_SHARED), so that appending a record is a copy
 // without a system call. The pages are those of the page cache: readers of the file see the
 // record, and it survives when the process is killed. A record that was being copied at that
-// time has a wrong checksum. The space is allocated before, so that a full disk is reported
-// there instead of by a fault later.
+// time has a wrong checksum. The space is allocated beforehand, so that a full disk is reported
+// by the allocation, and not by a memory fault while a record is copied.
 
 // allocate allocates and maps a new file. If the file system does not support that, the
 // segment is written with system calls instead.

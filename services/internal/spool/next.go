@@ -27,7 +27,7 @@ type Batch struct {
 func (s *Spool) Wake() <-chan struct{} { return s.added }
 
 // Next returns the oldest unacknowledged records, at most limit of them, or an empty Batch if
-// there are none. Next and Ack must not be called concurrently.
+// all records are acknowledged. Next and Ack must not be called concurrently.
 func (s *Spool) Next(limit int) (Batch, error) {
 	s.mu.Lock()
 	s.removeAcknowledged()
@@ -66,8 +66,8 @@ func (s *Spool) removeAcknowledged() {
 	}
 }
 
-// unreadable drops the rest of a segment whose content has changed since it was opened. Other
-// errors may be temporary, so that the records remain.
+// unreadable drops the rest of a segment whose content has changed since it was opened. After
+// other errors, which may be temporary, the records remain.
 func (s *Spool) unreadable(seg *segment, at cursor, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -121,8 +121,8 @@ func openSegment(path string) (*segment, error) {
 	}
 }
 
-// write appends framed records after the last intact record, which overwrites what a failed
-// write has left.
+// write appends framed records after the last intact record. This overwrites the remains of a
+// failed write.
 func (s *segment) write(framed []byte, count int) error {
 	put := s.copyIn
 	if s.mem == nil {

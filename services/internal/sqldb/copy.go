@@ -82,8 +82,8 @@ type copiedColumn struct {
 	notNull    bool
 }
 
-// tables returns the tables of the services in the order of their creation, which is an order
-// of their foreign keys.
+// tables returns the tables of the services in the order of their creation, so that each table
+// comes after the tables that its foreign keys refer to.
 func (db *DB) tables(ctx context.Context, services []string) ([]copiedTable, error) {
 	if !db.IsSQLite() {
 		return nil, errors.New("only a SQLite database can be copied")
@@ -214,7 +214,7 @@ func (c copiedColumn) target() any {
 	return new(sql.NullString)
 }
 
-// value returns the value of a destination of target; nil for NULL.
+// value returns the value that Scan has stored in a destination from target, or nil for NULL.
 func (c copiedColumn) value(into any) any {
 	switch v := into.(type) {
 	case *sql.NullInt64:

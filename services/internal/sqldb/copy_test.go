@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// copied is a schema with every kind of column and a foreign key.
+// copied returns a schema with every kind of column and a foreign key.
 func copied() fstest.MapFS {
 	return fstest.MapFS{"00001_copied.sql": {Data: []byte(`-- +goose Up
 CREATE TABLE copied_owners (id bigint PRIMARY KEY, name text NOT NULL, active boolean NOT NULL);
@@ -69,7 +69,7 @@ func TestCopy(t *testing.T) {
 	})
 }
 
-// TestCopyFails fails in the middle: nothing is in the target afterwards.
+// TestCopyFails checks that the target is empty after a copy that failed in the middle.
 func TestCopyFails(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, to *sqldb.DB) {

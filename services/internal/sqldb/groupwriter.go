@@ -91,7 +91,7 @@ func (t *GroupWriter) write() {
 	}
 }
 
-// next returns the next group. If there is none, the writer must end.
+// next returns the next group. If the group is empty, the writer must end.
 func (t *GroupWriter) next() []*execution {
 	t.mu.Lock()
 	defer t.mu.Unlock()
