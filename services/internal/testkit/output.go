@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// An Output records what is written to it, and may be read meanwhile: the log of a service, or
-// the output of a running program. The zero value is empty.
+// An Output records text that is written to it, such as the log of a service or the output of a
+// running program. It may be read and written concurrently. The zero value is empty.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer

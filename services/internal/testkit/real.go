@@ -240,7 +240,7 @@ func Postgres(t testing.TB) *sqldb.DB {
 	return open(t, u[:len(u)-len("postgres?sslmode=disable")]+dbName+"?sslmode=disable")
 }
 
-// forever is a test that ignores cleanups: what it starts ends with the process.
+// forever is a test that ignores cleanups: the servers that it starts end with the process.
 type forever struct{ testing.TB }
 
 func (forever) Cleanup(func()) {}

@@ -71,7 +71,8 @@ func (r *Registry) Empty(t testing.TB) {
 	r.handler = store
 }
 
-// Intercept lets f handle requests; f reports whether it did. nil removes the handler.
+// Intercept lets f handle requests. f returns false for requests that the registry must handle.
+// nil removes the handler.
 func (r *Registry) Intercept(f func(http.ResponseWriter, *http.Request) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,7 +80,7 @@ func (s *S3) Objects(t testing.TB) map[string]int64 {
 	return out
 }
 
-// versitygw returns the program, which go builds and caches.
+// versitygw returns the path of the program, which the go command builds and caches.
 func versitygw(t testing.TB) string {
 	t.Helper()
 	root, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "slipway.dev/services").Output()

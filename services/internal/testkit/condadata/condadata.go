@@ -37,8 +37,8 @@ func RepodataZst(t T, channel, subdir string) []byte {
 	return read(t, "repodata/"+channel+"/"+subdir+".json.zst")
 }
 
-// A Solve is a request with its results. The results are file names in alphabetical order;
-// nil is unsatisfiable.
+// A Solve is a request with its results. The results are file names in alphabetical order; nil
+// means unsatisfiable.
 type Solve struct {
 	Specs   []string `json:"specs"`
 	Rattler []string `json:"rattler"`
@@ -97,9 +97,9 @@ type Case struct {
 	Platform string   `json:"platform"`
 	Channels []string `json:"channels"`
 	Specs    []string `json:"specs"`
-	// ExcludeNewer is zero if all records count.
+	// ExcludeNewer excludes records with a later timestamp; zero excludes none.
 	ExcludeNewer time.Time `json:"excludeNewer"`
-	// Rattler is its result, sorted by file name; nil is unsatisfiable.
+	// Rattler is the result of rattler, sorted by file name; nil means unsatisfiable.
 	Rattler []string `json:"rattler"`
 }
 

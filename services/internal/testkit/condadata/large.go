@@ -11,8 +11,9 @@ import (
 	"strings"
 )
 
-// builds is the number of builds that Large creates for each record. A popular package then
-// has over a thousand records, as on conda-forge, of which the test data is a tenth.
+// builds is the number of builds that Large creates for each record. A popular package then has
+// over a thousand records, as on conda-forge. The test data contains a tenth of the records of
+// conda-forge.
 const builds = 10
 
 // Large writes a repodata.json with the given number of records, derived from those of a

@@ -87,8 +87,8 @@ func (m *Month) Repodata(t T, day int) []byte {
 	return out
 }
 
-// encode returns a value as JSON. Unlike json.Marshal it does not escape ">" and "<", as no
-// channel does.
+// encode returns a value as JSON. Unlike json.Marshal it does not escape ">" and "<", because
+// channels do not escape them.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)

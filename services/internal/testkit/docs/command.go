@@ -104,7 +104,7 @@ func unwrap(words []string) []string {
 			at = 1
 		case "xargs":
 			at = slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(path.Base(w), "slipway") })
-			words = append(words, "$") // what it reads
+			words = append(words, "$") // the argument that xargs reads
 		case "kubectl":
 			at = slices.Index(words, "--") + 1
 		case "docker":
@@ -120,9 +120,9 @@ func unwrap(words []string) []string {
 	return words
 }
 
-// Check reports what a program would reject in the command: an unknown subcommand or flag,
-// and, if the command is whole, missing or wrong arguments. command returns the program's
-// commands, not used before.
+// Check returns an error if a program would reject the command because of an unknown subcommand
+// or flag or, if the command is whole, because of missing or wrong arguments. command returns a
+// new root command of the program.
 func (c Command) Check(command func() *cobra.Command) error {
 	cmd := command()
 	cmd.InitDefaultCompletionCmd(c.Words[1:]...)

@@ -1,6 +1,6 @@
-// Package docs reads the Markdown documents of the repository for tests: their links,
-// headings and code. It owns nothing. What the code names is checked by the tests of the
-// package that has it, e.g. commands by those of the program.
+// Package docs reads the Markdown documents of the repository for tests: their links, headings
+// and code. Names in the code are checked by the tests of the packages that define them, e.g.
+// commands by the tests of the program.
 package docs
 
 import (
@@ -111,8 +111,8 @@ func (p Page) Anchors() []string {
 	return out
 }
 
-// Section returns the part of the page below a heading of the second level, without those
-// that follow.
+// Section returns the part of the page below a heading of the second level, up to the next such
+// heading.
 func (p Page) Section(t testing.TB, title string) Page {
 	t.Helper()
 	_, text, ok := strings.Cut(p.Text, "\n## "+title+"\n")

@@ -38,7 +38,7 @@ func TestLinks(t *testing.T) {
 	for _, p := range pages {
 		for _, target := range p.Links() {
 			if strings.Contains(target, ":") {
-				continue // another server's
+				continue // on another server
 			}
 			followed++
 			file, anchor, hasAnchor := strings.Cut(target, "#")
@@ -63,7 +63,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestReadme keeps the first page short.
+// TestReadme checks that the first page is short.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 120 {
@@ -103,7 +103,7 @@ func TestPaths(t *testing.T) {
 	file, found := regexp.MustCompile(`^(?:deploy|docs|gateway|proto|services)/[\w./-]+$`), 0
 	for _, p := range docs.Pages(t, root) {
 		for _, s := range p.Spans() {
-			if !file.MatchString(s) || p.IsGenerated() || s == "deploy/.env" { // the reader makes it
+			if !file.MatchString(s) || p.IsGenerated() || s == "deploy/.env" { // the reader creates it
 				continue
 			}
 			found++

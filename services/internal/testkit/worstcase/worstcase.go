@@ -1,5 +1,5 @@
-// Package worstcase has the largest and most costly bodies that the public calls accept, for
-// the tests and the benchmark of what they cost others.
+// Package worstcase creates the largest and most expensive request bodies that the public calls
+// accept. Tests and a benchmark measure their cost for other clients.
 package worstcase
 
 import (
