@@ -26,7 +26,7 @@ func TestRetryAfter(t *testing.T) {
 		{"fraction", "1.5", 0},
 		{"words", "soon", 0},
 		{"date", "Sat, 01 Jan 2000 00:01:00 GMT", time.Minute},
-		{"a date gone by", "Fri, 31 Dec 1999 23:00:00 GMT", 0},
+		{"a past date", "Fri, 31 Dec 1999 23:00:00 GMT", 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +138,7 @@ func TestResuming(t *testing.T) {
 	const whole = "0123456789"
 	for _, tc := range []struct {
 		name  string
-		cuts  []int // the lengths of the pieces; the last ends well when all is there
+		cuts  []int // lengths of the pieces; each piece ends with an error unless the content is complete
 		want  string
 		fails bool
 	}{

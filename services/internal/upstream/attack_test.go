@@ -22,8 +22,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestHostileBlobRedirects verifies that redirects to addresses that clients must not be
-// sent to are rejected.
+// TestHostileBlobRedirects verifies that redirects to addresses are rejected if clients must
+// not be redirected there.
 func TestHostileBlobRedirects(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, target string }{
@@ -45,7 +45,7 @@ func TestHostileBlobRedirects(t *testing.T) {
 		{"an address as one number", "https://2130706433/"},
 		{"an address in hexadecimal", "https://0x7f000001/"},
 		{"an address in octal", "https://0177.0.0.1/"},
-		{"an address with a dot behind it", "https://10.0.0.1./"},
+		{"an address with a dot at the end", "https://10.0.0.1./"},
 		{"localhost", "https://localhost/"},
 		{"below localhost", "https://a.localhost/"},
 		{"a name without a dot", "https://intranet/"},
@@ -143,17 +143,17 @@ func TestHostileAnswers(t *testing.T) {
 		name  string
 		serve http.HandlerFunc
 	}{
-		{"an index of nothing", func(rw http.ResponseWriter, _ *http.Request) {
+		{"an index of empty entries", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Type", ocispec.MediaTypeImageIndex)
 			_, _ = rw.Write(raw)
 		}},
 		{"without an end", endless},
 		{"without an end, as an error", func(rw http.ResponseWriter, r *http.Request) { rw.WriteHeader(http.StatusBadRequest); endless(rw, r) }},
-		{"a length that is a lie", func(rw http.ResponseWriter, _ *http.Request) {
+		{"a wrong length", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Length", "4000000000")
 			_, _ = rw.Write([]byte("{}"))
 		}},
-		{"a shorter body than said", func(rw http.ResponseWriter, _ *http.Request) {
+		{"a body shorter than its length", func(rw http.ResponseWriter, _ *http.Request) {
 			rw.Header().Set("Content-Length", fmt.Sprint(limits.Document))
 			_, _ = rw.Write([]byte("{}"))
 		}},
@@ -215,7 +215,7 @@ func TestHostileTokenServices(t *testing.T) {
 		{"a login in the address", "http://user:password@%s/token", `{"token":"x"}`},
 		{"a file", "file:///etc/passwd", ""},
 		{"no host", "https:///token", ""},
-		{"an answer of nothing", "http://%s/service", `{"x":[` + strings.Repeat("{},", 300_000) + `{}]}`},
+		{"a response of empty values", "http://%s/service", `{"x":[` + strings.Repeat("{},", 300_000) + `{}]}`},
 		{"a token of two lines", "http://%s/service", `{"token":"a\r\nX-Evil: 1"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -44,7 +44,7 @@ func newAuthorizer(c *Client) *authorizer {
 	return &authorizer{client: c, cache: otter.Must(&otter.Options[tokenKey, authHeader]{MaximumSize: 20_000})}
 }
 
-// header returns the cached header, or "" if there is none.
+// header returns the cached header, or "" if no valid one is cached.
 func (a *authorizer) header(key tokenKey) string {
 	h, ok := a.cache.GetIfPresent(key)
 	if !ok || time.Now().After(h.expires) {

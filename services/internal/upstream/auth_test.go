@@ -127,7 +127,7 @@ func TestATokenThatIsRefusedIsReplaced(t *testing.T) {
 		if _, err := client.Manifest(t.Context(), repo, "1", ada); err != nil {
 			t.Fatal(err)
 		}
-		given = append(given, "somebody else's") // what we hold is good no more
+		given = append(given, "somebody else's") // the client's token is no longer valid
 	}
 	if len(given) != 4 {
 		t.Errorf("got %v, want two tokens of the service", given)

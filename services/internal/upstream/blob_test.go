@@ -152,8 +152,8 @@ func TestBlobGoesOnWhereItWasCut(t *testing.T) {
 		{"twice", "", "", []int{4000, 1000}, raw, []string{"", "bytes=4000-9999", "bytes=5000-9999"}},
 		{"at once", "", "", []int{0}, raw, []string{"", "bytes=0-9999"}},
 		{"a part", "bytes=100-299", "", []int{50}, raw[100:300], []string{"bytes=100-299", "bytes=150-299"}},
-		{"answered with all of it", "", "whole again", []int{4000}, nil, []string{"", "bytes=4000-9999"}},
-		{"answered with another part", "", "elsewhere", []int{4000}, nil, []string{"", "bytes=4000-9999"}},
+		{"the response is the whole blob", "", "whole again", []int{4000}, nil, []string{"", "bytes=4000-9999"}},
+		{"the response is another part", "", "elsewhere", []int{4000}, nil, []string{"", "bytes=4000-9999"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -201,7 +201,7 @@ func TestBlobEndsWithItsReader(t *testing.T) {
 	if _, err := io.ReadAll(b.Body); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	<-gone // or the test hangs: the upstream connection is let go
+	<-gone // the test hangs if the upstream connection is not closed
 	if n := len(a.times()); n != 1 {
 		t.Errorf("asked %d times", n)
 	}

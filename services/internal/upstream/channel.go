@@ -34,12 +34,14 @@ const (
 )
 
 // A ChannelTransport is an http.RoundTripper that also reads Conda channels in registries: it
-// translates a GET or HEAD request for a file of a channel, e.g. "oci://HOST/PATH/linux-64/repodata.json.zst",
-// into requests for a manifest and a layer. The layout is that of conda-oci-mirror. Files that a channel in a
-// registry does not have are responses with status 404.
+// translates a GET or HEAD request for a file of a channel, e.g.
+// "oci://HOST/PATH/linux-64/repodata.json.zst", into requests for a manifest and a layer. The
+// layout is that of conda-oci-mirror. For files that a channel does not have, the response has
+// status 404.
 //
-// HTTP basic authentication of a request is used as the login at the registry. The content is verified against
-// its digest: reading a body to its end returns an error if the content is another one.
+// HTTP basic authentication of a request is used as the login at the registry. The content is
+// verified against its digest: reading a body to its end returns an error if the content does
+// not match.
 type ChannelTransport struct {
 	client *Client
 	next   http.RoundTripper
@@ -70,7 +72,7 @@ func (t *ChannelTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	if !ok {
 		return nil, err
 	}
-	// The callers know the responses of channels: which of them to retry, and when.
+	// Callers handle the status codes of channels: they know which of them to retry, and when.
 	switch f.Kind {
 	case fault.NotFound:
 		return respond(req, http.StatusNotFound), nil
@@ -137,8 +139,8 @@ func (t *ChannelTransport) file(req *http.Request) (*http.Response, error) {
 	if layer.MediaType == typeRepodataGzip {
 		resp.Body, resp.ContentLength = &gunzipped{packed: sentBody{ReadCloser: resp.Body}}, -1
 	}
-	// Packages have no ETag, so that their requests are never for a part: an interrupted read of a
-	// blob is resumed by the client itself.
+	// Packages have no ETag, so that callers never request a part of one: the client of the
+	// registry itself resumes an interrupted read.
 	if file.list {
 		resp.Header.Set("Etag", etag)
 	}
@@ -173,8 +175,9 @@ func (f channelFile) layer(m ocispec.Manifest) (ocispec.Descriptor, bool) {
 	return ocispec.Descriptor{}, false
 }
 
-// parseChannelFile returns the repository and the tag of a file with the URL oci://HOST/PATH/SUBDIR/FILE. It
-// returns false for files that channels in registries do not have, and for names that a registry cannot have.
+// parseChannelFile returns the repository and the tag of a file with the URL
+// oci://HOST/PATH/SUBDIR/FILE. It returns false for files that channels in registries do not
+// have, and for names that are invalid in registries.
 func parseChannelFile(u *url.URL) (channelFile, bool) {
 	if u.Scheme != ChannelScheme || u.Host == "" || u.User != nil || u.Opaque != "" || u.RawQuery != "" || u.Fragment != "" || len(u.Path) > limits.URL ||
 		strings.Contains(strings.ToLower(u.RawPath), "%2f") {
@@ -250,8 +253,9 @@ func (v *verifiedBlob) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A gunzipped is the decompressed content of a gzip stream, which is opened by the first Read. Its compression
-// ratio is limited here, because the caller only sees the decompressed content, whose length it limits.
+// A gunzipped is the decompressed content of a gzip stream, which is opened by the first Read.
+// The compression ratio is limited here, because the caller knows and limits only the
+// decompressed length.
 type gunzipped struct {
 	packed sentBody
 	plain  *gzip.Reader

@@ -131,8 +131,8 @@ func TestChannelTransport(t *testing.T) {
 	}
 }
 
-// TestChannelTransportRefuses checks that content with another digest, registries out of order, and addresses
-// inside the network are errors.
+// TestChannelTransportRefuses checks that content with another digest, unavailable registries,
+// and addresses inside the network are errors.
 func TestChannelTransportRefuses(t *testing.T) {
 	t.Parallel()
 	r := testkit.NewRegistry(t, testkit.Open)
@@ -178,7 +178,8 @@ func TestChannelTransportRefuses(t *testing.T) {
 	if code, _, err := read(channelClient(t, r.Host), list); err == nil || !strings.Contains(err.Error(), "not a public address") {
 		t.Errorf("an address inside the network is %d, %v", code, err)
 	}
-	// Another server cannot lead to a registry, where it could cause requests that only its own clients may send.
+	// Another server cannot redirect to a channel in a registry, since it could then cause
+	// requests that only this client may send.
 	web := httptest.NewServer(http.RedirectHandler(list, http.StatusFound))
 	t.Cleanup(web.Close)
 	if code, _, err := read(c, web.URL); err == nil || !strings.Contains(err.Error(), "not http(s)") {

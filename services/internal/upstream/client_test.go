@@ -117,9 +117,9 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no such tag", testkit.Open, anonymous, "2", fault.NotFound},
 		{"no such digest", testkit.Open, anonymous, digest.FromString("x").String(), fault.NotFound},
-		{"basic, nobody", testkit.Basic, anonymous, "1", fault.Unauthenticated},
+		{"basic, no login", testkit.Basic, anonymous, "1", fault.Unauthenticated},
 		{"basic, wrong login", testkit.Basic, wrong, "1", fault.Unauthenticated},
-		{"bearer, nobody", testkit.Bearer, anonymous, "1", fault.Unauthenticated},
+		{"bearer, no login", testkit.Bearer, anonymous, "1", fault.Unauthenticated},
 		{"bearer, wrong login", testkit.Bearer, wrong, "1", fault.Unauthenticated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -185,10 +185,10 @@ func TestWrongContent(t *testing.T) {
 	}{
 		{"other bytes than the digest", "", serve("", other), fault.Unavailable},
 		{"other bytes, and their own digest", "", serve(digest.FromBytes(other).String(), other), fault.Unavailable},
-		{"a tag, and bytes that the header does not fit", "1", serve(digest.FromString("x").String(), other), fault.Unavailable},
+		{"a tag, and bytes that do not match the header", "1", serve(digest.FromString("x").String(), other), fault.Unavailable},
 		{"a tag without a header", "1", serve("", other), nil},
 		{"a tag with a header that is no digest", "1", serve("x", other), nil},
-		{"as large as may be", "1", serve("", large[:limits.Document]), nil},
+		{"as large as allowed", "1", serve("", large[:limits.Document]), nil},
 		{"too large", "1", serve("", large), fault.Unavailable},
 		{"a web page", "1", serve("", []byte("<html>")), fault.Invalid},
 		{"schema 1", "1", serve("", []byte(`{"schemaVersion":1}`)), fault.Invalid},

@@ -45,9 +45,9 @@ func TestControl(t *testing.T) {
 		{"open", testkit.Open, anonymous, "team/app:1", nil},
 		{"basic", testkit.Basic, ada, "team/app:1", nil},
 		{"bearer", testkit.Bearer, ada, "team/app:1", nil},
-		{"not there", testkit.Open, anonymous, "team/app:2", fault.NotFound},
-		{"basic, nobody", testkit.Basic, anonymous, "team/app:1", fault.Unauthenticated},
-		{"bearer, nobody", testkit.Bearer, anonymous, "team/app:1", fault.Unauthenticated},
+		{"missing", testkit.Open, anonymous, "team/app:2", fault.NotFound},
+		{"basic, no login", testkit.Basic, anonymous, "team/app:1", fault.Unauthenticated},
+		{"bearer, no login", testkit.Bearer, anonymous, "team/app:1", fault.Unauthenticated},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

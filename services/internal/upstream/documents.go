@@ -52,7 +52,7 @@ func (h *hold) end() {
 	h.leases, h.ended = nil, true
 }
 
-// add adds a lease to the operation. It returns false if there is none or it has ended.
+// add adds a lease to the operation. It returns false if h is nil or the operation has ended.
 func (h *hold) add(lease *fairshare.Lease) bool {
 	if h == nil {
 		return false
@@ -65,8 +65,8 @@ func (h *hold) add(lease *fairshare.Lease) bool {
 	return !h.ended
 }
 
-// take waits for n bytes of the budget. It returns fault.Unavailable if none become free in
-// time.
+// take waits for n bytes of the budget. It returns fault.Unavailable if they do not become free
+// in time.
 func (d *Documents) take(ctx context.Context, n int64) (release func(), err error) {
 	lease, err := d.Acquire(ctx, fairshare.Request{Client: rpc.CallFrom(ctx).Address(), Amount: n})
 	if err != nil {

@@ -51,7 +51,7 @@ func TestDocumentsAtOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			release() // the operation continues, so that it is still counted
+			release() // the operation continues, so that its memory is still counted
 		}
 		if _, release, err := d.Read(t.Context(), bytes.NewReader(large[:limits.SmallDocument-1]), -1); err != nil {
 			t.Errorf("a small document waits: %v", err)
@@ -73,7 +73,7 @@ func TestDocumentsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		release()
-		// Work that has ended keeps nothing.
+		// An operation that has ended retains no memory.
 		if release, err = read(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -115,12 +115,12 @@ func TestDocumentSizes(t *testing.T) {
 	}{
 		{"nothing", 0, 0, nil},
 		{"small", 10, -1, nil},
-		{"just small", limits.SmallDocument, limits.SmallDocument, nil},
-		{"not small", limits.SmallDocument + 1, -1, nil},
-		{"more than said", limits.SmallDocument + 10, 5, nil},
+		{"the largest small one", limits.SmallDocument, limits.SmallDocument, nil},
+		{"just too large for a small one", limits.SmallDocument + 1, -1, nil},
+		{"more than Content-Length", limits.SmallDocument + 10, 5, nil},
 		{"the largest", limits.Document, limits.Document, nil},
 		{"too large", limits.Document + 1, -1, errTooLarge},
-		{"said to be too large", 1, limits.Document + 1, errTooLarge},
+		{"too large a Content-Length", 1, limits.Document + 1, errTooLarge},
 	} {
 		raw, release, err := d.Read(t.Context(), io.LimitReader(zeros{}, tc.size), tc.said)
 		if !errors.Is(err, tc.want) || err == nil && int64(len(raw)) != tc.size {

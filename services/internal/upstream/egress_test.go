@@ -33,10 +33,10 @@ func TestAllows(t *testing.T) {
 		{"public IPv6", "2606:4700:4700::1111", true},
 		{"public, mapped", "::ffff:8.8.8.8", true},
 		{"public, NAT64", "64:ff9b::808:808", true},
-		{"beside a private network", "172.15.255.255", true},
-		{"behind a private network", "172.32.0.0", true},
+		{"before a private network", "172.15.255.255", true},
+		{"after a private network", "172.32.0.0", true},
 		{"before CGNAT", "100.63.255.255", true},
-		{"behind CGNAT", "100.128.0.0", true},
+		{"after CGNAT", "100.128.0.0", true},
 
 		{"loopback", "127.0.0.1", false},
 		{"all of loopback", "127.255.255.254", false},

@@ -38,7 +38,7 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 	return resp, a.Explain(err)
 }
 
-// repeated retries send with pauses after temporary failures.
+// withRetries calls send, and calls it again after temporary failures, with pauses.
 func (c *Client) withRetries(ctx context.Context, send func() (*http.Response, error)) (*http.Response, error) {
 	for try := 1; ; try++ {
 		resp, err := send()
@@ -128,8 +128,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	return retry.Sleep(ctx, d)
 }
 
-// RetryAfter returns the delay in the Retry-After header, in seconds or as a date, or 0 if
-// there is none.
+// RetryAfter returns the delay in the Retry-After header, in seconds or as a date, or 0 without
+// a valid header.
 func RetryAfter(resp *http.Response) time.Duration {
 	v := resp.Header.Get("Retry-After")
 	if n, err := strconv.Atoi(v); err == nil {

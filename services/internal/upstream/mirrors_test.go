@@ -177,7 +177,7 @@ func TestUnavailableMirrors(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Bearer)
 	c.answer(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
-	if asked, mirrored := c.read(t, ada); asked == 0 || mirrored != 2 { // the thin client's, and regclient's
+	if asked, mirrored := c.read(t, ada); asked == 0 || mirrored != 2 { // one from Client, and one from Control
 		t.Errorf("%d requests went to the registry, %d to the mirror", asked, mirrored)
 	}
 	gone := upstream.New(upstream.Options{

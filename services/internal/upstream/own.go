@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/internal/fault"
 )
 
-// Except returns the rules for the steps of builds: like e, but connections to this machine
-// on the ports of the given addresses (host:port) are always denied. The service listens
+// Except returns the rules for the steps of builds: like e, but connections to this machine on
+// the ports of the given addresses (host:port) are always denied. The service itself listens
 // there, or servers that trust local clients.
 func (e *Egress) Except(listeners []string) *Egress {
 	out := *e
@@ -38,7 +38,7 @@ func (e *Egress) checkOwn(resolved string) error {
 	return fault.Invalid.New("the build service itself listens at port "+port+", which steps may not reach", fmt.Errorf("egress to %s refused", resolved))
 }
 
-// isOurs reports whether an address belongs to this machine.
+// isLocal reports whether an address belongs to this machine.
 func isLocal(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if inner, ok := translated(ip); ok && isLocal(inner) {

@@ -27,7 +27,7 @@ func (c *Client) Fetch(ctx context.Context, rawURL string) (*http.Response, erro
 	return c.visit(ctx, rawURL, nil)
 }
 
-// visit follows redirects until there is content.
+// visit follows redirects until a response is content.
 func (c *Client) visit(ctx context.Context, rawURL string, header http.Header) (*http.Response, error) {
 	for range limits.Redirects + 1 {
 		resp, next, err := c.request(ctx, rawURL, header)

@@ -171,9 +171,9 @@ func TestProbe(t *testing.T) {
 		{"too many redirects", s.URL + "/round", "too many redirects"},
 		{"redirect to metadata", s.URL + "/metadata", "not a public address"},
 		{"redirect to nowhere", s.URL + "/nowhere", "redirects to nowhere"},
-		{"not there", s.URL + "/x", "answered 404"},
+		{"missing", s.URL + "/x", "answered 404"},
 		{"metadata", "http://169.254.169.254/", "not a public address"},
-		{"nobody listens", "http://127.0.0.1:" + testkit.FreePort(t) + "/", "cannot be reached"},
+		{"no listener", "http://127.0.0.1:" + testkit.FreePort(t) + "/", "cannot be reached"},
 		{"malformed", "http://%zz/", "malformed"},
 	} {
 		err := w.client.Probe(t.Context(), tc.url)

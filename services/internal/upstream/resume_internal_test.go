@@ -33,15 +33,15 @@ func TestBlobOfUnavailableRegistry(t *testing.T) {
 		away time.Duration
 		with error
 		want bool
-		// gives up after
+		// bounds of the time until the read ends
 		least, most time.Duration
 	}{
 		{"for two seconds", 2 * time.Second, fault.Unavailable.Newf("away"), true, 2 * time.Second, 5 * time.Second},
 		{"for most of the time", limits.BlobAway - time.Second, fault.Unavailable.Newf("away"), true, limits.BlobAway - time.Second, limits.BlobAway + 5*time.Second},
-		{"too slow to answer", 10 * time.Second, fault.Timeout.Newf("slow"), true, 10 * time.Second, 15 * time.Second},
+		{"slow for ten seconds", 10 * time.Second, fault.Timeout.Newf("slow"), true, 10 * time.Second, 15 * time.Second},
 		{"for ever", time.Hour, fault.Unavailable.Newf("away"), false, limits.BlobAway, limits.BlobAway + 5*time.Second},
-		{"and lost the blob", time.Hour, fault.NotFound.Newf("gone"), false, 0, time.Second},
-		{"and lets nobody in", time.Hour, fault.Denied.Newf("no"), false, 0, time.Second},
+		{"then without the blob", time.Hour, fault.NotFound.Newf("gone"), false, 0, time.Second},
+		{"then denying access", time.Hour, fault.Denied.Newf("no"), false, 0, time.Second},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

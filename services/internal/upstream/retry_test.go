@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// answers serves the n-th request with the n-th of a list, and all later requests with the
-// last one. It records the time of each request.
+// answers serves the n-th request with the n-th handler of a list, and all later requests with
+// the last handler. It records the time of each request.
 type answers struct {
 	mu   sync.Mutex
 	came []time.Time

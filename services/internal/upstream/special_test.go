@@ -62,7 +62,7 @@ func TestSpecialPurposeAddresses(t *testing.T) {
 		{"6to4", "2002::/16", pub, pub},
 		{"direct delegation AS112 service", "2620:4f:8000::/48", pub, pub},
 		{"documentation", "3fff::/20", pub, pub},
-		{"before and behind global unicast", "4000::/3", pub, shut},
+		{"before and after global unicast", "4000::/3", pub, shut},
 		{"segment routing identifiers", "5f00::/16", shut, shut},
 		{"unique local", "fc00::/7", shut, shut},
 		{"link-local unicast", "fe80::/10", shut, shut},

@@ -33,7 +33,7 @@ type Repository struct {
 	Name string
 }
 
-// A Login is a user name and password. The zero value means that there is none.
+// A Login is a user name and password. The zero value means no login.
 type Login struct{ Username, Password string }
 
 // LogValue implements slog.LogValuer. It hides the login.

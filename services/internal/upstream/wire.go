@@ -18,16 +18,16 @@ type wiredBody struct {
 	empty bool
 }
 
-// noteConn stores the connection of a request with the returned context in conn. If the
-// request is repeated, it is the last one.
+// noteConn stores the connection of a request with the returned context in conn. If the request
+// is repeated, conn is the connection of the last attempt.
 func noteConn(ctx context.Context, conn **stallConn) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) {
 		*conn, _ = i.Conn.(*stallConn) // nil with TLS
 	}})
 }
 
-// wire replaces the body of a response by a wiredBody, if its connection can be used for
-// that.
+// wire replaces the body of a response by a wiredBody if the kernel can move data from its
+// connection.
 func wire(resp *http.Response, conn *stallConn) {
 	if conn == nil || resp.ContentLength < 0 || resp.ProtoMajor != 1 {
 		return
@@ -37,9 +37,9 @@ func wire(resp *http.Response, conn *stallConn) {
 	}
 }
 
-// Read implements io.Reader. The transport reads through a bufio.Reader, which reads from
-// the connection at most once, and only if it is empty. It is therefore empty again if as
-// many bytes were read from the connection as are returned here.
+// Read implements io.Reader. The transport reads through a bufio.Reader, which reads from the
+// connection at most once, and only if its buffer is empty. The buffer is therefore empty again
+// if Read returns as many bytes as were read from the connection.
 func (b *wiredBody) Read(p []byte) (int, error) {
 	before := b.conn.received.Load()
 	n, err := b.ReadCloser.Read(p)
