@@ -7,7 +7,7 @@ import (
 	"slipway.dev/gateway/contracttest"
 )
 
-// TestPublished checks that the comparison finds what typed clients reject.
+// TestPublished checks that the comparison finds values that typed clients reject.
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	p, err := contracttest.ReadPublished()

@@ -208,7 +208,7 @@ func bounded(s *openapi3.Schema, f *protogen.Field, asked bool) *openapi3.Schema
 	return s
 }
 
-// notNegative returns the numbers that must not be negative in any call.
+// notNegative returns the names of fields that must not be negative in any call.
 func notNegative() []string {
 	return []string{"max", "offset", "page", "pageSize", "workspaceId", "platformWorkspaceId", "towerWorkspaceId", "version", "level", "gzipSize", "before"}
 }

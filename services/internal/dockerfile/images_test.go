@@ -105,7 +105,7 @@ func TestDockerfilesThatAreRefused(t *testing.T) {
 		{"empty", "", "no instructions"},
 		{"comments", "# a\n\n# b", "no instructions"},
 		{"arguments alone", "ARG A", "no FROM"},
-		{"no text", "FROM a\x00", "UTF-8"},
+		{"the character NUL", "FROM a\x00", "UTF-8"},
 		{"not UTF-8", "FROM \xff", "UTF-8"},
 		{"unknown instruction", "FROM a\nRUM x", "line 2: unknown instruction: RUM (did you mean RUN?)"},
 		{"before FROM", "RUN x\nFROM a", "line 1: RUN must come after FROM"},
