@@ -75,7 +75,9 @@ func TestFullDisk(t *testing.T) {
 	diskIs(t, false)
 	n := 0
 	refuses(t, "disks of this service's workers are almost full", func() reply {
-		n++ // a different request each time, since an equal one would join a build that was queued before the worker reported the full disk
+		// Each request differs, since an equal one would join a build that was queued before the
+		// worker reported the full disk.
+		n++
 		another := up.Push(t, fmt.Sprintf("base/another:%d", n), testkit.Image(t, "amd64", true))
 		return p.call(http.MethodPost, "/v1alpha2/container", environment(another, "c-ares"))
 	})
