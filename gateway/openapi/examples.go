@@ -157,7 +157,7 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	kind, _, _ := strings.Cut(e.Header["Content-Type"], ";")
 	var value any = e.Want + "\n"
 	if kind == "text/event-stream" {
-		value = eventsOf(e.Want)[0] // a schema of a stream is that of an event
+		value = eventsOf(e.Want)[0] // the schema of a stream is that of one event
 	} else if !strings.HasPrefix(kind, "text/") {
 		kind = "application/json"
 		answer, known, err := answerOf(e)

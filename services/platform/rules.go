@@ -8,8 +8,8 @@ import (
 	"slipway.dev/services/platform/orgs"
 )
 
-// A requirement is what a call requires of its caller. The zero value requires a valid access
-// token.
+// A requirement is the condition that the caller of a call must meet. The zero value requires a
+// valid access token.
 type requirement struct {
 	// isProgram marks calls that other services of the program make without a user.
 	isProgram bool

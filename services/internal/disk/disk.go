@@ -14,9 +14,9 @@ import (
 
 // A Space is the space of a disk in bytes.
 type Space struct {
-	// Free is what an ordinary user may still write.
+	// Free is the space that an ordinary user may still use.
 	Free int64
-	// Size is the whole disk without what is reserved for root.
+	// Size is the size of the disk without the part that is reserved for root.
 	Size int64
 }
 

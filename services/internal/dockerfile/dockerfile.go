@@ -1,9 +1,9 @@
-// Package dockerfile parses Dockerfiles with BuildKit's own parser and lexer, so that it
-// reads what the engine reads: which images a build needs, and how large the file becomes
-// when it is expanded. A few hundred bytes of variables that refer to each other can expand
-// to gigabytes, so Read bounds the growth before anything is expanded. The package builds
-// nothing, holds no state and does no I/O. The rules are those of frontend/dockerfile of
-// the BuildKit in go.mod, and the limits those of internal/limits.
+// Package dockerfile parses Dockerfiles with BuildKit's own parser and lexer, so that it reads
+// Dockerfiles as the engine does: which images a build needs, and how large the file becomes
+// when it is expanded. A few hundred bytes of variables that refer to each other can expand to
+// gigabytes, so Read bounds the growth before anything is expanded. The package builds nothing,
+// holds no state and does no I/O. The rules are those of frontend/dockerfile of the BuildKit in
+// go.mod, and the limits those of internal/limits.
 package dockerfile
 
 import (

@@ -13,8 +13,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestFullDisk fills the disk of the embedded NATS: a stream rejects messages until there is
-// space, and then stores them without a restart of the process, with everything that it held.
+// TestFullDisk fills the disk of the embedded NATS: a stream rejects messages until the disk
+// has space. Then it stores messages without a restart of the process, and still has its old
+// messages.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	disk := testkit.SmallDisk(t, 32<<20)

@@ -20,9 +20,9 @@ type Config struct {
 	// Name is the resource, as a plural noun for messages and as the label of metrics, e.g.
 	// "solves of Conda packages".
 	Name string
-	// Capacity is what all clients may hold together; 0 is no limit.
+	// Capacity is the amount that all clients together may hold; 0 means no limit.
 	Capacity int64
-	// PerClient is what one client may hold; 0 is no limit.
+	// PerClient is the amount that one client may hold; 0 means no limit.
 	PerClient int64
 	// Reserved is the part of Capacity that strangers never hold.
 	Reserved int64
@@ -35,7 +35,7 @@ type Config struct {
 	MaxWait time.Duration
 }
 
-// Request asks for a part of a pool.
+// A Request is a request for a part of a pool.
 type Request struct {
 	Client Client
 	// Amount is how much of the pool is needed; 0 is 1.

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRecordsAreBounded checks that any number of addresses leaves a bounded number of
-// records, and that those that used the most are kept.
+// TestRecordsAreBounded checks that the number of records is bounded for any number of
+// addresses, and that the records with the most usage are kept.
 func TestRecordsAreBounded(t *testing.T) {
 	t.Parallel()
 	p := New(Config{Name: "things"})
@@ -28,7 +28,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzPool checks after each step that sums are right, bounds hold, and nothing waits that
+// FuzzPool checks after each step that sums are right, bounds hold, and no request waits that
 // could be served.
 func FuzzPool(f *testing.F) {
 	for seed := range uint64(8) {

@@ -66,8 +66,8 @@ func (b *bench) queue(name string, r fairshare.Request) {
 	synctest.Wait()
 }
 
-// drain releases what was served last until nothing waits, and returns the order. Each
-// lease lasts for a time.
+// drain releases the lease that was served last until no request waits, and returns the order.
+// The argument each is the duration of a lease.
 func (b *bench) drain(first *fairshare.Lease, each time.Duration) string {
 	first.Release()
 	for i := 0; ; i++ {

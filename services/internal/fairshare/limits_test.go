@@ -160,7 +160,7 @@ func TestContext(t *testing.T) {
 	eve, mallory := address("192.0.2.1"), address("198.51.100.1")
 	for _, tc := range []struct {
 		name  string
-		holds int64 // mallory, beside eve's one
+		holds int64 // places of mallory, in addition to eve's one
 		waits fairshare.Request
 		want  error
 	}{

@@ -21,7 +21,7 @@ type usage struct {
 	sweepAt int
 }
 
-// record is what one group uses. The pool's lock guards it.
+// record is the usage of one group. The pool's lock guards it.
 type record struct {
 	group
 	clients int64

@@ -89,7 +89,7 @@ func Rules() []Rule {
 		{Package: "gateway/openapi", May: []string{"gateway/contracttest", "proto/gen/..."}},
 		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
 
-		// What all packages of the platform share.
+		// Packages that all packages of the platform share.
 		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
 		{Package: "services/platform/vault", May: []string{"services/internal/fault", sqldb}, Only: []string{}},
 		{Package: "services/platform/audit", May: []string{

@@ -11,8 +11,9 @@ import (
 const (
 	// TokensPerUser is the maximum number of access tokens of a user.
 	TokensPerUser = 500
-	// RobotsPerOwner is the maximum number of robots of a workspace, and of an organisation beside
-	// those of its workspaces. TokensPerRobot is the maximum number of access tokens of a robot.
+	// RobotsPerOwner is the maximum number of robots of a workspace, and of an organisation in
+	// addition to those of its workspaces. TokensPerRobot is the maximum number of access tokens
+	// of a robot.
 	RobotsPerOwner, TokensPerRobot = 100, 100
 	// TokenScopes is the maximum number of scopes of an access token, which is the number of all
 	// scopes.

@@ -19,7 +19,7 @@ func New[K comparable, V any](o *otter.Options[K, V]) *Memo[K, V] {
 	return &Memo[K, V]{cache: otter.Must(o)}
 }
 
-// Get returns the cached value for key. If there is none, it calls lookup and caches its
+// Get returns the cached value for key. If no value is cached, it calls lookup and caches its
 // result. Concurrent calls share one lookup (see Flight). Errors are not cached, so that the
 // next call retries.
 func (m *Memo[K, V]) Get(ctx context.Context, key K, lookup func(context.Context) (V, error)) (V, error) {

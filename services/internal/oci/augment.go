@@ -25,7 +25,7 @@ const (
 // run it. Existing layers depend on its name.
 const entryChain = "WAVE_ENTRY_CHAIN"
 
-// An Augmentation is what is added to an image. The zero value adds nothing.
+// An Augmentation is a set of changes to an image. The zero value adds nothing.
 type Augmentation struct {
 	// Entrypoint, Cmd and WorkingDir replace those of the image unless they are empty.
 	Entrypoint, Cmd []string

@@ -23,9 +23,8 @@ type Reference struct {
 }
 
 // ParseReference parses an image name like container engines do. The default registry is
-// docker.io, where "library/" is added to a path of one component. The default tag is
-// "latest". A tag is ignored if there is a digest. It returns fault.Invalid for invalid
-// names.
+// docker.io, where "library/" is added to a path of one component. The default tag is "latest".
+// A tag is ignored if the name has a digest. It returns fault.Invalid for invalid names.
 func ParseReference(s string) (Reference, error) {
 	switch {
 	case s == "":

@@ -90,8 +90,8 @@ func TestAttackManyNetworks(t *testing.T) {
 	})
 }
 
-// TestSlicesOfNetworksAreGivenBack checks that the network gets back what two of its
-// clients hold in memory.
+// TestSlicesOfNetworksAreGivenBack checks that the charges that two clients of a network hold
+// in memory are returned to the network.
 func TestSlicesOfNetworksAreGivenBack(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {

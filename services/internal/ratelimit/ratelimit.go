@@ -101,10 +101,9 @@ func (l *Limiter) ChargeClient(ctx context.Context, k Kind, client fairshare.Cli
 	return l.Charge(ctx, string(k), client.String(), l.LimitOf(k, client), n)
 }
 
-// Charge charges n to one limit of one caller. If that would break a rule, nothing is
-// charged, and the error is fault.Exhausted with the time to wait. The argument name is
-// what is limited ("pulls"), for keys and messages. While Redis is unavailable every charge
-// succeeds.
+// Charge charges n to one limit of one caller. If that would break a rule, nothing is charged,
+// and the error is fault.Exhausted with the time to wait. The argument name names the limited
+// calls, e.g. "pulls", for keys and messages. While Redis is unavailable every charge succeeds.
 func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, n int) (Quota, error) {
 	if len(limit) == 0 || n == 0 {
 		return Quota{}, nil

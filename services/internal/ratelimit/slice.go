@@ -10,9 +10,10 @@ import (
 )
 
 // A slice is a part of a caller's remaining charges that is counted in Redis in advance and
-// spent in memory. It must be spent within the buckets that it is counted in, so the window
-// is as exact as without slices. The unused part is returned. What a killed process held is
-// lost to the caller until the window has passed, so no caller gets more than the limit.
+// spent in memory. It must be spent within the buckets that it is counted in, so the window is
+// as exact as without slices. The unused part is returned. The slices of a killed process are
+// lost to their callers until the window has passed, so that no caller gets more than the
+// limit.
 const (
 	// sliceHold is the maximum life of a slice.
 	sliceHold = time.Second

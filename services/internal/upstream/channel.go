@@ -262,7 +262,7 @@ type gunzipped struct {
 	size   int64
 }
 
-// A sentBody counts what is read from a body.
+// A sentBody counts the bytes that are read from a body.
 type sentBody struct {
 	io.ReadCloser
 	read int64

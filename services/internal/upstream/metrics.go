@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// other is the label for values of which there may be any number.
+// other is the label of values without a label of their own, whose number is not limited.
 const other = "other"
 
 // metrics measures the responses of other registries.

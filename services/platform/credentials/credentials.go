@@ -81,8 +81,8 @@ func (c *record) apply(spec *platformv1.CredentialsSpec, secret []byte) ([]byte,
 			keys[name] = v
 		}
 	}
-	// A user who may change a login may not know its password, and must not be able to send the
-	// password to another registry.
+	// A user who can change a login does not necessarily know its password, and must not be able
+	// to send the password to another registry.
 	given, stored := spec.GetKeys().AsMap()["password"], c.registry
 	if err := c.parseKeys(keys); err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ func TestAttackShadowedKeys(t *testing.T) {
 	}
 }
 
-// TestAttackRegistryOfLogin checks that a login is not sent to another registry by someone who may
-// change it without knowing its password.
+// TestAttackRegistryOfLogin checks that a login is not sent to another registry by a user who
+// may change it but does not know its password.
 func TestAttackRegistryOfLogin(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

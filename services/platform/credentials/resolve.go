@@ -20,8 +20,8 @@ import (
 )
 
 // MinRole is the minimum role for using a workspace's credentials. A user with a lower role
-// gets no login: images built or pulled with it would reveal what the login can read, and
-// pushes would change what it can write.
+// gets no login: images built or pulled with the login would reveal content that it can read,
+// and pushes would change repositories that it can write.
 const MinRole = orgs.RoleLaunch
 
 // LoginTTL is how long other services may cache a login.

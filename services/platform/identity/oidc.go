@@ -231,10 +231,11 @@ func errUnproven(cause error) error {
 	return fault.Denied.New("The sign-in provider did not confirm your identity; begin again", cause)
 }
 
-// userOf returns the user who is linked to the token's subject. If there is none, it links the
-// user whose e-mail address the provider has verified. It creates the user if AutoCreate has the
-// address's domain. At most one subject of an issuer is linked to a user: providers assign the
-// address of a deleted account to another person, who must not get the first person's account.
+// userOf returns the user who is linked to the token's subject. If no user is linked, it links
+// the user whose e-mail address the provider has verified. It creates the user if AutoCreate
+// has the address's domain. At most one subject of an issuer is linked to a user: providers
+// assign the address of a deleted account to another person, who must not get the first
+// person's account.
 func (s *Service) userOf(ctx context.Context, token signedIn) (User, error) {
 	u, err := s.store.userLoggedIn(ctx, token.Issuer, token.Subject)
 	if errors.Is(err, fault.NotFound) {

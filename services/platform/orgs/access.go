@@ -10,8 +10,8 @@ import (
 	"slipway.dev/services/platform/identity"
 )
 
-// A Role is what a user may do in a workspace. Each role includes the permissions of all lower
-// roles, so that roles can be compared with <.
+// A Role is a user's level of permissions in a workspace. Each role includes the permissions of
+// all lower roles, so that roles can be compared with <.
 type Role int
 
 // Workspace roles in ascending order.
@@ -44,7 +44,7 @@ func parseRole(s string) (Role, error) {
 	return NoRole, fault.Invalid.Newf("role must be one of owner, admin, maintain, launch, connect, view")
 }
 
-// An OrgRole is what a user may do in an organisation.
+// An OrgRole is a user's level of permissions in an organisation.
 type OrgRole int
 
 // Organisation roles in ascending order.

@@ -38,8 +38,8 @@ func NewMonth(t T, channel, subdir string) *Month {
 	return m
 }
 
-// What happens to a file in the month, in thousandths of all files. Each kind is spread evenly
-// over the days.
+// Cumulative shares of the files that are patched, removed and added in the month, in
+// thousandths of all files. Each kind is spread evenly over the days.
 const (
 	thousandths = 1000
 	patched     = 50

@@ -24,7 +24,7 @@ type Page struct {
 
 // A Block is a fenced block of code.
 type Block struct {
-	// Language is what follows the fence, e.g. "sh".
+	// Language is the word after the opening fence, e.g. "sh".
 	Language string
 	Text     string
 }
