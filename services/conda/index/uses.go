@@ -27,15 +27,21 @@ func (u *uses) count(depends []byte) {
 	if len(depends) == 0 || depends[0] != '[' {
 		return
 	}
-	_, _ = array(depends, 0, maxDepth, func(v []byte) { // already validated
-		if name := dependency(unquoted(v)); len(name) > 0 {
-			u.add(name)
-		}
-	})
+	_, _ = array(depends, 0, maxDepth, func(v []byte) { u.add(dependency(unquoted(v))) }) // already validated
 }
 
+// add counts a name. Most names are known and in lower case, so that they are looked up before
+// they are validated and converted.
 func (u *uses) add(name []byte) {
-	if id, ok := u.ids[string(name)]; ok {
+	id, known := u.ids[string(name)]
+	if !known {
+		if !isWord(name) || bytes.HasPrefix(name, []byte("__")) {
+			return // invalid, or a virtual package
+		}
+		name = bytes.ToLower(name)
+		id, known = u.ids[string(name)]
+	}
+	if known {
 		u.list[id].records++
 		return
 	}
@@ -47,19 +53,18 @@ func (u *uses) add(name []byte) {
 	u.list = append(u.list, used{string(name), 1})
 }
 
-// dependency returns the package name of a dependency in lower case. It returns nil for
-// virtual packages and invalid names.
+// dependency returns the package name of a dependency as written.
 func dependency(spec []byte) []byte {
 	if _, after, ok := bytes.Cut(spec, []byte("::")); ok {
 		spec = after
 	}
-	if n := bytes.IndexAny(spec, " =<>!~[,;"); n >= 0 {
-		spec = spec[:n]
+	for i, c := range spec {
+		switch c {
+		case ' ', '=', '<', '>', '!', '~', '[', ',', ';':
+			return spec[:i]
+		}
 	}
-	if len(spec) == 0 || spec[0] == '_' && bytes.HasPrefix(spec, []byte("__")) || !isWord(spec) {
-		return nil
-	}
-	return bytes.ToLower(spec)
+	return spec
 }
 
 // write writes the sections uses and texts, and returns their offsets.
