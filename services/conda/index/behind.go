@@ -1,15 +1,13 @@
 package index
 
-import (
-	"io"
-	"os"
-)
+import "io"
 
-// blockSize is the size of one write, in bytes.
+// blockSize is the size of a full block, in bytes.
 const blockSize = 1 << 20
 
-// A behind writes a file in a separate goroutine, so that reading a channel does not wait
-// for the disk. The caller must call close. It must not be used concurrently.
+// A behind passes what is written to it on to another writer in a separate goroutine, in
+// blocks, so that reading a channel does not wait for that writer. The caller must call close.
+// It must not be used concurrently.
 type behind struct {
 	block []byte
 	// full receives blocks to write. empty returns them, with the first error so far.
@@ -24,10 +22,10 @@ type written struct {
 	err   error
 }
 
-func writeBehind(f *os.File) *behind {
-	b := &behind{block: make([]byte, 0, blockSize), full: make(chan []byte), empty: make(chan written, 1)}
-	b.empty <- written{block: make([]byte, 0, blockSize)}
-	go b.run(f)
+func writeBehind(out io.Writer) *behind {
+	b := &behind{full: make(chan []byte), empty: make(chan written, 1)}
+	b.empty <- written{}
+	go b.run(out)
 	return b
 }
 
@@ -42,19 +40,16 @@ func (b *behind) run(out io.Writer) {
 	close(b.empty)
 }
 
-// Write copies p. Its error may be that of an earlier call.
-func (b *behind) Write(p []byte) (n int, err error) {
-	for n < len(p) {
-		if len(b.block) == blockSize {
-			if err := b.turn(); err != nil {
-				return n, err
-			}
+// Write copies p to one block, which grows if p is larger than blockSize. Its error may be that
+// of an earlier call.
+func (b *behind) Write(p []byte) (int, error) {
+	if len(b.block) > 0 && len(b.block)+len(p) > blockSize {
+		if err := b.turn(); err != nil {
+			return 0, err
 		}
-		part := p[n:min(len(p), n+blockSize-len(b.block))]
-		b.block = append(b.block, part...)
-		n += len(part)
 	}
-	return n, nil
+	b.block = append(b.block, p...)
+	return len(p), nil
 }
 
 // turn sends the block to the writer, and waits for the one before it.

@@ -20,16 +20,18 @@ func TestWrittenBehindIsWritten(t *testing.T) {
 		for i := range want {
 			want[i] = byte(i * 7 >> 3)
 		}
-		f, err := os.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if writing, ending := index.WriteAll(f, want); writing != nil || ending != nil {
-			t.Errorf("%d bytes: %v, %v", size, writing, ending)
-		}
-		_ = f.Close()
-		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%d bytes: read %d, %v", size, len(got), err)
+		for _, piece := range []int{1000, index.BlockSize, 4 * index.BlockSize} {
+			f, err := os.Create(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if writing, ending := index.WriteAll(f, want, piece); writing != nil || ending != nil {
+				t.Errorf("%d bytes in pieces of %d: %v, %v", size, piece, writing, ending)
+			}
+			_ = f.Close()
+			if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes in pieces of %d: read %d, %v", size, piece, len(got), err)
+			}
 		}
 	}
 }
@@ -41,10 +43,10 @@ func TestAFullDiskIsToldEarlyOrAtTheEnd(t *testing.T) {
 		t.Skip("requires /dev/full")
 	}
 	defer func() { _ = full.Close() }()
-	if writing, ending := index.WriteAll(full, make([]byte, 5*index.BlockSize)); !errors.Is(writing, syscall.ENOSPC) || !errors.Is(ending, syscall.ENOSPC) {
+	if writing, ending := index.WriteAll(full, make([]byte, 5*index.BlockSize), 1000); !errors.Is(writing, syscall.ENOSPC) || !errors.Is(ending, syscall.ENOSPC) {
 		t.Errorf("much: %v, %v", writing, ending)
 	}
-	if writing, ending := index.WriteAll(full, []byte("little")); writing != nil || !errors.Is(ending, syscall.ENOSPC) {
+	if writing, ending := index.WriteAll(full, []byte("little"), 1000); writing != nil || !errors.Is(ending, syscall.ENOSPC) {
 		t.Errorf("little: %v, %v", writing, ending)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"iter"
 	"os"
+	"slices"
 )
 
 // ReadAll reads everything in the bytes of a file.
@@ -59,12 +60,17 @@ func WithNames(size int) []byte {
 	return f.append(raw)
 }
 
-// WriteAll writes b to a file and returns the errors of writing and of closing.
-func WriteAll(f *os.File, b []byte) (writing, ending error) {
+// WriteAll writes b to a file in pieces of a size, and returns the errors of writing and of
+// closing.
+func WriteAll(f *os.File, b []byte, size int) (writing, ending error) {
 	out := writeBehind(f)
-	_, writing = out.Write(b)
+	for piece := range slices.Chunk(b, size) {
+		if _, writing = out.Write(piece); writing != nil {
+			break
+		}
+	}
 	return writing, out.close()
 }
 
-// BlockSize is the size of one write, in bytes.
+// BlockSize is the size of a full block, in bytes.
 const BlockSize = blockSize

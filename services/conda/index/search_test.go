@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,6 +55,36 @@ func TestDependents(t *testing.T) {
 	for name, want := range map[string]int{"lib": 3, "numpy": 1, "b": 1, "a": 0, "__glibc": 0, "bad": 0, "": 0, "zzz": 0} {
 		if n, err := x.Dependents(name); err != nil || n != want {
 			t.Errorf("%d records depend on %q, want %d; %v", n, name, want, err)
+		}
+	}
+}
+
+// TestDependentsOfManyRecords checks the numbers of a list whose dependencies fill several
+// blocks, so that the counting runs while the list is read.
+func TestDependentsOfManyRecords(t *testing.T) {
+	t.Parallel()
+	const records, names = 20_000, 50
+	var text strings.Builder
+	want, size := map[string]int{}, 0
+	text.WriteString(`{"packages.conda":{`)
+	for i := range records {
+		depends := make([]string, 5+i%17)
+		for j := range depends {
+			name := fmt.Sprint("Lib", (i+j)%names)
+			want[strings.ToLower(name)]++
+			depends[j] = strconv.Quote(name + " >=1.2." + strconv.Itoa(i))
+		}
+		list := strings.Join(depends, ", ")
+		size += len(list)
+		fmt.Fprintf(&text, `"a-1-%d.conda":{"name":"a","version":"1","build":"%d","depends":[%s]},`, i, i, list)
+	}
+	if size < 4*index.BlockSize {
+		t.Fatalf("the dependencies have only %d bytes", size)
+	}
+	x := build(t, strings.TrimSuffix(text.String(), ",")+"}}")
+	for name, n := range want {
+		if got, err := x.Dependents(name); err != nil || got != n {
+			t.Errorf("%d records depend on %s, want %d; %v", got, name, n, err)
 		}
 	}
 }

@@ -125,7 +125,9 @@ func (w *Writer) copy(id uint32, data []byte) error {
 		if _, err := object(raw, 0, maxDepth, f.take); err != nil {
 			return fmt.Errorf("%w: %w", errDamaged, err)
 		}
-		w.uses.count(f.depends)
+		if err := w.count(f.depends); err != nil {
+			return err
+		}
 		w.meta.Records++
 		w.begin(fileName, raw)
 		return w.append(id, w.head, fileName, raw)

@@ -2,6 +2,7 @@ package index
 
 import (
 	"bytes"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -22,12 +23,18 @@ type used struct {
 	records uint32
 }
 
-// count counts the dependencies of a record, which are a JSON array.
-func (u *uses) count(depends []byte) {
-	if len(depends) == 0 || depends[0] != '[' {
-		return
+// Write implements io.Writer. It counts the dependencies of records, which are JSON arrays
+// without a separator. It runs in a goroutine of its own, which must not end the process.
+func (u *uses) Write(lists []byte) (n int, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	for n < len(lists) && err == nil {
+		n, err = array(lists, n, maxDepth, func(v []byte) { u.add(dependency(unquoted(v))) })
 	}
-	_, _ = array(depends, 0, maxDepth, func(v []byte) { u.add(dependency(unquoted(v))) }) // already validated
+	return n, err
 }
 
 // add counts a name. Most names are known and in lower case, so that they are looked up before

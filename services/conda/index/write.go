@@ -32,8 +32,10 @@ type Writer struct {
 	runs  []linked
 	last  uint32 // the name of the last run
 	head  []byte // of the entry being written
-	uses  uses
-	meta  Meta
+	uses  *uses
+	// depends passes the dependencies of records on to uses.
+	depends *behind
+	meta    Meta
 }
 
 // A pending is a name with its runs so far. first and last are the ends of their linked
@@ -60,7 +62,8 @@ func Create(path string) (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making an index: %w", err)
 	}
-	return &Writer{file: f, out: writeBehind(f), path: path, ids: map[string]uint32{}, last: none, most: limits.ChannelRepodata, uses: uses{ids: map[string]uint32{}}}, nil
+	u := &uses{ids: map[string]uint32{}}
+	return &Writer{file: f, out: writeBehind(f), path: path, ids: map[string]uint32{}, last: none, most: limits.ChannelRepodata, uses: u, depends: writeBehind(u)}, nil
 }
 
 // Bound limits the size of all records together, in bytes.
@@ -80,9 +83,22 @@ func (w *Writer) add(fileName, raw []byte, f facts) error {
 	if p := &w.list[id]; p.records == limits.ChannelRecordsOfName || p.bytes > limits.ChannelNameBytes || w.meta.Records > limits.ChannelRecords {
 		return tooMuch("has more than %d records, or more than %d of %s", limits.ChannelRecords, limits.ChannelRecordsOfName, fault.Quote(p.name))
 	}
-	w.uses.count(f.depends)
+	if err := w.count(f.depends); err != nil {
+		return err
+	}
 	w.begin(fileName, raw)
 	return w.append(id, w.head, fileName, raw)
+}
+
+// count counts the dependencies of a record.
+func (w *Writer) count(depends []byte) error {
+	if len(depends) == 0 || depends[0] != '[' {
+		return nil
+	}
+	if _, err := w.depends.Write(depends); err != nil {
+		return fmt.Errorf("counting dependencies: %w", err)
+	}
+	return nil
 }
 
 // tooMuch returns the fault for a channel that exceeds a limit.
@@ -162,7 +178,10 @@ func (w *Writer) Commit(m Meta) (Meta, error) {
 // finish writes everything after the records.
 func (w *Writer) finish(m Meta) (Meta, error) {
 	m.Records, m.Skipped = w.meta.Records, w.meta.Skipped
-	err := w.writeDirectory(m)
+	err := w.depends.close()
+	if err == nil {
+		err = w.writeDirectory(m)
+	}
 	if err == nil {
 		err = w.out.close()
 	}
@@ -191,7 +210,7 @@ func Rename(from, to string) error {
 
 // Discard removes the unfinished file.
 func (w *Writer) Discard() error {
-	_ = w.out.close() // the data is discarded anyway
+	_, _ = w.depends.close(), w.out.close() // the data is discarded anyway
 	return errors.Join(w.file.Close(), os.Remove(w.file.Name()))
 }
 
