@@ -145,10 +145,13 @@ func TestWebPage(t *testing.T) {
 		other.await(`document.querySelector(".chip .name")?.innerText === "samtools" && document.querySelectorAll(".chip").length === 1`)
 		other.put("#search", "samtools license:Nothing-1.0")
 		other.await(`document.querySelector("#search-told").innerText === "No package that matches samtools has the licence Nothing-1.0."`)
-		other.press(kb.Enter) // it is no specification
+		other.press(kb.Enter) // it is no specification, which is checked when the next search has ended
 		other.eval(webField + `.select()`)
 		other.press("samtools license:mit")
 		other.await(`document.querySelector("#found .license")?.innerText === "MIT"`)
+		if got := other.text(chosen + " + location.search"); got != "samtools=?p=samtools" { // neither Enter has added the typed text
+			t.Errorf("the chosen packages and the address are %s", got)
+		}
 		other.good("search by licence", p.url)
 
 		b.eval(`document.querySelector(".result [role=status] a").click()`)
