@@ -18,19 +18,19 @@ export class Failure extends Error {
   }
 }
 
-/** The longest Retry-After, in seconds, after which a GET is retried automatically. */
-const soon = 3;
+/** The longest Retry-After, in seconds, after which a GET is retried automatically, and how often. */
+const soon = 3, most = 3;
 
 /**
  * Calls the API as the signed-in user and returns the decoded response, or undefined if the
  * response is empty.
  * @param {string} method
  * @param {string} path relative to the root, without a slash before it
- * @param {{body?: object, signal?: AbortSignal, as?: string}} [more] URLSearchParams are sent
- *   as a form; as is a token that replaces the session's
+ * @param {{body?: object, signal?: AbortSignal, as?: string, retries?: number}} [more] URLSearchParams are
+ *   sent as a form; as is a token that replaces the session's; retries counts earlier attempts
  * @returns {Promise<any>}
  */
-export async function call(method, path, { body, signal, as = token.peek() } = {}) {
+export async function call(method, path, { body, signal, as = token.peek(), retries = 0 } = {}) {
   const form = body instanceof URLSearchParams;
   /** @type {Response} */
   let response;
@@ -50,10 +50,10 @@ export async function call(method, path, { body, signal, as = token.peek() } = {
   const answer = await response.json().catch(() => undefined);
   if (response.ok && answer !== undefined) return answer;
   const wait = Number(response.headers.get("Retry-After"));
-  if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon) {
+  if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon && retries < most) {
     await new Promise((done) => setTimeout(done, wait * 1000));
     signal?.throwIfAborted();
-    return call(method, path, { body, signal, as });
+    return call(method, path, { body, signal, as, retries: retries + 1 });
   }
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }
