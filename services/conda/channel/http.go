@@ -63,7 +63,7 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 		end(err)
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
 	}
-	f.login(req)
+	isSigned := f.login(req)
 	req.Header.Set("User-Agent", "slipway")
 	if known.ETag != "" {
 		req.Header.Set("If-None-Match", known.ETag)
@@ -82,19 +82,19 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 	}
 	_, _ = io.CopyN(io.Discard, resp.Body, limits.ErrorAnswer) // drained so that the connection is reused
 	_ = resp.Body.Close()
-	return nil, refused(u.Host, resp)
+	return nil, refused(u.Host, isSigned, resp)
 }
 
 // login adds the caller's login to a request to the channel's own host. Other hosts,
-// including mirrors, never receive it.
-func (f *fetch) login(req *http.Request) {
-	if own, err := url.Parse(f.channel); err == nil {
-		conda.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
-	}
+// including mirrors, never receive it. It reports whether the request has a login.
+func (f *fetch) login(req *http.Request) bool {
+	own, err := url.Parse(f.channel)
+	return err == nil && conda.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
 }
 
-// refused returns the error for a response without a file.
-func refused(host string, resp *http.Response) error {
+// refused returns the error for a response without a file. isSigned is whether the request had
+// the caller's login.
+func refused(host string, isSigned bool, resp *http.Response) error {
 	after := retryAfter(resp.Header)
 	switch code := resp.StatusCode; code {
 	case http.StatusNotModified:
@@ -102,7 +102,10 @@ func refused(host string, resp *http.Response) error {
 	case http.StatusNotFound, http.StatusGone:
 		return errAbsent
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return fault.Denied.Newf("%s does not let us read the channel: it is private, or does not exist. Logins are credentials of the provider conda at the platform", host)
+		if isSigned {
+			return fault.Denied.Newf("%s does not accept your login for the channel, or has no such channel: replace the login, or ask for access to the channel", host)
+		}
+		return fault.Denied.Newf("%s does not let us read the channel: it is private, or does not exist; store your login for it with `slipway credentials add NAME --channel URL`, or on the page, under Logins", host)
 	case http.StatusTooManyRequests:
 		return fault.Exhausted.Newf("%s answers that there are too many requests; try again later", host).After(max(after, time.Second))
 	default:

@@ -53,8 +53,12 @@ func TestPrivate(t *testing.T) {
 			if err != nil || len(records) != 1 || strings.Contains(records[0].URL, "s3cret") || records[0].URL != site.URL+"/c/linux-64/a-1-0.conda" {
 				t.Errorf("records are %+v, %v", records, err)
 			}
-			if got, err := w.versions(t); !errors.Is(err, fault.Denied) {
+			if got, err := w.versions(t); !errors.Is(err, fault.Denied) || !strings.Contains(err.Error(), "store your login") {
 				t.Errorf("without the login: %q, %v", got, err)
+			}
+			old := channel.Access{Scope: "u2", Username: a.Username, Password: "0ld"}
+			if _, err := w.get(t, old); !errors.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not accept your login") || strings.Contains(err.Error(), "0ld") {
+				t.Errorf("with another login: %v", err)
 			}
 			broken = true
 			w.clock.forward(2 * time.Hour)
