@@ -1,36 +1,51 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
+// privateLab returns a channel server that requires a login with a password: a bearer token below
+// /bearer, a token in the path below /path, and the user ada with HTTP basic authentication below
+// /basic. While outage is a status, it is the response to each request.
+func privateLab(t *testing.T, password string) (channel *lab, outage *atomic.Int32) {
+	t.Helper()
+	channel, outage = newLab(t), new(atomic.Int32)
+	isAllowed := func(r *http.Request) bool {
+		user, given, isBasic := r.BasicAuth()
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/bearer/"):
+			return r.Header.Get("Authorization") == "Bearer "+password
+		case strings.HasPrefix(r.URL.Path, "/t/"):
+			return strings.HasPrefix(r.URL.Path, "/t/"+password+"/path/")
+		}
+		return strings.HasPrefix(r.URL.Path, "/basic/") && isBasic && user == "ada" && given == password
+	}
+	channel.answers(func(w http.ResponseWriter, r *http.Request) {
+		switch status := int(outage.Load()); {
+		case status != 0:
+			w.WriteHeader(status)
+		case !isAllowed(r):
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			_, _ = w.Write([]byte(labPackages))
+		}
+	})
+	return channel, outage
+}
+
 // TestChannelCredentials stores a login for a private channel with each authentication method.
-// The server must test the login, reject a wrong one, and read the channel with a valid one.
+// The server must test the login, reject a wrong one, and read the channel with a valid one. A
+// login that cannot be tested because of an outage is kept.
 func TestChannelCredentials(t *testing.T) {
 	t.Parallel()
 	const secret = "s3cret-of-a-channel"
-	channel := newLab(t)
-	private := func(r *http.Request) bool {
-		user, password, basic := r.BasicAuth()
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/bearer/"):
-			return r.Header.Get("Authorization") == "Bearer "+secret
-		case strings.HasPrefix(r.URL.Path, "/t/"):
-			return strings.HasPrefix(r.URL.Path, "/t/"+secret+"/path/")
-		}
-		return strings.HasPrefix(r.URL.Path, "/basic/") && basic && user == "ada" && password == secret
-	}
-	channel.answers(func(w http.ResponseWriter, r *http.Request) {
-		if !private(r) {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = w.Write([]byte(labPackages))
-	})
+	channel, outage := privateLab(t, secret)
 	dir := t.TempDir()
 	file := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -59,6 +74,17 @@ func TestChannelCredentials(t *testing.T) {
 		}
 		if out, errs, err := p.slipway("lock", "samtools", "--channel", address); err != nil || !strings.Contains(out, "samtools-1.20") || strings.Contains(out+errs, secret) {
 			t.Errorf("%s: with a login the lock is %s %s, %v", name, out, errs, err)
+		}
+	}
+	for _, status := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		outage.Store(int32(status))
+		name := fmt.Sprintf("outage-%d", status)
+		_, errs, err := p.slipway("credentials", "add", name, "--channel", channel.URL+"/bearer/"+name, "--bearer", "--password-file", right)
+		if err != nil || !strings.Contains(errs, "could not be tested") || !strings.Contains(errs, "slipway credentials delete "+name) || strings.Contains(errs, secret) {
+			t.Errorf("with %d of the channel: %s, %v", status, errs, err)
+		}
+		if list, _, err := p.slipway("credentials", "list"); err != nil || !strings.Contains(list, name) {
+			t.Errorf("with %d of the channel the login is not stored: %s, %v", status, list, err)
 		}
 	}
 	for _, args := range [][]string{

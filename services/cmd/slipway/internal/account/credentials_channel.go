@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -85,9 +86,9 @@ func (f *channelFlags) into(keys *structpb.Struct) {
 	keys.Fields["registry"], keys.Fields["userName"] = structpb.NewStringValue(f.place), structpb.NewStringValue(f.username)
 }
 
-// tryChannel makes the server read the channel with the stored login, and deletes the login if
-// that fails.
-func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, query url.Values, id string) error {
+// tryChannel makes the server read the channel with the stored login. It deletes the login if
+// the channel refuses it, and keeps it if the channel cannot be read at the moment.
+func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, query url.Values, name, id string) error {
 	if f.channel.address == "" || f.unseen {
 		return nil
 	}
@@ -111,9 +112,21 @@ func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, que
 		cmd.PrintErrf("The server has read %s with the login, and uses it from now on, on your behalf only.\n", output.Printable(f.channel.address))
 		return nil
 	}
+	if !isRefusal(err) && cmd.Context().Err() == nil {
+		cmd.PrintErrf("The login is stored and used from now on, but it could not be tested: reading %s with it: %s. If it turns out to be wrong, delete it with `slipway credentials delete %s`, and add it again.\n",
+			output.Printable(f.channel.address), err, output.Printable(name))
+		return nil
+	}
 	what := session.Call{Method: http.MethodDelete, Path: "/api/credentials/" + url.PathEscape(id), Query: query, Signed: true}
 	if _, failed := c.Do(context.WithoutCancel(cmd.Context()), what, nil); failed != nil {
 		return fmt.Errorf("reading %s with the login: %w; the login is stored as %s and could not be removed: %w", f.channel.address, err, id, failed)
 	}
 	return fmt.Errorf("reading %s with the login: %w; the login was removed: correct it, or store it without the test with --no-verify", f.channel.address, err)
+}
+
+// isRefusal reports whether the channel refuses a login, or does not exist. Other failures are
+// temporary, or not of the channel.
+func isRefusal(err error) bool {
+	no, ok := errors.AsType[*session.Refused](err)
+	return ok && (no.Status == http.StatusBadRequest || no.Status == http.StatusForbidden)
 }

@@ -124,7 +124,9 @@ The server tries the login before it is stored, and uses it from then on.
 With --channel the login is for a private Conda channel: a user name with its
 password (--username), a token that is part of addresses (--token-in-path), or
 a bearer token (--bearer). Tokens are read like passwords. The server tests the
-login by reading the channel, and removes it if that fails.
+login by reading the channel, and removes it if the channel refuses it. If the
+channel cannot be read at the moment, the login is stored without the test, and
+the command prints that.
 
 --provider and --keys-file store credentials that the server does not use itself.`,
 		Example: `  slipway credentials add quay --registry quay.io --username team+robot
@@ -166,7 +168,7 @@ login by reading the channel, and removes it if that fails.
 		if err != nil {
 			return fmt.Errorf("storing the credentials %s: %w", args[0], err)
 		}
-		if err := f.tryChannel(cmd, c, query, res.GetCredentialsId()); err != nil {
+		if err := f.tryChannel(cmd, c, query, args[0], res.GetCredentialsId()); err != nil {
 			return err
 		}
 		sayTried(cmd, tried)
