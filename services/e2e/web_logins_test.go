@@ -1,10 +1,11 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,19 +22,45 @@ func (b *tab) fill(field, text string) {
 	b.press(text)
 }
 
+// rowsOf returns the texts of the listed logins, as JavaScript.
+const rowsOf = `[...document.querySelectorAll(".rows li")].map((l) => l.innerText).join("|")`
+
+// addChannelLogin fills the form of a login for a channel and submits it. way is the user name that
+// selects how the channel authenticates; "" selects a user name and password.
+func (b *tab) addChannelLogin(address, way, user, password string) {
+	b.t.Helper()
+	b.eval(`document.querySelector("[value=conda]").click()`)
+	b.await(`document.querySelector("#way")`)
+	b.eval(fmt.Sprintf(`(() => { const way = document.querySelector("#way"); way.value = %q; way.dispatchEvent(new Event("change", {bubbles: true})); })()`, way))
+	b.fill("#registry", address)
+	if way == "" {
+		b.fill("#user", user)
+	} else {
+		b.await(`!document.querySelector("#user")`)
+	}
+	b.fill("#password", password+kb.Enter)
+}
+
+// rejected waits for a problem of the login that was added last.
+func (b *tab) rejected(title, why string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.querySelector(".failed h2")?.innerText === %q && document.querySelector(".failed .why").innerText.includes(%q)`, title, why))
+}
+
+// listed waits until the page lists a number of logins.
+func (b *tab) listed(n int) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`document.querySelectorAll(".rows li").length === %d`, n))
+}
+
 // TestWebPageOfLogins tests logins before they are stored, shows the results, and shows no
-// password.
+// password. The channel requires a login of each kind.
 func TestWebPageOfLogins(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	up, channel := testkit.NewRegistry(t, testkit.Basic), newLab(t)
-	channel.answers(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer let me in" {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
-		}
-		_, _ = io.WriteString(w, labPackages)
-	})
+	const secret = "let me in"
+	up := testkit.NewRegistry(t, testkit.Basic)
+	channel, outage := privateLab(t, secret)
 	s := bare(channel.URL)
 	s["master_key_file"] = newMasterKey(t)
 	eachShape(t, []string{up.Host}, s, func(t *testing.T, p *program) {
@@ -42,41 +69,48 @@ func TestWebPageOfLogins(t *testing.T) {
 		b.fill("#registry", up.Host)
 		b.fill("#user", testkit.User)
 		b.fill("#password", "wrong"+kb.Enter)
-		b.await(`document.querySelector(".failed .why")?.innerText.includes("does not accept this login")`)
+		b.rejected("The login was not stored", "does not accept this login")
 		b.await(`document.querySelector(".empty")`)
 		b.good("login of a registry refused", p.url)
 		b.fill("#password", testkit.Password+kb.Enter)
 		b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 1`)
 		b.await(`document.querySelector("#password").value === ""`)
 
-		b.eval(`document.querySelector("[value=conda]").click()`)
-		b.fill("#registry", channel.URL+"/private")
-		b.fill("#password", "wrong"+kb.Enter)
-		b.await(`document.querySelector(".failed .why")?.innerText.includes("was not stored")`)
-		b.fill("#password", "let me in"+kb.Enter)
-		b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 2`)
+		host := strings.TrimPrefix(channel.URL, "http://")
+		for i, c := range []struct{ path, way, user, shown string }{
+			{"/bearer/lab", "bearer", "", "a Bearer token"}, {"/path/lab", "token", "", "a token in the address"}, {"/basic/lab", "", "ada", "ada"},
+		} {
+			b.addChannelLogin(channel.URL+c.path, c.way, c.user, "wrong")
+			b.rejected("The login was not stored", "does not accept your login")
+			b.listed(i + 1)
+			b.addChannelLogin(channel.URL+c.path+"/", c.way, c.user, secret)
+			b.await(fmt.Sprintf(`document.querySelector(".verdict.good")?.innerText.includes("The channel %s accepts this login")`, channel.URL+c.path))
+			b.listed(i + 2)
+			b.await(fmt.Sprintf(`document.querySelector("#password").value === "" && document.querySelector("#way").value === %q`, c.way))
+			b.await(fmt.Sprintf(`%s.includes(%q) && %s.includes("Conda channel · %s")`, rowsOf, host+c.path, rowsOf, c.shown))
+			lock := lockOf(channel.URL+c.path, "explicit", "samtools")
+			if r := p.call(http.MethodPost, "/v1alpha1/conda/lock", lock, "Authorization", "Bearer "+p.token); r.status != http.StatusOK {
+				t.Errorf("with the login %s is %d %s", c.path, r.status, r.body)
+			}
+			if r := p.call(http.MethodPost, "/v1alpha1/conda/lock", lock); r.status != http.StatusForbidden {
+				t.Errorf("another user gets %d %s of %s", r.status, r.body, c.path)
+			}
+		}
 		b.good("logins", p.url)
-		if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, "let me in") {
+		b.addChannelLogin(strings.Replace(channel.URL, "//", "//ada:"+secret+"@", 1)+"/basic/lab", "bearer", "", secret)
+		b.rejected("The login was not stored", "The address contains a login")
+		b.addChannelLogin("oci://ghcr.io/team/lab", "token", "", secret)
+		b.rejected("The login was not stored", "needs a user name and a password")
+		b.addChannelLogin(channel.URL+"/basic/lab", "", "bearer", secret)
+		b.rejected("The login was not stored", "is reserved for tokens")
+		b.testLater(t, channel.URL, secret, outage)
+		if shown := b.text("document.documentElement.outerHTML + JSON.stringify(sessionStorage)"); strings.Contains(shown, testkit.Password) || strings.Contains(shown, secret) {
 			t.Error("the page still contains a password")
 		}
-		// Logins of a workspace are tested too, with the permissions of the workspace.
-		lab := p.call(http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "lab", "fullName": "lab"}}, "Authorization", "Bearer "+p.token).json(t)
-		org, _ := lab["organization"].(map[string]any)
-		p.call(http.MethodPost, fmt.Sprintf("/api/orgs/%.0f/workspaces", org["orgId"]), map[string]any{"workspace": map[string]any{"name": "rnaseq", "fullName": "rnaseq", "visibility": "PRIVATE"}}, "Authorization", "Bearer "+p.token)
-		b.eval("location.reload()")
-		b.await(`document.querySelector("#space option:last-child")?.innerText.includes("rnaseq")`)
-		b.eval(`const s = document.querySelector("#space"); s.value = s.options[s.options.length - 1].value; s.dispatchEvent(new Event("change", {bubbles: true}))`)
-		b.await(`document.querySelector(".empty")`)
-		b.eval(`document.querySelector("[value=conda]").click()`)
-		b.fill("#registry", channel.URL+"/theirs")
-		b.fill("#password", "wrong"+kb.Enter)
-		b.await(`document.querySelector(".failed .why")?.innerText.includes("was not stored")`)
-		b.fill("#password", "let me in"+kb.Enter)
-		b.await(`document.querySelector(".verdict.good")?.innerText.includes("a participant of the workspace builds") && document.querySelectorAll(".rows li").length === 1`)
-		b.eval(`const t = document.querySelector("#space"); t.value = t.options[0].value; t.dispatchEvent(new Event("change", {bubbles: true}))`)
-		b.await(`document.querySelectorAll(".rows li").length === 2`)
+		p.storeWorkspaceLogins(t, browser, channel.URL, secret)
 
-		for range 2 {
+		b.listed(5)
+		for range 5 {
 			b.eval(`document.querySelector(".rows button").focus()`)
 			b.press(kb.Enter)
 			b.await(`document.activeElement.innerText.startsWith("Yes, remove")`)
@@ -88,6 +122,70 @@ func TestWebPageOfLogins(t *testing.T) {
 			t.Errorf("not deleted: %s", r.body)
 		}
 	})
+}
+
+// testLater adds logins to the four that are listed while the channel cannot be read. They must be
+// stored, and tested again when the user requests it: then one of them is refused.
+func (b *tab) testLater(t *testing.T, channel, secret string, outage *atomic.Int32) {
+	t.Helper()
+	defer outage.Store(0)
+	again := func(ended string) {
+		outage.Store(0)
+		if err := within(2*time.Minute, func() error { // a channel is not read again immediately after a failure
+			b.eval(button("Test it again") + "?.click()")
+			time.Sleep(time.Second)
+			if b.text(ended) != "true" {
+				return fmt.Errorf("after another test the page shows %s", b.text(`document.querySelector("form").innerText`))
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	const isStored = "The login is stored, but could not be tested"
+	outage.Store(http.StatusServiceUnavailable)
+	b.addChannelLogin(channel+"/bearer/later", "bearer", "", secret)
+	b.rejected(isStored, "out of order")
+	b.listed(5)
+	b.good("login not tested", b.text("location.origin"))
+	again(`!!document.querySelector(".verdict.good")?.innerText.includes("/bearer/later accepts this login")`)
+	outage.Store(http.StatusTooManyRequests)
+	b.addChannelLogin(channel+"/bearer/later", "bearer", "", "wrong")
+	b.rejected(isStored, "too many requests")
+	b.listed(6)
+	again(`document.querySelector(".failed h2")?.innerText === "The login was not stored"`)
+	b.listed(5)
+}
+
+// storeWorkspaceLogins adds a login to a workspace as its administrator. A user who only views the
+// workspace must not be able to.
+func (p *program) storeWorkspaceLogins(t *testing.T, browser context.Context, channel, secret string) {
+	t.Helper()
+	space := p.makeWorkspace("lab", "rnaseq")
+	for name, role := range map[string]string{"eve": "admin", "max": "view"} {
+		b, token := openTab(t, browser, p.url+"/view/logins?workspace="+space), p.newUser(name)
+		for _, args := range [][]string{{"member", "add", "lab", name}, {"member", "add", "lab/rnaseq", name, "--role", role}} {
+			if out, errs, err := p.slipway(args...); err != nil {
+				t.Fatalf("%q: %s %s %v", args, out, errs, err)
+			}
+		}
+		b.signIn(token)
+		b.await(`document.querySelector("#space")?.selectedOptions[0].innerText === "lab / rnaseq"`)
+		if role == "view" {
+			b.addChannelLogin(channel+"/bearer/theirs", "bearer", "", secret)
+			b.rejected("The login was not stored", "role")
+			b.good("login of a viewer", p.url)
+			continue
+		}
+		b.addChannelLogin(channel+"/bearer/theirs", "bearer", "", "wrong")
+		b.rejected("The login was not stored", "does not accept your login")
+		b.listed(0)
+		b.addChannelLogin(channel+"/bearer/theirs", "bearer", "", secret)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("a participant of the workspace builds")`)
+		b.listed(1)
+		b.eval(`(() => { const s = document.querySelector("#space"); s.value = s.options[0].value; s.dispatchEvent(new Event("change", {bubbles: true})); })()`)
+		b.listed(0)
+	}
 }
 
 // TestWebPageOfWorkspaces creates an organisation and a workspace, and adds a participant.
