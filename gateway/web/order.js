@@ -18,7 +18,7 @@ export const format = signal("docker");
 export const kind = signal("packages");
 /** Files are not in the address, since they may be long and are private. */
 export const environment = signal("");
-/** The chosen environment of a pixi.lock. */
+/** The chosen environment of a file that has several. */
 export const environmentName = signal("");
 export const dockerfile = signal("");
 /** The build context of a Dockerfile, and files added to an image. */
@@ -61,13 +61,13 @@ export function choose(entry, version) {
   entries.value = entries.value.map((e) => (e === entry ? withVersion(entry, version) : e));
 }
 
-/** The names of the environments of a pixi.lock; none of other files. */
+/** The environments of a file that has several, such as a pixi.lock. */
 export const environments = computed(() => environmentsOf(environment.value));
 
-/** The environment of a pixi.lock that is requested; undefined for other files. */
+/** The environment that is requested; undefined for a file without environments. */
 export const chosenEnvironment = computed(() => {
-  const names = environments.value;
-  return [environmentName.value, "default"].find((name) => names.includes(name)) ?? names[0];
+  const { names, usual } = environments.value;
+  return [environmentName.value, usual].find((name) => names.includes(name)) ?? names[0];
 });
 
 /**
@@ -80,7 +80,7 @@ export const exact = computed(() => (isLock(environment.value) ? locked(environm
 export const packages = computed(() => {
   if (kind.value === "environment" && environment.value.trim()) {
     const name = chosenEnvironment.value;
-    return { type: "CONDA", environment: base64(environment.value), ...(name && name !== "default" && { environmentName: name }) };
+    return { type: "CONDA", environment: base64(environment.value), ...(name && name !== environments.value.usual && { environmentName: name }) };
   }
   if (!isPicked.value || !entries.value.length) return undefined;
   return { type: "CONDA", entries: entries.value, ...(channels.value.length && { channels: channels.value }) };

@@ -63,12 +63,13 @@ export function Dockerfile() {
 }
 
 export function Environment() {
+  const { title, names, label } = environments.value;
   return html`<${Text} id="environment" title="environment.yml" of=${environment}
     example=${"channels:\n  - conda-forge\n  - bioconda\ndependencies:\n  - samtools=1.20"}
-    note="Paste it, or drop the file here: also a pixi.toml, or a lock of conda, conda-lock or pixi. Packages of pip are resolved during the build." />
-    ${environments.value.length > 1 && html`<p class="space"><label for="environment-name">Environment of the lock</label>
+    note="Paste it, or drop the file here: also a pixi.toml or pyproject.toml, or a lock of conda, conda-lock or pixi. Packages of pip are resolved during the build." />
+    ${names.length > 1 && html`<p class="space"><label for="environment-name">${title}</label>
       <select id="environment-name" value=${chosenEnvironment.value} onChange=${(/** @type {any} */ e) => (environmentName.value = e.currentTarget.value)}>
-        ${environments.value.map((name) => html`<option key=${name} value=${name}>${name}</option>`)}
+        ${names.map((name) => html`<option key=${name} value=${name}>${label(name)}</option>`)}
       </select></p>`}
     ${exact.value && html`<p class="note" role="status">${exact.value.length
       ? `A lock: exactly its ${count(exact.value.length, "package")} for ${platforms.value[0]}, and nothing else.`

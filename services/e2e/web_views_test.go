@@ -232,6 +232,21 @@ func TestWebPageTakesALock(t *testing.T) {
 	b.await(chosen + ` === "samtools=1.19"`)
 	b.await(`location.search.startsWith("?p=samtools%3D1.19")`)
 	chooseEnvironment(t, browser, p)
+	chooseCategory(t, browser, p)
+}
+
+// paste replaces the text of the environment file on the page.
+func (b *tab) paste(text string) {
+	b.t.Helper()
+	b.await(`document.querySelector("#environment")`)
+	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, text))
+}
+
+// choose chooses one of the environments that the page lists, which must be those in all.
+func (b *tab) choose(name string, all ...string) {
+	b.t.Helper()
+	b.await(fmt.Sprintf(`[...document.querySelectorAll("#environment-name option")].map((o) => o.innerText).join() === %q`, strings.Join(all, ",")))
+	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment-name"); e.value = %q; e.dispatchEvent(new Event("change", { bubbles: true })); })()`, name))
 }
 
 // chooseEnvironment pastes a pixi.lock with two environments on the page and chooses the second
@@ -252,11 +267,10 @@ func chooseEnvironment(t *testing.T, browser context.Context, p *program) {
 	}
 	both := head + "  default:\n" + packages + "\n  small:\n" + strings.Join(small, "\n") + "\npackages:\n" + tail
 	b := openTab(t, browser, p.url+"/?from=environment")
-	b.await(`document.querySelector("#environment")`)
-	b.eval(fmt.Sprintf(`(() => { const e = document.querySelector("#environment"); e.value = %q; e.dispatchEvent(new Event("input", { bubbles: true })); })()`, both))
+	b.paste(both)
 	b.await(`document.querySelector("#environment-name")?.value === "default"`)
 	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 2 packages for linux/amd64")`)
-	b.eval(`(() => { const e = document.querySelector("#environment-name"); e.value = "small"; e.dispatchEvent(new Event("change", { bubbles: true })); })()`)
+	b.choose("small", "default", "small")
 	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 1 package for linux/amd64")`)
 	b.await(webVerdict + ` === "These fit together."`)
 	b.good("lock-environments", p.url)
@@ -265,6 +279,94 @@ func chooseEnvironment(t *testing.T, browser context.Context, p *program) {
 	if got := condaMeta(files(t, pull(t, b.text(webName), "amd64"))); !slices.Equal(got, []string{"htslib-1.20-h0_0.json"}) {
 		t.Errorf("the image of the environment has the packages %v", got)
 	}
+}
+
+// chooseCategory pastes a conda-lock.yml on the page and chooses a category, whose packages the
+// image must have besides those of main. Its name is the environment that other files need not name.
+func chooseCategory(t *testing.T, browser context.Context, p *program) {
+	t.Helper()
+	lock := p.call(http.MethodPost, "/v1alpha1/conda/lock", map[string]any{"format": "conda-lock", "packages": map[string]any{"type": "CONDA", "entries": []string{"samtools=1.19"}}})
+	at := strings.Index(string(lock.body), "name: samtools")
+	if at < 0 {
+		at = strings.Index(string(lock.body), `name: "samtools"`)
+	}
+	if lock.status != http.StatusOK || at < 0 {
+		t.Fatalf("the lock is %d %s", lock.status, lock.body)
+	}
+	b := openTab(t, browser, p.url+"/?from=environment")
+	b.paste(string(lock.body[:at]) + strings.Replace(string(lock.body[at:]), "category: main", "category: default", 1))
+	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 1 package for linux/amd64")`)
+	b.choose("default", "main", "main and default")
+	b.await(`document.querySelector(".space + .note")?.innerText.startsWith("A lock: exactly its 2 packages for linux/amd64")`)
+	b.await(webVerdict + ` === "These fit together."`)
+	b.good("lock-categories", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	if got := condaMeta(files(t, pull(t, b.text(webName), "amd64"))); !slices.Equal(got, []string{"htslib-1.20-h0_0.json", "samtools-1.19-h0_0.json"}) {
+		t.Errorf("the image of the category has the packages %v", got)
+	}
+}
+
+// webManifest is a pyproject.toml with environments in each form that TOML has. The string of a
+// task is none of them.
+const webManifest = `[project]
+name = "tools"
+
+[tool.pixi.workspace]
+channels = ["conda-forge"]
+platforms = ["linux-64"]
+
+[tool.pixi.dependencies]
+samtools = "1.19.*"
+
+[tool.pixi.feature.old.dependencies]
+htslib = "1.17.*"
+
+[tool.pixi.tasks]
+note = """
+[tool.pixi.environments]
+nothing = []
+"""
+
+[tool.pixi.environments]
+both = [
+  "old",
+]
+"old-1.17" = { features = ["old"], no-default-feature = true } # alone
+
+[tool.pixi.environments.plain]
+solve-group = "default"
+`
+
+// TestWebPageTakesAManifest chooses an environment of a manifest of pixi on the page, whose packages
+// the image must have.
+func TestWebPageTakesAManifest(t *testing.T) {
+	t.Parallel()
+	browser := newChromium(t)
+	p, _ := webProgram(t)
+	b := openTab(t, browser, p.url+"/?from=environment")
+	b.paste(webManifest)
+	b.await(`document.querySelector("#environment-name")?.value === "default"`)
+	const solved = `[...document.querySelectorAll(".contents tr")].map((r) => [...r.cells].slice(0, 2).map((c) => c.textContent).join(" "))`
+	b.await(solved + `.includes("samtools 1.19")`)
+	b.choose("old-1.17", "default", "both", "old-1.17", "plain")
+	b.await(solved + `.includes("htslib 1.17") && !` + solved + `.includes("samtools 1.19") && ` + webVerdict + ` === "These fit together."`)
+	b.good("manifest", p.url)
+	b.put("#get", kb.Enter)
+	b.await(webReady)
+	if got := condaMeta(files(t, pull(t, b.text(webName), "amd64"))); !slices.Contains(got, "htslib-1.17-h0_0.json") || slices.Contains(got, "samtools-1.19-h0_0.json") {
+		t.Errorf("the image of the environment has the packages %v", got)
+	}
+
+	// A pixi.toml has the same tables at the top level.
+	tables, _, isCut := strings.Cut(strings.ReplaceAll(webManifest, "tool.pixi.", ""), "[environments]\nboth")
+	_, tables, isProject := strings.Cut(tables, "\n\n")
+	if !isCut || !isProject {
+		t.Fatal("the manifest has other tables")
+	}
+	b.paste(`environments = { both = ["old"], "old-1.17" = { features = ["old"], no-default-feature = true } }` + "\n" + tables)
+	b.choose("both", "default", "both", "old-1.17")
+	b.await(solved + `.includes("htslib 1.17") && ` + solved + `.includes("samtools 1.19")`)
 }
 
 // condaMeta returns the names of the records of installed packages, in order.
