@@ -132,6 +132,9 @@ func TestAccounts(t *testing.T) {
 		{"credentials update quay --name new", "Changed credentials quay.\n", map[string]string{
 			"GET /api/credentials": credsAnswer, `PUT /api/credentials/abc {"credentials":{"name":"new","keys":{}}}`: "",
 		}},
+		{"credentials update lab --password-file " + password, "Changed credentials lab.\n", map[string]string{ // a registry is not asked
+			"GET /api/credentials": strings.NewReplacer("quay.io", "conda.example.org/lab", "quay", "lab", "container-reg", "conda").Replace(credsAnswer), `PUT /api/credentials/abc {"credentials":{"keys":{"password":"pa ss"}}}`: "",
+		}},
 		{"credentials delete abc --checked", "Deleted credentials abc.\n", map[string]string{"GET /api/credentials": credsAnswer, "DELETE /api/credentials/abc?checked=true": ""}},
 		{
 			"runs list --search status:RUNNING --max 2 --offset 1 --progress",

@@ -24,7 +24,7 @@ const usualRegistry = "docker.io"
 // for a channel (see tryChannel), and for a provider that the server does not use itself. The
 // stored record of a login that is changed is passed as was; nil for a new login.
 func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *platformv1.CredentialsSpec, was *platformv1.CredentialsRecord) (*inspectv1.Login, error) {
-	if f.keysFile != "" || f.unseen || f.channel.address != "" {
+	if f.keysFile != "" || f.unseen || f.channel.address != "" || was != nil && was.GetProvider() != registryProvider {
 		return nil, nil
 	}
 	given := func(name string) string { return spec.GetKeys().GetFields()[name].GetStringValue() }

@@ -186,7 +186,8 @@ func credentialsUpdateCommand(s *session.Settings) *cobra.Command {
 		Long: `Change credentials; values without a flag stay as they are.
 
 Another registry needs its password: give --registry together with --password,
---password-stdin or --password-file.`,
+--password-stdin or --password-file. Changed logins for Conda channels are not
+tested.`,
 		Example: `  slipway credentials update quay --password
   slipway credentials update quay --name quay-robot --username team+robot2 --password-file new`,
 		Args: usage.Exactly(1),
@@ -225,6 +226,9 @@ Another registry needs its password: give --registry together with --password,
 			return fmt.Errorf("changing the credentials %s: %w", args[0], err)
 		}
 		sayTried(cmd, tried)
+		if kept.GetProvider() == channelProvider && spec.GetKeys().GetFields()["password"] != nil {
+			cmd.PrintErrln("The login was not tested: `slipway search --channel URL` reads the channel with it.")
+		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Changed credentials %s.\n", output.Printable(args[0]))
 		return err
 	}
