@@ -11,8 +11,8 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/build"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/bus/buildbus"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
@@ -81,7 +81,7 @@ func testRevokeWorker(t *testing.T, db *sqldb.DB) {
 	r := p.replica(t, 100)
 	js := p.claims(t)
 	a, b := p.signer(t, r, "a"), p.signer(t, r, "b")
-	name := func(n int) string { return conda.HashLayer(fmt.Sprint(n)).At("images/own") }
+	name := func(n int) string { return spec.HashLayer(fmt.Sprint(n)).At("images/own") }
 	for n, s := range []signer{a, b, a} {
 		record(t, js, name(n), buildbus.SignLayer(s.key, name(n), p.clock(), []byte("a record")))
 	}

@@ -11,9 +11,9 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -81,7 +81,7 @@ func (s *Service) FindLayers(ctx context.Context, req *buildv1.FindLayersRequest
 			return nil, fault.Invalid.Newf("%q is not the key of a layer", fault.Quote(k))
 		}
 		g.Go(func() error {
-			name := conda.LayerKey(k).At(s.deps.Own)
+			name := spec.LayerKey(k).At(s.deps.Own)
 			e, err := bucket.Get(ctx, name)
 			if errors.Is(err, jetstream.ErrKeyNotFound) {
 				return nil

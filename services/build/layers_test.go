@@ -14,9 +14,9 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"
@@ -79,7 +79,7 @@ func TestFindLayers(t *testing.T) {
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 1)
 	js := p.claims(t)
-	key := func(n int) conda.LayerKey { return conda.HashLayer(fmt.Sprint(n)) }
+	key := func(n int) spec.LayerKey { return spec.HashLayer(fmt.Sprint(n)) }
 	w := p.signer(t, r, "a")
 	signed := func(name string) []byte { return buildbus.SignLayer(w.key, name, p.clock(), []byte("a record")) }
 	own := func(n int) string { return key(n).At("images/own") }

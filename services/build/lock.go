@@ -10,7 +10,8 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/build/store"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -41,7 +42,7 @@ func (s *Service) GetBuildLock(ctx context.Context, req *buildv1.GetBuildLockReq
 	if err != nil {
 		return nil, fmt.Errorf("reading the lock of %s: %w", rec.ID, err)
 	}
-	text, err := file.Text(conda.LockFormat(req.GetFormat()))
+	text, err := file.Text(lockfile.Format(req.GetFormat()))
 	if err != nil {
 		return nil, err
 	}
@@ -81,19 +82,19 @@ func lockRecords(l *condav1.SolvePackagesResponse) string {
 }
 
 // lockFile converts locks for output.
-func lockFile(locks []*condav1.SolvePackagesResponse) (conda.Lock, error) {
-	out := conda.Lock{Channels: locks[0].GetChannels(), ChannelURLs: locks[0].GetChannelUrls()} // all are of one request
+func lockFile(locks []*condav1.SolvePackagesResponse) (lockfile.Lock, error) {
+	out := lockfile.Lock{Channels: locks[0].GetChannels(), ChannelURLs: locks[0].GetChannelUrls()} // all are of one request
 	for _, l := range locks {
 		for _, of := range l.GetAnswer().GetLocks() {
-			out.Comments = append(out.Comments, conda.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
+			out.Comments = append(out.Comments, lockfile.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
 		}
 		for i, raw := range l.GetRecords() {
-			p := conda.PlatformLock{Platform: l.GetSubdirs()[i]}
-			var records []conda.Record
+			p := lockfile.PlatformLock{Platform: l.GetSubdirs()[i]}
+			var records []spec.Record
 			if err := json.Unmarshal([]byte(raw), &records); err != nil {
 				return out, err
 			}
-			p.Packages, p.PyPI = conda.Split(records)
+			p.Packages, p.PyPI = spec.Split(records)
 			out.Platforms = append(out.Platforms, p)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/build/store"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -131,7 +131,7 @@ func (s *Service) indexable(ctx context.Context, ticket string) (store.Record, [
 
 // publicPackages returns the packages of a lock that belong in the index.
 func publicPackages(lock *condav1.SolvePackagesResponse) (out []store.IndexedPackage, err error) {
-	var records []conda.Record
+	var records []spec.Record
 	if text := lockRecords(lock); text != "" {
 		if err := json.Unmarshal([]byte(text), &records); err != nil {
 			return nil, err

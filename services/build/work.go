@@ -17,8 +17,8 @@ import (
 
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -209,7 +209,7 @@ func (s *Service) channelLogin(ctx context.Context, rec store.Record, channel up
 	name := strings.TrimSuffix(channel.Host+"/"+channel.Name, "/")
 	isIts := func(address string) bool {
 		at, err := url.Parse(address)
-		return err == nil && strings.TrimSuffix(at.Host+"/"+conda.PathOf(at), "/") == name
+		return err == nil && strings.TrimSuffix(at.Host+"/"+spec.PathOf(at), "/") == name
 	}
 	if !slices.ContainsFunc(lock.GetPrivateChannels(), isIts) {
 		return upstream.Login{}, nil

@@ -11,8 +11,9 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -36,7 +37,7 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 		return nil, err
 	}
 	defer place.release()
-	var files [2]conda.Lock
+	var files [2]lockfile.Lock
 	read := 0
 	for i, g := range []*requestLock{from, to} {
 		if err := s.fetchLock(within, g); err != nil {
@@ -47,7 +48,7 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 			return nil, err
 		}
 		err := s.deps.Turns.Do(within, who.Client(ctx), len(g.text), func() (err error) {
-			if files[i], err = conda.ReadLock(g.text, g.environment); err != nil {
+			if files[i], err = lockfile.Read(g.text, g.environment); err != nil {
 				return g.bad(err)
 			}
 			return nil
@@ -92,7 +93,7 @@ func (s *Service) fetchLock(ctx context.Context, g *requestLock) (err error) {
 }
 
 // compare returns the differences between two locks for the platforms that both have.
-func compare(from, to conda.Lock) (*condav1.CompareLocksResponse, error) {
+func compare(from, to lockfile.Lock) (*condav1.CompareLocksResponse, error) {
 	adoptPlatform(&from, to)
 	adoptPlatform(&to, from)
 	out := &condav1.CompareLocksResponse{}
@@ -117,18 +118,18 @@ func compare(from, to conda.Lock) (*condav1.CompareLocksResponse, error) {
 
 // adoptPlatform sets the platform of a lock without a platform (an explicit list of noarch
 // packages) to the platform of the other lock.
-func adoptPlatform(l *conda.Lock, other conda.Lock) {
+func adoptPlatform(l *lockfile.Lock, other lockfile.Lock) {
 	if len(l.Platforms) == 1 && l.Platforms[0].Platform == "" && len(other.Platforms) == 1 {
 		l.Platforms = slices.Clone(l.Platforms)
 		l.Platforms[0].Platform = other.Platforms[0].Platform
 	}
 }
 
-func platformIndex(l conda.Lock, name string) int {
-	return slices.IndexFunc(l.Platforms, func(p conda.PlatformLock) bool { return p.Platform == name })
+func platformIndex(l lockfile.Lock, name string) int {
+	return slices.IndexFunc(l.Platforms, func(p lockfile.PlatformLock) bool { return p.Platform == name })
 }
 
-func platformNames(l conda.Lock) string {
+func platformNames(l lockfile.Lock) string {
 	var names []string
 	for _, p := range l.Platforms {
 		names = append(names, cmp.Or(p.Platform, "noarch"))
@@ -141,7 +142,7 @@ func platformNames(l conda.Lock) string {
 type packageKey struct{ name, kind string }
 
 // differences returns the differences between two locks for one platform.
-func differences(from, to conda.PlatformLock) *condav1.LockDifference {
+func differences(from, to lockfile.PlatformLock) *condav1.LockDifference {
 	old, now := packagesOf(from), packagesOf(to)
 	all := maps.Clone(old)
 	maps.Copy(all, now)
@@ -175,13 +176,13 @@ func differences(from, to conda.PlatformLock) *condav1.LockDifference {
 }
 
 // packagesOf returns the packages of a lock. PyPI packages are converted to records.
-func packagesOf(p conda.PlatformLock) map[packageKey]*conda.Record {
-	out := make(map[packageKey]*conda.Record, len(p.Packages)+len(p.PyPI))
+func packagesOf(p lockfile.PlatformLock) map[packageKey]*spec.Record {
+	out := make(map[packageKey]*spec.Record, len(p.Packages)+len(p.PyPI))
 	for i := range p.Packages {
 		out[packageKey{p.Packages[i].Name, "conda"}] = &p.Packages[i]
 	}
 	for _, py := range p.PyPI {
-		r := conda.Record{Name: strings.ToLower(py.Name), Version: py.Version, URL: py.URL, SHA256: py.SHA256}
+		r := spec.Record{Name: strings.ToLower(py.Name), Version: py.Version, URL: py.URL, SHA256: py.SHA256}
 		if py.URL != "" {
 			r.FileName = py.URL[strings.LastIndexByte(py.URL, '/')+1:]
 		}
@@ -192,7 +193,7 @@ func packagesOf(p conda.PlatformLock) map[packageKey]*conda.Record {
 
 // differing returns the names of the properties that differ between two records of a package,
 // or nil if they are the same artifact of the same channel.
-func differing(a, b *conda.Record) (out []string) {
+func differing(a, b *spec.Record) (out []string) {
 	if a.Version != b.Version {
 		out = append(out, "version")
 	}

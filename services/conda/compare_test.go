@@ -9,7 +9,7 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -81,11 +81,11 @@ func TestCompareLocks(t *testing.T) {
 func TestFormatsAreComparable(t *testing.T) {
 	t.Parallel()
 	service, _ := startOffline(t)
-	file, err := conda.ReadLock(testLock(t, "pixi.lock"), "test")
+	file, err := lockfile.Read(testLock(t, "pixi.lock"), "test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []conda.LockFormat{conda.FormatCondaLock, conda.FormatPixi, conda.FormatExplicit, conda.FormatExplicitSHA256} {
+	for _, format := range []lockfile.Format{lockfile.FormatCondaLock, lockfile.FormatPixi, lockfile.FormatExplicit, lockfile.FormatExplicitSHA256} {
 		l := file
 		if format.ForOnePlatform() {
 			l.Platforms = l.Platforms[:1]

@@ -12,7 +12,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/internal/oci"
 )
 
@@ -26,7 +26,7 @@ func TestDeclaredLocks(t *testing.T) {
 	for _, m := range []proto.Message{&condav1.LockQuery{}, &buildv1.GetBuildLockRequest{}} {
 		declared, _ := proto.GetExtension(options(m, "format"), openapiv1.E_Values).([]string)
 		for _, format := range append(slices.Clone(declared), "xml") {
-			if err := conda.LockFormat(format).Check(); (err == nil) != (format != "xml") || len(declared) != 4 {
+			if err := lockfile.Format(format).Check(); (err == nil) != (format != "xml") || len(declared) != 4 {
 				t.Errorf("%T, %s: %v", m, format, err)
 			}
 		}

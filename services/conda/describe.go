@@ -12,8 +12,8 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -44,7 +44,7 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 	if err := memory.hold(ctx, name, lists); err != nil {
 		return nil, err
 	}
-	var records []conda.Record
+	var records []spec.Record
 	for _, l := range lists {
 		if l.Index == nil {
 			continue
@@ -63,16 +63,16 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 
 // A build is a record with its parsed version.
 type build struct {
-	conda.Record
-	version conda.Version
+	spec.Record
+	version spec.Version
 }
 
 // versions groups records by version, newest first. It omits records with an unparsable
 // version.
-func versions(records []conda.Record) []*condav1.PackageVersion {
+func versions(records []spec.Record) []*condav1.PackageVersion {
 	var all []build
 	for _, r := range records {
-		if v, err := conda.ParseVersion(r.Version); err == nil {
+		if v, err := spec.ParseVersion(r.Version); err == nil {
 			all = append(all, build{r, v})
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -42,7 +42,7 @@ func filePath(req *condav1.SearchPackagesRequest) (string, error) {
 	case utf8.RuneCountInString(file) > limits.IndexedPath:
 		return "", fault.Invalid.Newf("file is at most %d characters long", limits.IndexedPath)
 	}
-	path := strings.TrimLeft(strings.TrimPrefix(file, conda.Prefix+"/"), "/")
+	path := strings.TrimLeft(strings.TrimPrefix(file, spec.Prefix+"/"), "/")
 	if path == "" || strings.HasSuffix(path, "/") {
 		return "", fault.Invalid.Newf("file is the name of a file, e.g. libhts.so, or its path in the environment, e.g. include/htslib/sam.h")
 	}
@@ -155,7 +155,7 @@ func addFile(hits []*hit, lists []list, f *buildv1.IndexedFile) ([]*hit, error) 
 }
 
 // has reports whether one of the hit's files is in a record's artifact.
-func (h *hit) has(subdir string, r conda.Record) bool {
+func (h *hit) has(subdir string, r spec.Record) bool {
 	return slices.ContainsFunc(h.files, func(f *buildv1.IndexedFile) bool {
 		return f.GetSubdir() == subdir && f.GetFileName() == r.FileName && (r.SHA256 == "" || r.SHA256 == f.GetSha256())
 	})
@@ -163,9 +163,9 @@ func (h *hit) has(subdir string, r conda.Record) bool {
 
 // newestVersions returns distinct versions, newest first, up to limits.IndexedVersions.
 func newestVersions(all []string) []string {
-	parsed := map[string]conda.Version{}
+	parsed := map[string]spec.Version{}
 	for _, text := range all {
-		if v, err := conda.ParseVersion(text); err == nil {
+		if v, err := spec.ParseVersion(text); err == nil {
 			parsed[text] = v
 		}
 	}

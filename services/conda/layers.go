@@ -12,7 +12,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -52,13 +52,13 @@ func (s *Service) layers(ctx context.Context, l lock) ([]bool, error) {
 		return nil, errors.New("the layers are the caller's own")
 	}
 	records := l.solution.Records
-	python, err := conda.PythonOf(records)
+	python, err := spec.PythonOf(records)
 	if err != nil {
 		return nil, err
 	}
 	keys := make([]string, len(records))
 	for i, r := range records {
-		key, err := r.LayerKey(python, conda.Gzip, "")
+		key, err := r.LayerKey(python, spec.Gzip, "")
 		if err != nil {
 			return nil, err
 		}

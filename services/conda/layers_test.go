@@ -10,14 +10,14 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
 // layers is a build service that has some layers.
 type layers struct {
 	buildv1.BuildServiceClient
-	there []conda.LayerKey
+	there []spec.LayerKey
 	fails bool
 	hangs bool
 	asked int
@@ -34,7 +34,7 @@ func (l *layers) FindLayers(ctx context.Context, in *buildv1.FindLayersRequest, 
 	}
 	out := &buildv1.FindLayersResponse{}
 	for _, k := range in.GetKeys() {
-		out.There = append(out.There, slices.Contains(l.there, conda.LayerKey(k)))
+		out.There = append(out.There, slices.Contains(l.there, spec.LayerKey(k)))
 	}
 	return out, nil
 }
@@ -45,11 +45,11 @@ func TestLayersThatAreThere(t *testing.T) {
 	t.Parallel()
 	builds := &layers{}
 	service, at := startWith(t, builds)
-	rec := conda.Record{
+	rec := spec.Record{
 		Name: "htslib", Version: "1.20", Build: "0", Size: 4, SHA256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 		Channel: "lab", Subdir: "linux-64", FileName: "htslib-1.20-0.conda", URL: at + "/lab/linux-64/htslib-1.20-0.conda",
 	}
-	key, err := rec.LayerKey(conda.Python{}, conda.Gzip, "")
+	key, err := rec.LayerKey(spec.Python{}, spec.Gzip, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestLayersThatAreThere(t *testing.T) {
 	if got := lock(query("lab")); got.KnownLayers == nil || got.GetKnownLayers() != 0 || got.GetMissingBytes() != 14 {
 		t.Errorf("with no existing layer: %v", got)
 	}
-	builds.there = []conda.LayerKey{key}
+	builds.there = []spec.LayerKey{key}
 	if got := lock(query("lab")); got.GetKnownLayers() != 1 || got.GetMissingBytes() != 10 {
 		t.Errorf("with one existing layer: %v", got)
 	}

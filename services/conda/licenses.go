@@ -11,7 +11,7 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -32,8 +32,8 @@ func (s *Service) ListLicenses(ctx context.Context, req *condav1.ListLicensesReq
 }
 
 // licensesOf groups packages by licence. Licences and packages are sorted.
-func licensesOf(records []conda.Record) *condav1.PlatformLicenses {
-	records = slices.SortedFunc(slices.Values(records), func(a, b conda.Record) int { return strings.Compare(a.Name, b.Name) })
+func licensesOf(records []spec.Record) *condav1.PlatformLicenses {
+	records = slices.SortedFunc(slices.Values(records), func(a, b spec.Record) int { return strings.Compare(a.Name, b.Name) })
 	out := &condav1.PlatformLicenses{}
 	by := map[string]*condav1.LicenseUse{}
 	for i := range records {

@@ -16,8 +16,8 @@ import (
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/conda/index"
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -183,7 +183,7 @@ func (n *names) Elsewhere(name string) []solver.Channel {
 // Platforms implements solver.Names. It only searches indexes of the request's channels that
 // are already loaded and that all callers may read.
 func (n *names) Platforms(name string) (version string, found []string) {
-	var newest conda.Version
+	var newest spec.Version
 	for _, p := range platforms() {
 		if slices.Contains(n.subdirs, p.subdir) {
 			continue
@@ -209,7 +209,7 @@ func (n *names) Platforms(name string) (version string, found []string) {
 
 // newestOf returns the newest version of a name in an index, which may be nil, and whether
 // the index has the name. The version is "" if the records exceed limits.CondaHint.
-func newestOf(x *index.Index, name string) (text string, newest conda.Version, ok bool) {
+func newestOf(x *index.Index, name string) (text string, newest spec.Version, ok bool) {
 	if x == nil {
 		return "", newest, false
 	}
@@ -222,7 +222,7 @@ func newestOf(x *index.Index, name string) (text string, newest conda.Version, o
 		return "", newest, false
 	}
 	for i := range records {
-		if v, err := conda.ParseVersion(records[i].Version); err == nil && (text == "" || v.Compare(newest) > 0) {
+		if v, err := spec.ParseVersion(records[i].Version); err == nil && (text == "" || v.Compare(newest) > 0) {
 			text, newest = records[i].Version, v
 		}
 	}

@@ -11,9 +11,10 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -103,7 +104,7 @@ type lock struct {
 	solution *solver.Solution
 	lists    []list
 	// from is the lock that was updated, or nil.
-	from *conda.PlatformLock
+	from *lockfile.PlatformLock
 	// asOf is the time of the lists, and newest the time after which packages were excluded;
 	// zero for none.
 	asOf, newest time.Time
@@ -223,12 +224,12 @@ func (q *query) answer(locks []lock) (*condav1.LockPackagesResponse, error) {
 		}
 		return out, nil
 	}
-	file := conda.Lock{Channels: q.channelNames(), ChannelURLs: q.channelURLs()}
+	file := lockfile.Lock{Channels: q.channelNames(), ChannelURLs: q.channelURLs()}
 	for _, l := range locks {
 		of := l.toProto()
-		file.Comments = append(file.Comments, conda.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
-		packages, wheels := conda.Split(l.solution.Records)
-		file.Platforms = append(file.Platforms, conda.PlatformLock{Platform: l.platform.subdir, Packages: packages, PyPI: wheels})
+		file.Comments = append(file.Comments, lockfile.Provenance(of.GetAsOf(), of.GetExcludeNewer(), of.GetSnapshots())...)
+		packages, wheels := spec.Split(l.solution.Records)
+		file.Platforms = append(file.Platforms, lockfile.PlatformLock{Platform: l.platform.subdir, Packages: packages, PyPI: wheels})
 	}
 	text, err := file.Text(q.format)
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -32,7 +33,7 @@ type requestLock struct {
 // is the decoded environment of the request.
 func givenLock(p *condav1.CondaPackages, text string) *requestLock {
 	switch e := p.GetEntries(); {
-	case conda.IsLock(text):
+	case lockfile.IsLock(text):
 		return &requestLock{field: "packages.environment", text: text, environment: p.GetEnvironmentName()}
 	case text == "" && len(e) == 1 && strings.Contains(e[0], "://") && !strings.Contains(e[0], "::"):
 		return &requestLock{field: "packages.entries[0]", url: e[0], environment: p.GetEnvironmentName()}
@@ -82,7 +83,7 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 
 // readLock returns a request's lock for its platforms, without the access to its channels.
 func (s *Service) readLock(q *query) (locks []lock, err error) {
-	file, err := conda.ReadLock(q.lock.text, q.lock.environment)
+	file, err := lockfile.Read(q.lock.text, q.lock.environment)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +128,7 @@ func (g *requestLock) bad(err error) error {
 }
 
 // checkLocked rejects a lock that cannot be installed exactly.
-func checkLocked(p conda.PlatformLock) error {
+func checkLocked(p lockfile.PlatformLock) error {
 	if len(p.Packages) == 0 {
 		return fault.Invalid.Newf("the lock has no packages for the platform")
 	}
@@ -141,7 +142,7 @@ func checkLocked(p conda.PlatformLock) error {
 
 // locked returns the lock of a platform as it was written. Missing data is never completed
 // from a channel, which may change.
-func (s *Service) locked(q *query, of conda.PlatformLock) (lock, error) {
+func (s *Service) locked(q *query, of lockfile.PlatformLock) (lock, error) {
 	l := lock{solution: &solver.Solution{Records: of.Sorted()}}
 	for i := range l.solution.Records {
 		r := &l.solution.Records[i]
@@ -167,7 +168,7 @@ func (s *Service) locked(q *query, of conda.PlatformLock) (lock, error) {
 
 // channelOf returns the channel of a record in a lock: the parent of the platform folder in
 // its address.
-func (s *Service) channelOf(r conda.Record) (channel.Channel, error) {
+func (s *Service) channelOf(r spec.Record) (channel.Channel, error) {
 	base := r.ChannelURL()
 	if base == "" {
 		base = strings.TrimSuffix(r.URL, "/"+r.FileName)

@@ -10,13 +10,13 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
 // testLocks has files that conda-lock, pixi and conda wrote.
-const testLocks = "../internal/conda/testdata/locks/"
+const testLocks = "lockfile/testdata/locks/"
 
 func testLock(t *testing.T, name string) string {
 	t.Helper()
@@ -65,7 +65,7 @@ func TestLocksAreUsedAsTheyAre(t *testing.T) {
 		{"conda-lock.yml", "test", "linux/amd64"},
 		{"v4-python-lock.yml", "default", "linux/amd64"},
 	} {
-		file, err := conda.ReadLock(testLock(t, c.file), c.environment)
+		file, err := lockfile.Read(testLock(t, c.file), c.environment)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,8 +12,10 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/conda/channel"
+	"slipway.dev/services/conda/envfile"
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
@@ -21,7 +23,7 @@ import (
 
 // A query is a parsed request.
 type query struct {
-	specs []conda.MatchSpec
+	specs []spec.MatchSpec
 	// lock replaces specs; nil for none.
 	lock      *requestLock
 	channels  []channel.Channel
@@ -33,7 +35,7 @@ type query struct {
 	// recent is like newest, but does not apply to recentNames.
 	recent      time.Time
 	recentNames []string
-	format      conda.LockFormat
+	format      lockfile.Format
 	// after is the earliest time at which the package lists must have been read; zero means no
 	// limit.
 	after    time.Time
@@ -141,23 +143,23 @@ func (s *Service) readPackages(q *query, in *condav1.LockQuery, file string) err
 		}
 	}
 	if in.GetForContainer() {
-		base := conda.BasePackages()
+		base := envfile.BasePackages()
 		texts, q.base = slices.Concat(texts, base), len(base)
 	}
 	for _, text := range texts {
-		spec, err := conda.ParseMatchSpec(text)
+		match, err := spec.ParseMatchSpec(text)
 		if err != nil {
 			return fault.In("packages", err)
 		}
-		q.specs = append(q.specs, spec)
+		q.specs = append(q.specs, match)
 		// channel::name adds a channel to the others.
-		if spec.Channel != "" && !slices.Contains(names, spec.Channel) {
-			names = append(names, spec.Channel)
+		if match.Channel != "" && !slices.Contains(names, match.Channel) {
+			names = append(names, match.Channel)
 		}
 	}
 	if q.from != nil && file == "" {
-		for _, spec := range q.specs[:len(q.specs)-q.base] {
-			q.named = append(q.named, spec.Name)
+		for _, match := range q.specs[:len(q.specs)-q.base] {
+			q.named = append(q.named, match.Name)
 		}
 	}
 	if q.fromChannels {
@@ -230,15 +232,15 @@ func decodeFile(field, text string) (string, error) {
 // those of the file.
 func fromFile(p *condav1.CondaPackages, text string, of []platform) (specs, channels []string, err error) {
 	const field = "packages.environment"
-	var env conda.Environment
-	if conda.IsPixi(text) {
+	var env envfile.Environment
+	if envfile.IsPixi(text) {
 		var subdirs []string
 		for _, p := range of {
 			subdirs = append(subdirs, p.subdir)
 		}
-		env, err = conda.ReadPixi(field, text, p.GetEnvironmentName(), subdirs)
+		env, err = envfile.ReadPixi(field, text, p.GetEnvironmentName(), subdirs)
 	} else {
-		env, err = conda.ReadEnvironment(field, text)
+		env, err = envfile.Read(field, text)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -295,7 +297,7 @@ func checkVirtual(virtual map[string]string) error {
 		if virtual[name] == "" {
 			continue
 		}
-		if _, err := conda.ParseVirtualPackage(name, virtual[name]); err != nil {
+		if _, err := spec.ParseVirtualPackage(name, virtual[name]); err != nil {
 			return fault.In("virtualPackages", err)
 		}
 	}
@@ -332,7 +334,7 @@ func (s *Service) readOptions(q *query, in *condav1.LockQuery) error {
 	if in.GetRefresh() {
 		q.after = s.deps.Now().Add(-limits.CondaListsAge)
 	}
-	q.format = conda.LockFormat(in.GetFormat())
+	q.format = lockfile.Format(in.GetFormat())
 	if q.format != "" {
 		if err := q.format.Check(); err != nil {
 			return err
@@ -349,15 +351,15 @@ func (s *Service) readOptions(q *query, in *condav1.LockQuery) error {
 
 // machine returns the virtual packages of the target machine: the defaults with the
 // request's changes.
-func (q *query) machine(p platform) []conda.VirtualPackage {
+func (q *query) machine(p platform) []spec.VirtualPackage {
 	known := map[string]string{"__glibc": "2.39", "__linux": "6.1", "__unix": "0", "__archspec": "1=x86_64_v3"}
 	if p.subdir == "linux-aarch64" {
 		known["__archspec"] = "1=aarch64"
 	}
 	maps.Copy(known, q.virtual)
-	var out []conda.VirtualPackage
+	var out []spec.VirtualPackage
 	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if v, err := conda.ParseVirtualPackage(name, known[name]); known[name] != "" && err == nil {
+		if v, err := spec.ParseVirtualPackage(name, known[name]); known[name] != "" && err == nil {
 			out = append(out, v)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"slipway.dev/services/conda/channel"
 	"slipway.dev/services/conda/index"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/paging"
@@ -247,7 +247,7 @@ func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.Foun
 		return nil, err
 	}
 	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name), Dependents: proto.Int32(int32(h.dependents))}
-	var newest conda.Version
+	var newest spec.Version
 	var having []string
 	for _, l := range h.lists {
 		records, err := l.Index.Records(h.name)
@@ -258,7 +258,7 @@ func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.Foun
 			p.Platforms = append(p.Platforms, l.subdir)
 		}
 		for i := range records {
-			v, err := conda.ParseVersion(records[i].Version)
+			v, err := spec.ParseVersion(records[i].Version)
 			if err == nil && (p.Version == nil || v.Compare(newest) > 0) {
 				p.Version, newest, p.License = proto.String(records[i].Version), v, present(records[i].License)
 			}

@@ -8,8 +8,9 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -42,7 +43,7 @@ func (l lock) toProto() *condav1.PlatformLock {
 		_, out.VirtualPackages[v.Name], _ = strings.Cut(v.String(), "=")
 	}
 	if l.from != nil {
-		out.Changes = differences(*l.from, conda.PlatformLock{Packages: l.solution.Records}).GetChanges()
+		out.Changes = differences(*l.from, lockfile.PlatformLock{Packages: l.solution.Records}).GetChanges()
 	}
 	if !l.newest.IsZero() {
 		out.ExcludeNewer = proto.String(timeText(l.newest))
@@ -67,7 +68,7 @@ func (l lock) toProto() *condav1.PlatformLock {
 	return out
 }
 
-func packageOf(r *conda.Record) *condav1.LockedPackage {
+func packageOf(r *spec.Record) *condav1.LockedPackage {
 	return &condav1.LockedPackage{
 		Name: proto.String(r.Name), Version: proto.String(r.Version), Build: proto.String(r.Build), Channel: proto.String(r.Channel), Subdir: proto.String(r.Subdir),
 		FileName: proto.String(r.FileName), Url: proto.String(r.URL), Sha256: present(r.SHA256), Md5: present(r.MD5), Size: bytesOf(r.Size), License: present(r.License),

@@ -9,8 +9,8 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -22,7 +22,7 @@ func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Durat
 	if q.newest, err = readTime("excludeNewer", in.GetExcludeNewer()); err != nil {
 		return err
 	}
-	if q.asOf, err = conda.ParseAsOf(in.GetAsOf()); err != nil {
+	if q.asOf, err = spec.ParseAsOf(in.GetAsOf()); err != nil {
 		return err
 	}
 	if err := q.readMinAge(in, now); err != nil {
@@ -34,7 +34,7 @@ func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Durat
 	isEarlier := func(t time.Time) bool { return !t.IsZero() && !t.After(now.Add(-least)) }
 	if least > 0 && !isEarlier(q.newest) && !isEarlier(q.asOf) {
 		q.newest = now.Add(-least).Truncate(time.Second)
-		q.note("This server only uses packages that are at least " + conda.AgeText(least) + " old (conda_min_age), which were built until " + timeText(q.newest))
+		q.note("This server only uses packages that are at least " + spec.AgeText(least) + " old (conda_min_age), which were built until " + timeText(q.newest))
 	}
 	return nil
 }
@@ -42,12 +42,12 @@ func (q *query) readTimes(in *condav1.LockQuery, now time.Time, least time.Durat
 // readMinAge parses minAge and minAgeExcept. Without minAge, the exceptions apply to
 // excludeNewer.
 func (q *query) readMinAge(in *condav1.LockQuery, now time.Time) (err error) {
-	if q.recentNames, err = conda.ParseAgeExceptions(in.GetMinAgeExcept()); err != nil {
+	if q.recentNames, err = spec.ParseAgeExceptions(in.GetMinAgeExcept()); err != nil {
 		return err
 	}
 	switch {
 	case in.GetMinAge() != "":
-		age, err := conda.ParseAge(in.GetMinAge())
+		age, err := spec.ParseAge(in.GetMinAge())
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (q *query) oldest(lists []list) time.Time {
 // noteUndated adds a note about packages without a timestamp if the request limits the age of
 // packages. Such packages are not excluded: channels have set timestamps for years, so a package
 // without a timestamp is usually old.
-func (q *query) noteUndated(records []conda.Record, lists []list) {
+func (q *query) noteUndated(records []spec.Record, lists []list) {
 	if q.newestFor(lists).IsZero() && q.recent.IsZero() {
 		return
 	}

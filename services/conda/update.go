@@ -9,9 +9,10 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/lockfile"
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -44,7 +45,7 @@ func (s *Service) update(ctx context.Context, who caller.ID, q *query) (locks []
 }
 
 // noWheels rejects a lock with wheels, whose requirements the solver does not read.
-func noWheels(of conda.PlatformLock) error {
+func noWheels(of lockfile.PlatformLock) error {
 	if len(of.PyPI) == 0 {
 		return nil
 	}
@@ -52,21 +53,21 @@ func noWheels(of conda.PlatformLock) error {
 }
 
 // readFrom reads the lock that a request updates.
-func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (conda.Lock, error) {
+func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (lockfile.Lock, error) {
 	within, place, err := s.place(ctx, who, nil)
 	if err != nil {
-		return conda.Lock{}, err
+		return lockfile.Lock{}, err
 	}
 	defer place.release()
 	if err := s.fetchLock(within, q.from); err != nil {
-		return conda.Lock{}, err
+		return lockfile.Lock{}, err
 	}
 	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.from.text))); err != nil {
-		return conda.Lock{}, err
+		return lockfile.Lock{}, err
 	}
-	var file conda.Lock
+	var file lockfile.Lock
 	err = s.deps.Turns.Do(within, who.Client(ctx), len(q.from.text), func() (err error) {
-		if file, err = conda.ReadLock(q.from.text, q.from.environment); err != nil {
+		if file, err = lockfile.Read(q.from.text, q.from.environment); err != nil {
 			return q.from.bad(err)
 		}
 		return nil
@@ -75,7 +76,7 @@ func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (conda.
 }
 
 // adopt sets the platforms and channels of a request that has none to those of the lock.
-func (s *Service) adopt(q *query, file conda.Lock) error {
+func (s *Service) adopt(q *query, file lockfile.Lock) error {
 	if isAnywhere := len(file.Platforms) == 1 && file.Platforms[0].Platform == ""; q.fromPlatforms && !isAnywhere {
 		q.platforms = nil
 		for _, of := range file.Platforms {
@@ -105,7 +106,7 @@ func (s *Service) adopt(q *query, file conda.Lock) error {
 
 // lockChannels returns the channels of a lock, highest priority first. An explicit lock has no
 // priorities, so the default channels come first, in their order.
-func lockChannels(file conda.Lock) []string {
+func lockChannels(file lockfile.Lock) []string {
 	if len(file.ChannelURLs) > 0 {
 		return file.ChannelURLs
 	}
@@ -136,7 +137,7 @@ func lockChannels(file conda.Lock) []string {
 }
 
 // updateFor solves the update for one platform.
-func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p platform, of conda.PlatformLock) (lock, *condav1.LockPackagesResponse, error) {
+func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p platform, of lockfile.PlatformLock) (lock, *condav1.LockPackagesResponse, error) {
 	lists, err := s.listsOf(ctx, who, q, p.subdir)
 	if err != nil {
 		return lock{}, nil, err
@@ -152,7 +153,7 @@ func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p plat
 	if q.named != nil {
 		problem.Specs, problem.Fixed = withRoots(q, installed, lost)
 	}
-	problem.Installed = slices.DeleteFunc(installed, func(r conda.Record) bool { return slices.Contains(q.named, r.Name) })
+	problem.Installed = slices.DeleteFunc(installed, func(r spec.Record) bool { return slices.Contains(q.named, r.Name) })
 	isMinimal := true
 	solution, refusal, err := s.answer(ctx, who, q.channels, problem, func(ctx context.Context, p solver.Problem) (out *solver.Solution, err error) {
 		out, isMinimal, err = solver.Update(ctx, p, q.named)
@@ -170,12 +171,12 @@ func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p plat
 
 // withRoots returns specifications for the packages to update and for the other roots of the
 // lock, and the number of specifications that suggestions must not change.
-func withRoots(q *query, installed []conda.Record, lost []string) (specs []conda.MatchSpec, fixed int) {
+func withRoots(q *query, installed []spec.Record, lost []string) (specs []spec.MatchSpec, fixed int) {
 	asked := len(q.specs) - q.base
 	specs = slices.Clone(q.specs[:asked])
 	for _, name := range slices.Concat(roots(installed), lost) {
 		if !slices.Contains(q.named, name) {
-			specs = append(specs, conda.MatchSpec{Name: name})
+			specs = append(specs, spec.MatchSpec{Name: name})
 		}
 	}
 	specs = append(specs, q.specs[asked:]...)
@@ -184,7 +185,7 @@ func withRoots(q *query, installed []conda.Record, lost []string) (specs []conda
 
 // roots returns the roots of the dependency graph: the packages that no other package
 // requires, and one package of each cycle that no other package requires.
-func roots(records []conda.Record) (out []string) {
+func roots(records []spec.Record) (out []string) {
 	needs, required := map[string][]string{}, map[string]bool{}
 	for i := range records {
 		needs[records[i].Name] = records[i].Needs()
@@ -217,13 +218,13 @@ func roots(records []conda.Record) (out []string) {
 // complete returns the records of a lock as the channels list them, because some lock formats
 // omit dependencies and licences. Records that the channels no longer have are returned as in the
 // lock or, if the lock omits dependencies, left out; lost lists the names of the latter.
-func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists []list, of conda.PlatformLock) (out []conda.Record, lost []string, err error) {
+func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists []list, of lockfile.PlatformLock) (out []spec.Record, lost []string, err error) {
 	memory, err := s.reserve(ctx, who, q.channels)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer memory.Release()
-	isComplete := slices.ContainsFunc(of.Packages, func(r conda.Record) bool { return len(r.Depends) > 0 })
+	isComplete := slices.ContainsFunc(of.Packages, func(r spec.Record) bool { return len(r.Depends) > 0 })
 	for _, r := range of.Sorted() {
 		if err := memory.hold(ctx, r.Name, lists); err != nil {
 			return nil, nil, err
@@ -245,7 +246,7 @@ func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists [
 
 // findRecord returns the record in the package lists that describes the same artifact as r, or
 // nil if they do not have it.
-func findRecord(lists []list, r conda.Record) (*conda.Record, error) {
+func findRecord(lists []list, r spec.Record) (*spec.Record, error) {
 	for _, l := range lists {
 		if l.Index == nil || r.Subdir != "" && l.subdir != r.Subdir {
 			continue

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -26,7 +27,7 @@ func ParseWheelHosts(list []string) (WheelHosts, error) {
 			address = "https://" + address
 		}
 		u, err := url.Parse(address)
-		if err != nil || !conda.IsWebURL(address) || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" {
+		if err != nil || !spec.IsWebURL(address) || strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" {
 			return out, fmt.Errorf("conda_pypi_hosts: %q is not HOST, HOST:PORT or http://HOST:PORT", text)
 		}
 		out.origins = append(out.origins, origin(u))
@@ -42,7 +43,7 @@ func origin(u *url.URL) string {
 }
 
 // check returns fault.Invalid unless a wheel may be fetched from its address.
-func (h WheelHosts) check(r conda.Record) error {
+func (h WheelHosts) check(r spec.Record) error {
 	u, err := url.Parse(r.URL)
 	switch {
 	case err != nil:
@@ -58,15 +59,15 @@ func (h WheelHosts) check(r conda.Record) error {
 
 // wheels returns the records of the wheels of a lock, in its order. glibc is the version of
 // the machine's C library; "" for none.
-func (s *Service) wheels(of conda.PlatformLock, glibc string) ([]conda.Record, error) {
+func (s *Service) wheels(of lockfile.PlatformLock, glibc string) ([]spec.Record, error) {
 	if len(of.PyPI) == 0 {
 		return nil, nil
 	}
-	python, err := conda.PythonOf(of.Packages)
+	python, err := spec.PythonOf(of.Packages)
 	if err != nil {
 		return nil, err
 	}
-	var out []conda.Record
+	var out []spec.Record
 	seen := map[string]bool{}
 	for _, p := range of.PyPI {
 		r, err := p.Wheel(python, of.Platform, glibc)
@@ -86,7 +87,7 @@ func (s *Service) wheels(of conda.PlatformLock, glibc string) ([]conda.Record, e
 }
 
 // glibc returns the version of the C library of a machine; "" for none.
-func glibc(machine []conda.VirtualPackage) string {
+func glibc(machine []spec.VirtualPackage) string {
 	for _, v := range machine {
 		if v.Name == "__glibc" {
 			return v.Version

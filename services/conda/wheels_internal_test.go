@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // TestWheelHosts checks which addresses the setting conda_pypi_hosts allows.
@@ -25,12 +25,12 @@ func TestWheelHosts(t *testing.T) {
 		"https://files.pythonhosted.org.evil/a.whl": false,
 		"https://10.0.0.1/a.whl":                    false,
 	} {
-		err := h.check(conda.Record{FileName: "a.whl", URL: address})
+		err := h.check(spec.Record{FileName: "a.whl", URL: address})
 		if (err == nil) != want {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if err := (WheelHosts{}).check(conda.Record{FileName: "a.whl", URL: "https://files.pythonhosted.org/a.whl"}); err == nil || !strings.Contains(err.Error(), "takes none (its operator's setting conda_pypi_hosts)") {
+	if err := (WheelHosts{}).check(spec.Record{FileName: "a.whl", URL: "https://files.pythonhosted.org/a.whl"}); err == nil || !strings.Contains(err.Error(), "takes none (its operator's setting conda_pypi_hosts)") {
 		t.Errorf("without hosts: %v", err)
 	}
 	for _, bad := range []string{"", "https://u:p@h", "h/path", "ftp://h", "h?x=1", "a b"} {

@@ -10,8 +10,9 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -19,11 +20,11 @@ import (
 // ExplainPackage returns the dependencies that lead from a request to a package.
 func (s *Service) ExplainPackage(ctx context.Context, req *condav1.ExplainPackageRequest) (*condav1.ExplainPackageResponse, error) {
 	name := strings.ToLower(req.GetQuery().GetPackage())
-	spec, err := conda.ParseMatchSpec(name)
+	wanted, err := spec.ParseMatchSpec(name)
 	switch {
 	case name == "" || len(name) > limits.ChannelWord:
 		return nil, fault.Invalid.Newf("package must be the name of a package, of at most %d characters", limits.ChannelWord)
-	case err != nil || spec.Name != name:
+	case err != nil || wanted.Name != name:
 		return nil, fault.Invalid.New("package must be a name without a version, such as openssl", err)
 	}
 	q, locks, err := s.environments(ctx, req.GetQuery().GetLock())
@@ -38,7 +39,7 @@ func (s *Service) ExplainPackage(ctx context.Context, req *condav1.ExplainPackag
 		if q.lock != nil {
 			asked = nil
 			for _, root := range roots(l.solution.Records) {
-				asked = append(asked, conda.MatchSpec{Name: root})
+				asked = append(asked, spec.MatchSpec{Name: root})
 			}
 		}
 		r := g.reasons(asked, name)
@@ -93,16 +94,16 @@ func (s *Service) environments(ctx context.Context, in *condav1.LockQuery) (_ *q
 // describeLocked completes the records of a lock from the channels, unless the lock has
 // dependencies and licences.
 func (s *Service) describeLocked(ctx context.Context, who caller.ID, q *query, l *lock) error {
-	if slices.ContainsFunc(l.solution.Records, func(r conda.Record) bool { return len(r.Depends) > 0 && r.License != "" && !r.IsWheel() }) {
+	if slices.ContainsFunc(l.solution.Records, func(r spec.Record) bool { return len(r.Depends) > 0 && r.License != "" && !r.IsWheel() }) {
 		return nil
 	}
 	lists, err := s.lists(ctx, who, q.channels, l.platform.subdir, "noarch")
 	if err != nil {
 		return err
 	}
-	isWheel := func(r conda.Record) bool { return r.IsWheel() }
-	wheels := slices.DeleteFunc(slices.Clone(l.solution.Records), func(r conda.Record) bool { return !isWheel(r) })
-	records, lost, err := s.complete(ctx, who, q, lists, conda.PlatformLock{Packages: slices.DeleteFunc(slices.Clone(l.solution.Records), isWheel)})
+	isWheel := func(r spec.Record) bool { return r.IsWheel() }
+	wheels := slices.DeleteFunc(slices.Clone(l.solution.Records), func(r spec.Record) bool { return !isWheel(r) })
+	records, lost, err := s.complete(ctx, who, q, lists, lockfile.PlatformLock{Packages: slices.DeleteFunc(slices.Clone(l.solution.Records), isWheel)})
 	if err != nil {
 		return err
 	}
@@ -115,13 +116,13 @@ func (s *Service) describeLocked(ctx context.Context, who caller.ID, q *query, l
 
 // A graph holds the dependencies between the packages of an environment.
 type graph struct {
-	records map[string]*conda.Record
+	records map[string]*spec.Record
 	// names lists the names of the packages, sorted, without virtual packages.
 	names []string
 }
 
 func graphOf(l lock) *graph {
-	g := &graph{records: map[string]*conda.Record{}}
+	g := &graph{records: map[string]*spec.Record{}}
 	for i := range l.solution.Records {
 		r := &l.solution.Records[i]
 		if r.IsWheel() && g.records[r.Name] != nil { // a Conda package of the same name
@@ -140,7 +141,7 @@ func graphOf(l lock) *graph {
 
 // reasons returns the chains of dependencies from the requested specifications to a
 // package.
-func (g *graph) reasons(asked []conda.MatchSpec, name string) *condav1.PackageReasons {
+func (g *graph) reasons(asked []spec.MatchSpec, name string) *condav1.PackageReasons {
 	out := &condav1.PackageReasons{}
 	r := g.records[name]
 	if r == nil {
@@ -149,9 +150,9 @@ func (g *graph) reasons(asked []conda.MatchSpec, name string) *condav1.PackageRe
 	out.Package = packageOf(r)
 	chains := g.shortest(asked, name)
 	var ends []*link
-	for _, spec := range asked {
-		if spec.Name == name {
-			ends = append(ends, &link{spec: spec.String(), length: 1})
+	for _, wanted := range asked {
+		if wanted.Name == name {
+			ends = append(ends, &link{spec: wanted.String(), length: 1})
 		}
 	}
 	var dependents int32
@@ -188,13 +189,13 @@ func (g *graph) reasons(asked []conda.MatchSpec, name string) *condav1.PackageRe
 type link struct {
 	before *link
 	// of is the package that has the requirement, or nil for the request.
-	of     *conda.Record
+	of     *spec.Record
 	spec   string
 	length int
 }
 
 // then returns the chain with one more step.
-func (w *link) then(of *conda.Record, spec string) *link { return &link{w, of, spec, w.length + 1} }
+func (w *link) then(of *spec.Record, wanted string) *link { return &link{w, of, wanted, w.length + 1} }
 
 // chain returns all steps of the chain.
 func (w *link) chain() *condav1.DependencyChain {
@@ -224,7 +225,7 @@ func chainsOf(ends []*link) (out []*condav1.DependencyChain) {
 
 // shortest returns, by package, the shortest chain from the request that does not pass through
 // the package named by without.
-func (g *graph) shortest(asked []conda.MatchSpec, without string) map[string]*link {
+func (g *graph) shortest(asked []spec.MatchSpec, without string) map[string]*link {
 	chains := map[string]*link{}
 	var queue []string
 	visit := func(to string, w func() *link) {
@@ -233,8 +234,8 @@ func (g *graph) shortest(asked []conda.MatchSpec, without string) map[string]*li
 			queue = append(queue, to)
 		}
 	}
-	for _, spec := range asked {
-		visit(spec.Name, func() *link { return &link{spec: spec.String(), length: 1} })
+	for _, wanted := range asked {
+		visit(wanted.Name, func() *link { return &link{spec: wanted.String(), length: 1} })
 	}
 	for len(queue) > 0 {
 		from := queue[0]
@@ -248,7 +249,7 @@ func (g *graph) shortest(asked []conda.MatchSpec, without string) map[string]*li
 }
 
 // stepOf returns a requirement of a package, or of the request if r is nil.
-func stepOf(r *conda.Record, text string) *condav1.DependencyStep {
+func stepOf(r *spec.Record, text string) *condav1.DependencyStep {
 	if r == nil {
 		return &condav1.DependencyStep{Spec: proto.String(text)}
 	}
@@ -257,7 +258,7 @@ func stepOf(r *conda.Record, text string) *condav1.DependencyStep {
 
 // needIn returns the package name of a dependency of a record, or "" if it cannot be parsed or
 // belongs to an extra of a wheel.
-func needIn(of *conda.Record, text string) string {
+func needIn(of *spec.Record, text string) string {
 	if of.IsWheel() {
 		return of.Need(text)
 	}
@@ -266,9 +267,9 @@ func needIn(of *conda.Record, text string) string {
 
 // nameIn returns the package name of a dependency, or "" if it cannot be parsed.
 func nameIn(text string) string {
-	spec, err := conda.ParseMatchSpec(text)
+	wanted, err := spec.ParseMatchSpec(text)
 	if err != nil {
 		return ""
 	}
-	return spec.Name
+	return wanted.Name
 }

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"slipway.dev/services/conda/solver"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -19,14 +19,14 @@ func TestReasonsBounded(t *testing.T) {
 	const packages = 10_000
 	l := lock{solution: &solver.Solution{}}
 	for i := range packages {
-		r := conda.Record{Name: fmt.Sprintf("p%05d", i), Version: "1", Depends: []string{fmt.Sprintf("p%05d", i+1), "target"}, Constrains: []string{"target <9"}}
+		r := spec.Record{Name: fmt.Sprintf("p%05d", i), Version: "1", Depends: []string{fmt.Sprintf("p%05d", i+1), "target"}, Constrains: []string{"target <9"}}
 		l.solution.Records = append(l.solution.Records, r)
 	}
-	l.solution.Records = append(l.solution.Records, conda.Record{Name: "target", Version: "1"})
+	l.solution.Records = append(l.solution.Records, spec.Record{Name: "target", Version: "1"})
 	g := graphOf(l)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	out := g.reasons([]conda.MatchSpec{{Name: "p00000"}}, "target")
+	out := g.reasons([]spec.MatchSpec{{Name: "p00000"}}, "target")
 	runtime.ReadMemStats(&after)
 	if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; allocated > 100 {
 		t.Errorf("it allocates %d MiB", allocated)
@@ -49,11 +49,11 @@ func TestConstraintsBounded(t *testing.T) {
 	for len(long) < 100_000 {
 		long += "," + long[len("target "):]
 	}
-	l := lock{solution: &solver.Solution{Records: []conda.Record{{Name: "target"}}}}
+	l := lock{solution: &solver.Solution{Records: []spec.Record{{Name: "target"}}}}
 	for i := range 100 {
-		l.solution.Records = append(l.solution.Records, conda.Record{Name: fmt.Sprint("p", i), Constrains: []string{long}, Depends: []string{long}})
+		l.solution.Records = append(l.solution.Records, spec.Record{Name: fmt.Sprint("p", i), Constrains: []string{long}, Depends: []string{long}})
 	}
-	if out := graphOf(l).reasons([]conda.MatchSpec{{Name: "p1"}}, "target"); proto.Size(out) > 2*limits.CondaChainsSize+1000 {
+	if out := graphOf(l).reasons([]spec.MatchSpec{{Name: "p1"}}, "target"); proto.Size(out) > 2*limits.CondaChainsSize+1000 {
 		t.Errorf("the answer has %d bytes", proto.Size(out))
 	}
 }

@@ -29,7 +29,7 @@ type artifacts struct {
 }
 
 // artifactsDir is the folder of the packages.
-const artifactsDir = "../builder/artifact/testdata/packages"
+const artifactsDir = "../conda/packages/artifact/testdata/packages"
 
 func newArtifacts(t testing.TB) *artifacts {
 	t.Helper()

@@ -24,7 +24,7 @@ func TestLocksBecomeImages(t *testing.T) {
 	one, two := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL))), oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
 	dir := t.TempDir()
 	lock := func(name string) string {
-		raw, err := os.ReadFile("../internal/conda/testdata/locks/" + name)
+		raw, err := os.ReadFile("../conda/lockfile/testdata/locks/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}

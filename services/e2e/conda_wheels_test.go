@@ -62,7 +62,7 @@ type wheelSite struct {
 
 func newWheelSite(t testing.TB) *wheelSite {
 	t.Helper()
-	raw, err := os.ReadFile("../builder/artifact/testdata/wheels/" + markupSafe)
+	raw, err := os.ReadFile("../conda/packages/artifact/testdata/wheels/" + markupSafe)
 	if err != nil {
 		t.Fatal(err)
 	}

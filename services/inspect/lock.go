@@ -15,7 +15,7 @@ import (
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/layertar"
 	"slipway.dev/services/internal/limits"
@@ -35,14 +35,14 @@ type lockedRecord struct {
 	Size    int64  `json:"size"`
 }
 
-func (r lockedRecord) record() conda.Record {
-	return conda.Record{Name: r.Name, Version: r.Version, Build: r.Build, Subdir: r.Subdir}
+func (r lockedRecord) record() spec.Record {
+	return spec.Record{Name: r.Name, Version: r.Version, Build: r.Build, Subdir: r.Subdir}
 }
 
 func (r lockedRecord) toProto() *inspectv1.ImagePackage {
 	kind := "conda"
 	if r.record().IsWheel() {
-		kind = conda.PyPI
+		kind = spec.PyPI
 	}
 	p := &inspectv1.ImagePackage{
 		Name: proto.String(r.Name), Version: proto.String(r.Version), Build: rpc.Optional(r.Build), Channel: rpc.Optional(r.Channel), Subdir: rpc.Optional(r.Subdir),
@@ -61,7 +61,7 @@ func readLock(ctx context.Context, from source, layer ocispec.Descriptor, want s
 	var raw []byte
 	in := layertar.NewReader(layertar.Limits{Bytes: *left, Entries: limits.ImageLockEntries})
 	err := in.Each(ctx, blobOf(from, layer, nil), func(_ int, h *tar.Header, content io.Reader) (err error) {
-		if path.Clean(h.Name) == conda.LockFile && layertar.IsFile(h) {
+		if path.Clean(h.Name) == spec.LockFile && layertar.IsFile(h) {
 			raw, err = io.ReadAll(content)
 		}
 		return err

@@ -13,9 +13,9 @@ import (
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/inspect/condameta"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/conda"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -203,7 +203,7 @@ func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, oc
 		return variant{}, ocispec.Platform{}, err
 	}
 	of := ocispec.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}
-	v := variant{platform: platforms.Format(of), digest: doc.Digest.String(), layers: m.Layers, lock: c.Config.Labels[conda.LockLabel]}
+	v := variant{platform: platforms.Format(of), digest: doc.Digest.String(), layers: m.Layers, lock: c.Config.Labels[spec.LockLabel]}
 	for _, h := range c.History {
 		if !h.EmptyLayer {
 			v.history = append(v.history, h.CreatedBy)
@@ -217,9 +217,9 @@ func (v variant) environment() (int, error) {
 	if v.lock == "" {
 		return 0, &unknownPackages{"The image has neither a lock of Slipway nor records of installed Conda packages (conda-meta/*.json), so no packages can be listed", true}
 	}
-	at := slices.Index(v.history, conda.EnvironmentHistory)
+	at := slices.Index(v.history, spec.EnvironmentHistory)
 	for i, by := range v.history { // the highest one, since the base image may have an environment, too
-		if by == conda.EnvironmentHistory {
+		if by == spec.EnvironmentHistory {
 			at = i
 		}
 	}
@@ -249,7 +249,7 @@ func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
 			err = errBase
 		}
 	}
-	if group != conda.GroupHistory(len(records)-len(layer)) {
+	if group != spec.GroupHistory(len(records)-len(layer)) {
 		shared = ""
 	}
 	var out []*inspectv1.ImagePackage
@@ -263,7 +263,7 @@ func (v variant) packages(records []lockedRecord) []*inspectv1.ImagePackage {
 }
 
 // lockPrefix returns the path of the environment that a lock describes.
-func lockPrefix() string { return "/" + path.Dir(path.Dir(conda.LockFile)) }
+func lockPrefix() string { return "/" + path.Dir(path.Dir(spec.LockFile)) }
 
 // errBase ends the search for layers of packages at the layers of the base image.
 var errBase = errors.New("the layer is of the base image")

@@ -17,7 +17,7 @@ import (
 
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/testkit"
 )
@@ -29,8 +29,8 @@ func locked(t *testing.T, label, lock string, history ...string) v1.Image {
 	img := testkit.Image(t, "amd64", true)
 	for i, by := range history {
 		gz, _ := testkit.Tar(t, "layer", strings.Repeat("x", i+1))
-		if by == conda.EnvironmentHistory {
-			gz, _ = testkit.Tar(t, conda.LockFile, lock)
+		if by == spec.EnvironmentHistory {
+			gz, _ = testkit.Tar(t, spec.LockFile, lock)
 		}
 		var err error
 		img, err = mutate.Append(img, mutate.Addendum{Layer: static.NewLayer(gz, types.OCILayer), History: v1.History{CreatedBy: by}})
@@ -47,7 +47,7 @@ func locked(t *testing.T, label, lock string, history ...string) v1.Image {
 		t.Fatalf("the history has %d entries for %d layers, %v", len(cf.History), len(layers), err)
 	}
 	if label != "" {
-		cf.Config.Labels = map[string]string{conda.LockLabel: label}
+		cf.Config.Labels = map[string]string{spec.LockLabel: label}
 	}
 	img, err = mutate.ConfigFile(img, cf)
 	if err != nil {
@@ -56,7 +56,7 @@ func locked(t *testing.T, label, lock string, history ...string) v1.Image {
 	return img
 }
 
-func records(t *testing.T, list ...conda.Record) string {
+func records(t *testing.T, list ...spec.Record) string {
 	t.Helper()
 	raw, err := json.Marshal(list)
 	if err != nil {
@@ -70,21 +70,21 @@ func records(t *testing.T, list ...conda.Record) string {
 func TestListImagePackages(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, true, 1000)
-	a := conda.Record{Name: "a", Version: "1", Build: "0", Channel: "lab", Subdir: "linux-64", License: "MIT", URL: "https://example.org/a", SHA256: "aa", Size: 5}
-	b, c := conda.Record{Name: "b", Version: "2", Build: "0"}, conda.Record{Name: "c", Version: "3", Subdir: conda.PyPI, Channel: conda.PyPI}
+	a := spec.Record{Name: "a", Version: "1", Build: "0", Channel: "lab", Subdir: "linux-64", License: "MIT", URL: "https://example.org/a", SHA256: "aa", Size: 5}
+	b, c := spec.Record{Name: "b", Version: "2", Build: "0"}, spec.Record{Name: "c", Version: "3", Subdir: spec.PyPI, Channel: spec.PyPI}
 	lock := records(t, a, b, c)
 	sum := digest.FromString(lock).String()
 	for name, tc := range map[string]struct {
 		history []string
 		layers  [3]int // the index of each package's entry of the history; -1 if the layer is unknown
 	}{
-		"a layer each":            {[]string{a.History(), c.History(), b.History(), conda.EnvironmentHistory}, [3]int{0, 2, 1}},
-		"a shared layer":          {[]string{a.History(), conda.GroupHistory(2), conda.EnvironmentHistory}, [3]int{0, 1, 1}},
-		"a layer above":           {[]string{a.History(), conda.GroupHistory(2), conda.EnvironmentHistory, "RUN pip"}, [3]int{0, 1, 1}},
-		"an environment below":    {[]string{a.History(), conda.EnvironmentHistory, c.History(), b.History(), a.History(), conda.EnvironmentHistory}, [3]int{4, 3, 2}},
-		"a shared layer of more":  {[]string{a.History(), conda.GroupHistory(3), conda.EnvironmentHistory}, [3]int{0, -1, -1}},
-		"a layer of the base":     {[]string{b.History(), "RUN apt", a.History(), conda.EnvironmentHistory}, [3]int{2, -1, -1}},
-		"no layers with packages": {[]string{"RUN apt", conda.EnvironmentHistory}, [3]int{-1, -1, -1}},
+		"a layer each":            {[]string{a.History(), c.History(), b.History(), spec.EnvironmentHistory}, [3]int{0, 2, 1}},
+		"a shared layer":          {[]string{a.History(), spec.GroupHistory(2), spec.EnvironmentHistory}, [3]int{0, 1, 1}},
+		"a layer above":           {[]string{a.History(), spec.GroupHistory(2), spec.EnvironmentHistory, "RUN pip"}, [3]int{0, 1, 1}},
+		"an environment below":    {[]string{a.History(), spec.EnvironmentHistory, c.History(), b.History(), a.History(), spec.EnvironmentHistory}, [3]int{4, 3, 2}},
+		"a shared layer of more":  {[]string{a.History(), spec.GroupHistory(3), spec.EnvironmentHistory}, [3]int{0, -1, -1}},
+		"a layer of the base":     {[]string{b.History(), "RUN apt", a.History(), spec.EnvironmentHistory}, [3]int{2, -1, -1}},
+		"no layers with packages": {[]string{"RUN apt", spec.EnvironmentHistory}, [3]int{-1, -1, -1}},
 	} {
 		img := locked(t, sum, lock, tc.history...)
 		digests := []string{}
@@ -119,10 +119,10 @@ func TestListImagePackages(t *testing.T) {
 func TestListImagePackagesRefuses(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, true, 1000)
-	lock := records(t, conda.Record{Name: "a", Version: "1"})
+	lock := records(t, spec.Record{Name: "a", Version: "1"})
 	sum := func(text string) string { return digest.FromString(text).String() }
 	many := "[" + strings.Repeat(`{"name":"a","version":"1"},`, 10_000) + `{"name":"a","version":"1"}]`
-	foreign := locked(t, "", lock, conda.EnvironmentHistory)
+	foreign := locked(t, "", lock, spec.EnvironmentHistory)
 	for name, tc := range map[string]struct {
 		image v1.Image
 		kind  fault.Kind
@@ -130,19 +130,19 @@ func TestListImagePackagesRefuses(t *testing.T) {
 	}{
 		"no label":            {foreign, fault.NotFound, "neither a lock of Slipway nor records"},
 		"no such layer":       {locked(t, sum(lock), lock, "RUN x"), fault.NotFound, "history of the image does not describe"},
-		"another lock":        {locked(t, sum("x"), lock, conda.EnvironmentHistory), fault.NotFound, "does not have the digest"},
-		"a malformed lock":    {locked(t, sum(`[{"name":1}]`), `[{"name":1}]`, conda.EnvironmentHistory), fault.NotFound, "is malformed"},
-		"a lock without end":  {locked(t, sum(`[`), `[`, conda.EnvironmentHistory), fault.NotFound, "is malformed"},
-		"a lock of too many":  {locked(t, sum(many), many, conda.EnvironmentHistory), fault.Invalid, "more than 10000 packages"},
-		"an oversized lock":   {locked(t, sum("x"), strings.Repeat("x", 17<<20), conda.EnvironmentHistory), fault.NotFound, "so the packages of the image are not known"},
-		"a lock of old times": {strip(t, locked(t, sum(lock), lock, conda.EnvironmentHistory)), fault.NotFound, "build the image again"},
+		"another lock":        {locked(t, sum("x"), lock, spec.EnvironmentHistory), fault.NotFound, "does not have the digest"},
+		"a malformed lock":    {locked(t, sum(`[{"name":1}]`), `[{"name":1}]`, spec.EnvironmentHistory), fault.NotFound, "is malformed"},
+		"a lock without end":  {locked(t, sum(`[`), `[`, spec.EnvironmentHistory), fault.NotFound, "is malformed"},
+		"a lock of too many":  {locked(t, sum(many), many, spec.EnvironmentHistory), fault.Invalid, "more than 10000 packages"},
+		"an oversized lock":   {locked(t, sum("x"), strings.Repeat("x", 17<<20), spec.EnvironmentHistory), fault.NotFound, "so the packages of the image are not known"},
+		"a lock of old times": {strip(t, locked(t, sum(lock), lock, spec.EnvironmentHistory)), fault.NotFound, "build the image again"},
 	} {
 		_, err := r.ListImagePackages(t.Context(), &inspectv1.ListImagePackagesRequest{Image: &inspectv1.ImageQuery{ContainerImage: r.open.Push(t, "lib/bad:v1", tc.image)}})
 		if err == nil || !errors.Is(err, tc.kind) || !strings.Contains(err.Error(), tc.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	private := r.closed.Push(t, "team/env:v1", locked(t, sum(lock), lock, conda.EnvironmentHistory))
+	private := r.closed.Push(t, "team/env:v1", locked(t, sum(lock), lock, spec.EnvironmentHistory))
 	if got, err := r.ListImagePackages(t.Context(), &inspectv1.ListImagePackagesRequest{Image: &inspectv1.ImageQuery{ContainerImage: private}}); err == nil {
 		t.Errorf("without the login: %v", got)
 	}
@@ -171,7 +171,7 @@ func strip(t *testing.T, img v1.Image) v1.Image {
 	if len(layers) == 0 || len(cf.History) != len(layers) {
 		t.Fatal("the image has no layer of the environment")
 	}
-	out, err = mutate.Append(out, mutate.Addendum{Layer: static.NewLayer(buf.Bytes(), types.OCIUncompressedLayer), History: v1.History{CreatedBy: conda.EnvironmentHistory}})
+	out, err = mutate.Append(out, mutate.Addendum{Layer: static.NewLayer(buf.Bytes(), types.OCIUncompressedLayer), History: v1.History{CreatedBy: spec.EnvironmentHistory}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // packagesDir contains real Conda packages, which the builder's tests use too.
-const packagesDir = "services/builder/artifact/testdata/packages"
+const packagesDir = "services/conda/packages/artifact/testdata/packages"
 
 // channelPackages are the packages of the cluster's own channel, with their dependencies.
 func channelPackages() map[string][]string {

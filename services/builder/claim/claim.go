@@ -23,7 +23,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
-	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/conda/packages/layering"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"

@@ -12,7 +12,7 @@ import (
 
 	"slipway.dev/services/builder/claim"
 	"slipway.dev/services/builder/jobs/jobstest"
-	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/conda/packages/layering"
 	"slipway.dev/services/internal/bus/buildbus"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit"

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"time"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -20,7 +20,7 @@ const documentWait = 20 * time.Second
 // returns fault.Invalid if the address is invalid or nothing is found there.
 func (s *Store) Document(ctx context.Context, address string) (string, error) {
 	u, err := url.Parse(address)
-	if err != nil || !conda.IsWebURL(address) {
+	if err != nil || !spec.IsWebURL(address) {
 		return "", fault.Invalid.New("it must be an http(s) URL without a login", nil)
 	}
 	if u.Scheme == "http" && !s.mayBePlain(u.Host) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"slipway.dev/services/conda/index"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
@@ -89,7 +89,7 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 // including mirrors, never receive it. It reports whether the request has a login.
 func (f *fetch) login(req *http.Request) bool {
 	own, err := url.Parse(f.channel)
-	return err == nil && conda.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
+	return err == nil && spec.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
 }
 
 // refused returns the error for a response without a file. isSigned is whether the request had

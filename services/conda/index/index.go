@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // A Place is where the records of a file belong. It is not stored in the file, because the
@@ -158,7 +158,7 @@ func (x *Index) Bytes(name string) (n int64, err error) {
 // Records returns all records of a name, which must be in lower case, in the channel's order.
 // It returns none for a name that the index lacks. If an artifact exists in both formats, only
 // the ".conda" is returned.
-func (x *Index) Records(name string) (_ []conda.Record, err error) {
+func (x *Index) Records(name string) (_ []spec.Record, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
 	if x.past != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"slipway.dev/services/conda/index"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -68,7 +68,7 @@ func TestRecordOfEpoch(t *testing.T) {
 func TestRecords(t *testing.T) {
 	t.Parallel()
 	x := build(t, small)
-	want := map[string][]conda.Record{
+	want := map[string][]spec.Record{
 		"zlib": {
 			{Name: "zlib", Version: "1.2.11", Build: "0", Depends: []string{"libgcc-ng >=7.2.0"}, Size: 4, FileName: "zlib-1.2.11-0.tar.bz2"},
 			{

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -66,7 +66,7 @@ func isWord(b []byte) bool {
 // records decodes the entries of one name.
 type records struct {
 	x       *Index
-	records []conda.Record
+	records []spec.Record
 	// at maps a file name without its extension to the index of its record.
 	at map[string]int
 }
@@ -88,7 +88,7 @@ func (l *records) add(fileName, raw []byte) error {
 }
 
 // place adds a record. A ".conda" replaces the same artifact as ".tar.bz2".
-func (l *records) place(r conda.Record) {
+func (l *records) place(r spec.Record) {
 	r.Channel, r.Subdir, r.URL = l.x.place.Channel, l.x.place.Subdir, l.x.base+r.FileName // of characters that URLs do not escape, see isWord
 	stem := strings.TrimSuffix(strings.TrimSuffix(r.FileName, ".conda"), ".tar.bz2")
 	if i, twin := l.at[stem]; twin {
@@ -102,16 +102,16 @@ func (l *records) place(r conda.Record) {
 }
 
 // decode decodes one record. Members whose type differs from CEP 36 are treated as absent.
-func decode(raw []byte) (r conda.Record, err error) {
+func decode(raw []byte) (r spec.Record, err error) {
 	if _, err = object(raw, 0, maxDepth, func(key, v []byte) { set(&r, string(key), v) }); err != nil {
-		return conda.Record{}, err
+		return spec.Record{}, err
 	}
 	r.Name = strings.ToLower(r.Name)
 	return r, nil
 }
 
 // set sets one member.
-func set(r *conda.Record, key string, v []byte) {
+func set(r *spec.Record, key string, v []byte) {
 	switch key {
 	case "name":
 		r.Name = text(v)

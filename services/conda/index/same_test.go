@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"slipway.dev/services/conda/index"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
@@ -94,12 +94,12 @@ func TestShardsSayWhatTheListSays(t *testing.T) {
 	if whole.Len() < 500 || whole.Len() != parts.Len() || whole.Meta().Records != parts.Meta().Records {
 		t.Errorf("%d names with %d records in the list, %d with %d in the shards", whole.Len(), whole.Meta().Records, parts.Len(), parts.Meta().Records)
 	}
-	byFile := func(x *index.Index, name string) []conda.Record {
+	byFile := func(x *index.Index, name string) []spec.Record {
 		records, err := x.Records(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.SortedFunc(slices.Values(records), func(a, b conda.Record) int { return cmp.Compare(a.FileName, b.FileName) })
+		return slices.SortedFunc(slices.Values(records), func(a, b spec.Record) int { return cmp.Compare(a.FileName, b.FileName) })
 	}
 	for name := range shards {
 		if diff := gocmp.Diff(byFile(whole, name), byFile(parts, name)); diff != "" {

@@ -8,28 +8,28 @@ import (
 	"testing"
 	"time"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
 
 // hostile is a source that makes the solver use a lot of memory.
-type hostile map[string][]conda.Record
+type hostile map[string][]spec.Record
 
-func (h hostile) Records(name string) ([]conda.Record, error) { return h[name], nil }
+func (h hostile) Records(name string) ([]spec.Record, error) { return h[name], nil }
 
 // many returns n records of b that differ only in their build.
-func many(n int) []conda.Record {
-	out := make([]conda.Record, n)
+func many(n int) []spec.Record {
+	out := make([]spec.Record, n)
 	for i := range out {
 		build := fmt.Sprintf("%s%d", strings.Repeat("a", 240), i)
-		out[i] = conda.Record{Name: "b", Version: "1", Build: build, FileName: "b-1-" + build + ".conda", Channel: "c", Subdir: "noarch"}
+		out[i] = spec.Record{Name: "b", Version: "1", Build: build, FileName: "b-1-" + build + ".conda", Channel: "c", Subdir: "noarch"}
 	}
 	return out
 }
 
-func asking(depends ...string) conda.Record {
-	return conda.Record{Name: "a", Version: "1", Build: "0", FileName: "a-1-0.conda", Channel: "c", Subdir: "noarch", Depends: depends}
+func asking(depends ...string) spec.Record {
+	return spec.Record{Name: "a", Version: "1", Build: "0", FileName: "a-1-0.conda", Channel: "c", Subdir: "noarch", Depends: depends}
 }
 
 // TestHostileDependencies checks that a package with ten thousand different dependencies on
@@ -43,7 +43,7 @@ func TestHostileDependencies(t *testing.T) {
 		depends = append(depends, fmt.Sprintf("b >=0.%d", i))
 	}
 	p := Problem{
-		Specs:    []conda.MatchSpec{{Name: "a"}},
+		Specs:    []spec.MatchSpec{{Name: "a"}},
 		Channels: []Channel{{Name: "c", Sources: []Source{hostile{"a": {asking(depends...)}, "b": many(20_000)}}}},
 	}
 	var before, after runtime.MemStats
@@ -62,7 +62,7 @@ func TestHostileDependencies(t *testing.T) {
 func TestHostilePattern(t *testing.T) {
 	t.Parallel()
 	p := Problem{
-		Specs: []conda.MatchSpec{{Name: "a"}},
+		Specs: []spec.MatchSpec{{Name: "a"}},
 		Channels: []Channel{{Name: "c", Sources: []Source{hostile{
 			"a": {asking(`b[build="^((a?){10}){10}b$"]`)}, "b": many(20_000),
 		}}}},
@@ -84,7 +84,7 @@ func TestHostilePattern(t *testing.T) {
 // TestHonestMemory checks that ordinary environments use far less memory than the limit.
 func TestHonestMemory(t *testing.T) {
 	t.Parallel()
-	p := Problem{Specs: []conda.MatchSpec{{Name: "b"}}, Channels: []Channel{{Name: "c", Sources: []Source{hostile{"b": many(5000)}}}}}
+	p := Problem{Specs: []spec.MatchSpec{{Name: "b"}}, Channels: []Channel{{Name: "c", Sources: []Source{hostile{"b": many(5000)}}}}}
 	l := newLibrary(&p)
 	if err := newSearch(t.Context(), l, p.Specs).solve(); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package solver
 import (
 	"slices"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // A change is one modification of a request that makes it solvable.
@@ -11,7 +11,7 @@ type change struct {
 	// at is the index of the specification that changes, was its old value and spec its new
 	// one.
 	at        int
-	was, spec conda.MatchSpec
+	was, spec spec.MatchSpec
 	// isLoose is set if spec is only a name, whose solved version is to be included in the
 	// suggestion.
 	isLoose bool
@@ -42,12 +42,12 @@ func (c *change) settle(p *Problem, in *Solution) bool {
 	if !c.isLoose {
 		return true
 	}
-	chosen := slices.IndexFunc(in.Records, func(r conda.Record) bool { return r.Name == c.spec.Name })
-	at := slices.IndexFunc(p.Specs, func(m conda.MatchSpec) bool { return m.String() == c.spec.String() })
+	chosen := slices.IndexFunc(in.Records, func(r spec.Record) bool { return r.Name == c.spec.Name })
+	at := slices.IndexFunc(p.Specs, func(m spec.MatchSpec) bool { return m.String() == c.spec.String() })
 	if chosen < 0 || at < 0 {
 		return false
 	}
-	exact, err := conda.ParseVersionSpec("==" + in.Records[chosen].Version)
+	exact, err := spec.ParseVersionSpec("==" + in.Records[chosen].Version)
 	if err != nil {
 		return false
 	}

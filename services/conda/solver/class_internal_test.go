@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // quarrels returns a problem in which every version of a package needs two incompatible
@@ -14,7 +14,7 @@ func quarrels(builds int) *Problem {
 	source := memory{}
 	put := func(name string, version, builds int, needs ...string) {
 		for b := range builds {
-			r := conda.Record{Name: name, Version: fmt.Sprint(version), Build: fmt.Sprint("b", b), Depends: needs}
+			r := spec.Record{Name: name, Version: fmt.Sprint(version), Build: fmt.Sprint("b", b), Depends: needs}
 			r.FileName = fmt.Sprintf("%s-%s-%s.conda", r.Name, r.Version, r.Build)
 			source[name] = append(source[name], r)
 		}
@@ -26,7 +26,7 @@ func quarrels(builds int) *Problem {
 		put("base", version, 1)
 		put("base", 50+version, 1)
 	}
-	return &Problem{Channels: []Channel{{Name: "c", Sources: []Source{source}}}, Specs: []conda.MatchSpec{{Name: "tool"}}}
+	return &Problem{Channels: []Channel{{Name: "c", Sources: []Source{source}}}, Specs: []spec.MatchSpec{{Name: "tool"}}}
 }
 
 // TestWhatIsLearntOfABuildIsLearntOfAll checks that additional equal builds do not make a

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // combine resolves one conflict after another, each with a change that makes its own
@@ -37,9 +37,9 @@ func (a *adviser) combine(ctx context.Context) {
 func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, bool) {
 	part := adviser{problem: p, conflict: c, tries: a.tries, most: 1, packages: len(p.Specs)}
 	var places []int // indexes into p of the specifications that are part of the conflict
-	part.problem.Specs = slices.DeleteFunc(slices.Clone(p.Specs), func(spec conda.MatchSpec) bool { return !part.isPart(spec) })
-	for at, spec := range p.Specs {
-		if part.isPart(spec) {
+	part.problem.Specs = slices.DeleteFunc(slices.Clone(p.Specs), func(wanted spec.MatchSpec) bool { return !part.isPart(wanted) })
+	for at, wanted := range p.Specs {
+		if part.isPart(wanted) {
 			places = append(places, at)
 		}
 	}
@@ -50,7 +50,7 @@ func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, boo
 	out := part.found[0]
 	out.at = places[out.at]
 	if out.isLoose { // the version depends on the whole request
-		out.spec = conda.MatchSpec{Name: out.spec.Name}
+		out.spec = spec.MatchSpec{Name: out.spec.Name}
 	}
 	return out, true
 }

@@ -3,7 +3,7 @@ package solver
 import (
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // A Conflict explains why a request has no solution. As an error, its text is for users;
@@ -22,7 +22,7 @@ type Conflict struct {
 
 	// specs holds the parsed Specs, for Suggest. library holds the records that were loaded
 	// to find them.
-	specs   []conda.MatchSpec
+	specs   []spec.MatchSpec
 	library *library
 }
 

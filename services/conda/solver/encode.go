@@ -3,8 +3,8 @@ package solver
 // encodeRequest encodes the request's specifications as clauses.
 func (s *search) encodeRequest() (conflict []lit, _ error) {
 	wants := make([]*want, len(s.specs))
-	for i, spec := range s.specs {
-		w, err := s.wantSpec(spec)
+	for i, wanted := range s.specs {
+		w, err := s.wantSpec(wanted)
 		if err != nil {
 			return nil, err
 		}

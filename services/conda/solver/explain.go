@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -18,7 +18,7 @@ func explain(ctx context.Context, failed *search) error {
 	defer cancel()
 	few, edges := failed.specs, failed.edges()
 	all := setOf(edges)
-	few = smallest(within, few, func(specs []conda.MatchSpec) bool {
+	few = smallest(within, few, func(specs []spec.MatchSpec) bool {
 		return isUnsatisfiable(within, failed.library, specs, all)
 	})
 	edges = smallest(within, edges, func(keep []edge) bool {
@@ -64,7 +64,7 @@ func setOf(edges []edge) map[edge]bool {
 
 // isUnsatisfiable reports whether the specifications are unsatisfiable when only some
 // dependencies count. It returns false if that takes too long.
-func isUnsatisfiable(ctx context.Context, l *library, specs []conda.MatchSpec, only map[edge]bool) bool {
+func isUnsatisfiable(ctx context.Context, l *library, specs []spec.MatchSpec, only map[edge]bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}

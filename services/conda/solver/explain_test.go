@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // made returns a record of a test channel: "name version build", and its dependencies.
-func made(text string, needs ...string) conda.Record {
+func made(text string, needs ...string) spec.Record {
 	f := strings.Fields(text)
-	r := conda.Record{Name: f[0], Version: f[1], Build: "0", Depends: needs, Subdir: "noarch"}
+	r := spec.Record{Name: f[0], Version: f[1], Build: "0", Depends: needs, Subdir: "noarch"}
 	if len(f) > 2 {
 		r.Build = f[2]
 	}
@@ -23,7 +23,7 @@ func made(text string, needs ...string) conda.Record {
 	return r
 }
 
-func channel(name string, all ...conda.Record) solver.Channel {
+func channel(name string, all ...spec.Record) solver.Channel {
 	source := records{}
 	for _, r := range all {
 		r.Channel = name

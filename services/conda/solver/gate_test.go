@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // records is a source in memory.
-type records map[string][]conda.Record
+type records map[string][]spec.Record
 
-func (r records) Records(name string) ([]conda.Record, error) { return r[name], nil }
+func (r records) Records(name string) ([]spec.Record, error) { return r[name], nil }
 
 // forge returns conda-forge for a platform.
 func forge(t testing.TB, subdir string) solver.Channel {
@@ -33,18 +33,18 @@ func channelOf(t testing.TB, name, subdir string) solver.Channel {
 }
 
 // machine returns the virtual packages that the reference solvers used.
-func machine() []conda.VirtualPackage {
-	return []conda.VirtualPackage{
+func machine() []spec.VirtualPackage {
+	return []spec.VirtualPackage{
 		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"},
 		{Name: "__unix", Version: "0", Build: "0"}, {Name: "__archspec", Version: "1", Build: "x86_64_v3"},
 	}
 }
 
-func specs(t testing.TB, texts ...string) []conda.MatchSpec {
+func specs(t testing.TB, texts ...string) []spec.MatchSpec {
 	t.Helper()
-	out := make([]conda.MatchSpec, len(texts))
+	out := make([]spec.MatchSpec, len(texts))
 	for i, text := range texts {
-		m, err := conda.ParseMatchSpec(text)
+		m, err := spec.ParseMatchSpec(text)
 		if err != nil {
 			t.Fatal(err)
 		}

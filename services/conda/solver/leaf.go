@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // leaf returns a node that explains why no record matches a want.
@@ -32,8 +32,8 @@ func (t *teller) leaf(w *want) (*node, error) {
 	return n, nil
 }
 
-func (p *candidates) hasVersion(spec conda.VersionSpec) bool {
-	return slices.ContainsFunc(p.versions, spec.Match)
+func (p *candidates) hasVersion(wanted spec.VersionSpec) bool {
+	return slices.ContainsFunc(p.versions, wanted.Match)
 }
 
 func (t *teller) machine(w *want) string {
@@ -41,7 +41,7 @@ func (t *teller) machine(w *want) string {
 		return "the machine has no " + w.pkg.name
 	}
 	r := w.pkg.records[0]
-	return "the machine has " + conda.VirtualPackage{Name: r.Name, Version: r.Version, Build: r.Build}.String()
+	return "the machine has " + spec.VirtualPackage{Name: r.Name, Version: r.Version, Build: r.Build}.String()
 }
 
 // absence explains why a name has no records.

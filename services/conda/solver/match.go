@@ -1,10 +1,10 @@
 package solver
 
-import "slipway.dev/services/internal/conda"
+import "slipway.dev/services/conda/spec"
 
 // A match is a specification with the records that match it.
 type match struct {
-	spec conda.MatchSpec
+	spec spec.MatchSpec
 	// unread explains why a dependency cannot be parsed; "" if it was parsed.
 	unread string
 	// fits reports, by record, whether it matches. matching lists the matching records, best
@@ -21,7 +21,7 @@ const checkEvery = 256
 
 // match returns the candidates that match spec, which was parsed from text. It ends with the
 // error of over.
-func (l *library) match(over func() error, at place, text string, spec conda.MatchSpec) (*match, error) {
+func (l *library) match(over func() error, at place, text string, wanted spec.MatchSpec) (*match, error) {
 	known := l.matches[at]
 	if known == nil {
 		known = map[string]*match{}
@@ -34,7 +34,7 @@ func (l *library) match(over func() error, at place, text string, spec conda.Mat
 	if err != nil {
 		return nil, err
 	}
-	m := &match{spec: spec, fits: make([]bool, len(p.records))}
+	m := &match{spec: wanted, fits: make([]bool, len(p.records))}
 	if err := m.judge(over, p); err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // sort puts the matching records in their final order. Ties are resolved by the best
@@ -120,7 +120,7 @@ func find(in []named, name string) (int, bool) {
 
 // reaches returns the best possible version of each dependency of a record, by name. If a
 // record depends on a name twice, the worse version counts.
-func (s *search) reaches(r *conda.Record) ([]named, error) {
+func (s *search) reaches(r *spec.Record) ([]named, error) {
 	wants, err := s.dependencies(r)
 	if err != nil {
 		return nil, err

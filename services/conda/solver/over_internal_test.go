@@ -10,14 +10,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // memory is a source in memory.
-type memory map[string][]conda.Record
+type memory map[string][]spec.Record
 
-func (m memory) Records(name string) ([]conda.Record, error) { return m[name], nil }
+func (m memory) Records(name string) ([]spec.Record, error) { return m[name], nil }
 
 // used returns the processor time of this thread.
 func used(t *testing.T) time.Duration {
@@ -36,17 +36,17 @@ func hardest(t *testing.T) (out []Problem) {
 	for _, subdir := range []string{"linux-64", "noarch"} {
 		forge.Sources = append(forge.Sources, memory(condadata.Records(t, "conda-forge", subdir)))
 	}
-	machine := []conda.VirtualPackage{
+	machine := []spec.VirtualPackage{
 		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"}, {Name: "__unix", Version: "0", Build: "0"},
 	}
 	for _, c := range condadata.Solves(t) {
 		p := Problem{Channels: []Channel{forge}, Virtual: machine}
 		for _, text := range c.Specs {
-			spec, err := conda.ParseMatchSpec(text)
+			wanted, err := spec.ParseMatchSpec(text)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p.Specs = append(p.Specs, spec)
+			p.Specs = append(p.Specs, wanted)
 		}
 		if len(p.Specs) > 3 {
 			out = append(out, p)

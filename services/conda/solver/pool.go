@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -19,8 +19,8 @@ type library struct {
 	problem *Problem
 	// virtual holds the virtual packages as records. installed holds the preferred records
 	// by name.
-	virtual   []conda.Record
-	installed map[string]*conda.Record
+	virtual   []spec.Record
+	installed map[string]*spec.Record
 	byPlace   map[place]*candidates
 	matches   map[place]map[string]*match
 	// taken is the approximate memory in use, and allowed its current limit, in bytes.
@@ -47,7 +47,7 @@ func (l *library) take(bytes int) error {
 type place struct{ name, channel string }
 
 func newLibrary(p *Problem) *library {
-	l := &library{problem: p, byPlace: map[place]*candidates{}, matches: map[place]map[string]*match{}, installed: map[string]*conda.Record{}}
+	l := &library{problem: p, byPlace: map[place]*candidates{}, matches: map[place]map[string]*match{}, installed: map[string]*spec.Record{}}
 	for i := range p.Installed {
 		l.installed[p.Installed[i].Name] = &p.Installed[i]
 	}
@@ -60,14 +60,14 @@ func newLibrary(p *Problem) *library {
 // candidates are all records of one name that may be chosen.
 type candidates struct {
 	name    string
-	records []*conda.Record
+	records []*spec.Record
 	// installed is the preferred record, or nil.
-	installed *conda.Record
+	installed *spec.Record
 	// channel is the index of each record's channel.
 	channel []int32
 	// versions holds the distinct versions, oldest first. version is the index of each
 	// record's version.
-	versions []conda.Version
+	versions []spec.Version
 	version  []int32
 	// order lists all records, best first except for ties (see search.sort).
 	order []int32
@@ -97,7 +97,7 @@ func (l *library) load(p *candidates, asked string) error {
 	}
 	for i := range l.problem.Channels {
 		c := &l.problem.Channels[i]
-		if asked != "" && !conda.SameChannel(asked, c.Name) {
+		if asked != "" && !spec.SameChannel(asked, c.Name) {
 			continue
 		}
 		all, err := recordsOf(c, p.name)
@@ -120,7 +120,7 @@ func (l *library) prefer(p *candidates) error {
 	if r == nil {
 		return nil
 	}
-	if i := slices.IndexFunc(p.records, func(c *conda.Record) bool { return c.SameArtifact(*r) }); i >= 0 {
+	if i := slices.IndexFunc(p.records, func(c *spec.Record) bool { return c.SameArtifact(*r) }); i >= 0 {
 		p.installed = p.records[i]
 		return nil
 	}
@@ -139,7 +139,7 @@ func (l *library) loadVirtual(p *candidates) {
 }
 
 // add adds the records of a channel.
-func (l *library) add(p *candidates, channel int32, all []*conda.Record) error {
+func (l *library) add(p *candidates, channel int32, all []*spec.Record) error {
 	for _, r := range all {
 		if err := l.take(sizeOf(r)); err != nil {
 			return err
@@ -152,7 +152,7 @@ func (l *library) add(p *candidates, channel int32, all []*conda.Record) error {
 }
 
 // isIncluded reports whether a record is not newer than the request allows.
-func (l *library) isIncluded(r *conda.Record) bool {
+func (l *library) isIncluded(r *spec.Record) bool {
 	newest := l.problem.newest(r.Name)
 	return newest.IsZero() || r.Timestamp <= newest.UnixMilli()
 }
@@ -166,7 +166,7 @@ func (p *Problem) newest(name string) time.Time {
 }
 
 // sizeOf returns the approximate memory of a record in a library and in a search, in bytes.
-func sizeOf(r *conda.Record) int {
+func sizeOf(r *spec.Record) int {
 	const (
 		record = 700 // with its variable and its list entries
 		text   = 64  // a dependency, with one pointer to its want per search
@@ -182,8 +182,8 @@ func sizeOf(r *conda.Record) int {
 
 // recordsOf returns the records of a name in a channel, in an order independent of the
 // order of its sources. If an artifact exists in both formats, only the .conda is returned.
-func recordsOf(c *Channel, name string) ([]*conda.Record, error) {
-	var out []*conda.Record
+func recordsOf(c *Channel, name string) ([]*spec.Record, error) {
+	var out []*spec.Record
 	for _, source := range c.Sources {
 		records, err := source.Records(name)
 		if err != nil {
@@ -194,21 +194,21 @@ func recordsOf(c *Channel, name string) ([]*conda.Record, error) {
 			out = append(out, &records[i])
 		}
 		of := out[from:]
-		slices.SortFunc(of, func(a, b *conda.Record) int { return strings.Compare(a.FileName, b.FileName) })
+		slices.SortFunc(of, func(a, b *spec.Record) int { return strings.Compare(a.FileName, b.FileName) })
 		out = out[:from+len(withoutTwins(of))]
 	}
 	return out, nil
 }
 
 // withoutTwins removes each .tar.bz2 that also exists as .conda.
-func withoutTwins(records []*conda.Record) []*conda.Record {
+func withoutTwins(records []*spec.Record) []*spec.Record {
 	modern := map[string]bool{}
 	for _, r := range records {
 		if stem, ok := strings.CutSuffix(r.FileName, ".conda"); ok {
 			modern[stem] = true
 		}
 	}
-	return slices.DeleteFunc(records, func(r *conda.Record) bool {
+	return slices.DeleteFunc(records, func(r *spec.Record) bool {
 		stem, ok := strings.CutSuffix(r.FileName, ".tar.bz2")
 		return ok && modern[stem]
 	})
@@ -217,11 +217,11 @@ func withoutTwins(records []*conda.Record) []*conda.Record {
 // rank parses the versions and orders the records. Records with an unparsable version are
 // never selected.
 func (p *candidates) rank() {
-	parsed := map[string]conda.Version{}
+	parsed := map[string]spec.Version{}
 	keep := 0
 	for i, r := range p.records {
 		if _, ok := parsed[r.Version]; !ok {
-			v, err := conda.ParseVersion(r.Version)
+			v, err := spec.ParseVersion(r.Version)
 			if err != nil {
 				continue
 			}
@@ -241,7 +241,7 @@ func (p *candidates) rank() {
 
 // indexVersions fills versions and returns the index of each version string. Equal versions
 // with different strings share an index.
-func (p *candidates) indexVersions(parsed map[string]conda.Version) map[string]int32 {
+func (p *candidates) indexVersions(parsed map[string]spec.Version) map[string]int32 {
 	texts := make([]string, 0, len(parsed))
 	for text := range parsed {
 		texts = append(texts, text)

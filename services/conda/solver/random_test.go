@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 const (
@@ -16,8 +16,8 @@ const (
 )
 
 // random returns a small channel with many contradictions.
-func random(draw *rand.Rand) []conda.Record {
-	var all []conda.Record
+func random(draw *rand.Rand) []spec.Record {
+	var all []spec.Record
 	for n := range randomNames {
 		for v := range randomVersions {
 			r := made(fmt.Sprintf("n%d %d", n, v+1))
@@ -44,9 +44,9 @@ func randomSpec(draw *rand.Rand, not int) string {
 }
 
 // exists reports whether a problem has a solution, by trying every environment.
-func exists(p *solver.Problem, all []conda.Record) bool {
-	var try func(name int, chosen []conda.Record) bool
-	try = func(name int, chosen []conda.Record) bool {
+func exists(p *solver.Problem, all []spec.Record) bool {
+	var try func(name int, chosen []spec.Record) bool
+	try = func(name int, chosen []spec.Record) bool {
 		if name == randomNames {
 			return holds(p, chosen)
 		}
@@ -63,13 +63,13 @@ func exists(p *solver.Problem, all []conda.Record) bool {
 	return try(0, nil)
 }
 
-func holds(p *solver.Problem, chosen []conda.Record) bool {
-	by := map[string]*conda.Record{}
+func holds(p *solver.Problem, chosen []spec.Record) bool {
+	by := map[string]*spec.Record{}
 	for i := range chosen {
 		by[chosen[i].Name] = &chosen[i]
 	}
-	for _, spec := range p.Specs {
-		if r := by[spec.Name]; r == nil || !spec.Match(r) {
+	for _, wanted := range p.Specs {
+		if r := by[wanted.Name]; r == nil || !wanted.Match(r) {
 			return false
 		}
 	}
@@ -121,7 +121,7 @@ func TestRandomProblems(t *testing.T) {
 }
 
 // checkCore checks that the specifications in a conflict are unsatisfiable.
-func checkCore(t *testing.T, p solver.Problem, all []conda.Record, c *solver.Conflict) {
+func checkCore(t *testing.T, p solver.Problem, all []spec.Record, c *solver.Conflict) {
 	t.Helper()
 	core := p
 	core.Specs = specs(t, c.Specs...)

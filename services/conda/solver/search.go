@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // A search is one attempt to solve one problem. It must be used by one goroutine only.
@@ -15,7 +15,7 @@ type search struct {
 	// limit. It is called at every step, and steps are short.
 	over    func() error
 	library *library
-	specs   []conda.MatchSpec
+	specs   []spec.MatchSpec
 	// held lists the names for which only the installed record may be chosen.
 	held []string
 	// channelOf maps the names requested as channel::name to their channel.
@@ -26,7 +26,7 @@ type search struct {
 
 	pkgs    map[string]*pkg
 	wants   map[string]*want
-	depends map[*conda.Record][]*want
+	depends map[*spec.Record][]*want
 	// byActivity lists all packages, whose activities decay together.
 	byActivity []*pkg
 	isActive   bool
@@ -62,15 +62,15 @@ type edge struct {
 	bars     bool
 }
 
-func newSearch(ctx context.Context, l *library, specs []conda.MatchSpec) *search {
+func newSearch(ctx context.Context, l *library, specs []spec.MatchSpec) *search {
 	s := &search{
 		over: func() error { return context.Cause(ctx) }, library: l, specs: specs,
 		channelOf: map[string]string{}, pkgs: map[string]*pkg{}, wants: map[string]*want{},
-		depends: map[*conda.Record][]*want{}, implies: map[int32][]lit{}, seen: map[int32]bool{}, beside: map[*pkg][]int32{},
+		depends: map[*spec.Record][]*want{}, implies: map[int32][]lit{}, seen: map[int32]bool{}, beside: map[*pkg][]int32{},
 	}
-	for _, spec := range specs {
-		if spec.Channel != "" {
-			s.channelOf[spec.Name] = spec.Channel
+	for _, wanted := range specs {
+		if wanted.Channel != "" {
+			s.channelOf[wanted.Name] = wanted.Channel
 		}
 	}
 	return s

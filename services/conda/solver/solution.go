@@ -4,12 +4,12 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // solution returns the chosen records in order.
 func (s *search) solution() *Solution {
-	chosen := map[string]*conda.Record{}
+	chosen := map[string]*spec.Record{}
 	for _, l := range s.trail {
 		of := &s.variables[l.variable()]
 		if of.kind == ofRecord && !l.isNo() && !strings.HasPrefix(of.pkg.name, "__") {
@@ -31,9 +31,9 @@ func (s *search) solution() *Solution {
 // An ordering sorts packages so that dependencies come first.
 type ordering struct {
 	*search
-	chosen  map[string]*conda.Record
+	chosen  map[string]*spec.Record
 	visited map[string]bool
-	out     []conda.Record
+	out     []spec.Record
 }
 
 func (o *ordering) visit(name string) {

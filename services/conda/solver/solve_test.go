@@ -9,21 +9,21 @@ import (
 	"testing"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // with returns a modified copy of a record.
-func with(r conda.Record, change func(*conda.Record)) conda.Record {
+func with(r spec.Record, change func(*spec.Record)) spec.Record {
 	change(&r)
 	return r
 }
 
 // barring returns a change that adds constraints to a record.
-func barring(texts ...string) func(*conda.Record) {
-	return func(r *conda.Record) { r.Constrains = texts }
+func barring(texts ...string) func(*spec.Record) {
+	return func(r *spec.Record) { r.Constrains = texts }
 }
 
 func TestSolve(t *testing.T) {
@@ -38,12 +38,12 @@ func TestSolve(t *testing.T) {
 	}{
 		{"the newest", []solver.Channel{channel("c", made("a 1.9"), made("a 1.10"), made("a 1.10rc1"))}, []string{"a"}, false, "a-1.10"},
 		{"a build", []solver.Channel{channel("c", made("a 1.0 h1_0"), made("a 1.0 h2_0"), made("a 2.0 h2_0"))}, []string{"a 1.0 h1_*"}, false, "a-1.0-h1_0"},
-		{"the highest build number", []solver.Channel{channel("c", made("a 1.0 x"), with(made("a 1.0 b"), func(r *conda.Record) { r.BuildNumber = 2 }))}, []string{"a"}, false, "a-1.0-b"},
-		{"no track features rather than newer", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *conda.Record) { r.TrackFeatures = []string{"x"} }))}, []string{"a"}, false, "a-1.0"},
-		{"track features where nothing else fits", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *conda.Record) { r.TrackFeatures = []string{"x"} }))}, []string{"a >1"}, false, "a-2.0"},
-		{"the latest timestamp of equal builds", []solver.Channel{channel("c", with(made("a 1.0 x"), func(r *conda.Record) { r.Timestamp = 5 }), with(made("a 1.0 b"), func(r *conda.Record) { r.Timestamp = 9 }))}, []string{"a"}, false, "a-1.0-b"},
+		{"the highest build number", []solver.Channel{channel("c", made("a 1.0 x"), with(made("a 1.0 b"), func(r *spec.Record) { r.BuildNumber = 2 }))}, []string{"a"}, false, "a-1.0-b"},
+		{"no track features rather than newer", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *spec.Record) { r.TrackFeatures = []string{"x"} }))}, []string{"a"}, false, "a-1.0"},
+		{"track features where nothing else fits", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *spec.Record) { r.TrackFeatures = []string{"x"} }))}, []string{"a >1"}, false, "a-2.0"},
+		{"the latest timestamp of equal builds", []solver.Channel{channel("c", with(made("a 1.0 x"), func(r *spec.Record) { r.Timestamp = 5 }), with(made("a 1.0 b"), func(r *spec.Record) { r.Timestamp = 9 }))}, []string{"a"}, false, "a-1.0-b"},
 		{"an older version, so that all fit", []solver.Channel{channel("c", made("a 2.0", "c >=2"), made("a 1.0", "c"), made("b 1.0", "c <2"), made("c 2.0"), made("c 1.0"))}, []string{"b", "a"}, false, "c-1.0 a-1.0 b-1.0"},
-		{"constraints on installed packages only", []solver.Channel{channel("c", made("a 2.0"), made("a 1.0"), with(made("b 1.0"), func(r *conda.Record) { r.Constrains = []string{"a <2", "not-there >1"} }))}, []string{"b", "a"}, false, "a-1.0 b-1.0"},
+		{"constraints on installed packages only", []solver.Channel{channel("c", made("a 2.0"), made("a 1.0"), with(made("b 1.0"), func(r *spec.Record) { r.Constrains = []string{"a <2", "not-there >1"} }))}, []string{"b", "a"}, false, "a-1.0 b-1.0"},
 		{"a dependency of an exact build", []solver.Channel{channel("c", made("a 1.0", "b ==1.0=*_1"), made("b 1.0 x_0"), made("b 1.0 x_1"))}, []string{"a"}, false, "b-1.0-x_1 a-1.0"},
 		{"the first channel", []solver.Channel{channel("first", made("a 1.0")), late}, []string{"a"}, false, "a-1.0"},
 		{"a later channel for what the first lacks", []solver.Channel{channel("first", made("a 1.0")), late}, []string{"b"}, false, "b-1.0"},
@@ -57,9 +57,9 @@ func TestSolve(t *testing.T) {
 		{"constraints that the machine does not meet", []solver.Channel{channel("c", with(made("a 2.0"), barring("__glibc >=2.40")))}, []string{"a"}, false, ""},
 		{"constraints on a virtual package that the machine lacks", []solver.Channel{channel("c", with(made("a 2.0"), barring("__cuda >=99")))}, []string{"a"}, false, "a-2.0"},
 		{"a dependency cycle", []solver.Channel{channel("c", made("python 3.12", "pip"), made("pip 24", "python"), made("a 1", "python"))}, []string{"a"}, false, "python-3.12 a-1 pip-24"},
-		{"a version that cannot be read", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *conda.Record) { r.Version = "2..0" }))}, []string{"a"}, false, "a-1.0"},
+		{"a version that cannot be read", []solver.Channel{channel("c", made("a 1.0"), with(made("a 2.0"), func(r *spec.Record) { r.Version = "2..0" }))}, []string{"a"}, false, "a-1.0"},
 		{"a dependency that cannot be read", []solver.Channel{channel("c", made("a 1.0"), made("a 2.0", "b >=>="), made("b 1.0"))}, []string{"a"}, false, "a-1.0"},
-		{"only the .conda of two formats", []solver.Channel{channel("c", with(made("a 1.0"), func(r *conda.Record) { r.FileName = "a-1.0-0.tar.bz2"; r.BuildNumber = 9 }), made("a 1.0"))}, []string{"a[fn=a-1.0-0.tar.bz2]"}, false, ""},
+		{"only the .conda of two formats", []solver.Channel{channel("c", with(made("a 1.0"), func(r *spec.Record) { r.FileName = "a-1.0-0.tar.bz2"; r.BuildNumber = 9 }), made("a 1.0"))}, []string{"a[fn=a-1.0-0.tar.bz2]"}, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -95,10 +95,10 @@ func TestSolveAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.ContainsFunc(got.Virtual, func(v conda.VirtualPackage) bool { return v.Name == "__cuda" }) {
+	if !slices.ContainsFunc(got.Virtual, func(v spec.VirtualPackage) bool { return v.Name == "__cuda" }) {
 		t.Errorf("the solution does not include __cuda: %v", got.Virtual)
 	}
-	p.Virtual = append(p.Virtual, conda.VirtualPackage{Name: "__cuda", Version: "11.8", Build: "0"})
+	p.Virtual = append(p.Virtual, spec.VirtualPackage{Name: "__cuda", Version: "11.8", Build: "0"})
 	if _, err := solver.SolveAnywhere(t.Context(), p); !errors.As(err, new(*solver.Conflict)) {
 		t.Errorf("solved for a machine other than the requested one: %v", err)
 	}
@@ -140,7 +140,7 @@ func TestPlatformsAndChannels(t *testing.T) {
 // backwards returns records in reverse order.
 type backwards struct{ records }
 
-func (b backwards) Records(name string) ([]conda.Record, error) {
+func (b backwards) Records(name string) ([]spec.Record, error) {
 	out := slices.Clone(b.records[name])
 	slices.Reverse(out)
 	return out, nil
@@ -171,7 +171,7 @@ func TestOrderOfRecordsIsNothing(t *testing.T) {
 
 type broken struct{}
 
-func (broken) Records(string) ([]conda.Record, error) { return nil, fault.Unavailable.New("away", nil) }
+func (broken) Records(string) ([]spec.Record, error) { return nil, fault.Unavailable.New("away", nil) }
 
 func TestSourcesFail(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestSourcesFail(t *testing.T) {
 
 func TestTooManySpecs(t *testing.T) {
 	t.Parallel()
-	p := solver.Problem{Specs: make([]conda.MatchSpec, limits.CondaSpecs+1)}
+	p := solver.Problem{Specs: make([]spec.MatchSpec, limits.CondaSpecs+1)}
 	if _, err := solver.Solve(t.Context(), p); !errors.Is(err, fault.Invalid) {
 		t.Errorf("got %v, want fault.Invalid", err)
 	}
@@ -192,7 +192,7 @@ func TestTooManySpecs(t *testing.T) {
 // pigeons returns a pigeonhole problem, which takes a CDCL solver exponential time.
 func pigeons(t *testing.T, holes int) solver.Problem {
 	t.Helper()
-	var all []conda.Record
+	var all []spec.Record
 	var names []string
 	for bird := range holes + 1 {
 		name := fmt.Sprintf("bird%02d", bird)
@@ -217,7 +217,7 @@ type leaver struct {
 	after string
 }
 
-func (l leaver) Records(name string) ([]conda.Record, error) {
+func (l leaver) Records(name string) ([]spec.Record, error) {
 	if name == l.after {
 		l.leave()
 	}

@@ -3,7 +3,7 @@
 // It does no I/O of its own: it reads records from its sources. It selects the same records
 // as rattler: requested packages first, each in the newest possible version. Clauses are
 // learnt from conflicts (CDCL), and the dependencies of a package are encoded when it is
-// first chosen. Records are matched by the specifications of internal/conda.
+// first chosen. Records are matched by the match specifications of package spec.
 package solver
 
 import (
@@ -11,7 +11,7 @@ import (
 	"errors"
 	"time"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -20,7 +20,7 @@ import (
 type Source interface {
 	// Records returns all records of a name in any order, or nil if there are none. The
 	// caller must not modify them. It must be safe for concurrent use.
-	Records(name string) ([]conda.Record, error)
+	Records(name string) ([]spec.Record, error)
 }
 
 // A Channel is a channel with its sources, e.g. linux-64 and noarch.
@@ -32,7 +32,7 @@ type Channel struct {
 // A Problem is a request with the channels to solve it from.
 type Problem struct {
 	// Specs lists the specifications, all of which must be satisfied.
-	Specs []conda.MatchSpec
+	Specs []spec.MatchSpec
 	// Fixed is the number of specifications at the end of Specs that suggestions must not
 	// change.
 	Fixed int
@@ -44,7 +44,7 @@ type Problem struct {
 	Flexible bool
 	// Virtual lists the virtual packages of the machine. Packages that are not listed do
 	// not exist.
-	Virtual []conda.VirtualPackage
+	Virtual []spec.VirtualPackage
 	// ExcludeNewer excludes records with a later timestamp; the zero value excludes none.
 	// Records without a timestamp are included.
 	ExcludeNewer time.Time
@@ -53,7 +53,7 @@ type Problem struct {
 	Recent        []string
 	// Installed lists records that are preferred to all other records of the same name. They
 	// may be chosen even if no channel provides them.
-	Installed []conda.Record
+	Installed []spec.Record
 	// Names provides alternatives for missing names; it may be nil.
 	Names Names
 	// Memory is called before the solver uses more memory than allowed so far, with the
@@ -81,9 +81,9 @@ type Names interface {
 type Solution struct {
 	// Records is in topological order, dependencies first, except in dependency cycles.
 	// Ties are ordered by name.
-	Records []conda.Record
+	Records []spec.Record
 	// Virtual lists the virtual packages that the environment was solved for.
-	Virtual []conda.VirtualPackage
+	Virtual []spec.VirtualPackage
 }
 
 // Solve returns the environment for a problem. Errors: a *Conflict, without suggestions
@@ -122,7 +122,7 @@ func SolveAnywhere(ctx context.Context, p Problem) (*Solution, error) {
 		}
 	}
 	with := p
-	with.Virtual = append(append([]conda.VirtualPackage(nil), p.Virtual...), conda.VirtualPackage{Name: "__cuda", Version: newestCUDA, Build: "0"})
+	with.Virtual = append(append([]spec.VirtualPackage(nil), p.Virtual...), spec.VirtualPackage{Name: "__cuda", Version: newestCUDA, Build: "0"})
 	if again, second := Solve(ctx, with); second == nil || !errors.As(second, new(*Conflict)) {
 		return again, second
 	}

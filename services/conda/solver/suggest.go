@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -61,17 +61,17 @@ type adviser struct {
 
 // look tries changes to each specification that is part of the conflict.
 func (a *adviser) look(ctx context.Context) {
-	for _, step := range []func(context.Context, conda.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
-		for at, spec := range a.problem.Specs[:len(a.problem.Specs)-a.problem.Fixed] {
-			if a.isPart(spec) {
-				step(ctx, spec, at)
+	for _, step := range []func(context.Context, spec.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
+		for at, wanted := range a.problem.Specs[:len(a.problem.Specs)-a.problem.Fixed] {
+			if a.isPart(wanted) {
+				step(ctx, wanted, at)
 			}
 		}
 	}
 }
 
-func (a *adviser) isPart(spec conda.MatchSpec) bool {
-	return slices.ContainsFunc(a.conflict.specs, func(s conda.MatchSpec) bool { return s.String() == spec.String() })
+func (a *adviser) isPart(wanted spec.MatchSpec) bool {
+	return slices.ContainsFunc(a.conflict.specs, func(s spec.MatchSpec) bool { return s.String() == wanted.String() })
 }
 
 // search returns a search for a changed request, or nil if no tries are left.
@@ -113,8 +113,8 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 		words[last] = "and " + words[last]
 	}
 	s.Change = strings.Join(words, ", ")
-	for _, spec := range p.Specs[:len(p.Specs)-p.Fixed] {
-		s.Packages = append(s.Packages, spec.String())
+	for _, wanted := range p.Specs[:len(p.Specs)-p.Fixed] {
+		s.Packages = append(s.Packages, wanted.String())
 	}
 	if len(p.Channels) != len(a.problem.Channels) {
 		for i := range p.Channels {
@@ -125,34 +125,34 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 }
 
 // names tries similar names for a missing name, and other channels that have it.
-func (a *adviser) names(ctx context.Context, spec conda.MatchSpec, at int) {
-	i := slices.IndexFunc(a.conflict.Missing, func(m Missing) bool { return m.Name == spec.Name })
+func (a *adviser) names(ctx context.Context, wanted spec.MatchSpec, at int) {
+	i := slices.IndexFunc(a.conflict.Missing, func(m Missing) bool { return m.Name == wanted.Name })
 	if i < 0 || a.problem.Names == nil {
 		return
 	}
-	for _, c := range a.problem.Names.Elsewhere(spec.Name) {
+	for _, c := range a.problem.Names.Elsewhere(wanted.Name) {
 		if a.try(ctx, change{added: &c}) {
 			break
 		}
 	}
 	nearest := a.conflict.Missing[i].Nearest
 	for _, name := range nearest[:min(2, len(nearest))] {
-		meant := spec
+		meant := wanted
 		meant.Name = name
-		a.try(ctx, change{at: at, was: spec, spec: meant})
+		a.try(ctx, change{at: at, was: wanted, spec: meant})
 	}
 }
 
 // channels tries the channels after the first one that has a name, which strict priority
 // ignores.
-func (a *adviser) channels(ctx context.Context, spec conda.MatchSpec, at int) {
-	if spec.Channel != "" || a.problem.Flexible || len(a.problem.Channels) < 2 {
+func (a *adviser) channels(ctx context.Context, wanted spec.MatchSpec, at int) {
+	if wanted.Channel != "" || a.problem.Flexible || len(a.problem.Channels) < 2 {
 		return
 	}
 	for _, c := range a.problem.Channels[1:] {
-		from := spec
+		from := wanted
 		from.Channel = c.Name
-		if a.try(ctx, change{at: at, was: spec, spec: from}) {
+		if a.try(ctx, change{at: at, was: wanted, spec: from}) {
 			return
 		}
 	}
@@ -160,19 +160,19 @@ func (a *adviser) channels(ctx context.Context, spec conda.MatchSpec, at int) {
 
 // loosen tries a specification with one bound removed, then the name alone with the
 // resulting version.
-func (a *adviser) loosen(ctx context.Context, spec conda.MatchSpec, at int) {
-	if bounds := spec.Version.Without(); len(bounds) > 1 {
+func (a *adviser) loosen(ctx context.Context, wanted spec.MatchSpec, at int) {
+	if bounds := wanted.Version.Without(); len(bounds) > 1 {
 		for _, v := range bounds {
-			fewer := spec
+			fewer := wanted
 			fewer.Version = v
-			if a.try(ctx, change{at: at, was: spec, spec: fewer}) {
+			if a.try(ctx, change{at: at, was: wanted, spec: fewer}) {
 				return
 			}
 		}
 	}
-	alone := conda.MatchSpec{Name: spec.Name}
-	if alone.String() != spec.String() && !a.isAskedTwice(spec.Name) {
-		a.try(ctx, change{at: at, was: spec, spec: alone, isLoose: true})
+	alone := spec.MatchSpec{Name: wanted.Name}
+	if alone.String() != wanted.String() && !a.isAskedTwice(wanted.Name) {
+		a.try(ctx, change{at: at, was: wanted, spec: alone, isLoose: true})
 	}
 }
 
@@ -187,8 +187,8 @@ func (a *adviser) isAskedTwice(name string) bool {
 }
 
 // leaveOut tries to remove a package if no better change was found.
-func (a *adviser) leaveOut(ctx context.Context, spec conda.MatchSpec, at int) {
+func (a *adviser) leaveOut(ctx context.Context, wanted spec.MatchSpec, at int) {
 	if len(a.found) == 0 && a.packages > 1 {
-		a.try(ctx, change{at: at, was: spec, isLeftOut: true})
+		a.try(ctx, change{at: at, was: wanted, isLeftOut: true})
 	}
 }

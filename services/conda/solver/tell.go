@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strconv"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 const (
@@ -37,17 +37,17 @@ func tell(s *search, edges []edge) error {
 	t := &teller{search: s, edges: edges}
 	c := &Conflict{specs: s.specs, Reasons: []Reason{}, library: s.library}
 	var roots []*node
-	for _, spec := range s.specs {
-		w, err := t.wantSpec(spec)
+	for _, wanted := range s.specs {
+		w, err := t.wantSpec(wanted)
 		if err != nil {
 			return err
 		}
-		n := &node{want: w, Reason: Reason{Kind: "asked", Spec: spec.String(), Text: "you asked for " + spec.String()}}
+		n := &node{want: w, Reason: Reason{Kind: "asked", Spec: wanted.String(), Text: "you asked for " + wanted.String()}}
 		if err := t.grow(n, nil); err != nil {
 			return err
 		}
 		roots = append(roots, n)
-		c.Specs = append(c.Specs, spec.String())
+		c.Specs = append(c.Specs, wanted.String())
 	}
 	c.Missing = t.missing(roots)
 	c.Summary = summary(roots, c)
@@ -142,7 +142,7 @@ func (t *teller) wordings(n *node, e edge) (groups map[string][]int32, texts []s
 }
 
 // listed returns the dependencies or constraints of a record, by the edge's kind.
-func (e edge) listed(r *conda.Record) []string {
+func (e edge) listed(r *spec.Record) []string {
 	if e.bars {
 		return r.Constrains
 	}
@@ -150,7 +150,7 @@ func (e edge) listed(r *conda.Record) []string {
 }
 
 // step returns the Reason for a dependency of records of a package.
-func step(p *candidates, records []int32, spec string, bars bool) Reason {
+func step(p *candidates, records []int32, wanted string, bars bool) Reason {
 	name, many := label(p, records)
 	kind, verb := "needs", " needs "
 	switch {
@@ -161,7 +161,7 @@ func step(p *candidates, records []int32, spec string, bars bool) Reason {
 	case many:
 		verb = " need "
 	}
-	return Reason{Kind: kind, Package: name, Spec: spec, Text: name + verb + spec}
+	return Reason{Kind: kind, Package: name, Spec: wanted, Text: name + verb + wanted}
 }
 
 // specText returns a dependency in its most readable form.

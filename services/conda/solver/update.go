@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -46,10 +46,10 @@ func Update(ctx context.Context, p Problem, updated []string) (solution *Solutio
 
 // changedBy returns the names of installed packages for which a solution has another
 // artifact, except those in updated.
-func changedBy(s *Solution, installed []conda.Record, updated []string) (out []string) {
+func changedBy(s *Solution, installed []spec.Record, updated []string) (out []string) {
 	for i := range s.Records {
 		r := &s.Records[i]
-		at := slices.IndexFunc(installed, func(o conda.Record) bool { return o.Name == r.Name })
+		at := slices.IndexFunc(installed, func(o spec.Record) bool { return o.Name == r.Name })
 		if at >= 0 && !installed[at].SameArtifact(*r) && !slices.Contains(updated, r.Name) {
 			out = append(out, r.Name)
 		}
@@ -59,18 +59,18 @@ func changedBy(s *Solution, installed []conda.Record, updated []string) (out []s
 
 // withVersions returns specifications that additionally require the versions, but not the
 // builds, that updated packages have in a solution.
-func withVersions(specs []conda.MatchSpec, s *Solution, updated []string) ([]conda.MatchSpec, error) {
+func withVersions(specs []spec.MatchSpec, s *Solution, updated []string) ([]spec.MatchSpec, error) {
 	specs = slices.Clone(specs)
 	for i := range s.Records {
 		r := &s.Records[i]
 		if !slices.Contains(updated, r.Name) {
 			continue
 		}
-		exact, err := conda.ParseVersionSpec("==" + r.Version)
+		exact, err := spec.ParseVersionSpec("==" + r.Version)
 		if err != nil {
 			return nil, err
 		}
-		specs = append(specs, conda.MatchSpec{Name: r.Name, Version: exact})
+		specs = append(specs, spec.MatchSpec{Name: r.Name, Version: exact})
 	}
 	return specs, nil
 }

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
 // TestUpdate checks that packages only change if necessary.
 func TestUpdate(t *testing.T) {
 	t.Parallel()
-	all := []conda.Record{
+	all := []spec.Record{
 		made("python 3.11"), made("python 3.12"), made("lib 1"), made("lib 2"), made("other 1"), made("other 2"), made("extra 1", "lib"),
 		made("num 1 py311", "python 3.11", "lib"), made("num 2 py311", "python 3.11", "lib"), made("num 2 py312", "python 3.12", "lib"),
 		made("num 3 py312", "python 3.12", "lib >=2"), made("app 1", "other", "python"),
 	}
-	installed := func(names ...string) (out []conda.Record) {
+	installed := func(names ...string) (out []spec.Record) {
 		for _, n := range names {
-			i := slices.IndexFunc(all, func(r conda.Record) bool { return r.Name+" "+r.Version+" "+r.Build == n || r.Name+" "+r.Version == n })
+			i := slices.IndexFunc(all, func(r spec.Record) bool { return r.Name+" "+r.Version+" "+r.Build == n || r.Name+" "+r.Version == n })
 			out = append(out, all[i])
 		}
 		return out
@@ -32,7 +32,7 @@ func TestUpdate(t *testing.T) {
 	gone := made("lib 0")
 	for _, c := range []struct {
 		name      string
-		installed []conda.Record
+		installed []spec.Record
 		specs     []string
 		updated   []string
 		want      string
@@ -42,12 +42,12 @@ func TestUpdate(t *testing.T) {
 		{"a package with dependencies that must change", lock, []string{"num", "app"}, []string{"num"}, "app-1 lib-2 num-3 other-1 python-3.12"},
 		{"a package with a version bound", lock, []string{"num <3", "app"}, []string{"num"}, "app-1 lib-1 num-2 other-1 python-3.11"},
 		{"a new package", lock, []string{"extra", "num", "app"}, []string{"extra"}, "app-1 extra-1 lib-1 num-1 other-1 python-3.11"},
-		{"a package that no channel has any more", append([]conda.Record{gone}, installed("python 3.11", "num 1 py311", "other 1", "app 1")...), []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-0 num-1 other-2 python-3.11"},
+		{"a package that no channel has any more", append([]spec.Record{gone}, installed("python 3.11", "num 1 py311", "other 1", "app 1")...), []string{"other", "num", "app"}, []string{"other"}, "app-1 lib-0 num-1 other-2 python-3.11"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := solver.Problem{Specs: specs(t, c.specs...), Channels: []solver.Channel{channel("c", all...)}}
-			p.Installed = slices.DeleteFunc(slices.Clone(c.installed), func(r conda.Record) bool { return slices.Contains(c.updated, r.Name) })
+			p.Installed = slices.DeleteFunc(slices.Clone(c.installed), func(r spec.Record) bool { return slices.Contains(c.updated, r.Name) })
 			got, isMinimal, err := solver.Update(t.Context(), p, c.updated)
 			if err != nil || !isMinimal {
 				t.Fatal(isMinimal, err)
@@ -80,10 +80,10 @@ func TestUpdateChangesTheFewest(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		spec := specs(t, randomSpec(draw, -1))[0]
-		p.Specs = append([]conda.MatchSpec{spec}, p.Specs...)
-		p.Installed = slices.DeleteFunc(slices.Clone(old.Records), func(r conda.Record) bool { return r.Name == spec.Name })
-		got, isMinimal, err := solver.Update(t.Context(), p, []string{spec.Name})
+		wanted := specs(t, randomSpec(draw, -1))[0]
+		p.Specs = append([]spec.MatchSpec{wanted}, p.Specs...)
+		p.Installed = slices.DeleteFunc(slices.Clone(old.Records), func(r spec.Record) bool { return r.Name == wanted.Name })
+		got, isMinimal, err := solver.Update(t.Context(), p, []string{wanted.Name})
 		if errors.As(err, new(*solver.Conflict)) {
 			if exists(&p, all) {
 				t.Errorf("seed %d: %v is satisfiable", seed, p.Specs)
@@ -96,7 +96,7 @@ func TestUpdateChangesTheFewest(t *testing.T) {
 		if err := verify(&p, got); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
-		changes += checkFewest(t, seed, &p, all, got, spec.Name)
+		changes += checkFewest(t, seed, &p, all, got, wanted.Name)
 	}
 	if changes < 10 {
 		t.Errorf("only %d packages changed: too few for a conclusion", changes)
@@ -105,7 +105,7 @@ func TestUpdateChangesTheFewest(t *testing.T) {
 
 // checkFewest checks that no changed package could have kept its record, and returns the
 // number of changed packages.
-func checkFewest(t *testing.T, seed uint64, p *solver.Problem, all []conda.Record, got *solver.Solution, updated string) int {
+func checkFewest(t *testing.T, seed uint64, p *solver.Problem, all []spec.Record, got *solver.Solution, updated string) int {
 	t.Helper()
 	var changed []string
 	stay := map[string]string{} // versions that the environment must have
@@ -115,7 +115,7 @@ func checkFewest(t *testing.T, seed uint64, p *solver.Problem, all []conda.Recor
 		}
 	}
 	for _, r := range p.Installed {
-		i := slices.IndexFunc(got.Records, func(o conda.Record) bool { return o.Name == r.Name })
+		i := slices.IndexFunc(got.Records, func(o spec.Record) bool { return o.Name == r.Name })
 		if i >= 0 && got.Records[i].Version != r.Version {
 			changed = append(changed, r.Name)
 		} else {
@@ -123,9 +123,9 @@ func checkFewest(t *testing.T, seed uint64, p *solver.Problem, all []conda.Recor
 		}
 	}
 	for _, name := range changed {
-		i := slices.IndexFunc(p.Installed, func(r conda.Record) bool { return r.Name == name })
+		i := slices.IndexFunc(p.Installed, func(r spec.Record) bool { return r.Name == name })
 		stay[name] = p.Installed[i].Version
-		var kept []conda.Record
+		var kept []spec.Record
 		for _, r := range all { // without other records of these packages
 			if v, ok := stay[r.Name]; !ok || v == r.Version {
 				kept = append(kept, r)
@@ -158,7 +158,7 @@ func TestUpdateOfRealLocks(t *testing.T) {
 		name := old.Records[n%len(old.Records)].Name
 		p.ExcludeNewer = time.Time{}
 		p.Specs = append(specs(t, name), p.Specs...)
-		p.Installed = slices.DeleteFunc(slices.Clone(old.Records), func(r conda.Record) bool { return r.Name == name })
+		p.Installed = slices.DeleteFunc(slices.Clone(old.Records), func(r spec.Record) bool { return r.Name == name })
 		began := time.Now()
 		got, _, err := solver.Update(t.Context(), p, []string{name})
 		longest = max(longest, time.Since(began))
@@ -172,7 +172,7 @@ func TestUpdateOfRealLocks(t *testing.T) {
 		updates++
 		for _, r := range p.Installed {
 			total++
-			if slices.ContainsFunc(got.Records, func(o conda.Record) bool { return o.SameArtifact(r) }) {
+			if slices.ContainsFunc(got.Records, func(o spec.Record) bool { return o.SameArtifact(r) }) {
 				kept++
 			}
 		}

@@ -5,13 +5,13 @@ import (
 	"strings"
 
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // verify checks whether a solution satisfies a problem. It shares only the parser of
 // specifications with the solver.
 func verify(p *solver.Problem, s *solver.Solution) error {
-	chosen := map[string]*conda.Record{}
+	chosen := map[string]*spec.Record{}
 	for _, v := range s.Virtual {
 		r := v.Record()
 		chosen[v.Name] = &r
@@ -27,15 +27,15 @@ func verify(p *solver.Problem, s *solver.Solution) error {
 			return err
 		}
 	}
-	wanted := map[string]bool{}
-	for _, spec := range p.Specs {
-		if r := chosen[spec.Name]; r == nil || !spec.Match(r) {
-			return fmt.Errorf("the requested %s is not satisfied by %v", spec, r)
+	reached := map[string]bool{}
+	for _, wanted := range p.Specs {
+		if r := chosen[wanted.Name]; r == nil || !wanted.Match(r) {
+			return fmt.Errorf("the requested %s is not satisfied by %v", wanted, r)
 		}
-		reach(chosen, spec.Name, wanted)
+		reach(chosen, wanted.Name, reached)
 	}
 	for _, r := range chosen {
-		if !strings.HasPrefix(r.Name, "__") && !wanted[r.Name] {
+		if !strings.HasPrefix(r.Name, "__") && !reached[r.Name] {
 			return fmt.Errorf("%s is not required", r.Name)
 		}
 		if err := verifyDependencies(chosen, r); err != nil {
@@ -46,13 +46,13 @@ func verify(p *solver.Problem, s *solver.Solution) error {
 }
 
 // isOffered returns an error unless the problem's channels provide a record.
-func isOffered(p *solver.Problem, r *conda.Record) error {
+func isOffered(p *solver.Problem, r *spec.Record) error {
 	if !p.ExcludeNewer.IsZero() && r.Timestamp > p.ExcludeNewer.UnixMilli() {
 		return fmt.Errorf("%s is too new", r.FileName)
 	}
 	pinned := false
-	for _, spec := range p.Specs {
-		pinned = pinned || (spec.Name == r.Name && spec.Channel != "")
+	for _, wanted := range p.Specs {
+		pinned = pinned || (wanted.Name == r.Name && wanted.Channel != "")
 	}
 	for _, c := range p.Channels {
 		has, fits := false, false
@@ -81,17 +81,17 @@ func isOffered(p *solver.Problem, r *conda.Record) error {
 
 // verifyDependencies returns an error unless the dependencies and constraints of a record are
 // satisfied.
-func verifyDependencies(chosen map[string]*conda.Record, r *conda.Record) error {
+func verifyDependencies(chosen map[string]*spec.Record, r *spec.Record) error {
 	for i, text := range append(append([]string(nil), r.Depends...), r.Constrains...) {
-		spec, err := conda.ParseMatchSpec(text)
+		wanted, err := spec.ParseMatchSpec(text)
 		if err != nil {
 			return err
 		}
-		other := chosen[spec.Name]
+		other := chosen[wanted.Name]
 		if other == nil && i >= len(r.Depends) {
 			continue
 		}
-		if other == nil || !spec.Match(other) {
+		if other == nil || !wanted.Match(other) {
 			return fmt.Errorf("%s requires %q, got %v", r.FileName, text, other)
 		}
 	}
@@ -99,35 +99,35 @@ func verifyDependencies(chosen map[string]*conda.Record, r *conda.Record) error 
 }
 
 // reach marks all transitive dependencies of a package.
-func reach(chosen map[string]*conda.Record, name string, marked map[string]bool) {
+func reach(chosen map[string]*spec.Record, name string, marked map[string]bool) {
 	r := chosen[name]
 	if r == nil || marked[name] {
 		return
 	}
 	marked[name] = true
 	for _, text := range r.Depends {
-		if spec, err := conda.ParseMatchSpec(text); err == nil {
-			reach(chosen, spec.Name, marked)
+		if wanted, err := spec.ParseMatchSpec(text); err == nil {
+			reach(chosen, wanted.Name, marked)
 		}
 	}
 }
 
 // isOrdered returns an error unless dependencies come before a package, except in cycles.
-func isOrdered(chosen map[string]*conda.Record, place map[string]int) error {
+func isOrdered(chosen map[string]*spec.Record, place map[string]int) error {
 	for name, at := range place {
 		for _, text := range chosen[name].Depends {
-			spec, err := conda.ParseMatchSpec(text)
+			wanted, err := spec.ParseMatchSpec(text)
 			if err != nil {
 				return err
 			}
-			before, ok := place[spec.Name]
+			before, ok := place[wanted.Name]
 			if !ok || before < at {
 				continue
 			}
 			back := map[string]bool{}
-			reach(chosen, spec.Name, back)
+			reach(chosen, wanted.Name, back)
 			if !back[name] {
-				return fmt.Errorf("%s comes before its dependency %s", name, spec.Name)
+				return fmt.Errorf("%s comes before its dependency %s", name, wanted.Name)
 			}
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -66,44 +66,44 @@ func (s *search) want(text string) (*want, error) {
 	if w := s.wants[text]; w != nil {
 		return w, nil
 	}
-	spec, unread := readSpec(text)
+	wanted, unread := readSpec(text)
 	if unread == "" {
-		return s.newWant(text, spec)
+		return s.newWant(text, wanted)
 	}
 	name := nameOf(text)
-	nothing := &match{spec: conda.MatchSpec{Name: name}, unread: unread, isSorted: true}
+	nothing := &match{spec: spec.MatchSpec{Name: name}, unread: unread, isSorted: true}
 	w := &want{match: nothing, pkg: &pkg{candidates: &candidates{name: name}, chosen: -1}, gate: -1, bar: -1}
 	s.wants[text] = w
 	return w, nil
 }
 
 // readSpec parses a dependency, or explains why it cannot be satisfied.
-func readSpec(text string) (spec conda.MatchSpec, unread string) {
-	spec, err := conda.ParseMatchSpec(text)
+func readSpec(text string) (wanted spec.MatchSpec, unread string) {
+	wanted, err := spec.ParseMatchSpec(text)
 	switch {
 	case errors.Is(err, fault.Unsupported):
-		return spec, "dependencies under a condition, and extras, cannot be solved yet"
+		return wanted, "dependencies under a condition, and extras, cannot be solved yet"
 	case err != nil:
-		return spec, "that cannot be read"
+		return wanted, "that cannot be read"
 	}
-	return spec, ""
+	return wanted, ""
 }
 
 // wantSpec returns the want of a specification.
-func (s *search) wantSpec(spec conda.MatchSpec) (*want, error) {
-	text := spec.String()
+func (s *search) wantSpec(wanted spec.MatchSpec) (*want, error) {
+	text := wanted.String()
 	if w := s.wants[text]; w != nil {
 		return w, nil
 	}
-	return s.newWant(text, spec)
+	return s.newWant(text, wanted)
 }
 
-func (s *search) newWant(text string, spec conda.MatchSpec) (*want, error) {
-	p, err := s.pkg(spec.Name)
+func (s *search) newWant(text string, wanted spec.MatchSpec) (*want, error) {
+	p, err := s.pkg(wanted.Name)
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.library.match(s.over, s.place(spec.Name), text, spec)
+	m, err := s.library.match(s.over, s.place(wanted.Name), text, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -119,17 +119,17 @@ func (s *search) wantInstalled(name string) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := slices.IndexFunc(p.records, func(r *conda.Record) bool { return r == p.installed })
+	i := slices.IndexFunc(p.records, func(r *spec.Record) bool { return r == p.installed })
 	if i < 0 {
 		return nil, nil //nolint:nilnil // there is no installed record
 	}
-	m := &match{spec: conda.MatchSpec{Name: name}, fits: make([]bool, len(p.records)), matching: []int32{int32(i)}}
+	m := &match{spec: spec.MatchSpec{Name: name}, fits: make([]bool, len(p.records)), matching: []int32{int32(i)}}
 	m.fits[i] = true
 	return &want{match: m, pkg: p, gate: -1, bar: -1}, nil
 }
 
 // dependencies returns the wants of a record's dependencies.
-func (s *search) dependencies(r *conda.Record) ([]*want, error) {
+func (s *search) dependencies(r *spec.Record) ([]*want, error) {
 	if known, ok := s.depends[r]; ok {
 		return known, nil
 	}
@@ -142,12 +142,12 @@ func (s *search) dependencies(r *conda.Record) ([]*want, error) {
 }
 
 // constraints returns the wants that other packages must match if they are installed.
-func (s *search) constraints(r *conda.Record) ([]*want, error) {
+func (s *search) constraints(r *spec.Record) ([]*want, error) {
 	all, err := s.wantsOf(r, r.Constrains, true)
 	return slices.DeleteFunc(all, func(w *want) bool { return w.unread != "" }), err
 }
 
-func (s *search) wantsOf(r *conda.Record, texts []string, bars bool) ([]*want, error) {
+func (s *search) wantsOf(r *spec.Record, texts []string, bars bool) ([]*want, error) {
 	out := make([]*want, 0, len(texts))
 	for _, text := range texts {
 		if s.only != nil && !s.only[edge{r.Name, nameOf(text), bars}] {

@@ -15,7 +15,9 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
+	"slipway.dev/services/conda/lockfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -25,7 +27,7 @@ func defaultChannels() []string { return []string{"conda-forge", "bioconda"} }
 // it.
 type Recipe struct {
 	// Environment is the environment to install. Its text is empty if there is a lock.
-	Environment nouns.Environment
+	Environment envfile.Environment
 	// LockURL is the address of a lock, and Lock the text of one; "" for none. A lock is
 	// used unchanged, without base packages.
 	LockURL, Lock string
@@ -68,7 +70,7 @@ func Read(p *containerv1.Packages, environment string, platforms []string, usual
 		p.Entries = entriesOf(specs)
 	}
 	for i, c := range p.GetChannels() {
-		if err := nouns.CheckChannel(c); err != nil {
+		if err := spec.CheckChannel(c); err != nil {
 			return r, fault.In(fmt.Sprintf("packages.channels[%d]", i), err)
 		}
 	}
@@ -76,7 +78,7 @@ func Read(p *containerv1.Packages, environment string, platforms []string, usual
 		return r, err
 	}
 	r.environmentName = p.GetEnvironmentName()
-	if nouns.IsLock(environment) {
+	if lockfile.IsLock(environment) {
 		r.Lock = environment
 		return r, nil
 	}
@@ -95,7 +97,7 @@ func ReadFile(text string, platforms []string, usual Defaults) (Recipe, error) {
 	if err := r.setOptions(nil, usual); err != nil {
 		return r, err
 	}
-	if nouns.IsLock(text) {
+	if lockfile.IsLock(text) {
 		r.Lock = text
 		return r, nil
 	}
@@ -129,7 +131,7 @@ func (r Recipe) Packages() *condav1.CondaPackages {
 	if len(specs) == 0 {
 		return nil
 	}
-	if len(r.pip()) > 0 && !slices.ContainsFunc(specs, func(spec string) bool { return nameOf(spec) == "pip" }) {
+	if len(r.pip()) > 0 && !slices.ContainsFunc(specs, func(wanted string) bool { return nameOf(wanted) == "pip" }) {
 		specs = append(specs, "pip") // installing an environment file also adds pip
 	}
 	specs = slices.Concat(specs, r.fallback.tools(), r.basePackages)
@@ -138,15 +140,15 @@ func (r Recipe) Packages() *condav1.CondaPackages {
 
 // IsBase reports whether a package, given by a specification or only its name, is in every
 // environment and was not requested explicitly.
-func (r Recipe) IsBase(spec string) bool {
-	is := func(other string) bool { return nameOf(other) == nameOf(spec) }
+func (r Recipe) IsBase(wanted string) bool {
+	is := func(other string) bool { return nameOf(other) == nameOf(wanted) }
 	specs, _ := r.Environment.Specs()
-	return nameOf(spec) != "" && slices.ContainsFunc(r.basePackages, is) && !slices.ContainsFunc(specs, is)
+	return nameOf(wanted) != "" && slices.ContainsFunc(r.basePackages, is) && !slices.ContainsFunc(specs, is)
 }
 
 // nameOf returns the name in a specification; "" if it has none.
-func nameOf(spec string) string {
-	m, err := nouns.ParseMatchSpec(spec)
+func nameOf(wanted string) string {
+	m, err := spec.ParseMatchSpec(wanted)
 	if err != nil {
 		return ""
 	}

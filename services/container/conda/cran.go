@@ -9,7 +9,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -87,11 +87,11 @@ func specOfR(isBioconductor bool, name, version string) string {
 	case isBioconductor:
 		prefix = "bioconductor-"
 	}
-	spec := prefix + strings.ToLower(name)
+	text := prefix + strings.ToLower(name)
 	if version != "" {
-		spec += "=" + strings.ReplaceAll(version, "-", "_")
+		text += "=" + strings.ReplaceAll(version, "-", "_")
 	}
-	return spec
+	return text
 }
 
 // rVersion matches the minor version in a version of R.
@@ -136,7 +136,7 @@ func fromRenv(text string) ([]rPackage, error) {
 		out = append(out, packageOfR(isBioconductor, name, m[3]))
 	}
 	for _, p := range out {
-		if _, err := nouns.ParseMatchSpec(p.spec); err != nil {
+		if _, err := spec.ParseMatchSpec(p.spec); err != nil {
 			return nil, fault.In(field, err)
 		}
 	}

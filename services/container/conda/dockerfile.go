@@ -9,7 +9,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 )
 
 //go:embed install.sh
@@ -90,9 +90,9 @@ func (r Recipe) Files() []*buildv1.File {
 
 // base returns the environment file of the base packages.
 func (r Recipe) base() string {
-	var all []nouns.Requirement
+	var all []envfile.Requirement
 	for _, spec := range r.basePackages {
-		all = append(all, nouns.Requirement{Text: spec})
+		all = append(all, envfile.Requirement{Text: spec})
 	}
-	return nouns.NewEnvironment(r.Environment.Channels, all).Text()
+	return envfile.New(r.Environment.Channels, all).Text()
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -14,12 +15,12 @@ const maxSpec = 500
 
 // addEntries sets the environment from a list of packages, or the lock from its single URL.
 func (r *Recipe) addEntries(entries, channels []string) error {
-	if len(entries) == 1 && isAddress(entries[0]) && nouns.IsWebURL(entries[0]) {
+	if len(entries) == 1 && isAddress(entries[0]) && spec.IsWebURL(entries[0]) {
 		r.LockURL = entries[0]
 		r.Environment.Channels = channels
 		return nil
 	}
-	var specs, pip []nouns.Requirement
+	var specs, pip []envfile.Requirement
 	hasPip := false
 	for i, entry := range entries {
 		item, err := readEntry(entry)
@@ -34,9 +35,9 @@ func (r *Recipe) addEntries(entries, channels []string) error {
 		specs = append(specs, item)
 	}
 	if len(pip) > 0 && !hasPip {
-		specs = append(specs, nouns.Requirement{Text: "pip"})
+		specs = append(specs, envfile.Requirement{Text: "pip"})
 	}
-	r.Environment = nouns.NewEnvironment(channels, slices.Concat(specs, pip))
+	r.Environment = envfile.New(channels, slices.Concat(specs, pip))
 	return nil
 }
 
@@ -47,18 +48,18 @@ func isAddress(entry string) bool {
 }
 
 // readEntry parses a Conda package, or a pip requirement after `pip:`.
-func readEntry(entry string) (nouns.Requirement, error) {
+func readEntry(entry string) (envfile.Requirement, error) {
 	if isAddress(entry) {
-		return nouns.Requirement{}, fault.Invalid.Newf("an http(s) URL of an explicit lock, without a login, must be the only entry")
+		return envfile.Requirement{}, fault.Invalid.Newf("an http(s) URL of an explicit lock, without a login, must be the only entry")
 	}
 	requirement, isPip := strings.CutPrefix(entry, "pip:")
 	if !isPip {
-		return nouns.Requirement{Text: strings.TrimSpace(entry)}, checkSpec(entry)
+		return envfile.Requirement{Text: strings.TrimSpace(entry)}, checkSpec(entry)
 	}
 	if !isRequirement(requirement) {
-		return nouns.Requirement{}, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", fault.Quote(entry))
+		return envfile.Requirement{}, fault.Invalid.Newf("%q must be pip: and a package, e.g. pip:numpy==2.0", fault.Quote(entry))
 	}
-	return nouns.Requirement{Text: requirement, Pip: true}, nil
+	return envfile.Requirement{Text: requirement, Pip: true}, nil
 }
 
 // checkSpec checks that a specification is safe to write to files that other tools read: it
@@ -74,12 +75,12 @@ func checkSpec(text string) error {
 	if strings.ContainsAny(text, "#$`\\{};&") {
 		return bad("of #, $, `, \\, {}, ; and & none may stand in it")
 	}
-	m, err := nouns.ParseMatchSpec(text)
+	m, err := spec.ParseMatchSpec(text)
 	if e, ok := fault.As(err); ok {
 		return fault.Invalid.New(e.Public, e.Cause)
 	}
 	switch {
-	case m.Channel != "" && !nouns.IsChannel(m.Channel):
+	case m.Channel != "" && !spec.IsChannel(m.Channel):
 		return bad("what stands before :: is not a channel")
 	case m.URL != "" || m.FileName != "":
 		return bad("a package is named, not given by a file or an address")

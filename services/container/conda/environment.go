@@ -3,19 +3,19 @@ package conda
 import (
 	"slices"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 )
 
 // readEnvironment reads an environment file, or the named environment of a pixi.toml for
 // platforms, and appends the request's channels. If neither has channels, it sets the default
 // channels. It returns fault.Invalid with the field for any other file.
-func readEnvironment(field, text, name string, platforms, channels []string) (nouns.Environment, error) {
-	var e nouns.Environment
+func readEnvironment(field, text, name string, platforms, channels []string) (envfile.Environment, error) {
+	var e envfile.Environment
 	var err error
-	if nouns.IsPixi(text) {
-		e, err = nouns.ReadPixi(field, text, name, platforms)
+	if envfile.IsPixi(text) {
+		e, err = envfile.ReadPixi(field, text, name, platforms)
 	} else {
-		e, err = nouns.ReadEnvironment(field, text)
+		e, err = envfile.Read(field, text)
 	}
 	if err != nil {
 		return e, err

@@ -6,7 +6,7 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 )
 
 // The strategies for naming images, of gateway/contract/container-service.md#naming.
@@ -57,7 +57,7 @@ func (n Naming) In(lock []*condav1.LockedPackage) Naming {
 // Naming returns the naming of the environment: by its own name, or by its items.
 func (r Recipe) Naming() Naming { return namingOf(r.Environment) }
 
-func namingOf(e nouns.Environment) Naming {
+func namingOf(e envfile.Environment) Naming {
 	if name := letters(strings.ToLower(e.Name)); name != "" {
 		return Naming{[]pkg{{name: name}}}
 	}

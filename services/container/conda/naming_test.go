@@ -6,26 +6,26 @@ import (
 
 	"github.com/distribution/reference"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 )
 
 const id = "0123456789abcdef"
 
-func all(items []string) []nouns.Requirement {
-	var all []nouns.Requirement
+func all(items []string) []envfile.Requirement {
+	var all []envfile.Requirement
 	for _, item := range items {
-		all = append(all, nouns.Requirement{Text: item})
+		all = append(all, envfile.Requirement{Text: item})
 	}
 	return all
 }
 
 func TestNaming(t *testing.T) {
 	t.Parallel()
-	list := func(items ...string) nouns.Environment { return nouns.Environment{Requirements: all(items)} }
+	list := func(items ...string) envfile.Environment { return envfile.Environment{Requirements: all(items)} }
 	long := strings.Repeat("x", 30)
 	for _, tc := range []struct {
 		name                string
-		env                 nouns.Environment
+		env                 envfile.Environment
 		prefix, suffix, tag string // of tagPrefix; path and tag of imageSuffix
 	}{
 		{"one", list("samtools=1.20"), "samtools-1.20--", "/samtools", "1.20--"},
@@ -45,9 +45,9 @@ func TestNaming(t *testing.T) {
 		{"six", list("a", "b", "c", "d", "e", "f"), "a_b_c_d_pruned--", "/a_b_c_d_pruned", ""},
 		{"six of one version", list("a=1", "b=1", "c=1", "d=1", "e=1", "f=1"), "a-1_b-1_c-1_d-1_pruned--", "/a_b_c_d_pruned", "1--"},
 		{"six with one twice", list("a", "b", "c", "d", "e", "a"), "a_b_c_d_e--", "/a_b_c_d_e", ""},
-		{"named", nouns.Environment{Name: "My-Env", Requirements: all([]string{"bwa=1"})}, "my-env--", "/my-env", ""},
-		{"badly named", nouns.Environment{Name: " ./ü\n", Requirements: all([]string{"bwa=1"})}, "bwa-1--", "/bwa", "1--"},
-		{"named with blanks", nouns.Environment{Name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
+		{"named", envfile.Environment{Name: "My-Env", Requirements: all([]string{"bwa=1"})}, "my-env--", "/my-env", ""},
+		{"badly named", envfile.Environment{Name: " ./ü\n", Requirements: all([]string{"bwa=1"})}, "bwa-1--", "/bwa", "1--"},
+		{"named with blanks", envfile.Environment{Name: "rna seq v2"}, "rnaseqv2--", "/rnaseqv2", ""},
 		{"nothing", list(), "", "", ""},
 		{"URLs", list("https://h/a.conda", "git+https://h/x.git"), "", "", ""},
 		{"URL beside", list("https://h/a.conda", "bwa=1"), "bwa-1--", "/bwa", "1--"},
@@ -77,7 +77,7 @@ func FuzzNaming(f *testing.F) {
 	f.Add("env", "a=1\nb\nc::d>2")
 	f.Add("", "_a._b-\n--c\n1.0=..x")
 	f.Fuzz(func(t *testing.T, name, items string) {
-		e := nouns.Environment{Name: name, Requirements: all(strings.Split(items, "\n"))}
+		e := envfile.Environment{Name: name, Requirements: all(strings.Split(items, "\n"))}
 		for _, strategy := range []string{NameNone, NameTagPrefix, NameImageSuffix} {
 			path, tag := namingOf(e).ImageName(strategy, id)
 			if full := "h.example/repo" + path + ":" + tag; reference.ReferenceRegexp.FindString(full) != full || len(path) > maxPrefix+1 {

@@ -8,7 +8,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -140,14 +140,14 @@ func (r *Recipe) setBasePackages(p *containerv1.Packages) error {
 	if o := p.GetCondaOpts(); o != nil && o.BasePackages != nil {
 		ofConda = choice{"packages.condaOpts.basePackages", strings.Fields(o.GetBasePackages())}
 	}
-	if o := p.GetPixiOpts(); o != nil && o.BasePackages != nil && !slices.Equal(strings.Fields(o.GetBasePackages()), nouns.BasePackages()) {
+	if o := p.GetPixiOpts(); o != nil && o.BasePackages != nil && !slices.Equal(strings.Fields(o.GetBasePackages()), envfile.BasePackages()) {
 		ofPixi = choice{"packages.pixiOpts.basePackages", strings.Fields(o.GetBasePackages())}
 	}
-	if slices.Equal(ofConda.values, nouns.BasePackages()) {
+	if slices.Equal(ofConda.values, envfile.BasePackages()) {
 		ofConda = choice{}
 	}
 	packages, err := single(ofConda, ofPixi)
-	r.basePackages = nouns.BasePackages()
+	r.basePackages = envfile.BasePackages()
 	if packages.field != "" {
 		r.basePackages = packages.values
 	}

@@ -6,7 +6,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/envfile"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -79,19 +79,19 @@ func (r Recipe) FromSource(absent, involved []string) (out Recipe, ok bool, err 
 	if n := len(r.fallback.source); n > limits.CranSources {
 		return r, false, fault.Invalid.Newf("packages.cranFallback: more than %d R packages have no matching Conda package; request fewer of them, or other versions", limits.CranSources)
 	}
-	var rest []nouns.Requirement
+	var rest []envfile.Requirement
 	for _, q := range r.Environment.Requirements {
 		if !slices.Contains(take, nameOf(q.Text)) {
 			rest = append(rest, q)
 		}
 	}
-	r.Environment = nouns.NewEnvironment(r.Environment.Channels, rest)
+	r.Environment = envfile.New(r.Environment.Channels, rest)
 	return r, true, nil
 }
 
 // requires reports whether the environment requires a Conda package by name.
 func (r Recipe) requires(name string) bool {
-	return slices.ContainsFunc(r.Environment.Requirements, func(q nouns.Requirement) bool { return !q.Pip && nameOf(q.Text) == name })
+	return slices.ContainsFunc(r.Environment.Requirements, func(q envfile.Requirement) bool { return !q.Pip && nameOf(q.Text) == name })
 }
 
 // tools returns the Conda packages that are needed to build from source, or nil if no package

@@ -5,7 +5,7 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -24,12 +24,12 @@ type ages struct {
 // beginning of the current day in UTC, or of the current hour for ages of less than a day, so
 // that equal requests resolve to the same packages within that day or hour.
 func readAges(r *containerv1.ContainerRequest, now time.Time) (ages, error) {
-	until, err := conda.ParseAsOf(r.GetAsOf())
+	until, err := spec.ParseAsOf(r.GetAsOf())
 	if err != nil {
 		return ages{}, err
 	}
 	out := ages{asOf: r.GetAsOf()}
-	if out.except, err = conda.ParseAgeExceptions(r.GetMinAgeExcept()); err != nil {
+	if out.except, err = spec.ParseAgeExceptions(r.GetMinAgeExcept()); err != nil {
 		return ages{}, err
 	}
 	if r.GetMinAge() == "" {
@@ -38,7 +38,7 @@ func readAges(r *containerv1.ContainerRequest, now time.Time) (ages, error) {
 		}
 		return out, nil
 	}
-	age, err := conda.ParseAge(r.GetMinAge())
+	age, err := spec.ParseAge(r.GetMinAge())
 	if err != nil {
 		return ages{}, err
 	}

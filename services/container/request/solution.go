@@ -11,7 +11,7 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
-	nouns "slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -168,13 +168,13 @@ func adviceOnBase(answer *condav1.LockPackagesResponse, isBase func(string) bool
 // which the channels have no suitable package, and involved all.
 func blamed(c *condav1.Conflict) (absent, involved []string) {
 	for _, asked := range c.GetReasons() {
-		spec, err := nouns.ParseMatchSpec(asked.GetSpec())
+		wanted, err := spec.ParseMatchSpec(asked.GetSpec())
 		if err != nil {
 			continue
 		}
-		involved = append(involved, spec.Name)
+		involved = append(involved, wanted.Name)
 		if slices.ContainsFunc(asked.GetBecause(), func(r *condav1.Reason) bool { return r.GetKind() == "unnamed" || r.GetKind() == "unfit" }) {
-			absent = append(absent, spec.Name)
+			absent = append(absent, wanted.Name)
 		}
 	}
 	return absent, involved

@@ -213,6 +213,9 @@ const quoteLength = 120
 // requires, for use in a message.
 func Quote(text string) string { return Clip(text, quoteLength) }
 
+// Quoted returns Quote in quotation marks.
+func Quoted(text string) string { return `"` + Quote(text) + `"` }
+
 // Clip is like Quote with a given length in bytes.
 func Clip(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")

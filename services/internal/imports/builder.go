@@ -24,13 +24,7 @@ func builderRules() []Rule {
 		{Package: builder + "shadow", May: []string{"services/internal/fault", "services/internal/limits"}},
 		{Package: builder + "unsquash", May: []string{builder + "squashfs", "services/internal/fault"}, Only: []string{"github.com/klauspost/compress/..."}},
 		{Package: builder + "sif", May: []string{builder + "arena", builder + "flatten", builder + "squashfs", builder + "unsquash", "services/internal/limits", "services/internal/oci"}},
-		{Package: builder + "artifact", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}},
-		{Package: builder + "activation", May: []string{"services/internal/limits"}, Never: []string{buildkit, sql, redis}},
-		{Package: builder + "layering", May: []string{
-			builder + "activation", builder + "artifact", "services/internal/bounded", "services/internal/conda", "services/internal/fault", "services/internal/layertar", "services/internal/limits",
-			"services/internal/oci", "services/internal/upstream",
-		}, Never: []string{buildkit, sql, redis}},
-		{Package: builder + "claim", May: []string{"proto/gen/...", builder + "jobs/jobstest", builder + "layering", buildBus, "services/internal/fault", "services/internal/limits", "services/internal/memo"}, Never: []string{buildkit, sql, redis}},
+		{Package: builder + "claim", May: []string{"proto/gen/...", builder + "jobs/jobstest", packages + "layering", buildBus, "services/internal/fault", "services/internal/limits", "services/internal/memo"}, Never: []string{buildkit, sql, redis}},
 		{Package: builder + "daemon", May: []string{builder + "daemon/step", "services/internal/fault", "services/internal/limits", "services/internal/redact", "services/internal/upstream"}, Never: []string{sql, redis}},
 		// Jobs, their logs, and the registries that engines read and write.
 		{Package: builder + "jobs", May: []string{
@@ -44,7 +38,7 @@ func builderRules() []Rule {
 		// The engines do not import each other. Only one imports BuildKit.
 		{Package: builder + "engine/buildkit", May: append(engine(), builder+"engine/buildkit/buildkittest", builder+"buildlog", builder+"daemon/step", builder+"sif", builder+"unsquash", "services/internal/dockerfile"), Never: []string{sql, redis}},
 		{Package: builder + "engine/buildkit/buildkittest", May: append(engine(), builder+"daemon", builder+"engine/buildkit", "services/internal/testkit")},
-		{Package: builder + "engine/conda", May: append(engine(), builder+"artifact", builder+"claim", builder+"layering", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", packages+"artifact", packages+"layering", conda+"spec"), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/freeze", May: engine(), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
 		// The worker gets its engines as arguments; a test uses a real one.

@@ -66,8 +66,7 @@ func internalRules() []Rule {
 		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
-		// The types of Conda do no I/O.
-		{Package: "services/internal/conda", May: []string{"services/internal/fault", "services/internal/limits"}, Only: []string{"github.com/goccy/go-yaml/...", "github.com/pelletier/go-toml/v2"}},
+		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
 		// Dockerfiles are parsed as the engine parses them, with the packages of BuildKit that
 		// do no I/O.
 		{Package: "services/internal/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
@@ -82,7 +81,7 @@ func internalRules() []Rule {
 // Rules returns the table. The first rule whose Package matches applies.
 func Rules() []Rule {
 	storing := append(shared(), sqldb) // for services with tables
-	return slices.Concat(builderRules(), clientRules(), benchRules(), internalRules(), []Rule{
+	return slices.Concat(builderRules(), condaRules(), clientRules(), benchRules(), internalRules(), []Rule{
 		{Package: "proto/gen/...", May: []string{"proto/gen/..."}},
 		{Package: "gateway/contract"},
 		{Package: "gateway/contracttest"},
@@ -122,7 +121,7 @@ func Rules() []Rule {
 			"services/internal/fairshare",
 		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
-		{Package: "services/build", May: append(slices.Clone(storing), buildBus, metricsBus, "services/build/...", "services/internal/conda"), Never: []string{buildkit}},
+		{Package: "services/build", May: append(slices.Clone(storing), buildBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
 		{Package: "services/container", May: append(slices.Clone(storing), "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
@@ -130,7 +129,7 @@ func Rules() []Rule {
 			"proto/gen/...", "services/container/tokens", "services/internal/fault", "services/internal/limits", sqldb,
 		}, Never: []string{redis}},
 		{Package: "services/container/request", May: []string{
-			"proto/gen/...", "services/container/conda", "services/container/definition", "services/internal/caller", "services/internal/conda", "services/internal/dockerfile", "services/internal/fault",
+			"proto/gen/...", "services/container/conda", "services/container/definition", conda + "spec", "services/internal/caller", "services/internal/dockerfile", "services/internal/fault",
 			"services/internal/limits", "services/internal/oci",
 		}, Never: []string{sql, redis}},
 		{Package: "services/container/definition", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{}},
@@ -141,15 +140,10 @@ func Rules() []Rule {
 		{Package: "services/container/sources", May: []string{
 			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
-		{Package: "services/container/conda", May: []string{"proto/gen/...", "services/internal/conda", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
+		{Package: "services/container/conda", May: []string{"proto/gen/...", conda + "envfile", conda + "lockfile", conda + "spec", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
 		}},
-		{Package: "services/conda/solver", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{}},
-		{Package: "services/conda", May: append(shared(), "services/conda/...", "services/internal/conda"), Never: []string{buildkit, sql, redis}},
-		{Package: "services/conda/channel", May: append(shared(), "services/conda/history", "services/conda/index", "services/internal/conda", "services/internal/spelling"), Never: []string{buildkit, sql, redis}},
-		{Package: "services/conda/history", May: []string{"services/internal/limits"}, Only: []string{"github.com/klauspost/compress/zstd"}},
-		{Package: "services/conda/index", May: []string{"services/internal/conda", "services/internal/fault", "services/internal/limits"}, Only: []string{"golang.org/x/sys/unix"}},
-		{Package: "services/inspect", May: append(shared(), "services/inspect/condameta", "services/inspect/listing", "services/internal/conda", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect", May: append(shared(), "services/inspect/condameta", "services/inspect/listing", conda+"spec", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/inspect/condameta", May: []string{"services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},

@@ -56,7 +56,7 @@ func benchRules() []Rule {
 		}},
 		{Package: bench + "conda", May: []string{
 			bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
-			"services/builder/artifact", "services/conda/channel", "services/conda/index", "services/conda/solver", "services/internal/conda", "services/internal/testkit/condadata",
+			conda + "channel", conda + "index", conda + "packages/artifact", conda + "solver", conda + "spec", "services/internal/testkit/condadata",
 		}},
 	}
 }

@@ -1,6 +1,6 @@
 """Prints the files of wheels as installed by PyPA's installer 0.7.0: path, digest and mode, and the rows of RECORD.
 
-    python install_wheels.py WHEEL... > ../../builder/artifact/testdata/wheels.json
+    python install_wheels.py WHEEL... > ../../conda/packages/artifact/testdata/wheels.json
 """
 
 import csv

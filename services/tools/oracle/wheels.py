@@ -2,7 +2,7 @@
 
 Run it manually with packaging 24.2, and commit the result:
 
-    python wheels.py > ../../internal/conda/testdata/wheel-tags.json
+    python wheels.py > ../../conda/spec/testdata/wheel-tags.json
 """
 
 import itertools

@@ -16,12 +16,12 @@ import (
 	"slipway.dev/services/bench/internal/figure"
 	"slipway.dev/services/bench/internal/must"
 	"slipway.dev/services/bench/internal/world"
-	"slipway.dev/services/builder/artifact"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/packages/artifact"
+	"slipway.dev/services/conda/spec"
 )
 
 // goldenDir holds real packages with the files that conda and mamba installed from them.
-const goldenDir = "services/builder/artifact/testdata"
+const goldenDir = "services/conda/packages/artifact/testdata"
 
 // installed describes a file that conda or mamba installed.
 type installed struct {
@@ -40,7 +40,7 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 	d := must.Get(zstd.NewReader(nil))
 	defer d.Close()
 	must.Do(json.Unmarshal(must.Get(d.DecodeAll(must.Get(os.ReadFile(filepath.Join(goldenDir, "installed-prefix.json.zst"))), nil)), &golden))
-	place := artifact.Place{Prefix: golden.Prefix, Python: must.Get(conda.PythonOf([]conda.Record{{Name: "python", Version: golden.Python}})), Scratch: w.Dir}
+	place := artifact.Place{Prefix: golden.Prefix, Python: must.Get(spec.PythonOf([]spec.Record{{Name: "python", Version: golden.Python}})), Scratch: w.Dir}
 	compared, different := 0, 0
 	for name, want := range golden.Packages {
 		got := becomes(w.Ctx, name, place)

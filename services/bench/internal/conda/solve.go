@@ -13,7 +13,7 @@ import (
 	"slipway.dev/services/bench/internal/process"
 	"slipway.dev/services/bench/internal/world"
 	"slipway.dev/services/conda/solver"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
@@ -117,14 +117,14 @@ type request struct {
 
 // requestsTo returns requests as problems of a channel.
 func requestsTo(of solver.Channel, from []condadata.Solve) (all []request) {
-	machine := []conda.VirtualPackage{
+	machine := []spec.VirtualPackage{
 		{Name: "__glibc", Version: "2.36", Build: "0"}, {Name: "__linux", Version: "5.10", Build: "0"},
 		{Name: "__unix", Version: "0", Build: "0"}, {Name: "__archspec", Version: "1", Build: "x86_64_v3"},
 	}
 	for _, c := range from {
 		p := solver.Problem{Channels: []solver.Channel{of}, Virtual: machine}
 		for _, text := range c.Specs {
-			p.Specs = append(p.Specs, must.Get(conda.ParseMatchSpec(text)))
+			p.Specs = append(p.Specs, must.Get(spec.ParseMatchSpec(text)))
 		}
 		all = append(all, request{Problem: p, texts: c.Specs, wanted: c.Rattler})
 	}
@@ -132,9 +132,9 @@ func requestsTo(of solver.Channel, from []condadata.Solve) (all []request) {
 }
 
 // recordsOf is a source in memory.
-type recordsOf map[string][]conda.Record
+type recordsOf map[string][]spec.Record
 
-func (r recordsOf) Records(name string) ([]conda.Record, error) { return r[name], nil }
+func (r recordsOf) Records(name string) ([]spec.Record, error) { return r[name], nil }
 
 // reader implements condadata.T. It ends the section if the data cannot be read.
 type reader struct{}

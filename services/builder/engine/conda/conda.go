@@ -17,9 +17,9 @@ import (
 	"syscall"
 
 	"slipway.dev/services/builder/jobs"
-	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/builder/remote"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/packages/layering"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/upstream"
 )
@@ -122,9 +122,9 @@ func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 }
 
 // lock parses the records that the image is made of.
-func (c *Engine) lock(job jobs.Job) ([]conda.Record, error) {
+func (c *Engine) lock(job jobs.Job) ([]spec.Record, error) {
 	sum := sha256.Sum256([]byte(job.Lock))
-	var records []conda.Record
+	var records []spec.Record
 	if hex.EncodeToString(sum[:]) != job.Recipe.GetLockDigest() {
 		return nil, errors.New("the lock is not that of the recipe")
 	}

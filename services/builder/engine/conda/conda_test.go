@@ -31,7 +31,7 @@ import (
 	"slipway.dev/services/builder/jobs"
 	"slipway.dev/services/builder/jobs/jobstest"
 	"slipway.dev/services/builder/remote"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 )
@@ -76,7 +76,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.base = &containerv1.Source{Registry: b.images.Host, Repository: "library/base", Reference: d.String()}
-	packages := http.FileServer(http.Dir("../../artifact/testdata/packages"))
+	packages := http.FileServer(http.Dir("../../../conda/packages/artifact/testdata/packages"))
 	b.channel = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.manners != nil && b.manners(w, r) {
 			return
@@ -112,28 +112,28 @@ func (b *bench) engineWith(o engine.Options) *engine.Engine {
 }
 
 // record returns the channel's record of a package.
-func (b *bench) record(file, name, version, build string, depends ...string) conda.Record {
+func (b *bench) record(file, name, version, build string, depends ...string) spec.Record {
 	b.t.Helper()
-	raw, err := os.ReadFile(filepath.Join("../../artifact/testdata/packages", file))
+	raw, err := os.ReadFile(filepath.Join("../../../conda/packages/artifact/testdata/packages", file))
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	sum := sha256.Sum256(raw)
-	return conda.Record{
+	return spec.Record{
 		Name: name, Version: version, Build: build, Depends: append([]string{}, depends...), FileName: file, Size: int64(len(raw)), SHA256: hex.EncodeToString(sum[:]),
 		Channel: "lab", Subdir: "linux-64", URL: b.channel.URL + "/lab/linux-64/" + file, Timestamp: 1700000000123,
 	}
 }
 
-func (b *bench) curl() []conda.Record {
-	return []conda.Record{
+func (b *bench) curl() []spec.Record {
+	return []spec.Record{
 		b.record("libzlib-1.2.13-h31becfc_5.conda", "libzlib", "1.2.13", "h31becfc_5"),
 		b.record("libcurl-8.4.0-h4e8248e_0.conda", "libcurl", "8.4.0", "h4e8248e_0", "libzlib >=1.2"),
 	}
 }
 
 // job returns a job for a lock, after change.
-func (b *bench) job(records []conda.Record, change ...func(*jobs.Job)) jobs.Job {
+func (b *bench) job(records []spec.Record, change ...func(*jobs.Job)) jobs.Job {
 	b.t.Helper()
 	raw, err := json.Marshal(records)
 	if err != nil {
@@ -302,7 +302,7 @@ func TestCondaFails(t *testing.T) {
 	}
 	changed.SHA256 = strings.Repeat("0", 64)
 	c := b.engine(t.TempDir())
-	for why, rec := range map[string]conda.Record{
+	for why, rec := range map[string]spec.Record{
 		"does not match the lock": changed, "does not have lz4-c-1.9.4-hd600fc2_0.conda any more": absent,
 	} {
 		_, err := c.Build(t.Context(), b.job(append(b.curl(), rec)), &lines{})
@@ -317,7 +317,7 @@ func TestCondaFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	b.manners = func(http.ResponseWriter, *http.Request) bool { cancel(); return false }
-	if _, err := c.Build(ctx, b.job([]conda.Record{b.record("libuuid-2.38.1-hb4cce97_0.conda", "libuuid", "2.38.1", "hb4cce97_0")}), &lines{}); err == nil {
+	if _, err := c.Build(ctx, b.job([]spec.Record{b.record("libuuid-2.38.1-hb4cce97_0.conda", "libuuid", "2.38.1", "hb4cce97_0")}), &lines{}); err == nil {
 		t.Error("a build that was cancelled made an image")
 	}
 }
@@ -332,7 +332,7 @@ func TestPrivateChannel(t *testing.T) {
 		if r.Header.Get("Authorization") != "" {
 			other.Add(1)
 		}
-		http.ServeFile(w, r, filepath.Join("../../artifact/testdata/packages", filepath.Base(r.URL.Path)))
+		http.ServeFile(w, r, filepath.Join("../../../conda/packages/artifact/testdata/packages", filepath.Base(r.URL.Path)))
 	}))
 	t.Cleanup(elsewhere.Close)
 	b.manners = func(w http.ResponseWriter, r *http.Request) bool {

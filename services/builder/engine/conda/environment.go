@@ -13,9 +13,9 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/jobs"
-	"slipway.dev/services/builder/layering"
 	"slipway.dev/services/builder/remote"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/packages/layering"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
@@ -26,7 +26,7 @@ type environment struct {
 	*Engine
 	job           jobs.Job
 	out           jobs.Output
-	records       []conda.Record
+	records       []spec.Record
 	from          *remote.Source
 	to            *remote.Target
 	channelLogins channelLogins
@@ -112,7 +112,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 			}
 			e.out.Print("fetch", text)
 		},
-		Made: func(rec conda.Record, p layering.Package) {
+		Made: func(rec spec.Record, p layering.Package) {
 			unpushed++
 			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", unpushed, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
 		},
@@ -152,7 +152,7 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 	if err != nil {
 		return layering.Image{}, err
 	}
-	packagesOnly, _ := conda.Split(e.records)
+	packagesOnly, _ := spec.Split(e.records)
 	image, err := layering.Environment{
 		Base: base, Platform: platform, Title: fault.Clip(strings.Join(rootPackages(e.records), " "), titleBytes), Specs: rootPackages(packagesOnly), Records: e.records, Packages: packages, Layers: layers, Variables: e.job.Recipe.GetVariables(),
 		Compression: layersOf(e.job.Recipe.GetCompression()),
@@ -188,7 +188,7 @@ const titleBytes = 200
 // rootPackages returns the packages that no other package of the lock depends on, for
 // example "samtools=1.20". The image lists them as the requested packages, since it must
 // not show how the request spelled these.
-func rootPackages(records []conda.Record) []string {
+func rootPackages(records []spec.Record) []string {
 	needed := map[string]bool{}
 	for _, r := range records {
 		for _, name := range r.Needs() {

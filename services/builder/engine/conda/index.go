@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
-	"slipway.dev/services/builder/layering"
+	"slipway.dev/services/conda/packages/layering"
 	"slipway.dev/services/internal/limits"
 )
 

@@ -7,12 +7,12 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	"slipway.dev/services/builder/jobs"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/upstream"
 )
 
 // channelLogins are the logins for a build's private channels.
-type channelLogins []conda.Door
+type channelLogins []spec.Door
 
 // channels requests the logins of private channels, which are URLs. A channel without a
 // login is omitted, so that its own response explains the failure.
@@ -23,12 +23,12 @@ func channels(l *jobs.Logins, ctx context.Context, private []string) (channelLog
 		if err != nil {
 			return nil, err
 		}
-		login, err := l.Ask(ctx, upstream.Repository{Host: at.Host, Name: conda.PathOf(at)}, buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL)
+		login, err := l.Ask(ctx, upstream.Repository{Host: at.Host, Name: spec.PathOf(at)}, buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL)
 		if err != nil {
 			return nil, err
 		}
 		if login.Password != "" {
-			out = append(out, conda.Door{Channel: at, Username: login.Username, Password: login.Password})
+			out = append(out, spec.Door{Channel: at, Username: login.Username, Password: login.Password})
 		}
 	}
 	return out, nil

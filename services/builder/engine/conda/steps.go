@@ -10,10 +10,10 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
-	"slipway.dev/services/builder/artifact"
 	"slipway.dev/services/builder/jobs"
-	"slipway.dev/services/builder/layering"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/packages/artifact"
+	"slipway.dev/services/conda/packages/layering"
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 )
@@ -61,12 +61,12 @@ func (e *environment) remainder(packages []layering.Package) (remainder, error) 
 }
 
 // script adds a package's script to the remainder, or prints its message.
-func (e *environment) script(left *remainder, rec conda.Record, s artifact.Script) error {
+func (e *environment) script(left *remainder, rec spec.Record, s artifact.Script) error {
 	switch s.Effect() {
 	case artifact.MustRun:
 		return left.link(rec, s)
 	case artifact.Message:
-		for line := range strings.Lines(s.MessageText(conda.Prefix, rec.Name)) {
+		for line := range strings.Lines(s.MessageText(spec.Prefix, rec.Name)) {
 			e.out.Print("", rec.Name+": "+strings.TrimRight(line, "\n"))
 		}
 	case artifact.Nothing:
@@ -75,7 +75,7 @@ func (e *environment) script(left *remainder, rec conda.Record, s artifact.Scrip
 }
 
 // link adds a script that has to run. The first one is stated as the reason.
-func (r *remainder) link(rec conda.Record, s artifact.Script) error {
+func (r *remainder) link(rec spec.Record, s artifact.Script) error {
 	line, err := linkLine(rec, s)
 	if err != nil {
 		return err
@@ -90,7 +90,7 @@ func (r *remainder) link(rec conda.Record, s artifact.Script) error {
 var words = regexp.MustCompile(`^[A-Za-z0-9_.+!~/-]{1,256}$`)
 
 // linkLine returns a package's script in the installer's format.
-func linkLine(rec conda.Record, s artifact.Script) (string, error) {
+func linkLine(rec spec.Record, s artifact.Script) (string, error) {
 	for _, w := range []string{s.Path, rec.Name, rec.Version} {
 		if !words.MatchString(w) {
 			return "", jobs.Build.Failure(fmt.Sprintf("The package %s %s has a script, but a name or version that cannot be passed to a script", fault.Quote(rec.Name), fault.Quote(rec.Version)), nil)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"slipway.dev/services/builder/artifact"
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/packages/artifact"
+	"slipway.dev/services/conda/spec"
 )
 
 // TestInstaller runs the real script in a folder in place of the environment.
@@ -96,7 +96,7 @@ func TestInstaller(t *testing.T) {
 // packages.
 func TestScriptsAreNotParsed(t *testing.T) {
 	t.Parallel()
-	for _, rec := range []conda.Record{{Name: "a\tb", Version: "1"}, {Name: "a", Version: "1\nbin/x"}, {Name: "a", Version: "1;id"}, {Name: "", Version: "1"}} {
+	for _, rec := range []spec.Record{{Name: "a\tb", Version: "1"}, {Name: "a", Version: "1\nbin/x"}, {Name: "a", Version: "1;id"}, {Name: "", Version: "1"}} {
 		if line, err := linkLine(rec, artifact.Script{Path: "bin/.a-post-link.sh"}); err == nil {
 			t.Errorf("%q", line)
 		}

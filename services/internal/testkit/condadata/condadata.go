@@ -12,7 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"slipway.dev/services/internal/conda"
+	"slipway.dev/services/conda/spec"
 )
 
 // T receives fatal errors. A testing.TB implements it.
@@ -111,7 +111,7 @@ func Cases(t T) []Case {
 
 // Records returns the records of a channel's subdirectory by name. It uses encoding/json,
 // which is slow but independent of the parser under test.
-func Records(t T, channel, subdir string) map[string][]conda.Record {
+func Records(t T, channel, subdir string) map[string][]spec.Record {
 	t.Helper()
 	var doc struct {
 		Packages map[string]record `json:"packages"`
@@ -120,7 +120,7 @@ func Records(t T, channel, subdir string) map[string][]conda.Record {
 	if err := json.Unmarshal(Repodata(t, channel, subdir), &doc); err != nil {
 		t.Fatalf("reading the records of %s/%s: %v", channel, subdir, err)
 	}
-	out := map[string][]conda.Record{}
+	out := map[string][]spec.Record{}
 	for _, section := range []map[string]record{doc.Packages, doc.Conda} {
 		for file, r := range section {
 			c := r.Record
@@ -135,7 +135,7 @@ func Records(t T, channel, subdir string) map[string][]conda.Record {
 
 // A record is a record of repodata.json, whose features are a list or one string.
 type record struct {
-	conda.Record
+	spec.Record
 	Features json.RawMessage `json:"track_features"`
 }
 

@@ -1,0 +1,123 @@
+package layering
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/conda/spec"
+)
+
+// merge writes one layer of several packages, in their order. The later package wins a path
+// that two of them have.
+func merge(ctx context.Context, from Store, members []Package, c Compression, out io.Writer) (Package, error) {
+	t, err := newTarball(out, spec.Prefix, c)
+	if err != nil {
+		return Package{}, err
+	}
+	owner := map[string]int{}
+	for i, p := range members {
+		for _, name := range p.Paths {
+			owner[name] = i
+		}
+	}
+	for i, p := range members {
+		if err := t.copyEntries(ctx, from, p, func(name string) bool { return owner[name] == i }); err != nil {
+			return Package{}, err
+		}
+		t.Installed += p.Installed
+	}
+	all, err := t.close()
+	all.By = spec.GroupHistory(len(members))
+	return all, err
+}
+
+// copyEntries copies the entries of a package that keeps accepts.
+func (t *tarball) copyEntries(ctx context.Context, from Store, p Package, keeps func(name string) bool) error {
+	blob, err := from.Open(ctx, p.Layer)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = blob.Close() }()
+	raw, done, err := unpacked(p.Layer, blob)
+	if err != nil {
+		return err
+	}
+	defer done()
+	heirs := p.heirs(keeps)
+	for r := tar.NewReader(raw); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = errors.Join(ctx.Err(), t.rewrite(h, r, keeps, heirs))
+		}
+		if err != nil {
+			return fmt.Errorf("reading the layer %s: %w", p.Digest, err)
+		}
+	}
+}
+
+// rewrite writes an entry of another layer.
+func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) bool, heirs map[string]string) error {
+	if h.Typeflag == tar.TypeDir {
+		return t.folder(strings.TrimSuffix(h.Name, "/"))
+	}
+	name := t.below(h.Name)
+	heir, lost := heirs[name]
+	switch {
+	case lost && heir != "": // the file is written under another of its names
+		h.Name = path.Join(t.prefix, heir)
+	case !keeps(name):
+		return nil
+	case h.Typeflag == tar.TypeLink:
+		target := t.below(h.Linkname)
+		if heir, lost := heirs[target]; lost {
+			if heir == name {
+				return nil // already written in its target's place
+			}
+			h.Linkname = path.Join(t.prefix, heir)
+		}
+	}
+	return t.entry(&tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode, ModTime: h.ModTime, Size: h.Size}, content)
+}
+
+func (t *tarball) below(name string) string { return strings.TrimPrefix(name, t.prefix+"/") }
+
+// heirs maps the first name of a file to its new first name, for files that lose their
+// first name and keep another.
+func (p Package) heirs(keeps func(name string) bool) map[string]string {
+	out := map[string]string{}
+	for _, name := range p.Paths {
+		target, is := p.HardLinks[name]
+		if !is || keeps(target) {
+			continue
+		}
+		if out[target] == "" && keeps(name) {
+			out[target] = name
+		}
+	}
+	return out
+}
+
+// unpacked returns the tar of a layer.
+func unpacked(l Layer, blob io.Reader) (io.Reader, func(), error) {
+	if l.MediaType == ocispec.MediaTypeImageLayerZstd {
+		d, err := zstd.NewReader(blob, zstd.WithDecoderConcurrency(1))
+		if err != nil {
+			return nil, nil, err
+		}
+		return d, d.Close, nil
+	}
+	z, err := gzip.NewReader(blob)
+	return z, func() {}, err
+}
