@@ -286,7 +286,7 @@ func TestRefuses(t *testing.T) {
 		"a private host":                    {&condav1.LockQuery{Packages: entries("https://127.0.0.2:1/c", "htslib")}, fault.Invalid, "not a public address"},
 		"a missing channel":                 {&condav1.LockQuery{Packages: entries("nowhere", "htslib")}, fault.Invalid, "There is no channel nowhere, or it has nothing for the platform"},
 		"a misspelt channel":                {&condav1.LockQuery{Packages: entries("conda-forg", "htslib")}, fault.Invalid, "did you mean conda-forge?"},
-		"a private channel without a login": {&condav1.LockQuery{Packages: entries(at+"/private", "htslib")}, fault.Denied, "provider conda"},
+		"a private channel without a login": {&condav1.LockQuery{Packages: entries(at+"/private", "htslib")}, fault.Denied, "credentials add NAME --channel URL"},
 		"an invalid access token":           {&condav1.LockQuery{Packages: entries("lab", "htslib"), PlatformAccessToken: "x"}, fault.Unauthenticated, "token"},
 	} {
 		got, err := lockOf(t, service, c.q)
