@@ -41,8 +41,11 @@ type Example struct {
 // its value in vars.
 func Load(dir string, vars map[string]string) ([]Example, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
-	if err != nil || len(paths) == 0 {
-		return nil, fmt.Errorf("no examples in %s: %w", dir, err)
+	if err != nil {
+		return nil, err
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no examples in %s", dir)
 	}
 	var out []Example
 	for _, path := range paths {

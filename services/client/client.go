@@ -83,13 +83,10 @@ func (c *Client) Do(ctx context.Context, what Call, out proto.Message) ([]byte, 
 		return nil, err
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, MaxResponse+1))
-	if err != nil {
-		return nil, c.Unreachable(err)
-	}
+	raw, err := c.read(res)
 	switch {
-	case len(raw) > MaxResponse:
-		return nil, fmt.Errorf("the answer is larger than %d bytes", MaxResponse)
+	case err != nil:
+		return nil, err
 	case res.StatusCode/100 != 2:
 		return nil, c.Refusal(res, raw)
 	case out == nil:
@@ -114,11 +111,23 @@ func (c *Client) PostForm(ctx context.Context, path string, form url.Values) (*h
 		return nil, nil, c.Unreachable(err)
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, MaxResponse))
+	raw, err := c.read(res)
 	if err != nil {
-		return nil, nil, c.Unreachable(err)
+		return nil, nil, err
 	}
 	return res, raw, nil
+}
+
+// read reads a response of at most MaxResponse bytes.
+func (c *Client) read(res *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(res.Body, MaxResponse+1))
+	switch {
+	case err != nil:
+		return nil, c.Unreachable(err)
+	case len(raw) > MaxResponse:
+		return nil, fmt.Errorf("the response is larger than %d bytes", MaxResponse)
+	}
+	return raw, nil
 }
 
 // http returns an HTTP client.

@@ -108,7 +108,10 @@ func condaImage(ctx context.Context, w *world) (string, error) {
 	}
 	// The public channel is unreachable, which must only fail this request.
 	lock := object{"packages": object{"type": "CONDA", "entries": []string{"zlib"}, "channels": []string{"conda-forge"}}}
-	if err := w.client.post(ctx, "/v1alpha1/conda/lock", lock, nil); err == nil || !strings.Contains(err.Error(), "503") {
+	switch err := w.client.post(ctx, "/v1alpha1/conda/lock", lock, nil); {
+	case err == nil:
+		return "", errors.New("a channel outside the cluster was read")
+	case !strings.Contains(err.Error(), "503"):
 		return "", fmt.Errorf("a channel outside the cluster: %w; want a response of 503", err)
 	}
 	began := time.Now()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -25,7 +26,10 @@ func restricted(ctx context.Context, w *world) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := w.kubectlWith(ctx, pod, "apply", "-f", "-"); err == nil || !strings.Contains(err.Error(), "violates PodSecurity") {
+	switch _, err := w.kubectlWith(ctx, pod, "apply", "-f", "-"); {
+	case err == nil:
+		return "", errors.New("a privileged pod was accepted in the namespace slipway")
+	case !strings.Contains(err.Error(), "violates PodSecurity"):
 		return "", fmt.Errorf("a privileged pod in the namespace slipway: %w", err)
 	}
 	if out, err = w.kubectl(ctx, "-n", "slipway", "get", "pods", "-o", "jsonpath={.items[*].metadata.name}"); err != nil {

@@ -43,9 +43,9 @@ func (s *service) call(ctx context.Context, method, path string, body, out proto
 		return err
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
+	raw, err := s.read(resp)
 	if err != nil {
-		return fmt.Errorf("reading the answer of %s: %w", s.base, err)
+		return err
 	}
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(raw, out); err != nil {
 		return fmt.Errorf("%s does not respond like slipwayd; it must be running, and --server must be its address: %w", s.base, err)
@@ -127,6 +127,18 @@ func (s *service) lock(ctx context.Context, build string) (string, error) {
 		return "", fmt.Errorf("reading the lock: %w", err)
 	}
 	defer resp.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes))
+	raw, err := s.read(resp)
 	return string(raw), err
+}
+
+// read reads a response.
+func (s *service) read(resp *http.Response) ([]byte, error) {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, answerBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the response of %s: %w", s.base, err)
+	case len(raw) > answerBytes:
+		return nil, fmt.Errorf("the response of %s is larger than %d MiB", s.base, answerBytes>>20)
+	}
+	return raw, nil
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
@@ -48,11 +49,14 @@ func (d *doctor) port(ctx context.Context, key, addr string) Finding {
 
 // running reports whether a slipwayd responds at admin_addr.
 func (d *doctor) running(ctx context.Context) bool {
-	_, port, err := net.SplitHostPort(d.Config.AdminAddr)
+	host, port, err := net.SplitHostPort(d.Config.AdminAddr)
 	if err != nil {
 		return false
 	}
-	body, err := d.read(ctx, "http://"+net.JoinHostPort("127.0.0.1", port)+"/livez", http.DefaultTransport)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	body, err := d.read(ctx, "http://"+net.JoinHostPort(host, port)+"/livez", http.DefaultTransport)
 	return err == nil && string(body) == "ok\n"
 }
 

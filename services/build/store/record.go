@@ -42,8 +42,8 @@ type Record struct {
 // NeverCounted is the number of builds that are not admissions.
 const NeverCounted = -1
 
-// MaxNumber is the largest number in a build's id.
-const MaxNumber = 1 << 40
+// MaxNumber is the largest number in a build's id, which has at most 9 digits.
+const MaxNumber = 999_999_999
 
 // Renumber sets the number, and with it the id, of a build that is not stored yet.
 func (r *Record) Renumber(n int64) {

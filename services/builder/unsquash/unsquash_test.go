@@ -305,6 +305,32 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+// TestEmptyFragment reads an image whose block of file ends has the length 0.
+func TestEmptyFragment(t *testing.T) {
+	t.Parallel()
+	raw := emptyFragment(t)
+	_, err := unsquash.Tar(t.Context(), io.Discard, bytes.NewReader(raw), int64(len(raw)), enough)
+	if !errors.As(err, new(*unsquash.Refusal)) || !strings.Contains(err.Error(), "the end of a file is empty") {
+		t.Error(err)
+	}
+}
+
+// emptyFragment returns an image of small in which the length of the only fragment is 0.
+func emptyFragment(t testing.TB) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(squash(t, small(t), squashfs.Options{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := binary.LittleEndian.Uint64(raw[80:])
+	block := binary.LittleEndian.Uint64(raw[table:])
+	if header := binary.LittleEndian.Uint16(raw[block:]); header != 0x8000|16 {
+		t.Fatalf("the table of fragments has the header %x, want one entry that is not compressed", header)
+	}
+	copy(raw[block+2+8:], make([]byte, 4))
+	return raw
+}
+
 // small returns a tar of a few entries, so that the fuzzer tries many images.
 func small(t testing.TB) []byte {
 	t.Helper()
@@ -338,6 +364,7 @@ func FuzzTar(f *testing.F) {
 		}
 		f.Add(raw)
 	}
+	f.Add(emptyFragment(f))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l := unsquash.Limits{Bytes: 8 << 20, Entries: 2000, Depth: 20, LinkBytes: 1 << 20}
 		counted := &counter{}

@@ -186,8 +186,10 @@ const plainData = 1 << 24
 func (img *image) data(at uint64, length uint32, want int) ([]byte, error) {
 	size := int(length &^ plainData)
 	switch {
-	case size == 0:
+	case size == 0 && want >= 0:
 		return make([]byte, want), nil
+	case size == 0:
+		return nil, refuse("the end of a file is empty")
 	case size > int(img.super.BlockSize):
 		return nil, refuse("a block has a wrong length")
 	}

@@ -154,7 +154,7 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	})
 	got := slipway(t.Context(), nil, "info", "--server", url)
-	if got.code != 1 || !strings.Contains(got.errs, "the answer is larger than 40000000 bytes") {
+	if got.code != 1 || !strings.Contains(got.errs, "the response is larger than 40000000 bytes") {
 		t.Errorf("got %+v, want the limit", got)
 	}
 }

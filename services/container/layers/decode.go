@@ -2,6 +2,7 @@ package layers
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/opencontainers/go-digest"
 
@@ -9,6 +10,7 @@ import (
 
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // DecodeData decodes a `data:` layer and verifies it against the request. It returns
@@ -35,7 +37,8 @@ func (u *Unpacking) DecodeData(ctx context.Context, field string, l *containerv1
 	case busy:
 		return nil, err
 	case err != nil:
-		return nil, fault.Invalid.New(field+".location: the content is not a gzip file, or uncompressed it holds more than a hundred times its length, or all layers of the request together more than 1 GiB", err)
+		return nil, fault.Invalid.New(fmt.Sprintf("%s.location: the content is not a gzip file, or expands to more than %d MiB and more than %d times its length, or all layers of the request together expand to more than %d MiB",
+			field, limits.LayerFloor>>20, limits.LayerRatio, limits.LayersExpanded>>20), err)
 	}
 	if tar.String() != l.GetTarDigest() {
 		return nil, fault.Invalid.Newf("%s.tarDigest does not match the uncompressed content, whose digest is %s", field, tar)

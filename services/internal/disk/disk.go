@@ -34,8 +34,7 @@ func Of(path string) (Space, error) {
 // Existing returns dir if it exists, or else its nearest existing parent folder.
 func Existing(dir string) string {
 	for at := dir; ; at = filepath.Dir(at) {
-		info, err := os.Stat(at)
-		if err == nil && !info.IsDir() || !errors.Is(err, fs.ErrNotExist) || at == "/" || at == "." {
+		if _, err := os.Stat(at); !errors.Is(err, fs.ErrNotExist) || at == "/" || at == "." {
 			return at
 		}
 	}

@@ -41,11 +41,11 @@ func clientRows() []Row {
 		{What: "lines of a process's own log that wait to be written", Bound: size(LogWaiting), Why: "a slow reader of the log must not block the process; further lines are dropped and counted (slipway_log_dropped_total)"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before they are checked"},
-		{What: "open requests of an HTTP/2 connection", Bound: "128", Why: "one connection must not open an unlimited number of requests"},
+		{What: "open requests of an HTTP/2 connection", Bound: fmt.Sprint(RequestsOfConnection), Why: "one connection must not open an unlimited number of requests"},
 		{What: "logs, event streams and downloads that one address has open", Key: "streams_client", Why: "they stay open for hours, at up to " + size(IdleStream) + " each"},
 		{What: "logs, event streams and downloads that a process has open", Key: "streams_total", Why: "the same, from many addresses"},
-		{What: "pulls of one client that wait for builds", Bound: "1000", Why: "each holds a connection for up to pull_wait; the nodes of a cluster share an address"},
-		{What: "pulls that wait for builds in a process", Bound: "10000", Why: "the same, from many clients"},
+		{What: "pulls of one client that wait for builds", Bound: fmt.Sprint(WaitingPulls), Why: "each holds a connection for up to pull_wait; the nodes of a cluster share an address"},
+		{What: "pulls that wait for builds in a process", Bound: fmt.Sprint(AllWaitingPulls), Why: "the same, from many clients"},
 		{What: "log that is followed, kept in memory for all its followers in a process", Bound: size(LogTail), Why: "a follower that is further behind reads from the bus again"},
 	}
 }

@@ -77,8 +77,8 @@ const (
 	// PackageEntries and PackageChannels are the maximum numbers of packages and channels.
 	PackageEntries  = 2000
 	PackageChannels = 100
-	// LayerFloor is the uncompressed size that every layer may have. Larger layers are
-	// limited to LayerRatio times their compressed size.
+	// LayerFloor is the uncompressed size that every layer may have; beyond it, a layer may have
+	// LayerRatio times its compressed size.
 	LayerFloor = 64 << 20
 	LayerRatio = 100
 	// RequestUnpacked, RequestStored and RequestRecord are the numbers of bytes that count

@@ -139,12 +139,7 @@ func (s *Shell) Source(ctx context.Context, path, text string) error {
 	r := &run{
 		env: s.env, vars: maps.Clone(s.vars), funcs: map[string]*syntax.Stmt{}, script: s.env.Prefix + "/" + path, budget: b,
 	}
-	err = r.stmts(file.Stmts)
-	var f flow
-	if errors.As(err, &f) && f.kind == flowReturn {
-		err = nil
-	}
-	if err != nil {
+	if err := ended(r.stmts(file.Stmts)); err != nil {
 		return err
 	}
 	return s.commit(r.vars)
@@ -286,6 +281,19 @@ const (
 )
 
 func (f flow) Error() string { return "return, break or continue" }
+
+// ended returns the error of a function, a subshell or a script that has ended. A return ends
+// it. break and continue do not affect a loop outside of it: bash reports an error and goes on.
+func ended(err error) error {
+	var f flow
+	switch {
+	case !errors.As(err, &f):
+		return err
+	case f.kind == flowReturn:
+		return nil
+	}
+	return unsupported("break or continue outside of a loop")
+}
 
 // unknown reports whether the value of a variable depends on the container or on bash, so
 // that scripts which read it cannot be evaluated.

@@ -53,6 +53,21 @@ func TestBounded(t *testing.T) {
 	}
 }
 
+// TestBreakOutsideOfItsLoop checks that scripts are not evaluated in which break or continue
+// would have to leave a function, a subshell or the script: bash goes on there.
+func TestBreakOutsideOfItsLoop(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"export A=1; break", "continue\nexport A=1", "f() { break; }; for i in 1 2; do f; export A=$i; done", "for i in 1 2; do (break); export A=$i; done",
+		"f() { for j in 1; do continue 2; done; }; for i in 1 2; do f; export A=$i; done", "for i in 1 2; do B=$(continue); export A=$i; done",
+	} {
+		err := shell().Source(t.Context(), "x.sh", text)
+		if err == nil || !strings.Contains(err.Error(), "outside of a loop") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
 // TestOneBudget checks that all scripts of an environment share a limit of steps.
 func TestOneBudget(t *testing.T) {
 	t.Parallel()

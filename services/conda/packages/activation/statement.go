@@ -127,11 +127,7 @@ func (r *run) inSubshell(f func(*run) error) error {
 	}
 	err = f(sub)
 	r.status = sub.status
-	var fl flow
-	if errors.As(err, &fl) && fl.kind == flowReturn {
-		return nil
-	}
-	return err
+	return ended(err)
 }
 
 func (r *run) binary(c *syntax.BinaryCmd) error {
@@ -327,9 +323,5 @@ func (r *run) function(body *syntax.Stmt, args []string) error {
 		}
 	}
 	r.args, r.locals = old, r.locals[:last]
-	var f flow
-	if errors.As(err, &f) && f.kind == flowReturn {
-		return nil
-	}
-	return err
+	return ended(err)
 }
