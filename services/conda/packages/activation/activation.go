@@ -283,7 +283,7 @@ const (
 func (f flow) Error() string { return "return, break or continue" }
 
 // ended returns the error of a function, a subshell or a script that has ended. A return ends
-// it. break and continue do not affect a loop outside of it: bash reports an error and goes on.
+// it. break and continue do not affect a loop outside of it: bash reports an error and continues.
 func ended(err error) error {
 	var f flow
 	switch {

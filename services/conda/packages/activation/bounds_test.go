@@ -54,7 +54,7 @@ func TestBounded(t *testing.T) {
 }
 
 // TestBreakOutsideOfItsLoop checks that scripts are not evaluated in which break or continue
-// would have to leave a function, a subshell or the script: bash goes on there.
+// would have to leave a function, a subshell or the script: bash continues there.
 func TestBreakOutsideOfItsLoop(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
