@@ -17,3 +17,13 @@ func (l *Limiter) Held() (charges, callers int) {
 	}
 	return charges, len(l.stock.held)
 }
+
+// Awaited returns how many charges wait for slices that are being fetched.
+func (l *Limiter) Awaited() (charges int) {
+	l.stock.mu.Lock()
+	defer l.stock.mu.Unlock()
+	for _, s := range l.stock.held {
+		charges += s.awaited
+	}
+	return charges
+}

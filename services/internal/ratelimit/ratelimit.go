@@ -126,20 +126,24 @@ func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, 
 	return a.Quota, nil
 }
 
+// sliceWaits is how many slices a charge waits for. The first may be too small for all
+// charges that wait for it; the next is large enough.
+const sliceWaits = 2
+
 // spend charges n to the current slice, or else to Redis, where it fetches a slice for busy
-// callers. It waits at most once for a slice that is being fetched.
+// callers. It waits for at most sliceWaits slices that are being fetched.
 func (l *Limiter) spend(ctx context.Context, who account, limit Limit, n int) (answer, error) {
 	if n < 0 || !limit.sliceable() {
 		return l.run(ctx, who, limit, n, trade{})
 	}
 	q, fetch, coming := l.stock.spend(who, limit, n, true)
-	if coming != nil {
+	for waited := 1; coming != nil; waited++ {
 		select {
 		case <-coming:
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
 		}
-		q, fetch, _ = l.stock.spend(who, limit, n, false)
+		q, fetch, coming = l.stock.spend(who, limit, n, waited < sliceWaits)
 	}
 	if q.Limit != 0 {
 		return answer{allowed: true, Quota: q}, nil

@@ -59,6 +59,7 @@ type slice struct {
 	quota              Quota         // when it was requested
 	asked              time.Duration
 	coming             chan struct{} // closed when the slice that is being fetched has arrived; nil if none is being fetched
+	awaited            int           // charges that have waited for it
 }
 
 // fetch is a slice that is being fetched; the zero value is none.
@@ -103,13 +104,14 @@ func (k *stock) spend(who account, limit Limit, n int, may bool) (q Quota, f fet
 		s.left -= n
 		return s.quotaAt(now), fetch{}, nil
 	case s.coming != nil && may:
+		s.awaited += n
 		return Quota{}, fetch{}, s.coming
 	case s.coming != nil, k.closed, s.left == 0 && (cold || now < s.rest):
 		return Quota{}, fetch{}, nil
 	}
 	f = fetch{into: s, sent: now}
 	f.trade = trade{oldNumber: s.number, back: s.left, want: s.next(cold, n), nextNumber: k.next()}
-	s.left, s.coming = 0, make(chan struct{})
+	s.left, s.awaited, s.coming = 0, 0, make(chan struct{})
 	return Quota{}, f, nil
 }
 
@@ -118,8 +120,8 @@ func (k *stock) next() int {
 	return k.number
 }
 
-// next returns the size of the next request. It is larger after a slice was used up, and
-// smaller if much of it was left.
+// next returns the size of the next request. It is larger after a slice was used up or charges
+// have waited, and smaller if much of it was left.
 func (s *slice) next(cold bool, n int) int {
 	switch {
 	case cold:
@@ -131,7 +133,7 @@ func (s *slice) next(cold bool, n int) int {
 	default:
 		s.want = max(s.want/2, s.size-s.left, n)
 	}
-	s.want = min(s.want, sliceMost)
+	s.want = min(max(s.want, s.awaited), sliceMost)
 	return s.want
 }
 

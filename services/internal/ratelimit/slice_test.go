@@ -310,6 +310,56 @@ func TestTheFirstChargeAndSmallLimitsTakeNoSlice(t *testing.T) {
 	}
 }
 
+// TestWaitingChargesShareASlice lets many charges wait for the first slice, which is too small
+// for them. They share the next one instead of calling Redis one by one.
+func TestWaitingChargesShareASlice(t *testing.T) {
+	t.Parallel()
+	const waiting = 500
+	client, calls := testkit.Redis(t), &gate{open: make(chan struct{})}
+	all, _ := replicas(t, 1, client)
+	limit := ratelimit.Limit{{Count: 100_000, Window: time.Hour}}
+	charge(t, all[0], "ada", limit, 1) // counted alone
+	client.AddHook(calls)
+	var done sync.WaitGroup
+	for range waiting + 1 {
+		done.Go(func() { charge(t, all[0], "ada", limit, 1) })
+	}
+	for all[0].Awaited() < waiting {
+		time.Sleep(time.Millisecond)
+	}
+	close(calls.open)
+	done.Wait()
+	if n := calls.scripts.Load(); n > 2 {
+		t.Errorf("%d charges called Redis %d times", waiting+1, n)
+	}
+	q, err := all[0].Charge(t.Context(), "pulls", "ada", limit, 1)
+	if err != nil || q.Remaining != 100_000-waiting-3 {
+		t.Errorf("%v, %v after %d charges", q, err, waiting+2)
+	}
+}
+
+// A gate delays all commands until it is open, and counts the scripts.
+type gate struct {
+	open    chan struct{}
+	scripts atomic.Int64
+}
+
+func (*gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		<-g.open
+		if cmd.Name() == "evalsha" {
+			g.scripts.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func TestQuotaFromASlice(t *testing.T) {
 	t.Parallel()
 	all, _ := replicas(t, 1, testkit.Redis(t))
