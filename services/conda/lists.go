@@ -108,7 +108,7 @@ func (s *Service) access(ctx context.Context, who caller.ID, c channel.Channel) 
 }
 
 // sources returns lists in the form that the solver reads.
-func sources(lists []list) []solver.Channel {
+func (s *Service) sources(lists []list) []solver.Channel {
 	var out []solver.Channel
 	for _, l := range lists {
 		if len(out) == 0 || out[len(out)-1].Name != l.channel.Name {
@@ -116,7 +116,7 @@ func sources(lists []list) []solver.Channel {
 		}
 		if l.Index != nil {
 			c := &out[len(out)-1]
-			c.Sources = append(c.Sources, l.Index)
+			c.Sources = append(c.Sources, s.records.source(l))
 		}
 	}
 	return out

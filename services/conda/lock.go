@@ -137,7 +137,7 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q *query) (locks []l
 // problem returns the solver problem of a request for one platform.
 func (s *Service) problem(q *query, p platform, lists []list) solver.Problem {
 	return solver.Problem{
-		Specs: q.specs, Fixed: q.base, Channels: sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newestFor(lists), ExcludeRecent: q.recent, Recent: q.recentNames,
+		Specs: q.specs, Fixed: q.base, Channels: s.sources(lists), Flexible: q.flexible, Virtual: q.machine(p), ExcludeNewer: q.newestFor(lists), ExcludeRecent: q.recent, Recent: q.recentNames,
 		Names: &names{service: s, lists: lists, subdirs: []string{p.subdir, "noarch"}}, Brief: q.brief,
 	}
 }

@@ -48,6 +48,8 @@ type Service struct {
 	deps   Deps
 	solved *prometheus.HistogramVec
 	shares shares
+	// records holds the records that solves use.
+	records recordCache
 }
 
 // New returns a service.
@@ -55,7 +57,7 @@ func New(d Deps) *Service {
 	s := &Service{deps: d, solved: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "slipway_conda_solve_seconds", Help: "Time to solve a request for one platform, by outcome: solved, unsatisfiable or failed.",
 		Buckets: []float64{.005, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20},
-	}, []string{"outcome"}), shares: newShares()}
+	}, []string{"outcome"}), shares: newShares(), records: newRecordCache()}
 	d.Metrics.MustRegister(s.solved, s.shares.solves, s.shares.memory, s.shares.reads)
 	return s
 }

@@ -145,6 +145,9 @@ func (x *Index) Overlay(past *Index, snapshot string) *Index {
 	return over
 }
 
+// IsPast reports whether the index is that of an earlier state; see Overlay.
+func (x *Index) IsPast() bool { return x.past != nil }
+
 // recordsWithPast returns the records of a name in an earlier state.
 func (x *Index) recordsWithPast(name string) (*records, error) {
 	old, files := map[string][]byte{}, []string(nil)
