@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/maypok86/otter/v2"
 	"golang.org/x/sync/singleflight"
 
 	"slipway.dev/services/conda/spec"
@@ -21,7 +22,7 @@ import (
 // bytes.
 type Store interface {
 	// Package returns the package stored under a key, or fault.NotFound if it is missing or
-	// its layer was evicted.
+	// its layer was evicted. Callers must not change it.
 	Package(ctx context.Context, key spec.LayerKey) (Package, error)
 	// Open opens a layer, or returns fault.NotFound if it was evicted.
 	Open(ctx context.Context, l Layer) (io.ReadCloser, error)
@@ -38,14 +39,15 @@ type Store interface {
 // share layers through the registry, where equal bytes are one blob. Safe for concurrent
 // use.
 type Folder struct {
-	dir  string
-	once singleflight.Group
+	dir       string
+	once      singleflight.Group
+	documents *otter.Cache[spec.LayerKey, packageDocument]
 }
 
 // NewFolder creates dir and stores layers in it. It removes the partial files of a killed
 // worker.
 func NewFolder(dir string) (*Folder, error) {
-	f := &Folder{dir: dir}
+	f := &Folder{dir: dir, documents: newDocuments()}
 	if err := os.RemoveAll(f.path("tmp")); err != nil {
 		return nil, err
 	}
@@ -63,7 +65,7 @@ func (f *Folder) path(parts ...string) string {
 
 // Package implements Store.
 func (f *Folder) Package(_ context.Context, key spec.LayerKey) (Package, error) {
-	p, err := readPackage(f.path("packages", string(key)))
+	p, err := f.document(key)
 	if err == nil {
 		err = f.has(p.Layer)
 	}

@@ -58,6 +58,10 @@ func TestFolder(t *testing.T) {
 	if err != nil || len(p.Paths) != 1 {
 		t.Fatalf("after a restart: %+v, %v", p, err)
 	}
+	again, err := f.Package(ctx, "k")
+	if err != nil || &again.Paths[0] != &p.Paths[0] {
+		t.Errorf("the document is decoded twice: %v", err)
+	}
 	in, err := f.Open(ctx, p.Layer)
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +84,15 @@ func TestFolder(t *testing.T) {
 	}
 	if n := times.Load(); n != 3 {
 		t.Errorf("it was made %d times", n)
+	}
+	if _, err := f.Package(ctx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "packages", "k"), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Package(ctx, "k"); !errors.Is(err, fault.NotFound) {
+		t.Errorf("a damaged document is used: %v", err)
 	}
 }
 
