@@ -6,9 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"google.golang.org/protobuf/proto"
 )
+
+// writers holds idle writers, because a new one needs 800 kB.
+//
+//nolint:gochecknoglobals // a cache of interchangeable values, safe for concurrent use
+var writers sync.Pool // of *gzip.Writer
 
 // Pack returns a message as it is stored in a column: compressed with gzip. It returns nil
 // for a nil message.
@@ -21,7 +27,12 @@ func Pack(m proto.Message) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w, _ := writers.Get().(*gzip.Writer)
+	if w == nil {
+		w = gzip.NewWriter(&out)
+	}
+	defer writers.Put(w)
+	w.Reset(&out)
 	_, err = w.Write(raw)
 	err = errors.Join(err, w.Close())
 	return out.Bytes(), err

@@ -1,6 +1,7 @@
 package sqldb_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ func TestPack(t *testing.T) {
 	packed, err := sqldb.Pack(in)
 	if err != nil || len(packed) > 1000 {
 		t.Fatalf("%d bytes, %v", len(packed), err)
+	}
+	if again, err := sqldb.Pack(in); err != nil || !bytes.Equal(again, packed) {
+		t.Errorf("the same message is packed differently: %d bytes instead of %d, %v", len(again), len(packed), err)
 	}
 	out := &wrapperspb.StringValue{}
 	if err := sqldb.Unpack(packed, int64(proto.Size(in)), out); err != nil || !proto.Equal(in, out) {
