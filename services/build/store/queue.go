@@ -46,7 +46,7 @@ func (s Store) Foreign(ctx context.Context, id, contentID string) (bool, error) 
 
 // LastNumber returns the number of the newest build of a content; 0 without a build.
 func (s Store) LastNumber(ctx context.Context, contentID string) (n int64, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)
+	err = s.db.PreparedRow(ctx, `SELECT COALESCE(MAX(number), 0) FROM build_builds WHERE content_id = $1`, contentID).Scan(&n)
 	return n, err
 }
 

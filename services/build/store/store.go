@@ -45,7 +45,7 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 	if !r.IsPending() {
 		state = "COMPLETED"
 	}
-	res, err := s.db.ExecContext(ctx, `
+	res, err := s.db.PreparedExec(ctx, `
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
@@ -104,7 +104,7 @@ func (s Store) one(ctx context.Context, where string, args ...any) (Record, erro
 
 // list returns the builds that match a condition.
 func (s Store) list(ctx context.Context, where string, args ...any) ([]Record, error) {
-	rows, err := s.db.QueryContext(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...)
+	rows, err := s.db.PreparedQuery(ctx, `SELECT `+columns+` FROM build_builds WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -122,13 +122,13 @@ func (s Store) list(ctx context.Context, where string, args ...any) ([]Record, e
 
 // count counts the builds that match a condition.
 func (s Store) count(ctx context.Context, where string, args ...any) (n int32, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT COUNT(*) FROM build_builds WHERE `+where, args...).Scan(&n)
+	err = s.db.PreparedRow(ctx, `SELECT COUNT(*) FROM build_builds WHERE `+where, args...).Scan(&n)
 	return n, err
 }
 
 // change runs an update and reports whether it changed a row.
 func (s Store) change(ctx context.Context, query string, args ...any) (bool, error) {
-	res, err := s.db.ExecContext(ctx, query, args...)
+	res, err := s.db.PreparedExec(ctx, query, args...)
 	if err != nil {
 		return false, err
 	}

@@ -29,7 +29,7 @@ type Remembered struct {
 func (s Store) LockOf(ctx context.Context, first, second string, since time.Time) (Remembered, error) {
 	var packed []byte
 	var id, base string
-	err := s.db.QueryRowContext(ctx, `
+	err := s.db.PreparedRow(ctx, `
 		SELECT id, lock, base FROM container_locks WHERE id IN ($1, $2) AND created_at > $3 ORDER BY CASE WHEN id = $1 THEN 0 ELSE 1 END LIMIT 1`,
 		first, second, sqldb.Micros(since)).Scan(&id, &packed, &base)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s Store) LockOf(ctx context.Context, first, second string, since time.Time
 // PutLock stores a lock; if packed is empty, it stores that the request was queued before
 // it was solved. A stored lock that is not older than since is not replaced.
 func (s Store) PutLock(ctx context.Context, id string, packed []byte, base digest.Digest, now, since time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
+	_, err := s.db.PreparedExec(ctx, `
 		INSERT INTO container_locks (id, lock, base, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (id) DO UPDATE SET lock = excluded.lock, base = excluded.base, created_at = excluded.created_at
 		WHERE container_locks.created_at <= $5 OR length(container_locks.lock) = 0`, id, append([]byte{}, packed...), base.String(), sqldb.Micros(now), sqldb.Micros(since))

@@ -41,6 +41,26 @@ func (db *DB) PreparedRow(ctx context.Context, text string, args ...any) *sql.Ro
 	return db.QueryRowContext(ctx, text, args...) // returns the error in its Row
 }
 
+// PreparedQuery is PreparedRow for several rows.
+func (db *DB) PreparedQuery(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	if db.IsSQLite() {
+		if stmt, err := db.prepared(ctx, text); err == nil { //nolint:sqlclosecheck // it remains prepared
+			return stmt.QueryContext(ctx, args...)
+		}
+	}
+	return db.QueryContext(ctx, text, args...) // returns the error
+}
+
+// PreparedExec is PreparedRow for a statement that returns no rows.
+func (db *DB) PreparedExec(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	if db.IsSQLite() {
+		if stmt, err := db.prepared(ctx, text); err == nil { //nolint:sqlclosecheck // it remains prepared
+			return stmt.ExecContext(ctx, args...)
+		}
+	}
+	return db.ExecContext(ctx, text, args...) // returns the error
+}
+
 // NotFound returns fault.NotFound, "No such <what>", for sql.ErrNoRows. It treats other
 // errors like Wrap.
 func (db *DB) NotFound(what string, err error) error {
