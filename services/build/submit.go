@@ -206,7 +206,9 @@ func (s *Service) admit(ctx context.Context, req *buildv1.SubmitBuildRequest) (*
 		return nil, err
 	}
 	s.metrics.admitted.WithLabelValues("new").Inc()
-	wake(s.queued)
+	if req.GetUnsolved() == nil { // otherwise it cannot be dispatched yet
+		wake(s.queued)
+	}
 	wake(s.admitted)
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
