@@ -182,7 +182,7 @@ func TestCondaImage(t *testing.T) {
 		if err != nil || !strings.Contains(strings.Join(cf.Config.Env, "\n"), "PATH=/opt/conda/bin") {
 			t.Errorf("variables %v, %v", cf.Config.Env, err)
 		}
-		if log := p.logOf(first); !strings.Contains(log, "0 of 3 packages are there") || !strings.Contains(log, "3 were sent") {
+		if log := p.logOf(first); !strings.Contains(log, "0 of 3 packages exist") || !strings.Contains(log, "3 were sent") {
 			t.Errorf("the log is %s", log)
 		}
 		there, missing := p.layersOf(t, "libcurl", "libffi")
@@ -195,7 +195,7 @@ func TestCondaImage(t *testing.T) {
 			t.Errorf("an equivalent request got %v", again)
 		}
 		more := p.order(environment(base, "libffi", "libcurl"))
-		if p.finished(t, more); !strings.Contains(p.logOf(more), "3 of 4 packages are there") && len(p.procs) == 1 {
+		if p.finished(t, more); !strings.Contains(p.logOf(more), "3 of 4 packages exist") && len(p.procs) == 1 {
 			t.Errorf("the log of the second is %s", p.logOf(more))
 		}
 		both := environment(base, "libcurl")

@@ -87,7 +87,7 @@ func TestCondaWorkerKilled(t *testing.T) {
 		if count.of(last) != 2 || count.of(zlib) != 1 || count.of(curl) != 1 { // another worker uses the finished layers
 			t.Errorf("the channel got %d, %d and %d requests", count.of(last), count.of(zlib), count.of(curl))
 		}
-		if log := p.logOf(answer); alone && !strings.Contains(log, "2 of 3 packages are there as layers; fetching the other 1") {
+		if log := p.logOf(answer); alone && !strings.Contains(log, "2 of 3 packages exist as layers; fetching the other 1") {
 			t.Errorf("the log is\n%s", log)
 		}
 		if files(t, pull(t, text(answer, "targetImage"), "amd64"))["opt/conda/lib/libz.so.1.2.13"] == "" {

@@ -94,7 +94,7 @@ func TestCondaImageWithSteps(t *testing.T) {
 				t.Errorf("%s of %v is not among %v", d, without, have)
 			}
 		}
-		if log := p.logOf(answer); !strings.Contains(log, "packages are there as layers") || !strings.Contains(log, "This is a post-link script that just ran") {
+		if log := p.logOf(answer); !strings.Contains(log, "packages exist as layers") || !strings.Contains(log, "This is a post-link script that just ran") {
 			t.Errorf("the log is %s", log)
 		}
 		again := p.order(stepped(base))

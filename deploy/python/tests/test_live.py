@@ -46,7 +46,7 @@ def test_conda_packages() -> None:
     events: list[slipway.Event] = []
     container = slipway.container(["libcurl"], **CONDA, env={"A": "b"}).wait(timeout=300, on_event=events.append)
     assert {"phase", "log"} == {e.kind for e in events}
-    assert any("packages are there" in e.text for e in events)
+    assert any("packages exist" in e.text for e in events)
     assert [e.text for e in events if e.kind == "log"] == container.log().splitlines()
     assert container.status().status == "DONE"
     build = container.build_record()

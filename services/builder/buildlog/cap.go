@@ -60,7 +60,7 @@ func (c *logCap) end() []*buildv1.LogEntry {
 	out := c.kept
 	c.kept = nil
 	if c.leftLines > 0 {
-		text := fmt.Sprintf("… %d lines (%.1f MB) left out: the log is too long …", c.leftLines, float64(c.leftBytes)/(1<<20))
+		text := fmt.Sprintf("… %d lines (%.1f MiB) left out: the log is too long …", c.leftLines, float64(c.leftBytes)/(1<<20))
 		out = append([]*buildv1.LogEntry{{Text: text}}, out...)
 	}
 	return out

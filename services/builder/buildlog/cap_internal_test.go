@@ -31,7 +31,7 @@ func TestLogCap(t *testing.T) {
 				}
 			}
 			for _, e := range l.end() {
-				if strings.HasPrefix(e.GetText(), "… 3 lines (0.0 MB) left out") {
+				if strings.HasPrefix(e.GetText(), "… 3 lines (0.0 MiB) left out") {
 					got.WriteString("…")
 					continue
 				}

@@ -104,7 +104,7 @@ func (o *output) finish() {
 	}
 	end, dropped := o.end.lines(o.left > 0)
 	if left := o.left + int64(dropped); left > 0 {
-		_, _ = fmt.Fprintf(o.to, "\n… %.1f MB of this step's output left out: the log is too long …\n", float64(left)/(1<<20))
+		_, _ = fmt.Fprintf(o.to, "\n… %.1f MiB of this step's output left out: the log is too long …\n", float64(left)/(1<<20))
 	}
 	_, _ = o.to.Write(end)
 }

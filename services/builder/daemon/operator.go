@@ -20,7 +20,7 @@ func checkArgs(args []string) error {
 		}
 		for _, o := range reservedFlags() {
 			if name, _, _ := strings.Cut(a[2:], "="); name == o || strings.HasSuffix(o, "-") && strings.HasPrefix(name, o) {
-				return fmt.Errorf("buildkitd's flag --%s is not the operator's: it may start steps without slipway-runc", name)
+				return fmt.Errorf("buildkitd's flag --%s is reserved: it may start steps without slipway-runc", name)
 			}
 		}
 	}

@@ -77,8 +77,8 @@ func findRuntime() (path, version string, err error) {
 	if len(old) == 0 {
 		return "", "", errors.New("runc is neither beside the program nor on PATH: run `make builder`, or install it")
 	}
-	return "", "", fmt.Errorf("every runc here is too old to be trusted with strangers' steps (%s): it must be 1.2.8, 1.3.3, 1.4.0 or newer; "+
-		"run `make builder`, or set runc_path to one whose distribution has mended CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881",
+	return "", "", fmt.Errorf("every runc here is too old to be trusted with steps of untrusted users (%s): it must be 1.2.8, 1.3.3, 1.4.0 or newer; "+
+		"run `make builder`, or set runc_path to one whose distribution has fixed CVE-2025-31133, CVE-2025-52565 and CVE-2025-52881",
 		strings.Join(old, ", "))
 }
 

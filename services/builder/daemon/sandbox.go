@@ -31,7 +31,7 @@ func (d *Daemon) enter() (c *sandbox, home int, err error) {
 		return nil, -1, err
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return nil, -1, fmt.Errorf("this machine allows no network of its own: %w", err)
+		return nil, -1, fmt.Errorf("this machine does not allow new network namespaces: %w", err)
 	}
 	if err := step.LoopbackUp(); err != nil {
 		return nil, -1, fmt.Errorf("bringing up the loopback inside: %w", err)

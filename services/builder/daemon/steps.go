@@ -171,7 +171,7 @@ func receive(conn *net.UnixConn) (*presented, error) {
 	p := &presented{}
 	if err := json.Unmarshal(buf[:n], &p.Hello); err != nil || len(fds) < 3 || p.Network != (len(fds) == 4) {
 		closeAll(fds)
-		return nil, errors.New("it came with other descriptors than it says")
+		return nil, errors.New("it came with descriptors that do not match its header")
 	}
 	for _, fd := range fds {
 		unix.CloseOnExec(fd)

@@ -94,7 +94,7 @@ func refusal(runtime, said string, err error) string {
 	if first == "" {
 		first = err.Error()
 	}
-	help := "see that this machine, or the container that slipwayd is in, lets root make namespaces and control groups (privileged), or set buildkit_addr"
+	help := "make sure that this machine, or the container that slipwayd is in, lets root make namespaces and control groups (privileged), or set buildkit_addr"
 	if strings.Contains(said, "cgroup") {
 		help = "mount control groups (mount -t cgroup2 none /sys/fs/cgroup), writable also in a container (--privileged, --cgroupns=private), or set buildkit_addr"
 	}

@@ -35,7 +35,7 @@ func TestNamesAreBounded(t *testing.T) {
 		{"folders", "names", [][]byte{entries(func(i int) *tar.Header { return dir(long(i)) })}},
 		{"symbolic links", "names", [][]byte{entries(func(i int) *tar.Header { return soft(long(i), "x") })}},
 		{"hard links", "names", [][]byte{entries(func(i int) *tar.Header { return hard(long(i), "target") })}},
-		{"long names", "longer", [][]byte{entries(func(i int) *tar.Header {
+		{"long names", "MiB in total", [][]byte{entries(func(i int) *tar.Header {
 			return file(fmt.Sprintf("%0250d/%0250d/%0250d/%0250d/%0250d", i, i, i, i, i), "x")
 		})}},
 	} {

@@ -207,7 +207,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"a hard link outside", archive(t, hard("a", "../../etc/shadow")), Limits{}, "leads out"},
 		{"a hard link to a file of this machine", archive(t, hard("a", "/etc/shadow")), Limits{}, "not in the image"},
 		{"a hard link to a folder", archive(t, dir("d"), hard("a", "d")), Limits{}, "to the directory"},
-		{"an entry behind an absolute link", archive(t, soft("x", "/etc"), file("x/passwd", "root")), Limits{}, "no directory"},
+		{"an entry behind an absolute link", archive(t, soft("x", "/etc"), file("x/passwd", "root")), Limits{}, "not a directory"},
 		{"a whiteout of the parent", archive(t, gone("d/.wh...")), Limits{}, "without a name"},
 		{"a whiteout of nothing", archive(t, gone(".wh.")), Limits{}, "without a name"},
 		{"a link to nowhere", archive(t, soft("x", "")), Limits{}, "without a valid target"},

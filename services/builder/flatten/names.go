@@ -90,9 +90,9 @@ func (n *names) keep(name string) error {
 	n.bytes += int64(len(name))
 	switch {
 	case n.limits.Names > 0 && n.count > n.limits.Names:
-		return refuse("is of an image with more than %d names, with all directories on the way to them", n.limits.Names)
+		return refuse("belongs to an image with more than %d names, including parent directories", n.limits.Names)
 	case n.limits.NameBytes > 0 && n.bytes > n.limits.NameBytes:
-		return refuse("is of an image whose names are longer than %d MiB together", n.limits.NameBytes>>20)
+		return refuse("belongs to an image whose names have more than %d MiB in total", n.limits.NameBytes>>20)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ func (n *names) keep(name string) error {
 // full converts an exceeded budget to a refusal, and returns other errors unchanged.
 func (n *names) full(err error) error {
 	if arena.IsFull(err) && n.limits.Memory != nil {
-		return refuse("is of an image whose names and links take more than %d MiB of memory", n.limits.Memory.Limit()>>20)
+		return refuse("belongs to an image whose names and links take more than %d MiB of memory", n.limits.Memory.Limit()>>20)
 	}
 	return err
 }

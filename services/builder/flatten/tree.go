@@ -162,7 +162,7 @@ func (t *tree) parent(dir string, layer int32) (id uint32, err error) {
 		name, rest, _ = strings.Cut(rest, "/")
 		below, next := t.child(id, name)
 		if next != nil && !next.isDir && next.at.layer == layer {
-			return 0, refuse("has entries below %s, which it says is no directory", quoted(strings.TrimSuffix(dir, "/"+rest)))
+			return 0, refuse("has entries below %s, which is not a directory in the same layer", quoted(strings.TrimSuffix(dir, "/"+rest)))
 		}
 		if next == nil || !next.isDir {
 			if below, next, err = t.put(id, name, newDir(nowhere(), layer)); err != nil {

@@ -133,7 +133,7 @@ func (w session) included(ctx context.Context, from *containerv1.LayerOrigin) (*
 	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
 	login, err := w.logins.Read(ctx, repo)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
+		return nil, fmt.Errorf("fetching the login at %s: %w", repo.Host, err)
 	}
 	access := upstream.Access{Scope: w.try + " source", Login: login}
 	o := &Source{

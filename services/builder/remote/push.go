@@ -20,7 +20,7 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 	}
 	for _, l := range from.Layers {
 		if isForeign(l) {
-			out.Print("", fmt.Sprintf("%s stays where it is: it may not be copied", l.Digest))
+			out.Print("", fmt.Sprintf("%s is not copied: it is a foreign layer", l.Digest))
 			continue
 		}
 		how, err := t.Copy(ctx, from, l)
@@ -43,7 +43,7 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (how string, err error) {
 	d := BlobOf(l)
 	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
-		return "is there", there.Close()
+		return "exists", there.Close()
 	}
 	if from.ref.Registry == t.Ref.Registry && t.Client.BlobMount(ctx, from.ref, t.Ref, d) == nil {
 		return "was mounted", nil

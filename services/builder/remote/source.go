@@ -38,7 +38,7 @@ func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
 	login, err := l.Read(ctx, repo)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the login at %s: %w", src.GetRegistry(), err)
+		return nil, fmt.Errorf("fetching the login at %s: %w", src.GetRegistry(), err)
 	}
 	access := upstream.Access{Scope: job.Try() + " source", Login: login}
 	o := &Source{

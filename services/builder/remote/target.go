@@ -33,7 +33,7 @@ func (d Deps) Target(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Target
 	repo := job.Repository()
 	login, err := l.Push(ctx, repo)
 	if err != nil {
-		return nil, fmt.Errorf("asking for the login at %s: %w", repo.Host, err)
+		return nil, fmt.Errorf("fetching the login at %s: %w", repo.Host, err)
 	}
 	name, err := ref.New(job.Image())
 	if err != nil {

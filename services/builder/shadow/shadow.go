@@ -91,8 +91,8 @@ type comparison struct {
 
 // Reasons why installers differ.
 const (
-	bytecode = "compiled Python, which one makes and the other leaves to the first import, or which holds times"
-	keeping  = "what an installer keeps for itself"
+	bytecode = "compiled Python, which only one installer creates, or which contains timestamps"
+	keeping  = "files of the installer itself"
 	login    = "the profile of login shells, which only an image of layers has"
 	times    = "times of files and folders"
 	fields   = "fields of records that hold paths on the machine, or how something was requested"

@@ -98,7 +98,7 @@ func TestCompare(t *testing.T) {
 			h["opt/conda/pkgs/urls"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 			h["opt/conda/conda-meta/slipway.lock"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 			c["opt/conda/conda-meta/history"] = "two"
-		}, nil, []string{bytecode, times, keeping}},
+		}, nil, []string{bytecode, keeping, times}},
 		{"the profile of login shells", func(h headers, _ contents) {
 			h["etc/profile.d/slipway-conda.sh"] = &tar.Header{Typeflag: tar.TypeReg, Mode: 0o644}
 		}, nil, []string{login}},

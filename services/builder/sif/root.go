@@ -50,10 +50,10 @@ func FindRoot(path string) (Root, error) {
 	}
 	kind, _, arch, err := d.PartitionMetadata()
 	if err != nil || kind != native.FsSquash {
-		return Root{}, refuse("its root file system is no squashfs")
+		return Root{}, refuse("its root file system is not squashfs")
 	}
 	if d.Offset() < 0 || d.Size() < 0 || d.Size() > info.Size()-d.Offset() {
-		return Root{}, refuse("its root file system lies behind its end")
+		return Root{}, refuse("its root file system extends beyond the end of the file")
 	}
 	return Root{d.Offset(), d.Size(), arch}, nil
 }

@@ -45,12 +45,12 @@ func TestFindRoot(t *testing.T) {
 		t.Errorf("another part of the file is the root: %+v, %v", root, err)
 	}
 	for want, raw := range map[string][]byte{
-		"its header is malformed":         []byte("#!/bin/sh\n"),
-		"it is not a Singularity":         bytes.Repeat([]byte{0}, 4096),
-		"malformed":                       bytes.Repeat([]byte{0xff}, 4096),
-		"it has no root file system":      read(t, single(t, native.FsSquash, native.PartData, "data")),
-		"file system is no squashfs":      read(t, single(t, native.FsExt3, native.PartPrimSys, "ext3")),
-		"file system lies behind its end": raw[:len(raw)-1],
+		"its header is malformed":                        []byte("#!/bin/sh\n"),
+		"it is not a Singularity":                        bytes.Repeat([]byte{0}, 4096),
+		"malformed":                                      bytes.Repeat([]byte{0xff}, 4096),
+		"it has no root file system":                     read(t, single(t, native.FsSquash, native.PartData, "data")),
+		"file system is not squashfs":                    read(t, single(t, native.FsExt3, native.PartPrimSys, "ext3")),
+		"file system extends beyond the end of the file": raw[:len(raw)-1],
 	} {
 		path := filepath.Join(t.TempDir(), "x.sif")
 		if err := os.WriteFile(path, raw, 0o600); err != nil {

@@ -132,7 +132,7 @@ func (n *inode) readLink(c *cursor, isExtended bool) error {
 		return err
 	}
 	if l.Length == 0 || l.Length > maxTarget {
-		return refuse("a symbolic link has a wrong length")
+		return refuse("a symbolic link has an invalid length")
 	}
 	target := make([]byte, l.Length)
 	if err := c.fill(target); err != nil {

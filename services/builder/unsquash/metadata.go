@@ -49,7 +49,7 @@ func (img *image) metadata(at uint64) (metadataBlock, error) {
 	length := binary.LittleEndian.Uint16(head)
 	size := int(length &^ plain)
 	if size == 0 || size > metadataSize {
-		return metadataBlock{}, refuse("a block of its tables has a wrong length")
+		return metadataBlock{}, refuse("a block of its tables has an invalid length")
 	}
 	packed, err := img.bytes(at+2, size)
 	if err != nil {

@@ -109,7 +109,7 @@ func open(r io.ReaderAt, size int64) (*image, error) {
 	s := &img.super
 	switch {
 	case s.Magic != magic:
-		return nil, refuse("it is no squashfs")
+		return nil, refuse("it is not squashfs")
 	case s.Major != 4 || s.Minor != 0:
 		return nil, refuse("it is squashfs %d.%d; 4.0 can be read", s.Major, s.Minor)
 	case s.BlockLog < 12 || s.BlockLog > 20 || s.BlockSize != 1<<s.BlockLog:
@@ -125,7 +125,7 @@ func open(r io.ReaderAt, size int64) (*image, error) {
 // reuses.
 func (img *image) bytes(at uint64, length int) ([]byte, error) {
 	if at > uint64(img.size) || int64(length) > img.size-int64(at) {
-		return nil, refuse("a part of it lies behind its end")
+		return nil, refuse("a part of it extends beyond its end")
 	}
 	if cap(img.packed) < length {
 		img.packed = make([]byte, length)

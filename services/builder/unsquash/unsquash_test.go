@@ -282,21 +282,21 @@ func TestRefused(t *testing.T) {
 		return out
 	}
 	for want, raw := range map[string][]byte{
-		"the superblock is incomplete":      content[:50],
-		"it is no squashfs":                 changed(0, 'x'),
-		"it is squashfs 3.0":                changed(28, 3),
-		"its block size is wrong":           changed(12, 1),
-		"compressed with xz":                changed(20, 4),
-		"in an unknown way":                 changed(20, 9),
-		"a part of it lies behind its end":  changed(64, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
-		"would delete a file of a lower":    hidden,
-		"a file has no owner":               changed(26, 0, 0),
-		"leads behind the end of a block":   changed(32, 0xff, 0xff),
-		"a block of its tables has a wrong": changed(int(binary.LittleEndian.Uint64(content[64:])), 0, 0),
-		"a part of it lies behind its end ": nil,
+		"the superblock is incomplete":         content[:50],
+		"it is not squashfs":                   changed(0, 'x'),
+		"it is squashfs 3.0":                   changed(28, 3),
+		"its block size is wrong":              changed(12, 1),
+		"compressed with xz":                   changed(20, 4),
+		"in an unknown way":                    changed(20, 9),
+		"a part of it extends beyond its end":  changed(64, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f),
+		"would delete a file of a lower":       hidden,
+		"a file has no owner":                  changed(26, 0, 0),
+		"leads behind the end of a block":      changed(32, 0xff, 0xff),
+		"a block of its tables has an invalid": changed(int(binary.LittleEndian.Uint64(content[64:])), 0, 0),
+		"a part of it extends beyond its end ": nil,
 	} {
 		if raw == nil {
-			raw, want = content[:100], "a part of it lies behind its end"
+			raw, want = content[:100], "a part of it extends beyond its end"
 		}
 		_, err := unsquash.Tar(t.Context(), io.Discard, bytes.NewReader(raw), int64(len(raw)), enough)
 		if !errors.As(err, new(*unsquash.Refusal)) || !strings.Contains(err.Error(), want) {

@@ -172,7 +172,7 @@ func (w *walker) content(n inode) error {
 		return err
 	}
 	if uint64(n.offset)+left > uint64(len(tail)) {
-		return refuse("the end of a file lies behind the end of its block")
+		return refuse("the end of a file is beyond the end of its block")
 	}
 	_, err = w.out.Write(tail[n.offset:][:left])
 	return err
@@ -191,14 +191,14 @@ func (img *image) data(at uint64, length uint32, want int) ([]byte, error) {
 	case size == 0:
 		return nil, refuse("the end of a file is empty")
 	case size > int(img.super.BlockSize):
-		return nil, refuse("a block has a wrong length")
+		return nil, refuse("a block has an invalid length")
 	}
 	block, err := img.bytes(at, size)
 	if err == nil && length&plainData == 0 {
 		block, err = img.expand(block, int(img.super.BlockSize))
 	}
 	if err == nil && len(block) != want && want >= 0 {
-		err = refuse("a block has a wrong length")
+		err = refuse("a block has an invalid length")
 	}
 	return block, err
 }

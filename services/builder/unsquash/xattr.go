@@ -67,7 +67,7 @@ func (w *walker) attribute(c *cursor, values uint64, out map[string]string) erro
 		return err
 	}
 	if key.Length == 0 || key.Length > 255 {
-		return refuse("the name of an attribute has a wrong length")
+		return refuse("the name of an attribute has an invalid length")
 	}
 	name := make([]byte, key.Length)
 	var length uint32

@@ -77,7 +77,7 @@ func connect() (int, error) {
 	}
 	if err := unix.Connect(conn, &unix.SockaddrUnix{Name: os.Getenv(step.EnvSocket)}); err != nil {
 		_ = unix.Close(conn)
-		return -1, fmt.Errorf("the build service does not answer: %w", err)
+		return -1, fmt.Errorf("the build service does not respond: %w", err)
 	}
 	return conn, nil
 }

@@ -53,13 +53,13 @@ func RestrictProcess(path string, noNewPrivileges bool) error {
 func read(path string) (*Bundle, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading what BuildKit wrote of a step: %w", err)
+		return nil, fmt.Errorf("reading the configuration that BuildKit wrote for a step: %w", err)
 	}
 	b := &Bundle{path: path}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber() // numbers stay as they are written
 	if err := d.Decode(&b.root); err != nil {
-		return nil, fmt.Errorf("reading what BuildKit wrote of a step: %w", err)
+		return nil, fmt.Errorf("reading the configuration that BuildKit wrote for a step: %w", err)
 	}
 	return b, nil
 }
@@ -120,13 +120,13 @@ func separate(linux object) error {
 	for key, file := range map[string]string{"uidMappings": "/proc/self/uid_map", "gidMappings": "/proc/self/gid_map"} {
 		raw, err := os.ReadFile(file)
 		if err != nil {
-			return fmt.Errorf("reading which users there are: %w", err)
+			return fmt.Errorf("reading the user mappings: %w", err)
 		}
 		var all []any
 		for line := range strings.Lines(string(raw)) {
 			var first, outside, count uint32
 			if _, err := fmt.Sscan(line, &first, &outside, &count); err != nil {
-				return fmt.Errorf("reading which users there are: %w", err)
+				return fmt.Errorf("reading the user mappings: %w", err)
 			}
 			all = append(all, object{"containerID": first, "hostID": first, "size": count})
 		}

@@ -49,7 +49,7 @@ func TestDaemonThatIsSilent(t *testing.T) {
 	b.began = b.began.Add(-time.Hour)
 	b.mu.Unlock()
 	b.probe(t.Context(), b.o.Addresses[0])
-	if got := b.Problem(); !strings.Contains(got, "does not answer") {
+	if got := b.Problem(); !strings.Contains(got, "does not respond") {
 		t.Errorf("later its problem is %q", got)
 	}
 }

@@ -30,10 +30,10 @@ func (k *keyring) addCache(ctx context.Context, opt *client.SolveOpt, stores map
 	}
 	conflict, err := k.conflict(ctx)
 	if err != nil {
-		return fmt.Errorf("asking for the logins at %s: %w", k.target.Host, err)
+		return fmt.Errorf("fetching the logins at %s: %w", k.target.Host, err)
 	}
 	if conflict {
-		out.Print("", "The layers are not kept in "+repo+": it has other credentials than the repository at the same registry that the image is pushed to")
+		out.Print("", "The layers are not stored in "+repo+": it has other credentials than the repository at the same registry that the image is pushed to")
 		return nil
 	}
 	ref := repo + ":slipway-" + short(job.CacheScope+"\x00"+job.Recipe.GetPlatform())
@@ -52,7 +52,7 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, stores 
 	}
 	login, err := k.logins.Cache(ctx, k.cache)
 	if err != nil {
-		return fmt.Errorf("asking for the login at %s: %w", k.cache.Host, err)
+		return fmt.Errorf("fetching the login at %s: %w", k.cache.Host, err)
 	}
 	access := upstream.Access{Scope: job.CacheScope, Login: login}
 	store, err := openCache(ctx, k.registries, k.cache, access, digest.Digest(job.CacheDigest), dir)
@@ -73,7 +73,7 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, stores 
 
 // notKept returns a message that a registry did not store layers for later builds.
 func notKept(repository string) string {
-	return "The layers were not kept in " + repository + ": its registry did not take them. The image is not affected; " +
+	return "The layers were not stored in " + repository + ": its registry rejected them. The image is not affected; " +
 		"later builds are slower. Keep a login at the platform that may push there"
 }
 

@@ -90,7 +90,7 @@ func TestBuildKitSaysWhichCacheIsNotKept(t *testing.T) {
 	job := w.Job("closed_1", "FROM BASE\nRUN echo x > /x\n")
 	job.Target.CacheRepository = w.To.Host + "/cache/closed"
 	_, out, err := w.Build(t, job)
-	if daemonError := "The layers were not kept in " + job.Target.CacheRepository; err != nil || strings.Count(out.String(), daemonError) != 1 {
+	if daemonError := "The layers were not stored in " + job.Target.CacheRepository; err != nil || strings.Count(out.String(), daemonError) != 1 {
 		t.Errorf("%v, want %q once in\n%s", err, daemonError, out.String())
 	}
 }

@@ -65,7 +65,7 @@ func (b *Engine) probe(ctx context.Context, name string) bool {
 	case daemonEnded != nil:
 		d.problem = daemonEnded.Error()
 	case silent != nil && (d.answered || time.Since(b.began) > startup):
-		d.problem = "the BuildKit daemon does not answer: " + silent.Error()
+		d.problem = "the BuildKit daemon does not respond: " + silent.Error()
 	}
 	return len(w.archs) > 0
 }
@@ -142,7 +142,7 @@ func (b *Engine) choose(scope, arch string) (string, *client.Client, error) {
 	}
 	name := rendezvous(scope, able)
 	if name == "" {
-		return "", nil, errors.New("no BuildKit daemon answers")
+		return "", nil, errors.New("no BuildKit daemon responds")
 	}
 	return name, b.daemons[name].client, nil
 }

@@ -48,7 +48,7 @@ func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bo
 	case exited:
 		return jobs.Build.Failure(p.appendLines(fmt.Sprintf("%s failed with exit code %d", p.subject(), exit.ExitCode), p.endOfStep()), err)
 	case daemonEnded(err):
-		return jobs.Internal.Failure("The build service's daemon went away during the build", status.Error(codes.Unavailable, err.Error()))
+		return jobs.Internal.Failure("The build service's daemon ended during the build", status.Error(codes.Unavailable, err.Error()))
 	case strings.HasPrefix(p.daemonError(err), "failed to push "), p.failed != nil && strings.HasPrefix(p.failed.name, exporting):
 		return jobs.Push.Failure(p.daemonError(err), err)
 	default:

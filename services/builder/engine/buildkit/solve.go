@@ -40,8 +40,8 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	defer dirs.remove()
 	digest, err := b.try(ctx, job, dirs, out)
 	for n := 2; n <= bounds.BuildLosses && lost(err) && ctx.Err() == nil; n++ {
-		b.o.Log.Warn("The BuildKit daemon went away during a build; trying once more", "build_id", job.ID, "try", n, "err", err)
-		out.Print("", "The build service's daemon went away; starting over")
+		b.o.Log.Warn("The BuildKit daemon ended during a build; retrying once", "build_id", job.ID, "try", n, "err", err)
+		out.Print("", "The build service's daemon ended; starting over")
 		if n == bounds.BuildLosses {
 			// One of several concurrent builds may have caused the daemon's end, so each is
 			// retried alone.

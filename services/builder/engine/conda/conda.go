@@ -72,7 +72,7 @@ func New(o Options) *Engine {
 		c.store, err = layering.NewFolder(filepath.Join(o.Dir, "layers"))
 	}
 	if err != nil {
-		c.problem = "layers of packages cannot be kept: " + err.Error()
+		c.problem = "layers of packages cannot be stored: " + err.Error()
 	}
 	return c
 }
@@ -114,7 +114,7 @@ func (c *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	}
 	channelLogins, err := channels(l, ctx, job.PrivateChannels)
 	if err != nil {
-		return "", fmt.Errorf("asking for the logins of channels: %w", err)
+		return "", fmt.Errorf("fetching the logins of channels: %w", err)
 	}
 	defer c.prune(out)
 	e := &environment{Engine: c, job: job, out: out, records: records, from: from, to: to, channelLogins: channelLogins}
@@ -142,7 +142,7 @@ func (c *Engine) lock(job jobs.Job) ([]spec.Record, error) {
 }
 
 func (c *Engine) tooLarge() error {
-	return jobs.Build.Failure(fmt.Sprintf("The packages are larger than %d bytes together, which is what this service takes (its operator's setting build_disk)", c.o.Disk), nil)
+	return jobs.Build.Failure(fmt.Sprintf("The packages are larger than %d bytes together, the limit of this service (setting build_disk)", c.o.Disk), nil)
 }
 
 // prune keeps the folder within its size limit.

@@ -189,7 +189,7 @@ func TestConda(t *testing.T) {
 	if d, err := img.Digest(); err != nil || d.String() != first {
 		t.Errorf("it says %s; the image is %s, %v", first, d, err)
 	}
-	for _, want := range []string{"0 of 2 packages are there as layers; fetching the other 2", "2 of 2: lib", "0 layers were there; 2 were sent"} {
+	for _, want := range []string{"0 of 2 packages exist as layers; fetching the other 2", "2 of 2: lib", "0 layers existed; 2 were sent"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the log lacks %q:\n%s", want, out)
 		}
@@ -204,7 +204,7 @@ func TestConda(t *testing.T) {
 	for name, dir := range map[string]string{"the same worker": dir, "another": t.TempDir()} {
 		out := &lines{}
 		again, err := b.engine(dir).Build(t.Context(), b.job(lock), out)
-		if again != first || err != nil || !strings.Contains(out.String(), "2 layers were there; 0 were sent") {
+		if again != first || err != nil || !strings.Contains(out.String(), "2 layers existed; 0 were sent") {
 			t.Errorf("on %s it is %s, %v:\n%s", name, again, err, out)
 		}
 	}
@@ -442,7 +442,7 @@ func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
 			var err error
 			digests[i], err = b.build(b.t.Context(), engines[i%len(engines)], i, heard(func(text string) {
 				notice(text)
-				if strings.Contains(text, "0 of 2 packages are there") && known.Add(1) == int32(len(digests)) {
+				if strings.Contains(text, "0 of 2 packages exist") && known.Add(1) == int32(len(digests)) {
 					close(begin)
 				}
 			}))

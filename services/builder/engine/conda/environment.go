@@ -106,7 +106,7 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 		Store: e.store, Scope: e.scope(), Scratch: e.scratch(), Compression: layersOf(e.job.Recipe.GetCompression()), Share: e.share(),
 		Known: func(there, n int) {
 			missing = n
-			text := fmt.Sprintf("%d of %d packages are there as layers", there, there+n)
+			text := fmt.Sprintf("%d of %d packages exist as layers", there, there+n)
 			if n > 0 {
 				text += fmt.Sprintf("; fetching the other %d", n)
 			}
@@ -245,7 +245,7 @@ func (e *environment) push(ctx context.Context, m *layering.Maker, image layerin
 		return "", e.to.Failed(ctx, notPushed, err)
 	}
 	m.Note(ctx, e.records, image)
-	e.out.Print("", fmt.Sprintf("%d layers were there; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
+	e.out.Print("", fmt.Sprintf("%d layers existed; %d were sent, %s: %s", pushed.Layers-pushed.Sent, pushed.Sent, megabytes(pushed.SentBytes), pushed.Root.Digest))
 	return pushed.Root.Digest.String(), nil
 }
 
