@@ -25,9 +25,9 @@ func TestRegistryOfAnImage(t *testing.T) {
 		want   string
 	}{
 		"silent once":   {1, 0, ""},
-		"silent":        {1000, 0, "did not answer in time"},
-		"out of order":  {0, http.StatusBadGateway, "is out of order (it answered 502)"},
-		"limited":       {0, http.StatusTooManyRequests, "too many requests"},
+		"silent":        {1000, 0, "did not respond in time"},
+		"unavailable":   {0, http.StatusBadGateway, "is unavailable (status 502)"},
+		"limited":       {0, http.StatusTooManyRequests, "limits the rate of requests"},
 		"no redirect":   {0, http.StatusTeapot, "answered something unexpected"},
 		"in good shape": {0, 0, ""},
 	} {

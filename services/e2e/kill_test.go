@@ -88,7 +88,7 @@ func TestUpstreamThatIsSilent(t *testing.T) {
 	done := make(chan reply, 1)
 	go func() { done <- request(t, http.MethodGet, v2(target)+"/manifests/v1", nil) }()
 	r := p.call(http.MethodPost, "/v1alpha2/container", map[string]any{"containerImage": strings.Replace(image, ":v1", ":v2", 1)})
-	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "did not answer in time") {
+	if r.status != http.StatusBadRequest || !strings.Contains(string(r.body), "did not respond in time") {
 		t.Errorf("a request got %d %s", r.status, r.body)
 	}
 	if r := <-done; r.status != http.StatusGatewayTimeout {

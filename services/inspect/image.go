@@ -250,7 +250,7 @@ func errPlatform(want ocispec.Platform, there []ocispec.Platform) error {
 		}
 	}
 	if len(names) == 0 {
-		return fault.NotFound.Newf("The image is not available for %s, and does not say for which platforms it is", platforms.Format(want))
+		return fault.NotFound.Newf("The image is not available for %s, and does not state its platforms", platforms.Format(want))
 	}
 	return fault.NotFound.Newf("The image is not available for %s; it is for %s", platforms.Format(want), strings.Join(names, ", "))
 }

@@ -52,7 +52,7 @@ func TestPlatforms(t *testing.T) {
 		{"variant:v1", "", "arm", true, ""},
 		{"variant:v1", "arm/v6", "", false, "The image is not available for linux/arm/v6; it is for linux/arm/v7"},
 		{"empty:v1", "", "", true, ""},
-		{"empty:v1", "amd64", "", false, "The image is not available for linux/amd64, and does not say"},
+		{"empty:v1", "amd64", "", false, "The image is not available for linux/amd64, and does not state"},
 	} {
 		ctx := rpc.WithCall(t.Context(), rpc.Call{ClientIP: netip.MustParseAddr("127.0.0.1")})
 		req := &inspectv1.InspectImageRequest{Image: &inspectv1.ImageQuery{ContainerImage: up.Host + "/" + c.image}}

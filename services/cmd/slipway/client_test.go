@@ -114,7 +114,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	got := slipway(t.Context(), nil, "info", "--server", url, "--timeout", "20ms")
-	if want := url + " did not answer within 20ms; allow it more with --timeout"; got.code != 1 || !strings.Contains(got.errs, want) {
+	if want := url + " did not respond within 20ms; allow it more with --timeout"; got.code != 1 || !strings.Contains(got.errs, want) {
 		t.Errorf("got %+v, want %q", got, want)
 	}
 }

@@ -81,7 +81,7 @@ func checkSpec(text string) error {
 	}
 	switch {
 	case m.Channel != "" && !spec.IsChannel(m.Channel):
-		return bad("what stands before :: is not a channel")
+		return bad("the part before :: is not a channel")
 	case m.URL != "" || m.FileName != "":
 		return bad("a package is named, not given by a file or an address")
 	}

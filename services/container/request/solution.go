@@ -141,7 +141,7 @@ func Refusal(of Solution, err error) error {
 // is the message if the solution is not pending.
 func NotSolved(of Solution, otherwise string) error {
 	if _, pending := of.(Pending); pending {
-		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not answer; try again in a moment").After(5 * time.Second)
+		return fault.Unavailable.Newf("The packages could not be resolved yet: a channel is being read for the first time, or does not respond; try again in a moment").After(5 * time.Second)
 	}
 	return Refusal(of, fault.Unsupported.Newf("%s", otherwise))
 }

@@ -96,14 +96,14 @@ func (m *Image) entry(own *node, layer string, h *tar.Header, content io.Reader)
 		return nil
 	}
 	if m.budget.records++; m.budget.records > limits.ImageRecords {
-		return layertar.Invalidf("is of an image with more than %d records of Conda packages", limits.ImageRecords)
+		return layertar.Invalidf("belongs to an image with more than %d records of Conda packages", limits.ImageRecords)
 	}
 	f, err := m.read(own, layer, h, content)
 	if err != nil {
 		return err
 	}
 	if m.budget.bytes += f.record.size() + int64(len(name)); m.budget.bytes > limits.ImageLocks {
-		return layertar.Invalidf("is of an image whose records of Conda packages have more than %d MiB of names and addresses", limits.ImageLocks>>20)
+		return layertar.Invalidf("belongs to an image whose records of Conda packages have more than %d MiB of names and addresses", limits.ImageLocks>>20)
 	}
 	own.put(name, f)
 	return nil

@@ -40,14 +40,14 @@ type Limits struct {
 
 func (l Limits) errEntries() error {
 	if l.Image {
-		return Invalidf("is of an image with more than %d entries", l.Entries)
+		return Invalidf("belongs to an image with more than %d entries", l.Entries)
 	}
 	return Invalidf("has more than %d entries", l.Entries)
 }
 
 func (l Limits) errBytes() error {
 	if l.Image {
-		return Invalidf("is of an image that unpacks to more than %d MiB", l.Bytes>>20)
+		return Invalidf("belongs to an image that unpacks to more than %d MiB", l.Bytes>>20)
 	}
 	return Invalidf("unpacks to more than %d MiB", l.Bytes>>20)
 }

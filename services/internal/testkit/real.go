@@ -191,7 +191,7 @@ func (s *Server) Start() error {
 		default:
 		}
 	}
-	return fmt.Errorf("%s did not answer in time: %w", s.name, err)
+	return fmt.Errorf("%s did not respond in time: %w", s.name, err)
 }
 
 func (s *Server) launch() error {

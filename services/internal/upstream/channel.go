@@ -286,7 +286,7 @@ func (g *gunzipped) Read(p []byte) (int, error) {
 	}
 	n, err := g.plain.Read(p)
 	if g.size += int64(n); g.size > limits.ChannelInflated+limits.ChannelRatio*g.packed.read {
-		return 0, fault.Unavailable.Newf("The channel's list of packages is more than %d times as long as it is sent; no list of packages is", limits.ChannelRatio)
+		return 0, fault.Unavailable.Newf("The channel's list of packages expands to more than %d times its download size", limits.ChannelRatio)
 	}
 	if errors.Is(err, io.EOF) { // the content is verified at its end
 		if _, err := io.Copy(io.Discard, &g.packed); err != nil {

@@ -108,7 +108,7 @@ func ControlFault(host string, err error) error {
 	case errors.Is(err, errs.ErrHTTPRateLimit):
 		return (&statusError{host: host, code: http.StatusTooManyRequests}).fault()
 	case errors.Is(err, errs.ErrHTTPStatus):
-		return fault.Unavailable.New("The registry "+host+" is out of order", registryError{err}).After(5 * time.Second)
+		return fault.Unavailable.New("The registry "+host+" is unavailable", registryError{err}).After(5 * time.Second)
 	}
 	return unreachable(host, err)
 }

@@ -32,13 +32,13 @@ func (e *statusError) fault() *fault.Error {
 	case http.StatusForbidden:
 		return fault.Denied.New("The registry "+e.host+" does not allow access to the image", e).WithCode(fault.ImageDenied)
 	case http.StatusTooManyRequests:
-		return fault.Exhausted.New("The registry "+e.host+" answers that there are too many requests; try again later", e).
+		return fault.Exhausted.New("The registry "+e.host+" limits the rate of requests; try again later", e).
 			After(max(e.after, time.Second)).WithCode(fault.RegistryLimit)
 	case http.StatusRequestedRangeNotSatisfiable:
 		return errRange
 	}
 	if e.code >= 500 {
-		return fault.Unavailable.New(fmt.Sprintf("The registry %s is out of order (it answered %d)", e.host, e.code), e).
+		return fault.Unavailable.New(fmt.Sprintf("The registry %s is unavailable (status %d)", e.host, e.code), e).
 			After(max(e.after, 5*time.Second)).WithCode(fault.RegistryUnavailable)
 	}
 	return unexpected(e.host, e)
@@ -61,7 +61,7 @@ func unreachable(host string, err error) error {
 	case errors.As(err, new(*fault.Error)):
 		return err
 	case isTimeout(err):
-		return fault.Timeout.New("The registry "+host+" did not answer in time", registryError{err}).WithCode(fault.RegistryUnavailable)
+		return fault.Timeout.New("The registry "+host+" did not respond in time", registryError{err}).WithCode(fault.RegistryUnavailable)
 	}
 	return fault.Unavailable.New("The registry "+host+" cannot be reached", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
 }

@@ -39,7 +39,7 @@ func (s *Settings) unreachable(e *client.UnreachableError) error {
 	case errors.Is(e.Err, context.Canceled):
 		return fmt.Errorf("interrupted: %w", e.Err)
 	case errors.Is(e.Err, context.DeadlineExceeded):
-		return fmt.Errorf("%s did not answer within %s; allow it more with --timeout: %w", e.Server, s.Timeout, e.Err)
+		return fmt.Errorf("%s did not respond within %s; allow it more with --timeout: %w", e.Server, s.Timeout, e.Err)
 	case ok && dial.Op == "dial":
 		return fmt.Errorf("no server answers at %s; start one with `slipwayd serve`, or set --server or SLIPWAY_SERVER: %w", e.Server, e.Err)
 	}
