@@ -17,7 +17,7 @@ import (
 // does not disclose the names of channels that callers requested, nor of private channels.
 func (s *Service) ListChannels(ctx context.Context, _ *condav1.ListChannelsRequest) (*condav1.ListChannelsResponse, error) {
 	gate := caller.Gate{Platform: s.deps.Platform}
-	if err := gate.Administrator(ctx, "The channels are shown to the platform's administrator"); err != nil {
+	if err := gate.Administrator(ctx, "Only the platform's administrator may list channels"); err != nil {
 		return nil, err
 	}
 	out := &condav1.ListChannelsResponse{}

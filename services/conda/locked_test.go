@@ -131,15 +131,15 @@ func TestLocksThatCannotBeUsed(t *testing.T) {
 		kind     error
 		why      string
 	}{
-		"PyPI":                    {inBody(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), ""), "", fault.Invalid, "is a wheel of PyPI, and this server takes none"},
+		"PyPI":                    {inBody(testLock(t, "tests_test-install-with-pip-deps_conda-lock.yml"), ""), "", fault.Invalid, "is a wheel of PyPI, and this server accepts none"},
 		"no hash":                 {inBody(explicit, ""), "", fault.Invalid, `no hash of a-1-0.conda`},
 		"another platform":        {inBody(explicit+hash, ""), "linux/arm64", fault.Invalid, "the lock is not for linux-aarch64; it is for linux-64"},
 		"no environment":          {inBody(testLock(t, "pixi.lock"), "gpu"), "", fault.Invalid, `the lock has no environment "gpu"; it has default, test`},
 		"no category":             {inBody(testLock(t, "tests_test-environment-blas-mkl_conda-lock.yml"), "gpu"), "", fault.Invalid, `no packages of the category "gpu"`},
 		"an empty lock":           {inBody("@EXPLICIT\n", ""), "", fault.Invalid, "packages.environment: the lock"},
 		"not an address":          {inBody("@EXPLICIT\na-1-0.conda\n", ""), "", fault.Invalid, "packages.environment: line 2"},
-		"a missing file":          {address("nothing"), "", fault.Invalid, "does not give it out (it answered 404)"},
-		"a broken host":           {address("broken"), "", fault.Unavailable, "is out of order"},
+		"a missing file":          {address("nothing"), "", fault.Invalid, "did not return it (status 404)"},
+		"a broken host":           {address("broken"), "", fault.Unavailable, "is unavailable"},
 		"a file that is too long": {address("long"), "", fault.Invalid, "it is longer than 1 MiB"},
 		"plain http":              {&condav1.CondaPackages{Entries: []string{"http://locks.example.org/a"}}, "", fault.Invalid, "must be reached by https"},
 		"a private address":       {&condav1.CondaPackages{Entries: []string{"https://127.0.0.2:1/a"}}, "", fault.Invalid, "not a public address"},

@@ -86,7 +86,7 @@ func parsePlatform(text string) (platform, error) {
 			}
 		}
 	}
-	return platform{}, fault.Invalid.New("Environments are made for linux/amd64 and linux/arm64", err)
+	return platform{}, fault.Invalid.New("Environments are only available for linux/amd64 and linux/arm64", err)
 }
 
 // read validates a request when it is its turn. Turns are divided by caller, or by address if
@@ -192,7 +192,7 @@ func wanted(p *condav1.CondaPackages, file string, of []platform) (specs, channe
 	}
 	for i, text := range specs {
 		if strings.HasPrefix(text, "pip:") {
-			return nil, nil, fault.Invalid.Newf("packages.entries[%d] is one of pip's, which no Conda channel has: leave it out", i)
+			return nil, nil, fault.Invalid.Newf("packages.entries[%d] is a pip package, which no Conda channel has: leave it out", i)
 		}
 	}
 	return specs, channels, nil
@@ -344,7 +344,7 @@ func (s *Service) readOptions(q *query, in *condav1.LockQuery) error {
 		return err
 	}
 	if q.format.ForOnePlatform() && len(q.platforms) > 1 {
-		return fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
+		return fault.Invalid.Newf("An explicit lock is for one platform: select one, or the format conda-lock or pixi")
 	}
 	return nil
 }

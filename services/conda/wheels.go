@@ -49,9 +49,9 @@ func (h WheelHosts) check(r spec.Record) error {
 	case err != nil:
 		return fault.Invalid.New("the address of "+fault.Quote(r.FileName)+" is malformed", err)
 	case len(h.origins) == 0:
-		return fault.Invalid.Newf("%s is a wheel of PyPI, and this server takes none (its operator's setting conda_pypi_hosts)", fault.Quote(r.FileName))
+		return fault.Invalid.Newf("%s is a wheel of PyPI, and this server accepts none (its operator's setting conda_pypi_hosts)", fault.Quote(r.FileName))
 	case !slices.Contains(h.origins, origin(u)):
-		return fault.Invalid.Newf("the wheel %s is at %s, from which this server takes none: use an index of %s, or have the operator add the host (setting conda_pypi_hosts)",
+		return fault.Invalid.Newf("the wheel %s is at %s, from which this server accepts none: use an index of %s, or have the operator add the host (setting conda_pypi_hosts)",
 			fault.Quote(r.FileName), fault.Quote(origin(u)), strings.TrimPrefix(strings.Join(h.origins, ", "), "https://"))
 	}
 	return nil

@@ -30,7 +30,7 @@ func TestWheelHosts(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
-	if err := (WheelHosts{}).check(spec.Record{FileName: "a.whl", URL: "https://files.pythonhosted.org/a.whl"}); err == nil || !strings.Contains(err.Error(), "takes none (its operator's setting conda_pypi_hosts)") {
+	if err := (WheelHosts{}).check(spec.Record{FileName: "a.whl", URL: "https://files.pythonhosted.org/a.whl"}); err == nil || !strings.Contains(err.Error(), "accepts none (its operator's setting conda_pypi_hosts)") {
 		t.Errorf("without hosts: %v", err)
 	}
 	for _, bad := range []string{"", "https://u:p@h", "h/path", "ftp://h", "h?x=1", "a b"} {

@@ -334,7 +334,7 @@ func TestWheelsThatAreRefused(t *testing.T) {
 		lock string
 		want string
 	}{
-		{public, site.pixi(), "demo_pkg-1.5-py3-none-any.whl is at " + site.host + ", from which this server takes none"},
+		{public, site.pixi(), "demo_pkg-1.5-py3-none-any.whl is at " + site.host + ", from which this server accepts none"},
 		{mirror, site.pixi("-py3-none-any.whl", ".tar.gz"), "demo_pkg-1.5.tar.gz is not a wheel, and nothing is built from source"},
 		{mirror, site.pixi("cp311-cp311-", "cp312-cp312-"), "it is for cp312 (cp312) and not for Python 3.11"},
 		{mirror, site.pixi("manylinux_2_17_x86_64.manylinux2014_x86_64", "musllinux_1_2_x86_64"), "it is for musllinux_1_2_x86_64 and not for linux-64"},

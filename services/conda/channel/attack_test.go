@@ -167,7 +167,7 @@ func TestBlanks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.Get(t.Context(), c, "linux-64", channel.Access{}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "times as long") {
+	if _, err := w.Get(t.Context(), c, "linux-64", channel.Access{}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "times its download size") {
 		t.Errorf("a list of blanks: %v", err)
 	}
 }

@@ -41,9 +41,9 @@ func (s *Store) Document(ctx context.Context, address string) (string, error) {
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
 	case code == http.StatusTooManyRequests, code >= http.StatusInternalServerError:
-		return "", fault.Unavailable.Newf("%s is out of order (it answered %d); try again later", u.Host, code).After(max(retryAfter(resp.Header), 5*time.Second))
+		return "", fault.Unavailable.Newf("%s is unavailable (status %d); try again later", u.Host, code).After(max(retryAfter(resp.Header), 5*time.Second))
 	default:
-		return "", fault.Invalid.Newf("%s does not give it out (it answered %d)", u.Host, code)
+		return "", fault.Invalid.Newf("%s did not return it (status %d)", u.Host, code)
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, limits.CondaFile+1))
 	if err != nil {

@@ -125,7 +125,7 @@ func (f *inflated) Read(p []byte) (int, error) {
 	case f.size > f.most:
 		return 0, fault.Unavailable.Newf("The channel's list of packages has more than %d bytes, uncompressed", f.most)
 	case f.size > limits.ChannelInflated+limits.ChannelRatio*f.packed.Load():
-		return 0, fault.Unavailable.Newf("The channel's list of packages is %d times as long as it is sent; no list of packages is", limits.ChannelRatio)
+		return 0, fault.Unavailable.Newf("The channel's list of packages expands to more than %d times its download size", limits.ChannelRatio)
 	}
 	return n, err
 }

@@ -107,9 +107,9 @@ func refused(host string, isSigned bool, resp *http.Response) error {
 		}
 		return fault.Denied.Newf("%s does not let us read the channel: it is private, or does not exist; store your login for it with `slipway credentials add NAME --channel URL`, or on the page, under Logins", host)
 	case http.StatusTooManyRequests:
-		return fault.Exhausted.Newf("%s answers that there are too many requests; try again later", host).After(max(after, time.Second))
+		return fault.Exhausted.Newf("%s limits the rate of requests; try again later", host).After(max(after, time.Second))
 	default:
-		return fault.Unavailable.Newf("%s is out of order (it answered %d)", host, code).After(max(after, 5*time.Second))
+		return fault.Unavailable.Newf("%s is unavailable (status %d)", host, code).After(max(after, 5*time.Second))
 	}
 }
 
@@ -128,7 +128,7 @@ func unreachable(ctx context.Context, host string, err error) error {
 	}
 	var timeout net.Error
 	if errors.As(err, &timeout) && timeout.Timeout() {
-		return fault.Unavailable.New(host+" did not answer in time", err).After(5 * time.Second)
+		return fault.Unavailable.New(host+" did not respond in time", err).After(5 * time.Second)
 	}
 	return fault.Unavailable.New(host+" cannot be reached", err).After(5 * time.Second)
 }

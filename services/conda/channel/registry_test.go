@@ -100,7 +100,7 @@ func TestBombsInRegistry(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, subdir := range []string{"linux-64", "noarch"} {
-		if state, err := w.Get(t.Context(), c, subdir, channel.Access{}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "times as long") {
+		if state, err := w.Get(t.Context(), c, subdir, channel.Access{}); !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "times its download size") {
 			t.Errorf("%s: %+v, %v", subdir, state, err)
 		}
 	}

@@ -127,7 +127,7 @@ func (f *fetch) shard(ctx context.Context, address string, want index.Hash) ([]b
 		return nil, err
 	}
 	if sha256.Sum256(raw) != want {
-		return nil, fault.Unavailable.Newf("The channel's shard does not have the digest that its list says")
+		return nil, fault.Unavailable.Newf("The channel's shard does not match the digest in the channel's list")
 	}
 	return raw, nil
 }

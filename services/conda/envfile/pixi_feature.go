@@ -124,7 +124,7 @@ func (f pixiFeature) on(platform string) (content, error) {
 	replaced := content{specs: map[string]string{}, variables: map[string]string{}}
 	for _, selector := range slices.Sorted(maps.Keys(targets)) {
 		if f.manifest.subdirs[selector] == platform {
-			return out, unsupportedTable(f.path + "target." + fault.Quote(selector) + ", of a platform with a name of its own,")
+			return out, unsupportedTable(f.path + "target." + fault.Quote(selector) + ", of a named platform,")
 		}
 		if selector != "unix" && selector != "linux" && selector != platform {
 			continue
@@ -322,7 +322,7 @@ func pixiOptions(path string, t map[string]any) (version, channel string, option
 			}
 			channel = value
 		case !pixiOption.MatchString(value):
-			return "", "", nil, fault.Invalid.Newf("%s.%s: %s has characters that cannot stand in a specification", path, key, fault.Quoted(value))
+			return "", "", nil, fault.Invalid.Newf("%s.%s: %s has characters that are not allowed in a specification", path, key, fault.Quoted(value))
 		default:
 			options = append(options, fmt.Sprintf("%s=%q", to, value))
 		}

@@ -205,7 +205,7 @@ func TestPixiManifestIsRefused(t *testing.T) {
 		{"a package at a path", pixi("[dependencies]\na = { path = \".\" }\n"), "", "dependencies.a has path"},
 		{"a malformed version", pixi("[dependencies]\na = \"1.0 py_0\"\n"), "", "is not a version"},
 		{"a version with a bracket", pixi("[dependencies]\na = '*\"]'\n"), "", "is not a version"},
-		{"a build with a bracket", pixi("[dependencies]\na = { build = 'b\"]' }\n"), "", "characters that cannot stand"},
+		{"a build with a bracket", pixi("[dependencies]\na = { build = 'b\"]' }\n"), "", "characters that are not allowed"},
 		{"a malformed package name", pixi("[dependencies]\n\"a::b\" = \"*\"\n"), "", "is not the name of a package"},
 		{"a version that is a number", pixi("[dependencies]\na = 1.2\n"), "", "dependencies.a must be a version"},
 		{"an invalid channel of a package", pixi("[dependencies]\na = { channel = \"/srv/c\" }\n"), "", "dependencies.a.channel"},

@@ -49,7 +49,7 @@ func withChannels(f markup.YAMLFile, channels []string) (string, error) {
 		return "", err
 	}
 	if !slices.Equal(doc.Channels, channels) {
-		return "", errors.New("the channels did not get in")
+		return "", errors.New("the channels could not be replaced")
 	}
 	return text, nil
 }

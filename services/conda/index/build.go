@@ -69,7 +69,7 @@ func artifacts(folder, base string) (string, error) {
 	}
 	to := at.ResolveReference(rel)
 	if to.Scheme != at.Scheme && to.Scheme != "https" || to.Host == "" || to.User != nil || to.RawQuery != "" || to.Fragment != "" {
-		return "", errors.New("the base_url of the channel is none that can be used")
+		return "", errors.New("the base_url of the channel cannot be used")
 	}
 	return strings.TrimSuffix(to.String(), "/") + "/", nil
 }

@@ -227,7 +227,7 @@ func (p *packed) members(n uint64, depth int) error {
 // hashOf parses a digest in hex.
 func hashOf(text string) (h [hashSize]byte, err error) {
 	if n, err := hex.Decode(h[:], []byte(text[:min(len(text), 2*hashSize)])); err != nil || n != hashSize || len(text) != 2*hashSize {
-		return h, errors.New("the digest of a shard is none")
+		return h, errors.New("the digest of a shard is not a SHA-256")
 	}
 	return h, nil
 }

@@ -43,7 +43,7 @@ func ReadShards(raw []byte) (Shards, error) {
 		Shards map[string]string `json:"shards"`
 	}
 	if err := json.Unmarshal(text, &in); err != nil || in.Shards == nil || len(in.Shards) > limits.ChannelNames {
-		return Shards{}, fault.Unavailable.New("The channel's list of shards has another form than CEP 16 says", err)
+		return Shards{}, fault.Unavailable.New("The channel's list of shards does not follow CEP 16", err)
 	}
 	out := Shards{Hashes: make(map[string]Hash, len(in.Shards)), BaseURL: in.Info.BaseURL, ShardsURL: in.Info.ShardsURL}
 	for name, text := range in.Shards {

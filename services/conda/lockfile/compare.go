@@ -67,7 +67,7 @@ func (l Lock) byName(platform string) map[string]*spec.Record {
 // the explicit one require.
 func (l Lock) forPlatforms() error {
 	if slices.Contains(l.platforms(), "") {
-		return fault.Invalid.Newf("the lock does not say its platform, which its new format needs: add a line such as # platform: linux-64")
+		return fault.Invalid.Newf("the lock does not state its platform, which the requested format needs: add a line such as # platform: linux-64")
 	}
 	return nil
 }

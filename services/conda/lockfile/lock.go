@@ -117,7 +117,7 @@ func (l Lock) Text(f Format) (text string, err error) {
 	case !f.ForOnePlatform():
 		err = f.Check()
 	case len(l.Platforms) != 1:
-		err = fault.Invalid.Newf("An explicit lock is for one platform: name one, or ask for conda-lock or pixi")
+		err = fault.Invalid.Newf("An explicit lock is for one platform: select one, or the format conda-lock or pixi")
 	case len(l.Platforms[0].PyPI) > 0:
 		err = fault.Invalid.Newf("An explicit lock cannot list wheels, such as that of %s: ask for conda-lock or pixi", fault.Quote(l.Platforms[0].PyPI[0].Name))
 	default:

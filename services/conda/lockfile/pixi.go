@@ -92,7 +92,7 @@ func (f pixiFile) add(to *PlatformLock, reference map[string]ast.Node) error {
 	}
 	address := markup.Scalar(reference["conda"])
 	if address == "" {
-		return fault.Invalid.Newf("what is listed is neither a package of conda nor of pypi")
+		return fault.Invalid.Newf("the item is neither a package of conda nor of pypi")
 	}
 	r, err := pixiRecord(address, f.packages[address])
 	to.Packages = append(to.Packages, r)

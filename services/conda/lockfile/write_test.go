@@ -166,7 +166,7 @@ func TestPlatformIsNamed(t *testing.T) {
 	t.Parallel()
 	l := read(t, "@EXPLICIT\nhttps://h/noarch/a-1-0.conda\n")
 	for _, write := range []func() (string, error){l.CondaLock, l.Pixi} {
-		if text, err := write(); err == nil || !strings.Contains(err.Error(), "does not say its platform") {
+		if text, err := write(); err == nil || !strings.Contains(err.Error(), "does not state its platform") {
 			t.Errorf("%q, %v", text, err)
 		}
 	}

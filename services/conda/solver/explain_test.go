@@ -144,10 +144,10 @@ plugin 1.0 needs gone >=2, but no package is named gone in bioconda
     - no package is named gone in bioconda
 try: leave out plugin`},
 		{"a dependency under a condition", bio, []string{"old"}, `
-old 1.0 needs numpy[when="python <3"], but dependencies under a condition, and extras, cannot be solved yet
+old 1.0 needs numpy[when="python <3"], but conditional dependencies and extras are not supported
 - you asked for old
   - old 1.0 needs numpy[when="python <3"]
-    - dependencies under a condition, and extras, cannot be solved yet`},
+    - conditional dependencies and extras are not supported`},
 		{"two conflicts", bio, []string{"bwa", "samtools 1.20", "htslib 1.17", "zlib 1.2", "plugin"}, `
 No zlib fits zlib 1.2: the newest is 1.3
 - you asked for zlib 1.2

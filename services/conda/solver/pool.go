@@ -31,7 +31,7 @@ type library struct {
 // limits.CondaMemory, or the error of Problem.Memory.
 func (l *library) take(bytes int) error {
 	if l.taken += int64(bytes); l.taken > limits.CondaMemory {
-		return fault.Invalid.Newf("The request is about more packages and dependencies than can be looked at: ask for fewer packages, or for those of fewer channels")
+		return fault.Invalid.Newf("The request involves too many packages and dependencies: request fewer packages or channels")
 	}
 	for l.problem.Memory != nil && l.taken > l.allowed {
 		l.allowed += limits.CondaMemoryStep

@@ -82,7 +82,7 @@ func readSpec(text string) (wanted spec.MatchSpec, unread string) {
 	wanted, err := spec.ParseMatchSpec(text)
 	switch {
 	case errors.Is(err, fault.Unsupported):
-		return wanted, "dependencies under a condition, and extras, cannot be solved yet"
+		return wanted, "conditional dependencies and extras are not supported"
 	case err != nil:
 		return wanted, "that cannot be read"
 	}

@@ -23,7 +23,7 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 	rest, s := strings.TrimSpace(text[:at]), strings.TrimLeft(text[at+1:], " ")
 	for !strings.HasPrefix(s, "]") {
 		if len(options) == maxOptions {
-			return "", nil, why("what stands in brackets must be key=value, with commas between")
+			return "", nil, why("options in brackets must be key=value, with commas between")
 		}
 		o, behind, err := cutOption(s)
 		if err != nil {
@@ -36,7 +36,7 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 	}
 	after := strings.TrimLeft(s[1:], " ")
 	if after != "" && after[0] != '#' {
-		return "", nil, why("nothing may stand behind the brackets")
+		return "", nil, why("nothing may follow the brackets")
 	}
 	return rest, options, nil
 }
@@ -45,7 +45,7 @@ func cutOptions(text string) (rest string, options []option, _ *fault.Error) {
 func cutOption(s string) (o option, rest string, _ *fault.Error) {
 	key, after, ok := strings.Cut(s, "=")
 	if !ok {
-		return o, "", why("what stands in brackets must be key=value, with commas between")
+		return o, "", why("options in brackets must be key=value, with commas between")
 	}
 	o.key = strings.TrimSpace(key)
 	if isConditional(o.key) {

@@ -73,7 +73,7 @@ func checkLine(text string) *fault.Error {
 }
 
 func conditional() *fault.Error {
-	return fault.Unsupported.New("holds under a condition, or asks for extras, which cannot be solved yet", nil)
+	return fault.Unsupported.New("is conditional or has extras, which is not supported", nil)
 }
 
 func isNameLetter(c byte) bool {
@@ -100,7 +100,7 @@ func (m *MatchSpec) setChannel(s string) *fault.Error {
 		rest = strings.TrimPrefix(rest, scheme)
 	}
 	if rest == "" || leading(rest, isChannelLetter) != len(rest) || rest[0] == '-' {
-		return why("what stands before :: is not a channel")
+		return why("the part before :: is not a channel")
 	}
 	m.Channel = s
 	return nil

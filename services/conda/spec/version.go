@@ -51,7 +51,7 @@ func ParseVersion(text string) (Version, error) {
 	rest := strings.ToLower(v.text)
 	if epoch, after, ok := strings.Cut(rest, "!"); ok {
 		if epoch == "" || leading(epoch, isDigit) != len(epoch) {
-			return Version{}, badVersion(text, "what stands before ! must be a number")
+			return Version{}, badVersion(text, "the part before ! must be a number")
 		}
 		v.epoch, rest = strings.TrimLeft(epoch, "0"), after
 	}
@@ -62,7 +62,7 @@ func ParseVersion(text string) (Version, error) {
 	}
 	if hasLocal {
 		if v.local, ok = parseSegments(local); !ok {
-			return Version{}, badVersion(text, "what stands after + must be letters and digits, with dots between")
+			return Version{}, badVersion(text, "the part after + must be letters and digits, with dots between")
 		}
 	}
 	return v, nil

@@ -41,7 +41,7 @@ func (p *boundParser) bad(why string) error {
 // either parses alternatives; nil matches every version.
 func (p *boundParser) either(depth int) (*bound, error) {
 	if depth > limits.CondaParentheses {
-		return nil, p.bad("its parentheses stand too deep in each other")
+		return nil, p.bad("its parentheses are nested too deeply")
 	}
 	return p.list(oneOf, '|', func() (*bound, error) {
 		return p.list(allOf, ',', func() (*bound, error) { return p.operand(depth) })

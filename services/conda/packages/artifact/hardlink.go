@@ -16,7 +16,7 @@ func (i *installer) hardLink(n int, listed bool, name string, h *tar.Header) err
 	}
 	file, ok := i.files[to]
 	if !ok {
-		return invalid("the hard link %s is to %s, which is no file before it", clip(name), clip(h.Linkname))
+		return invalid("the hard link %s is to %s, which is not an earlier file", clip(name), clip(h.Linkname))
 	}
 	i.files[name] = file
 	if !listed {

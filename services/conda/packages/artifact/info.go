@@ -148,7 +148,7 @@ func (i *info) read(h *tar.Header, name string, content io.Reader) (err error) {
 		return nil
 	}
 	if h.Typeflag != tar.TypeReg || i.seen[name] {
-		return invalid("%s is no file, or comes twice", name)
+		return invalid("%s is no file, or occurs twice", name)
 	}
 	i.seen[name] = true
 	if err != nil {

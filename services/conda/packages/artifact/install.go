@@ -122,7 +122,7 @@ func (i *installer) claim(n int, kind string) (string, error) {
 		return "", err
 	}
 	if _, twice := i.from[to]; twice {
-		return "", invalid("%s comes twice", clip(to))
+		return "", invalid("%s occurs twice", clip(to))
 	}
 	i.from[to] = n
 	p.fact = fact{path: to, kind: kind}

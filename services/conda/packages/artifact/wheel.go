@@ -95,7 +95,7 @@ func (w *Wheel) list() error {
 		case f.Method != zip.Store && f.Method != zip.Deflate:
 			return invalid("%s is compressed with an unknown method", clip(name))
 		case w.files[name] != nil:
-			return invalid("%s comes twice", clip(name))
+			return invalid("%s occurs twice", clip(name))
 		}
 		if total += f.UncompressedSize64; f.UncompressedSize64 > limits.ArtifactBytes {
 			total = limits.ArtifactBytes + 1

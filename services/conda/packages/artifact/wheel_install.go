@@ -172,7 +172,7 @@ func (i *wheelInstaller) script(e Entry, content io.Reader) (Entry, io.Reader, e
 // put passes a file on and adds it to the new RECORD.
 func (i *wheelInstaller) put(e Entry, content io.Reader) error {
 	if _, twice := i.rows[e.Path]; twice {
-		return invalid("%s comes twice", clip(e.Path))
+		return invalid("%s occurs twice", clip(e.Path))
 	}
 	if err := (&meter{packed: i.size}).tooLong(i.result.Bytes + e.Size); err != nil {
 		return err

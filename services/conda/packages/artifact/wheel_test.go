@@ -256,8 +256,8 @@ func TestWheelRefused(t *testing.T) {
 		"leads out of":       aWheel(wheelFile{name: "/etc/passwd"}),
 		"has a backslash":    aWheel(wheelFile{name: `demo\x`}),
 		"not a regular file": aWheel(wheelFile{name: "demo/link", content: "/etc", mode: fs.ModeSymlink | 0o777}),
-		"comes twice":        aWheel(wheelFile{name: "a"}, wheelFile{name: "./a"}),
-		`"lib/python3.11/site-packages/a" comes twice`:                  aWheel(wheelFile{name: "a"}, wheelFile{name: "Demo_Pkg-1.0.data/purelib/a"}),
+		"occurs twice":       aWheel(wheelFile{name: "a"}, wheelFile{name: "./a"}),
+		`"lib/python3.11/site-packages/a" occurs twice`:                 aWheel(wheelFile{name: "a"}, wheelFile{name: "Demo_Pkg-1.0.data/purelib/a"}),
 		"where conda lists":                                             aWheel(wheelFile{name: "Demo_Pkg-1.0.data/data/conda-meta/x.json"}),
 		"is an unknown folder":                                          aWheel(wheelFile{name: "Demo_Pkg-1.0.data/stdlib/os.py"}),
 		"is in no folder of":                                            aWheel(wheelFile{name: "Demo_Pkg-1.0.data/os.py"}),
@@ -277,7 +277,7 @@ func TestWheelRefused(t *testing.T) {
 		"the entry point \"x = a\"":                                     aWheel(info("entry_points.txt", "[console_scripts]\nx = a\n")),
 		"the entry point \"x = a:b;c\"":                                 aWheel(info("entry_points.txt", "[console_scripts]\nx = a:b;c\n")),
 		"two programs \"x\"":                                            aWheel(info("entry_points.txt", "[console_scripts]\nx = a:b\n[gui_scripts]\nx = a:c\n")),
-		`"bin/x" comes twice`:                                           aWheel(wheelFile{name: "Demo_Pkg-1.0.data/scripts/x"}, info("entry_points.txt", "[console_scripts]\nx = a:b\n")),
+		`"bin/x" occurs twice`:                                          aWheel(wheelFile{name: "Demo_Pkg-1.0.data/scripts/x"}, info("entry_points.txt", "[console_scripts]\nx = a:b\n")),
 		"more than 200 times as long":                                   aWheel(wheelFile{name: "zeros", content: strings.Repeat("\x00", 65<<20)}),
 	} {
 		_, err := installWheel(t, zipped(t, files), wheelName)

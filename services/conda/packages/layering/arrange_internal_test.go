@@ -152,7 +152,7 @@ func TestMerge(t *testing.T) {
 			text, _ := io.ReadAll(r)
 			name := strings.TrimPrefix(h.Name, "opt/conda/")
 			if _, twice := got[name]; twice {
-				t.Errorf("%s comes twice", name)
+				t.Errorf("%s occurs twice", name)
 			}
 			got[name] = string(text)
 			if h.Typeflag == tar.TypeLink {

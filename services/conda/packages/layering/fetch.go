@@ -271,7 +271,7 @@ func (d *download) read(resp *http.Response, body io.Reader) (again bool, err er
 	case errors.As(err, new(*os.PathError)):
 		return false, err
 	case err != nil || d.rec.Size > 0 && d.have < d.rec.Size:
-		return true, fmt.Errorf("%s broke off", resp.Request.URL.Host)
+		return true, fmt.Errorf("the download from %s was interrupted", resp.Request.URL.Host)
 	}
 	return false, nil
 }

@@ -158,7 +158,7 @@ func TestStall(t *testing.T) {
 				if err == nil {
 					_ = file.Close()
 				}
-				progressWriter := errors.Is(err, fault.Unavailable) && strings.Contains(err.Error(), "channel broke off")
+				progressWriter := errors.Is(err, fault.Unavailable) && strings.Contains(err.Error(), "the download from channel was interrupted")
 				if (err == nil) != (times == 1) || err != nil && !progressWriter {
 					t.Errorf("after %d requests: %v", asked, err)
 				}

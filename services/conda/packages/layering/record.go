@@ -27,7 +27,7 @@ func writeRecord(p Package) ([]byte, error) {
 		return nil, err
 	}
 	if b.Len() > limits.LayerRecord {
-		return nil, fmt.Errorf("what is known of the layer takes %d bytes", b.Len())
+		return nil, fmt.Errorf("the layer's record has %d bytes; the limit is %d", b.Len(), limits.LayerRecord)
 	}
 	return b.Bytes(), nil
 }
@@ -64,7 +64,7 @@ func (p Package) validate(rec spec.Record, c Compression) error {
 	paths := slices.Concat(p.Paths, slices.Collect(maps.Keys(p.HardLinks)), slices.Collect(maps.Values(p.HardLinks)))
 	for _, name := range paths {
 		if len(name) > limits.ArtifactPath || !fs.ValidPath(strings.TrimSuffix(name, "/")) {
-			return errors.New("the record has a path that leads elsewhere")
+			return errors.New("the record has a path outside of the prefix")
 		}
 	}
 	if len(p.LinkScripts) > limits.ArtifactScripts || len(p.Activation) > limits.ArtifactScripts {

@@ -241,7 +241,7 @@ func (s *Share) copy(ctx context.Context, l Layer, out io.Writer) error {
 	check := l.Digest.Verifier()
 	n, err := io.Copy(io.MultiWriter(out, check), io.LimitReader(in, l.Size+1))
 	if err == nil && (n != l.Size || !check.Verified()) {
-		err = fmt.Errorf("%s is not what the registry has under its digest", l.Digest)
+		err = fmt.Errorf("the registry returned other content for %s", l.Digest)
 	}
 	return err
 }

@@ -68,7 +68,7 @@ func (t *tarball) entry(h *tar.Header, content io.Reader) error {
 		return err
 	}
 	if t.seen[h.Name] != 0 {
-		return fault.Invalid.Newf("%.200q is both a folder and a file, or comes twice", h.Name)
+		return fault.Invalid.Newf("%.200q is both a folder and a file, or occurs twice", h.Name)
 	}
 	t.seen[h.Name] = h.Typeflag
 	if err := t.tar.WriteHeader(h); err != nil {

@@ -45,7 +45,7 @@ func writeWheel(ctx context.Context, in io.ReaderAt, size int64, rec spec.Record
 		return Package{}, err
 	}
 	if w.Name() != rec.Name || !w.IsVersion(rec.Version) {
-		return Package{}, fault.Invalid.Newf("The wheel %.200s is not %.100s %.100s, as which the lock lists it", rec.FileName, rec.Name, rec.Version)
+		return Package{}, fault.Invalid.Newf("The wheel %.200s is not %.100s %.100s, which the lock lists", rec.FileName, rec.Name, rec.Version)
 	}
 	t, err := newTarball(out, at.Prefix, c)
 	if err != nil {

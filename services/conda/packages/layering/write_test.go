@@ -181,7 +181,7 @@ func TestLayer(t *testing.T) {
 	var names []string
 	for _, h := range list {
 		if h.Uid != 0 || h.Gid != 0 || h.Uname != "" || seen[h.Name] || !seen[filepath.Dir(strings.TrimSuffix(h.Name, "/"))+"/"] {
-			t.Errorf("%+v is not root's, comes twice, or before its folder", h)
+			t.Errorf("%+v is not root's, occurs twice, or before its folder", h)
 		}
 		seen[h.Name] = true
 		if h.Typeflag == tar.TypeDir {
