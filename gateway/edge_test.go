@@ -92,7 +92,7 @@ func TestStatusesBecomeAnswers(t *testing.T) {
 		{"full", full.Err(), 507, "server.full", "what went wrong", map[string]string{"Retry-After": "60"}},
 		{"unavailable", ours(codes.Unavailable), 503, "server.unavailable", "what went wrong", nil},
 		{"an unavailable service", status.Error(codes.Unavailable, "dial tcp 10.0.0.7:9095: refused"), 503, "server.unavailable", "A part of the service cannot be reached right now; try again", map[string]string{"Retry-After": "1"}},
-		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "server.timeout", "The service took too long to answer; try again", nil},
+		{"too slow", status.Error(codes.DeadlineExceeded, "context deadline exceeded"), 504, "server.timeout", "The service did not respond in time; try again", nil},
 		{"too large an answer", status.Error(codes.ResourceExhausted, "grpc: received message larger than max"), 500, "server.internal", "Internal error; it is logged as ", nil},
 		{"plain", errors.New("secret internals"), 500, "server.internal", "Internal error; it is logged as ", nil},
 	} {

@@ -135,7 +135,7 @@ func read(ctx context.Context, err error, h http.Header) (code int, p problem) {
 			code = http.StatusRequestEntityTooLarge
 		}
 	case st.Code() == codes.DeadlineExceeded:
-		p.Message = "The service took too long to answer; try again"
+		p.Message = "The service did not respond in time; try again"
 	case st.Code() == codes.Unavailable:
 		p.Message = "A part of the service cannot be reached right now; try again"
 		h.Set("Retry-After", "1")

@@ -109,7 +109,7 @@ func single(at string, v any, fd protoreflect.FieldDescriptor) (field, want stri
 		want = "an object"
 	case protoreflect.StringKind:
 		_, fits = v.(string)
-		want = "a text"
+		want = "a string"
 	case protoreflect.BoolKind:
 		_, fits = v.(bool)
 		want = "true or false"

@@ -43,7 +43,7 @@ func (l jsonLimits) check(raw []byte) error {
 			return fmt.Errorf("Invalid JSON request body: it is nested more than %d levels deep", l.depth)
 		}
 		if values > l.values {
-			return fmt.Errorf("Invalid JSON request body: it holds more than %d values", l.values)
+			return fmt.Errorf("Invalid JSON request body: it has more than %d values", l.values)
 		}
 	}
 	return nil

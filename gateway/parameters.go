@@ -122,7 +122,7 @@ func unreadable(desc protoreflect.MessageDescriptor, r *http.Request, path map[s
 		fd := field(desc, name)
 		if fd != nil && !fd.IsList() {
 			if given[fd.Number()] += len(values); given[fd.Number()] > 1 {
-				return fd.JSONName() + " is given more than once"
+				return fd.JSONName() + " occurs more than once"
 			}
 		}
 		for _, v := range values {

@@ -29,8 +29,8 @@ func TestParametersThatCannotBeRead(t *testing.T) {
 		"/credentials?workspaceId=":                 `workspaceId must be a whole number, not \"\"`,
 		"/orgs/x/members":                           `orgId must be a whole number, not \"x\"`,
 		"/workflow?includeTotalSize=maybe":          `includeTotalSize must be true or false, not \"maybe\"`,
-		"/orgs?max=1&max=2":                         `max is given more than once`,
-		"/credentials?workspaceId=5&workspace_id=6": `workspaceId is given more than once`,
+		"/orgs?max=1&max=2":                         `max occurs more than once`,
+		"/credentials?workspaceId=5&workspace_id=6": `workspaceId occurs more than once`,
 		"/workflow?page=one":                        `page must be a whole number, not \"one\"`,
 		"/workflow/1/tasks?page=one":                `page must be a whole number, not \"one\"`,
 	} {

@@ -20,12 +20,12 @@ func roleSecret(c config.Config) (string, error) {
 	if path == "" {
 		path = filepath.Join(c.DataDir, "rpc-secret")
 		if err := createSecret(path); err != nil {
-			return "", fmt.Errorf("the secret that roles show each other: %w; set rpc_cert_file or rpc_secret_file", err)
+			return "", fmt.Errorf("the secret with which roles authenticate: %w; set rpc_cert_file or rpc_secret_file", err)
 		}
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("the secret that roles show each other: %w", err)
+		return "", fmt.Errorf("the secret with which roles authenticate: %w", err)
 	}
 	secret := strings.TrimSpace(string(raw))
 	if len(secret) < 16 {

@@ -120,7 +120,7 @@ func (u *person) signInAtTerminal(p *program) {
 	u.t.Helper()
 	term := inTerminal(u.t, u.command("login"))
 	term.answer("Server [http://localhost:9090]: ", "\x03")
-	if screen, err := term.end(); err == nil || !strings.Contains(screen, "nothing was answered") {
+	if screen, err := term.end(); err == nil || !strings.Contains(screen, "nothing was entered") {
 		u.t.Fatalf("after Ctrl-C the terminal shows %q, %v", screen, err)
 	}
 	term = inTerminal(u.t, u.command("login"))

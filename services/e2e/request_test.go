@@ -37,7 +37,7 @@ func TestBadRequests(t *testing.T) {
 	}{
 		{"malformed JSON", "{", 400, "Invalid JSON"},
 		{"an array", "[]", 400, "must be an object"},
-		{"wrong type", map[string]any{"containerImage": 7}, 400, "containerImage must be a text"},
+		{"wrong type", map[string]any{"containerImage": 7}, 400, "containerImage must be a string"},
 		{"wrong type in a list", map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []any{1}}}, 400, "containerConfig.env[0]"},
 		{"empty object", map[string]any{}, 400, "containerImage is missing"},
 		{"image name with a scheme", map[string]any{"containerImage": "https://quay.io/x/y:1"}, 400, "scheme"},

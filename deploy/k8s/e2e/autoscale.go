@@ -208,7 +208,7 @@ func (w *world) discover(ctx context.Context, file string) {
 			err = errors.Join(os.WriteFile(file+".new", raw, 0o644), os.Rename(file+".new", file)) //nolint:gosec // Prometheus reads it
 		}
 		if err != nil && ctx.Err() == nil {
-			fmt.Fprintln(os.Stderr, "telling Prometheus the pods:", err)
+			fmt.Fprintln(os.Stderr, "writing the targets of Prometheus:", err)
 		}
 		select {
 		case <-ctx.Done():

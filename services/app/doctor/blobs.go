@@ -136,7 +136,7 @@ func listed(ctx context.Context, b *bucket.Bucket, name string) error {
 			return nil
 		}
 	}
-	return errors.New("what was put is not in the list")
+	return errors.New("the test object is not in the list")
 }
 
 // signed reads an object by its presigned URL, as clients do.
@@ -157,7 +157,7 @@ func signed(ctx context.Context, b *bucket.Bucket, name string, want []byte) err
 	defer resp.Body.Close()
 	got, err := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	if err == nil && (resp.StatusCode != http.StatusOK || !bytes.Equal(got, want)) {
-		err = fmt.Errorf("it is answered %s", resp.Status)
+		err = fmt.Errorf("the response is %s", resp.Status)
 	}
 	return err
 }

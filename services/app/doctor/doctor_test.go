@@ -79,7 +79,7 @@ func TestBroken(t *testing.T) {
 	}{
 		"a setting":           {func(_ *testing.T, o *doctor.Options) { o.Config.LogLevel = "loud" }, "settings", doctor.Fail, "log_level must be debug"},
 		"an egress rule":      {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
-		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is no folder"},
+		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is not a folder"},
 		"a full disk": {func(_ *testing.T, o *doctor.Options) { o.Free = func(string) (int64, error) { return 2 << 30, nil } },
 			"disk", doctor.Fail, "2 GiB left"},
 		"a missing disk": {func(_ *testing.T, o *doctor.Options) {
@@ -99,9 +99,9 @@ func TestBroken(t *testing.T) {
 		"a port": {func(t *testing.T, o *doctor.Options) { o.Config.HTTPAddr = listener(t) }, "ports", doctor.Fail,
 			"is taken by another program"},
 		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "not possible to listen"},
-		"an old certificate":      {certificate("localhost", -time.Hour), "certificates", doctor.Fail, "ended on"},
+		"an old certificate":      {certificate("localhost", -time.Hour), "certificates", doctor.Fail, "expired on"},
 		"a certificate of others": {certificate("example.org", 24*365*time.Hour), "certificates", doctor.Fail, "not for localhost"},
-		"a certificate that ends": {certificate("localhost", 24*time.Hour), "certificates", doctor.Warn, "ends on"},
+		"a certificate that ends": {certificate("localhost", 24*time.Hour), "certificates", doctor.Warn, "expires on"},
 		"no certificate": {func(t *testing.T, o *doctor.Options) {
 			o.Config.TLSCertFile, o.Config.TLSKeyFile = file(t, "x"), file(t, "y")
 		}, "certificates", doctor.Fail, "tls_cert_file"},

@@ -23,7 +23,7 @@ func (d *doctor) data(context.Context) []Finding {
 	}
 	at := disk.Existing(dir)
 	if info, err := os.Stat(at); err == nil && !info.IsDir() {
-		return one("data", "", fmt.Errorf("%s is no folder", at), Fail, "remove it, or set another data_dir")
+		return one("data", "", fmt.Errorf("%s is not a folder", at), Fail, "remove it, or set another data_dir")
 	}
 	if err := unix.Access(at, unix.W_OK|unix.X_OK); err != nil {
 		return one("data", "", fmt.Errorf("this user cannot write to %s: %w", at, err), Fail, "give it to the user that runs slipwayd (chown), or set another data_dir")

@@ -40,7 +40,7 @@ func (d *doctor) port(ctx context.Context, key, addr string) Finding {
 	case errors.Is(err, syscall.EADDRINUSE) && d.running(ctx):
 		return Finding{Check: "ports", State: OK, Text: fmt.Sprintf("%s (%s) is taken; a slipwayd runs with these settings", addr, key)}
 	case errors.Is(err, syscall.EADDRINUSE):
-		return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("%s (%s) is taken by another program", addr, key), Do: "ss -ltnp says by which: stop it, or set another " + key}
+		return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("%s (%s) is taken by another program", addr, key), Do: "`ss -ltnp` shows the program: stop it, or set another " + key}
 	case errors.Is(err, syscall.EACCES):
 		return Finding{Check: "ports", State: Fail, Text: fmt.Sprintf("this user may not listen on %s (%s)", addr, key), Do: "take a port from 1024 on, or give the right: AmbientCapabilities=CAP_NET_BIND_SERVICE"}
 	}
@@ -121,7 +121,7 @@ func (d *doctor) certificates(context.Context) []Finding {
 }
 
 func (d *doctor) certificate(key, cert, private, host string) Finding {
-	f := Finding{Check: "certificates", State: Fail, Do: "renew " + cert + "; slipwayd takes a new one as it is put there"}
+	f := Finding{Check: "certificates", State: Fail, Do: "renew " + cert + "; slipwayd reloads the file when it changes"}
 	pair, err := tls.LoadX509KeyPair(cert, private)
 	var leaf *x509.Certificate
 	if err == nil {
@@ -134,15 +134,15 @@ func (d *doctor) certificate(key, cert, private, host string) Finding {
 	left := leaf.NotAfter.Sub(d.Now())
 	switch {
 	case left < 0:
-		f.Text = fmt.Sprintf("%s ended on %s", key, leaf.NotAfter.Format(time.DateOnly))
+		f.Text = fmt.Sprintf("%s expired on %s", key, leaf.NotAfter.Format(time.DateOnly))
 	case d.Now().Before(leaf.NotBefore):
-		f.Text, f.Do = fmt.Sprintf("%s holds only from %s on", key, leaf.NotBefore.Format(time.DateTime)), "check the clock of this machine (timedatectl), or wait"
+		f.Text, f.Do = fmt.Sprintf("%s is valid only from %s", key, leaf.NotBefore.Format(time.DateTime)), "check the clock of this machine (timedatectl), or wait"
 	case host != "" && leaf.VerifyHostname(host) != nil:
 		f.Text, f.Do = fmt.Sprintf("%s is not for %s: %v", key, host, leaf.VerifyHostname(host)), "take one that names the host of public_url"
 	case left < soon:
-		f.State, f.Text = Warn, fmt.Sprintf("%s ends on %s", key, leaf.NotAfter.Format(time.DateOnly))
+		f.State, f.Text = Warn, fmt.Sprintf("%s expires on %s", key, leaf.NotAfter.Format(time.DateOnly))
 	default:
-		return Finding{Check: "certificates", State: OK, Text: fmt.Sprintf("%s holds until %s", key, leaf.NotAfter.Format(time.DateOnly))}
+		return Finding{Check: "certificates", State: OK, Text: fmt.Sprintf("%s is valid until %s", key, leaf.NotAfter.Format(time.DateOnly))}
 	}
 	return f
 }

@@ -91,21 +91,21 @@ func welcomed(conn int) (w step.Welcome, err error) {
 		n, oobn, _, _, err = unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	}
 	if err != nil || n == 0 {
-		return w, errors.New("the build service does not take it")
+		return w, errors.New("the build service rejected the step")
 	}
 	if err := json.Unmarshal(buf[:n], &w); err != nil {
-		return w, errors.New("the build service's answer cannot be read")
+		return w, errors.New("the build service's response cannot be read")
 	}
 	if w.Refused != "" {
 		return w, errors.New(w.Refused)
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(messages) != 1 {
-		return w, errors.New("the build service gave it no log")
+		return w, errors.New("the build service sent no log")
 	}
 	outputs, err := unix.ParseUnixRights(&messages[0])
 	if err != nil || len(outputs) != 2 {
-		return w, errors.New("the build service gave it no log")
+		return w, errors.New("the build service sent no log")
 	}
 	for i, fd := range outputs {
 		if err := unix.Dup3(fd, i+1, 0); err != nil {

@@ -39,7 +39,7 @@ func TestChoose(t *testing.T) {
 		args, want string
 		code       int
 	}{
-		{"builds --jq .[", "no expression of jq", 2},
+		{"builds --jq .[", "is not a jq expression", 2},
 		{"builds --jq .x -o yaml", "another format", 2},
 		{"builds -o yaml --json x", "leave out -o", 2},
 		{"builds --json a,,b", "commas between them", 2},

@@ -114,7 +114,7 @@ func TestLayerLimit(t *testing.T) {
 		t.Errorf("sent a location of %d characters", n)
 	}
 	got := slipway(t.Context(), nil, "image", "ubuntu", "--layer", long)
-	want := "slipway: preparing the layer " + long + ": it is 13999996 characters long as base64 (10.5 MB compressed), and 13999995 is the most; " +
+	want := "slipway: preparing the layer " + long + ": it is 13999996 characters long as base64 (10.5 MB compressed), but the limit is 13999995; " +
 		"host it as a tar.gz file and give its http(s) URL instead\n"
 	if got.code != 1 || got.errs != want {
 		t.Errorf("got %+v, want %q", got, want)

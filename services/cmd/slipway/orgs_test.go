@@ -60,11 +60,11 @@ func TestOrganisations(t *testing.T) {
 		{"member list lab", "ada@example.org"},
 		{"member add lab bob", "Added bob to lab."},
 		{"member role lab ada owner", "ada is owner of lab now."},
-		{"member remove lab ada@example.org", "ada@example.org is no member of lab any more."},
+		{"member remove lab ada@example.org", "ada@example.org is no longer a member of lab."},
 		{"member remove lab eve", `!no member of lab called "eve"`},
 		{"member list lab/rnaseq", "view"},
 		{"member add lab/rnaseq ada --role launch", "ada is launch of lab/rnaseq now."},
-		{"member remove lab/rnaseq ada", "no member of lab/rnaseq"},
+		{"member remove lab/rnaseq ada", "no longer a member of lab/rnaseq"},
 		{"member list lab/nowhere", `!no workspace of lab called "nowhere"`},
 	} {
 		got := slipway(t.Context(), map[string]string{"SLIPWAY_TOKEN": "secret"}, append(strings.Fields(c.args), "--server", server)...)

@@ -157,7 +157,7 @@ func TestWhy(t *testing.T) {
 	for _, s := range []sight{
 		{
 			name: "a chain", args: args, ex: ex,
-			out: "openssl 3.5 h_0 for linux/amd64\n  you asked for samtools\n    samtools 1.20 needs openssl >=3\n  curl 8 goes only with openssl >=1\n\nopenssl is not in the environment for linux/arm64\n",
+			out: "openssl 3.5 h_0 for linux/amd64\n  you asked for samtools\n    samtools 1.20 needs openssl >=3\n  curl 8 only allows openssl >=1\n\nopenssl is not in the environment for linux/arm64\n",
 		},
 		{name: "not in it", args: args, ex: exchange{call: ex.call, body: ex.body, answer: `{"platforms":[{"platform":"linux/amd64"}]}`}, code: 1, errs: []string{"openssl is not in the environment"}},
 		{name: "refused", args: args, ex: exchange{call: ex.call, body: ex.body, status: 400, answer: `{"message":"There is no such environment"}`}, code: 1, errs: []string{"explaining: There is no such environment"}},

@@ -155,9 +155,9 @@ func step(p *candidates, records []int32, wanted string, bars bool) Reason {
 	kind, verb := "needs", " needs "
 	switch {
 	case bars && many:
-		kind, verb = "bars", " go only with "
+		kind, verb = "bars", " only allow "
 	case bars:
-		kind, verb = "bars", " goes only with "
+		kind, verb = "bars", " only allows "
 	case many:
 		verb = " need "
 	}

@@ -189,7 +189,7 @@ func memberRemoveCommand(s *session.Settings) *cobra.Command {
 			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.people() + "/" + id, Signed: true}, nil); err != nil {
 				return fmt.Errorf("removing %s from %s: %w", args[1], args[0], err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no member of %s any more.\n", output.Printable(args[1]), output.Printable(args[0]))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer a member of %s.\n", output.Printable(args[1]), output.Printable(args[0]))
 			return err
 		},
 	}

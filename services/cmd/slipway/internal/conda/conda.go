@@ -39,11 +39,11 @@ func Command(s *session.Settings) *cobra.Command {
 		Long: `Build an image from Conda packages, and get a name to pull it by.
 
 A PACKAGE is a Conda specification, e.g. samtools=1.20 or conda-forge::jq, or
-pip:NAME for one of PyPI; or one http(s) URL of a lock file stands alone. --file
-gives a Conda environment or a pixi.toml instead, or a lock: a list of addresses
-(@EXPLICIT), a conda-lock.yml or a pixi.lock. --environment chooses one of the
-environments of a pixi.toml or a lock. A lock is used as it is: its packages, and
-no other, on every server.
+pip:NAME for one of PyPI. Instead of packages, the only argument can be an
+http(s) URL of a lock file. --file gives a Conda environment or a pixi.toml
+instead, or a lock: a list of addresses (@EXPLICIT), a conda-lock.yml or a
+pixi.lock. --environment chooses one of the environments of a pixi.toml or a
+lock. A lock is used as it is: its packages, and no other, on every server.
 
 Only the name is printed, immediately; a pull waits for the build. With --await
 the build's log is shown on standard error, and the name is printed when the

@@ -36,7 +36,7 @@ a Dockerfile has resolved the packages again.
 --format explicit is for one platform, with the MD5 of each package, which every
 conda reads; with --sha256 it has SHA-256, which conda reads since 23.11.
 conda-lock and pixi are also for two platforms, and have both.
---output json has sizes, licences and what the channels had.
+--output json has sizes, licences and the state of the channels.
 
 --as-of solves with the packages that were available at a time. Records that a
 channel has corrected since are used in their current form. --min-age excludes recent

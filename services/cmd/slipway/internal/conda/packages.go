@@ -33,7 +33,7 @@ func (f *packageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	addEnvironment(cmd, &f.environment)
 	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
 	flags.StringSliceVar(&f.platforms, "platform", nil, "The platforms, linux/amd64, linux/arm64 or both with a comma between (default: linux/amd64).")
-	flags.Var(&f.virtual, "virtual-package", "What the machine has, e.g. __glibc=2.28 or __cuda=12.4; an empty value takes it away. May be repeated.")
+	flags.Var(&f.virtual, "virtual-package", "What the machine has, e.g. __glibc=2.28 or __cuda=12.4; an empty value removes it. May be repeated.")
 	flags.StringVar(&f.newer, "exclude-newer", "", "Ignore packages that were built after this `time`, RFC 3339, e.g. 2026-01-31T00:00:00Z.")
 	addAges(cmd, &f.asOf, &f.minAge, &f.exceptions)
 	flags.BoolVar(&f.refresh, "refresh", false, "Check the channels for changed package lists, unless that was done in the last minute.")

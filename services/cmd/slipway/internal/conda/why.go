@@ -63,6 +63,6 @@ func writeReasons(out *strings.Builder, p *condav1.PackageReasons, name string) 
 		}
 	}
 	for _, step := range p.GetConstraints() {
-		fmt.Fprintf(out, "  %s %s goes only with %s\n", step.GetPackage(), step.GetVersion(), step.GetSpec())
+		fmt.Fprintf(out, "  %s %s only allows %s\n", step.GetPackage(), step.GetVersion(), step.GetSpec())
 	}
 }

@@ -47,7 +47,7 @@ func Read(ctx context.Context, source string, patience time.Duration, ignored *I
 		return nil, err
 	}
 	if b.size > maxContent {
-		return nil, fmt.Errorf("it is %d characters long as base64 (%s compressed), and %d is the most; host it as a tar.gz file and give its http(s) URL instead",
+		return nil, fmt.Errorf("it is %d characters long as base64 (%s compressed), but the limit is %d; host it as a tar.gz file and give its http(s) URL instead",
 			(b.size+2)/3*4, output.BytesText(float64(b.size)), maxBase64)
 	}
 	return b.layer(DataPrefix + base64.StdEncoding.EncodeToString(b.content)), nil

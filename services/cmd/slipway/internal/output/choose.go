@@ -62,7 +62,7 @@ func (v *queryFlag) Set(s string) error {
 		v.f.query, err = gojq.Compile(q)
 	}
 	if err != nil {
-		return fmt.Errorf("is no expression of jq: %w", err)
+		return fmt.Errorf("is not a jq expression: %w", err)
 	}
 	v.source = s
 	return nil

@@ -79,7 +79,7 @@ func (d *Dialogue) read(line func() (string, error)) (string, error) {
 	case a := <-answered:
 		if errors.Is(a.err, io.EOF) { // Ctrl-C, Ctrl-D
 			d.cmd.PrintErr("\r\n")
-			return "", errors.New("nothing was answered")
+			return "", errors.New("nothing was entered")
 		}
 		if a.err != nil {
 			return "", fmt.Errorf("reading the answer: %w", a.err)
@@ -92,7 +92,7 @@ func (d *Dialogue) read(line func() (string, error)) (string, error) {
 }
 
 // ErrNothing is returned for an empty line in place of a secret.
-var ErrNothing = errors.New("nothing was given")
+var ErrNothing = errors.New("nothing was entered")
 
 func filled(secret string) (string, error) {
 	if secret = strings.TrimRight(secret, "\r\n"); secret == "" {

@@ -129,7 +129,7 @@ func (s *Settings) signIn(cmd *cobra.Command, base *url.URL, token string) error
 		return err
 	}
 	if s.token != "" {
-		cmd.PrintErrln("slipway: SLIPWAY_TOKEN is set, and wins over the login")
+		cmd.PrintErrln("slipway: SLIPWAY_TOKEN is set, and takes precedence over the login")
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Signed in to %s as %s.\n", output.Printable(kept.Server), output.Printable(user.GetUserName()))
 	return err

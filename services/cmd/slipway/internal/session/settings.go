@@ -25,8 +25,8 @@ const usualServer = "http://localhost:9090"
 // Settings are the settings of every command: the server and the user.
 type Settings struct {
 	server    string // "": the server of the last login
-	token     string // from the environment; wins over the stored login
-	tokenFile string // wins over token
+	token     string // from the environment; takes precedence over the stored login
+	tokenFile string // takes precedence over token
 	logins    string // path of the stored logins; "" for none
 	workspace string // from the environment
 	Timeout   time.Duration
@@ -48,7 +48,7 @@ func (s *Settings) Add(root *cobra.Command, env func(string) string) {
 	s.remote = env("SSH_CONNECTION") != ""
 	flags.StringVar(&s.server, "server", env("SLIPWAY_SERVER"), "The server's `URL` (environment: SLIPWAY_SERVER; default: the one of the last login, else "+usualServer+").")
 	flags.Lookup("server").DefValue = ""
-	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; wins over SLIPWAY_TOKEN and over the login.")
+	flags.StringVar(&s.tokenFile, "token-file", "", "A `file` that holds the access token; takes precedence over SLIPWAY_TOKEN and the login.")
 	flags.BoolVar(&s.atOnce, "no-pager", false, "Do not use SLIPWAY_PAGER or PAGER for long results on a terminal.")
 	flags.DurationVar(&s.Timeout, "timeout", time.Minute, "The timeout of one call, or of the download of a layer; 0 for none.")
 }
