@@ -67,7 +67,7 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 		a.parts = append(a.parts, parts{checks: []check{newCheck("certificates", optional, a.certificates.check)}})
 	}
 	reg.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because what reads them is too slow.",
+		Name: "slipway_log_dropped_total", Help: "Lines of the log that were dropped because the reader of the log is too slow.",
 	}, func() float64 { return dropped(log) }))
 	a.shedder = newShedder(memory.Apply(int64(cfg.MemoryLimit), os.DirFS("/")), int64(cfg.BodyMemory), a.turns, reg)
 	for _, step := range []func(context.Context) (parts, error){

@@ -49,7 +49,7 @@ func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 	// ticket from now on, so this is the last one.
 	proof, err := s.store.Ticket(ctx, rec.ID)
 	if err != nil {
-		return s.store.Fault("reading who works on a build", err)
+		return s.store.Fault("reading the ticket of a build", err)
 	}
 	return s.deps.Bus.Publish(buildbus.Cancel(rec.ID), []byte(proof))
 }
@@ -58,7 +58,7 @@ func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
 	open, err := s.store.MadeOfOthers(ctx)
 	if err != nil {
-		return false, s.store.Fault("looking for what a build is for", err)
+		return false, s.store.Fault("looking up the builds that use an image", err)
 	}
 	return slices.ContainsFunc(open, func(r store.Record) bool { return slices.Contains(r.Request.GetPartIds(), id) }), nil
 }

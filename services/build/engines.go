@@ -23,7 +23,7 @@ func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bu
 		slices.Sort(e.Architectures)
 		if len(e.Architectures) == 0 {
 			if e.Problem = s.workers.Problem(name); e.Problem == "" {
-				e.Problem = "no live worker can"
+				e.Problem = "no live worker has this engine"
 			}
 		}
 		out.Engines = append(out.Engines, e)

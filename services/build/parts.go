@@ -121,7 +121,7 @@ func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, 
 	}
 	parts, err := s.settled(ctx, r)
 	if err != nil {
-		return nil, s.store.Fault("reading what a build is made from", err)
+		return nil, s.store.Fault("reading the builds whose images a build uses", err)
 	}
 	if len(parts) != 1 {
 		return nil, fault.NotFound.Newf("The image that the build %s uses does not exist", r.ID)

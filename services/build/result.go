@@ -200,7 +200,7 @@ func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 		err = s.giveUp(ctx, advisory.Sequence, advisory.Deliveries)
 	}
 	if err != nil {
-		s.deps.Log.WarnContext(ctx, "A job that was given up cannot be ended now; its deadline will", "err", err)
+		s.deps.Log.WarnContext(ctx, "A job that was given up cannot be ended now; it ends at its deadline", "err", err)
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *Service) storeLock(ctx context.Context, rec store.Record, req *buildv1.
 		return fault.Invalid.Newf("The build is shared, and its lock was read with a login")
 	}
 	if err := store.CheckLock(lock); err != nil {
-		return s.failUnsolved(ctx, rec, "The lock is too large to be kept with the build")
+		return s.failUnsolved(ctx, rec, "The lock is too large to be stored with the build")
 	}
 	next := proto.CloneOf(rec.Request)
 	next.Unsolved, next.Preface = nil, req.GetPreface()

@@ -121,8 +121,8 @@ func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
 		if err == nil {
 			return s.abilitiesOf(resp.GetEngines(), names)
 		}
-		s.deps.Log.WarnContext(ctx, "What workers can do was not read", "err", err)
-		problem = "workers cannot be asked right now; try again"
+		s.deps.Log.WarnContext(ctx, "The engines of the workers cannot be read", "err", err)
+		problem = "the workers cannot be queried right now; try again"
 	}
 	return []*containerv1.Ability{ability("build", problem), ability("freeze", problem), ability("sif", problem), s.condaAbility(problem)}
 }

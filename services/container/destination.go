@@ -92,5 +92,5 @@ func (s *Service) isPublic(ctx context.Context, who caller.ID, field string, ima
 // base.
 func errAugmented(field string, image oci.Reference) error {
 	return fault.Invalid.Newf("%s: %s is an image with additions of a request: it can be pulled, added to and frozen, "+
-		"but builds read images alone. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image)
+		"but builds can only read images without additions. Freeze it (`slipway image NAME --freeze REPOSITORY`), and name the frozen image", field, image)
 }

@@ -42,7 +42,7 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 
 // errAdditionGone is returned for an expired anonymous request with additions. They may be
 // secret, and the valid name was the only proof of access.
-var errAdditionGone = fault.NotFound.Newf("The name has expired, and with it what a request without a user adds to an image: make the request again")
+var errAdditionGone = fault.NotFound.Newf("The name has expired. The additions of an anonymous request expire with its name: make the request again")
 
 // named returns the request with an ID or, for the ID of a build, a request for its image, if
 // the caller may currently read the image.

@@ -83,7 +83,7 @@ func (s *Service) checkExists(ctx context.Context, plan *containerv1.Plan) error
 	}
 	d, err := s.builtDigest(ctx, plan)
 	if errors.Is(err, fault.NotFound) {
-		return fault.NotFound.New("The image is no longer kept; make the request again to rebuild it", err)
+		return fault.NotFound.New("The image is no longer stored; make the request again to rebuild it", err)
 	}
 	plan.Digests = []string{d.String()}
 	return err
@@ -120,7 +120,7 @@ func (s *Service) extendLayers(ctx context.Context, plan *containerv1.Plan) erro
 			return s.sqlFault("keeping a layer", err)
 		}
 		if !there {
-			return fault.NotFound.Newf("The layer %s of the request is no longer kept: make the request again, with the layer", l.GetGzipDigest())
+			return fault.NotFound.Newf("The layer %s of the request is no longer stored: make the request again, with the layer", l.GetGzipDigest())
 		}
 	}
 	return nil

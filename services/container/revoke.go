@@ -59,7 +59,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 		return nil, s.sqlFault("looking for the names of a build", err)
 	}
 	if len(keys) == 0 {
-		return nil, fault.NotFound.Newf("You have no names of the build %s that work: a request without a login is revoked by its name", fault.Quote(req.GetBuildId()))
+		return nil, fault.NotFound.Newf("You have no valid image names of the build %s: a request without a login is revoked by its name", fault.Quote(req.GetBuildId()))
 	}
 	for _, key := range keys {
 		if err := s.store.Revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
@@ -136,7 +136,7 @@ func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.
 		err = s.store.MarkSent(ctx, id)
 	}
 	if err != nil {
-		s.deps.Log.WarnContext(ctx, "A revocation did not reach everybody; it will be repeated", "err", err)
+		s.deps.Log.WarnContext(ctx, "A revocation did not reach all replicas; it will be repeated", "err", err)
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Registry) errorResponse(w http.ResponseWriter, r *http.Request, kind st
 	case errors.Is(err, errNoRoute):
 		return http.StatusNotFound, "NAME_UNKNOWN", err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
-		err = fault.Timeout.New("The answer took too long; try again", err)
+		err = fault.Timeout.New("The response took too long; try again", err)
 	}
 	e, ok := fault.As(err)
 	if !ok {

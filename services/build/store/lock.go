@@ -25,7 +25,7 @@ func (s Store) Lock(ctx context.Context, id string) (*condav1.SolvePackagesRespo
 	case err != nil:
 		return nil, err
 	case len(packed) == 0:
-		return nil, fault.NotFound.Newf("The build has no lock: it is not of Conda packages, or which they are was not known when it was requested")
+		return nil, fault.NotFound.Newf("The build has no lock: it installs no Conda packages, or they were not solved before the build")
 	}
 	out := &condav1.SolvePackagesResponse{}
 	if err = sqldb.Unpack(packed, limits.BuildLock, out); err == nil {

@@ -199,7 +199,7 @@ func (w *Watch) instead(name string) string {
 		return ""
 	}
 	slices.Sort(have)
-	return ": they build for linux/" + strings.Join(have, ", linux/") + ", which containerPlatform can ask for"
+	return ": they build for linux/" + strings.Join(have, ", linux/") + "; select one of them with containerPlatform"
 }
 
 // MayWait returns why no worker will take a build that was requested at a given time; nil if

@@ -73,7 +73,7 @@ func checkSpec(text string) error {
 		return bad("it must be one line of ASCII, and not empty")
 	}
 	if strings.ContainsAny(text, "#$`\\{};&") {
-		return bad("of #, $, `, \\, {}, ; and & none may stand in it")
+		return bad("it must not contain #, $, `, \\, {, }, ; or &")
 	}
 	m, err := spec.ParseMatchSpec(text)
 	if e, ok := fault.As(err); ok {
@@ -83,7 +83,7 @@ func checkSpec(text string) error {
 	case m.Channel != "" && !spec.IsChannel(m.Channel):
 		return bad("the part before :: is not a channel")
 	case m.URL != "" || m.FileName != "":
-		return bad("a package is named, not given by a file or an address")
+		return bad("a package must be given by name, not by a file or URL")
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func checkCompressed(r *containerv1.ContainerRequest) error {
 	case c.GetMode() == modeEstargz:
 		return fault.Invalid.Newf("buildCompression.mode must be gzip or zstd for Conda packages: their layers are not available as estargz; use zstd, or %s", inSteps)
 	case c.GetForce():
-		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: they are put on their base image as it is, whose layers are not read; leave it out, or %s", inSteps)
+		return fault.Invalid.Newf("buildCompression.force is not for Conda packages: their base image is used unchanged; leave it out, or %s", inSteps)
 	}
 	return nil
 }

@@ -140,9 +140,9 @@ func (p Parsed) FromSource(of Packages, because Conflict) (out Packages, ok bool
 func (p Parsed) OnlyLayers(of Packages) string {
 	switch {
 	case of.conda.Lock != "":
-		return "This server cannot make an image of a lock: no process plays the role conda, no worker puts packages together, or the lock is too large. `slipway info` shows what it can do"
+		return "This server cannot make an image of a lock: no process plays the role conda, no worker assembles images from packages, or the lock is too large. `slipway info` shows what it can do"
 	case of.HasFallback():
-		return "packages.cranFallback: this server cannot solve the packages first: no process plays the role conda, or no worker puts packages together. `slipway info` shows what it can do"
+		return "packages.cranFallback: this server cannot solve the packages first: no process plays the role conda, or no worker assembles images from packages. `slipway info` shows what it can do"
 	case of.ages.isSet():
 		return "asOf and minAge: the packages of this request are not solved by this service, but by the build; leave them out"
 	case p.Raw.GetRefresh():

@@ -65,7 +65,7 @@ func SolutionOf(out *condav1.SolvePackagesResponse, platforms []ocispec.Platform
 			WithDetail(&condav1.LockPackagesResponse{Conflict: answer.GetConflict(), Suggestions: answer.GetSuggestions()})
 		return Conflict{refusal, absent, involved}
 	case proto.Size(out) > limits.BuildLock:
-		return Unlocked{Preface: "Conda: the lock is too large to be kept with the build"}
+		return Unlocked{Preface: "Conda: the lock is too large to be stored with the build"}
 	}
 	locked := &Locked{SolvePackagesResponse: out}
 	if slices.ContainsFunc(platforms, func(p ocispec.Platform) bool { return locked.position(p) < 0 }) {

@@ -66,7 +66,7 @@ func ReadPlace(text string) (Place, error) {
 	created, key, _ := strings.Cut(text, ".")
 	n, err := strconv.ParseInt(created, 10, 64)
 	if err != nil || n < 0 || !tokens.IsID(key) {
-		return Place{}, fault.Invalid.New("pageToken is none that a page of this list came with", err)
+		return Place{}, fault.Invalid.New("pageToken is invalid: send the nextPageToken of a page of this list", err)
 	}
 	return Place{n, key}, nil
 }

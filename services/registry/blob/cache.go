@@ -115,14 +115,14 @@ func newCounts(reg prometheus.Registerer, used func() int64) counts {
 	c := counts{
 		hits: stats.NewCounter(),
 		evicted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_registry_blob_cache_evicted_total", Help: "Blobs that left the blob cache for others.",
+			Name: "slipway_registry_blob_cache_evicted_total", Help: "Blobs that were evicted from the blob cache.",
 		}),
 		failed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "slipway_registry_blob_cache_failed_total", Help: "Blobs that could not be written to the blob cache, or read from it, and tidying that failed; their registry served them.",
+			Name: "slipway_registry_blob_cache_failed_total", Help: "Blobs that could not be written to the blob cache, or read from it, and failed sweeps; their registry served them.",
 		}),
 	}
 	reg.MustRegister(c.evicted, c.failed, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "slipway_registry_blob_cache_bytes", Help: "What the blob cache takes up: on disk, or in the bucket when it was last looked through, with what this process has put there since.",
+		Name: "slipway_registry_blob_cache_bytes", Help: "Size of the blob cache in bytes: on disk, or in the bucket at the last sweep plus later uploads of this process.",
 	}, func() float64 { return float64(used()) }))
 	return c
 }
