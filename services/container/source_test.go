@@ -28,7 +28,7 @@ func TestRegistryOfAnImage(t *testing.T) {
 		"silent":        {1000, 0, "did not respond in time"},
 		"unavailable":   {0, http.StatusBadGateway, "is unavailable (status 502)"},
 		"limited":       {0, http.StatusTooManyRequests, "limits the rate of requests"},
-		"no redirect":   {0, http.StatusTeapot, "answered something unexpected"},
+		"no redirect":   {0, http.StatusTeapot, "returned an unexpected response"},
 		"in good shape": {0, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,7 @@ func TestFilesOfLayers(t *testing.T) {
 			holds              string
 		}{
 			{"a layer of the user's registry", image, base, user, http.StatusOK, `"random_file_`},
-			{"a layer of the user's registry, without the login", image, base, nil, http.StatusUnauthorized, "wants credentials"},
+			{"a layer of the user's registry, without the login", image, base, nil, http.StatusUnauthorized, "requires credentials"},
 			{"a layer of the user's registry, by the issued name", name, base, nil, http.StatusOK, `"random_file_`},
 			{"the layer that the request added", name, text(added, "gzipDigest"), nil, http.StatusOK, `"opt/tool/run"`},
 			{"the layer that the request added, by the name of the original image", image, text(added, "gzipDigest"), user, http.StatusNotFound, "has no layer"},

@@ -159,7 +159,7 @@ def test_a_cancelled_wait() -> None:
 
 
 def test_retry_after_503() -> None:
-    """The channel is out of order until the client has seen it."""
+    """The channel is failing until the client has seen it."""
     recorder = Recorder()
     with slipway.Client(transport=recorder, retry_for=300) as client:
         assert "lz4-c" in client.lock(["lz4-c"], channels=["busy"], format="explicit-sha256")

@@ -130,7 +130,7 @@ func TestReadRefuses(t *testing.T) {
 		"long path":     {archive(t, file(strings.Repeat("d/", limits.ListedPath/2)+"f", 0)), "more than 4096 bytes"},
 		"long link":     {archive(t, &tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: strings.Repeat("x", 5000)}), "more than 4096 bytes"},
 		"no name":       {archive(t, file("a/.wh.", 0)), "whiteout without a name"},
-		"bomb":          {zipped(t, zeros(t, 101<<20)), "in proportion"},
+		"bomb":          {zipped(t, zeros(t, 101<<20)), "times its stored size"},
 	} {
 		_, all, err := Read(t.Context(), layerOf(c.in), query(t, Options{}))
 		refusal, ok := errors.AsType[*layertar.LayerError](err)

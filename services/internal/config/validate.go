@@ -230,8 +230,11 @@ func webAddress(key, v string) error {
 	if err != nil || u.Host == "" || u.User != nil || (u.Scheme != "http" && u.Scheme != "https") {
 		return fmt.Errorf("%s must be http(s)://host, not %q", key, v)
 	}
-	if u.RawQuery != "" || u.Fragment != "" || (key == "public_url" && strings.Trim(u.Path, "/") != "") {
-		return fmt.Errorf("%s must have no path or query, since its host goes into image names: %q", key, v)
+	if key == "public_url" && strings.Trim(u.Path, "/") != "" {
+		return fmt.Errorf("%s must have no path, because image names contain only its host: %q", key, v)
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%s must have no query and no fragment: %q", key, v)
 	}
 	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
 		return fmt.Errorf("%s must be https unless it is a loopback address: %q", key, v)

@@ -62,7 +62,7 @@ func (a *arguments) declare(lex *shell.Lex, c *instructions.ArgCommand) error {
 func (a *arguments) expand(lex *shell.Lex, word string) (string, error) {
 	v, err := a.process(lex, word)
 	if a.missed != "" {
-		return "", fault.Invalid.Newf("the value of %s is not known here; write the image name out", fault.Quote(a.missed))
+		return "", fault.Invalid.Newf("the value of %s is not known; use the full image name in FROM", fault.Quote(a.missed))
 	}
 	return v, err
 }

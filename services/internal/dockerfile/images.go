@@ -131,7 +131,7 @@ func trigger(expression string) ([]instructions.Command, error) {
 func (r *imageReader) copyFrom(from string) error {
 	word, _, err := r.lex.ProcessWord(from, shell.EnvsFromSlice(nil))
 	if err != nil || word != from {
-		return fault.Invalid.New("--from="+fault.Quote(from)+" must be a stage or an image, written out; give a variable to a FROM instead", err)
+		return fault.Invalid.New("--from="+fault.Quote(from)+" must be a stage or the full name of an image; to use a variable, put it in a FROM", err)
 	}
 	n, err := strconv.Atoi(from)
 	if err != nil {

@@ -200,7 +200,7 @@ func fromLibrary(code codes.Code, err error) error {
 	case codes.Unavailable:
 		return Unavailable.New("A part of the service cannot be reached right now; try again", err).After(time.Second)
 	case codes.DeadlineExceeded:
-		return Timeout.New("A part of the service took too long to answer", err)
+		return Timeout.New("A part of the service did not respond in time", err)
 	default:
 		return err
 	}

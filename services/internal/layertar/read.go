@@ -114,7 +114,9 @@ func (r *Reader) admit(h *tar.Header, files *fileBytes) error {
 	return nil
 }
 
-func errProportion() error { return Invalidf("unpacks to more than is in proportion to its size") }
+func errProportion() error {
+	return Invalidf("unpacks to more than %d MiB and more than %d times its stored size", unpackedMin>>20, maxRatio)
+}
 
 // A boundedReader returns an error when the stream exceeds a limit.
 type boundedReader struct {

@@ -268,7 +268,7 @@ func (s *Server) public(ctx context.Context, method string, err error) error {
 		return status.Error(codes.Canceled, "the caller disconnected")
 	case errors.Is(err, context.DeadlineExceeded):
 		s.o.Log.WarnContext(ctx, "Call timed out", attrs...)
-		return fault.Timeout.Newf("The service took too long to answer; try again").GRPCStatus().Err()
+		return fault.Timeout.Newf("The service did not respond in time; try again").GRPCStatus().Err()
 	}
 	if !isLogged(err) {
 		s.o.Log.ErrorContext(ctx, "Call failed", attrs...)

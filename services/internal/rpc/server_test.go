@@ -144,7 +144,7 @@ func TestEndedContexts(t *testing.T) {
 	conn := h.memory(t)
 	h.fails(fmt.Errorf("querying the database: %w", context.DeadlineExceeded))
 	err := call(t.Context(), conn)
-	if e, _ := fault.As(err); !errors.Is(err, fault.Timeout) || e.Public != "The service took too long to answer; try again" {
+	if e, _ := fault.As(err); !errors.Is(err, fault.Timeout) || e.Public != "The service did not respond in time; try again" {
 		t.Errorf("got %v", err)
 	}
 	if !strings.Contains(h.log.String(), "Call timed out") {

@@ -62,7 +62,7 @@ func (t *ChannelTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 		_ = req.Body.Close() // required of a RoundTripper
 	}
 	if req.Method != http.MethodGet && req.Method != http.MethodHead {
-		return nil, errors.New("channels in registries are only read")
+		return nil, errors.New("channels in registries are read-only")
 	}
 	resp, err := t.file(req)
 	if err == nil {

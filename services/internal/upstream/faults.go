@@ -20,7 +20,7 @@ type statusError struct {
 	after time.Duration
 }
 
-func (e *statusError) Error() string { return fmt.Sprintf("%s answered %d", e.host, e.code) }
+func (e *statusError) Error() string { return fmt.Sprintf("%s returned status %d", e.host, e.code) }
 
 // fault returns the fault for the client that requested the image.
 func (e *statusError) fault() *fault.Error {
@@ -28,7 +28,7 @@ func (e *statusError) fault() *fault.Error {
 	case http.StatusNotFound:
 		return fault.NotFound.New("The registry "+e.host+" does not know the image", e).WithCode(fault.ImageNotFound)
 	case http.StatusUnauthorized:
-		return fault.Unauthenticated.New("The registry "+e.host+" wants credentials for the image, or does not know it", e).WithCode(fault.ImageDenied)
+		return fault.Unauthenticated.New("The registry "+e.host+" requires credentials for the image, or does not have it", e).WithCode(fault.ImageDenied)
 	case http.StatusForbidden:
 		return fault.Denied.New("The registry "+e.host+" does not allow access to the image", e).WithCode(fault.ImageDenied)
 	case http.StatusTooManyRequests:
@@ -92,7 +92,7 @@ func isFinal(err error) bool {
 }
 
 func unexpected(host string, err error) *fault.Error {
-	return fault.Unavailable.New("The registry "+host+" answered something unexpected", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
+	return fault.Unavailable.New("The registry "+host+" returned an unexpected response", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
 }
 
 func wrongDigest(repo Repository, want digest.Digest) error {

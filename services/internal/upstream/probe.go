@@ -57,11 +57,11 @@ func (c *Client) request(ctx context.Context, rawURL string, header http.Header)
 	}
 	_ = resp.Body.Close()
 	if resp.StatusCode < 300 || resp.StatusCode > 399 {
-		return nil, "", fault.Invalid.New(fmt.Sprintf("%s answered %d", req.URL.Host, resp.StatusCode), nil)
+		return nil, "", fault.Invalid.New(fmt.Sprintf("%s returned status %d", req.URL.Host, resp.StatusCode), nil)
 	}
 	to, err := resp.Location()
 	if err != nil {
-		return nil, "", fault.Invalid.New(req.URL.Host+" redirects to nowhere", err)
+		return nil, "", fault.Invalid.New(req.URL.Host+" redirects without a valid Location", err)
 	}
 	return nil, to.String(), nil
 }

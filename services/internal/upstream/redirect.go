@@ -43,7 +43,7 @@ func (c *Client) passable(ctx context.Context, repo Repository, target *url.URL)
 		err = c.egress.checkHost(ctx, target)
 	}
 	if err != nil {
-		return nil, fault.Denied.New("The registry "+repo.Host+" redirects to an address to which this service sends no client", err)
+		return nil, fault.Denied.New("The registry "+repo.Host+" redirects to an address to which this service does not redirect clients", err)
 	}
 	out := *target
 	out.Fragment, out.RawFragment = "", ""
@@ -116,7 +116,7 @@ func CheckRedirect(req *http.Request, via []*http.Request) error {
 	case len(via) > limits.Redirects:
 		return errors.New("there are too many redirects")
 	case req.URL.Scheme != "https" && via[0].URL.Scheme == "https":
-		return errors.New("https does not lead to http")
+		return errors.New("https must not redirect to http")
 	case req.URL.Scheme != "https" && req.URL.Scheme != "http":
 		return errors.New("it redirects to a URL that is not http(s)")
 	case req.URL.User != nil:

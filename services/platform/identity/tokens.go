@@ -93,7 +93,7 @@ func (s *Service) readExpiry(text string, by Caller) (expires time.Time, err err
 		}
 	}
 	if !end.IsZero() && (expires.IsZero() || expires.After(end)) {
-		return expires, errScope("A token that a token with scopes creates expires no later than that token, at " + expiryText(end))
+		return expires, errScope("The new token must not expire after the token that creates it, which expires at " + expiryText(end))
 	}
 	return expires, nil
 }
