@@ -2869,7 +2869,7 @@ func (x *PackageSummary) GetLicense() string {
 // Engine is a method of building images.
 type Engine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "buildkit", "freeze" or "sif".
+	// "buildkit", "conda", "freeze" or "sif".
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The architectures that the workers support now, e.g. "amd64"; "any" if the architecture
 	// does not matter. Empty if no worker provides the engine.
@@ -2980,7 +2980,7 @@ func (x *CancelBuildRequest) GetBuildId() string {
 // CancelBuildResponse lists dependencies that may no longer be needed.
 type CancelBuildResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ids of running builds that the build depends on, such as the build of the image to convert
+	// Ids of unfinished builds that the build depends on, such as the build of the image to convert
 	// to a Singularity image. The caller should cancel those that it does not need.
 	PartIds       []string `protobuf:"bytes,1,rep,name=part_ids,json=partIds,proto3" json:"part_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -55,7 +55,7 @@ type BuildServiceClient interface {
 	// GetBuildStatus reports whether a build has ended, and how.
 	GetBuildStatus(ctx context.Context, in *GetBuildStatusRequest, opts ...grpc.CallOption) (*GetBuildStatusResponse, error)
 	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
-	// if they are unknown.
+	// if they are unknown, or if a channel was read with a login.
 	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
 	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
 	// administrator, whom the Bearer token identifies.
@@ -88,7 +88,7 @@ type BuildServiceClient interface {
 	FindPackages(ctx context.Context, in *FindPackagesRequest, opts ...grpc.CallOption) (*FindPackagesResponse, error)
 	// SummarizePackages returns what the same index has about packages. Internal.
 	SummarizePackages(ctx context.Context, in *SummarizePackagesRequest, opts ...grpc.CallOption) (*SummarizePackagesResponse, error)
-	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
+	// CancelBuild cancels an unfinished build, unless another build depends on it. Repeated calls
 	// have no further effect. Internal.
 	CancelBuild(ctx context.Context, in *CancelBuildRequest, opts ...grpc.CallOption) (*CancelBuildResponse, error)
 	// ClaimUnsolvedBuilds returns builds whose Conda packages must be solved before a worker can
@@ -313,7 +313,7 @@ type BuildServiceServer interface {
 	// GetBuildStatus reports whether a build has ended, and how.
 	GetBuildStatus(context.Context, *GetBuildStatusRequest) (*GetBuildStatusResponse, error)
 	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
-	// if they are unknown.
+	// if they are unknown, or if a channel was read with a login.
 	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
 	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
 	// administrator, whom the Bearer token identifies.
@@ -346,7 +346,7 @@ type BuildServiceServer interface {
 	FindPackages(context.Context, *FindPackagesRequest) (*FindPackagesResponse, error)
 	// SummarizePackages returns what the same index has about packages. Internal.
 	SummarizePackages(context.Context, *SummarizePackagesRequest) (*SummarizePackagesResponse, error)
-	// CancelBuild cancels a running build, unless another build depends on it. Repeated calls
+	// CancelBuild cancels an unfinished build, unless another build depends on it. Repeated calls
 	// have no further effect. Internal.
 	CancelBuild(context.Context, *CancelBuildRequest) (*CancelBuildResponse, error)
 	// ClaimUnsolvedBuilds returns builds whose Conda packages must be solved before a worker can

@@ -28,11 +28,13 @@ const (
 // the same content.
 type Recipe struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The Dockerfile, even if it was generated. With the engine "conda" only those of its
-	// lines that are run on the image of the packages; "" for none.
+	// The Dockerfile, even if it was generated. With the engine "conda" only
+	// the lines that run on the image of the packages; "" for none.
 	ContainerFile string `protobuf:"bytes,1,opt,name=container_file,json=containerFile,proto3" json:"container_file,omitempty"`
 	// Files to add to the build context. With the engine "conda" only
-	// ".slipway/requirements.txt", the packages that pip installs.
+	// ".slipway/requirements.txt" (the packages that pip installs), ".slipway/cran" (the R
+	// packages to install from source) and ".slipway/compile" (present if modules must be
+	// compiled).
 	Files []*File `protobuf:"bytes,2,rep,name=files,proto3" json:"files,omitempty"`
 	// The build context; absent for none. A "data:" location has no content: it is in
 	// context_data, or stored by the build service under its digest.

@@ -2240,7 +2240,7 @@ type Reason struct {
 	Spec *string `protobuf:"bytes,3,opt,name=spec,proto3,oneof" json:"spec,omitempty"`
 	// The reason as text.
 	Text *string `protobuf:"bytes,4,opt,name=text,proto3,oneof" json:"text,omitempty"`
-	// The reasons that follow from it.
+	// The reasons why the requirement cannot be met.
 	Because       []*Reason `protobuf:"bytes,5,rep,name=because,proto3" json:"because,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -55,9 +55,9 @@ type CondaServiceClient interface {
 	ListLicenses(ctx context.Context, in *ListLicensesRequest, opts ...grpc.CallOption) (*ListLicensesResponse, error)
 	// SearchPackages returns the package with the searched name, then packages whose names begin
 	// with it, then those that contain it, then those at an edit distance of one. Within each
-	// group, packages with the most dependents come first. With command or file it returns the
-	// packages that contain it, as far as the server has used them in an image: the 100 packages
-	// with the most dependents, those first.
+	// group, packages with the most dependents come first. With command or file, it searches
+	// the packages that the server has used in images, and returns the 100 matches with the most
+	// dependents, in this order.
 	SearchPackages(ctx context.Context, in *SearchPackagesRequest, opts ...grpc.CallOption) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(ctx context.Context, in *DescribePackageRequest, opts ...grpc.CallOption) (*DescribePackageResponse, error)
@@ -178,9 +178,9 @@ type CondaServiceServer interface {
 	ListLicenses(context.Context, *ListLicensesRequest) (*ListLicensesResponse, error)
 	// SearchPackages returns the package with the searched name, then packages whose names begin
 	// with it, then those that contain it, then those at an edit distance of one. Within each
-	// group, packages with the most dependents come first. With command or file it returns the
-	// packages that contain it, as far as the server has used them in an image: the 100 packages
-	// with the most dependents, those first.
+	// group, packages with the most dependents come first. With command or file, it searches
+	// the packages that the server has used in images, and returns the 100 matches with the most
+	// dependents, in this order.
 	SearchPackages(context.Context, *SearchPackagesRequest) (*SearchPackagesResponse, error)
 	// DescribePackage returns the versions and builds of one package, newest first.
 	DescribePackage(context.Context, *DescribePackageRequest) (*DescribePackageResponse, error)

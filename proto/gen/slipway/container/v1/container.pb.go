@@ -942,7 +942,7 @@ type GetContainerStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Id of the request.
 	Id *string `protobuf:"bytes,1,opt,name=id,proto3,oneof" json:"id,omitempty"`
-	// "PENDING", "BUILDING", "SCANNING" or "DONE"; no other value will be added.
+	// "PENDING", "BUILDING" or "DONE"; "SCANNING" is reserved, and no other value will be added.
 	Status *string `protobuf:"bytes,2,opt,name=status,proto3,oneof" json:"status,omitempty"`
 	// The build of the image.
 	BuildId *string `protobuf:"bytes,3,opt,name=build_id,json=buildId,proto3,oneof" json:"build_id,omitempty"`

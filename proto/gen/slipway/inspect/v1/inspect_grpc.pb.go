@@ -41,10 +41,10 @@ type InspectServiceClient interface {
 	// whole layer unless the listing is cached. It counts as a pull and, if the layer is read, as
 	// another pull for each 100 MiB of its compressed or uncompressed size.
 	ListLayerFiles(ctx context.Context, in *ListLayerFilesRequest, opts ...grpc.CallOption) (*ListLayerFilesResponse, error)
-	// ListImagePackages returns the Conda packages of an image: of an image that Slipway has built
-	// from its lock, of any other image from the records in its conda-meta folders. 404 if there
-	// are neither. It counts as a pull for each platform. Reading the records counts as another
-	// pull for each 100 MiB of a layer's compressed or uncompressed size.
+	// ListImagePackages returns the Conda packages of an image: from its lock if Slipway built it,
+	// otherwise from the records in its conda-meta folders. 404 if there are neither. It
+	// counts as a pull for each platform. Reading the records counts as another pull for each
+	// 100 MiB of a layer's compressed or uncompressed size.
 	ListImagePackages(ctx context.Context, in *ListImagePackagesRequest, opts ...grpc.CallOption) (*ListImagePackagesResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
@@ -112,10 +112,10 @@ type InspectServiceServer interface {
 	// whole layer unless the listing is cached. It counts as a pull and, if the layer is read, as
 	// another pull for each 100 MiB of its compressed or uncompressed size.
 	ListLayerFiles(context.Context, *ListLayerFilesRequest) (*ListLayerFilesResponse, error)
-	// ListImagePackages returns the Conda packages of an image: of an image that Slipway has built
-	// from its lock, of any other image from the records in its conda-meta folders. 404 if there
-	// are neither. It counts as a pull for each platform. Reading the records counts as another
-	// pull for each 100 MiB of a layer's compressed or uncompressed size.
+	// ListImagePackages returns the Conda packages of an image: from its lock if Slipway built it,
+	// otherwise from the records in its conda-meta folders. 404 if there are neither. It
+	// counts as a pull for each platform. Reading the records counts as another pull for each
+	// 100 MiB of a layer's compressed or uncompressed size.
 	ListImagePackages(context.Context, *ListImagePackagesRequest) (*ListImagePackagesResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)

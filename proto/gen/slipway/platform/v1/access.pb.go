@@ -24,7 +24,8 @@ const (
 )
 
 // Identity is the caller. Two callers are the same in limits, caches and scopes if and only if
-// endpoint, user id and workspace are equal. Absent for an anonymous caller.
+// endpoint, user id and workspace are equal, except that limits count all robots of an
+// organisation together. Absent for an anonymous caller.
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Base URL of the platform that authenticated the user, without a trailing slash, e.g.

@@ -35,8 +35,8 @@ const (
 type AccessServiceClient interface {
 	// Authorize returns the user that an access token belongs to. It fails with
 	// UNAUTHENTICATED if the token is malformed, unknown, expired or revoked;
-	// with PERMISSION_DENIED if its user is no participant of the workspace, if the token lacks one
-	// of the scopes, or if it is for another workspace; with
+	// with PERMISSION_DENIED if its user is not a participant of the workspace, if the token
+	// lacks one of the scopes, or if it is for another workspace; with
 	// INVALID_ARGUMENT for an endpoint that is not trusted; and with UNAVAILABLE
 	// or DEADLINE_EXCEEDED if the endpoint does not respond.
 	Authorize(ctx context.Context, in *AuthorizeRequest, opts ...grpc.CallOption) (*AuthorizeResponse, error)
@@ -97,8 +97,8 @@ func (c *accessServiceClient) GetRunState(ctx context.Context, in *GetRunStateRe
 type AccessServiceServer interface {
 	// Authorize returns the user that an access token belongs to. It fails with
 	// UNAUTHENTICATED if the token is malformed, unknown, expired or revoked;
-	// with PERMISSION_DENIED if its user is no participant of the workspace, if the token lacks one
-	// of the scopes, or if it is for another workspace; with
+	// with PERMISSION_DENIED if its user is not a participant of the workspace, if the token
+	// lacks one of the scopes, or if it is for another workspace; with
 	// INVALID_ARGUMENT for an endpoint that is not trusted; and with UNAVAILABLE
 	// or DEADLINE_EXCEEDED if the endpoint does not respond.
 	Authorize(context.Context, *AuthorizeRequest) (*AuthorizeResponse, error)

@@ -393,8 +393,8 @@ func (x *FinishSignInRequest) GetCode() string {
 // FinishSignInResponse is the next redirect, or the user and the consent question.
 type FinishSignInResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The URL of the page of this service, with a code for it; empty for any other program.
-	// Secret.
+	// If the program is this service's web page, the URL of that page with a code; otherwise
+	// empty. Secret.
 	RedirectUri string `protobuf:"bytes,1,opt,name=redirect_uri,json=redirectUri,proto3" json:"redirect_uri,omitempty"`
 	// Identifies the sign-in in GrantConsent or, if there is no program, in DescribeDevice. Valid
 	// once, for ten minutes. Secret.
