@@ -216,9 +216,12 @@ func TestGenuineNewUser(t *testing.T) {
 	w := newDesk(t, "DOCKER_HOST="+startDocker(t).socket())
 	w.write(t, "main.nf", "process SAMTOOLS { conda 'bioconda::samtools=1.20'; debug true; script: 'samtools' }\nworkflow { SAMTOOLS() }\n")
 	w.write(t, "nextflow.config", strings.ReplaceAll(config, "http://localhost:9090", l.url))
-	w.must(t, []string{"samtools 1.20"}, "nextflow-"+nextflows[0], "run", "main.nf")
+	show := func(wants []string, program string, args ...string) {
+		t.Logf("$ %s %s\n%s", program, strings.Join(args, " "), w.must(t, wants, program, args...))
+	}
+	show([]string{"samtools 1.20"}, "nextflow-"+nextflows[0], "run", "main.nf")
 	w.env = append(w.env, "TOWER_ACCESS_TOKEN="+token, "TOWER_API_ENDPOINT="+l.url+"/api")
-	w.must(t, []string{"Authenticated user", "admin"}, "tw", "--insecure", "info")
-	w.must(t, []string{"No pipeline runs found"}, "tw", "--insecure", "runs", "list")
-	w.must(t, []string{"No credentials found"}, "tw", "--insecure", "credentials", "list")
+	show([]string{"Authenticated user", "admin"}, "tw", "--insecure", "info")
+	show([]string{"No pipeline runs found"}, "tw", "--insecure", "runs", "list")
+	show([]string{"No credentials found"}, "tw", "--insecure", "credentials", "list")
 }
