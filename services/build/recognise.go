@@ -93,7 +93,7 @@ func (s *Service) storeFound(ctx context.Context, r *store.Record) (*buildv1.Sub
 func numberOf(id, contentID string) int64 {
 	number, ok := strings.CutPrefix(id, contentID+"_")
 	n, err := strconv.ParseInt(number, 10, 64)
-	if !ok || err != nil || !isID(id) || n > store.MaxNumber {
+	if !ok || err != nil || !isID(id) || n >= store.MaxNumber {
 		return 0
 	}
 	return n

@@ -243,6 +243,9 @@ func (s *Service) newRecord(ctx context.Context, req *buildv1.SubmitBuildRequest
 	if err != nil {
 		return nil, s.store.Fault("numbering a build", err)
 	}
+	if last >= store.MaxNumber {
+		return nil, fault.Exhausted.Newf("the content %s was built %d times, and cannot be built again; change the request", req.GetContentId(), last)
+	}
 	r := &store.Record{
 		Request: withoutData(req), Owner: owner(ctx, req), TraceParent: bus.TraceParent(ctx), TimeLimit: s.deps.TimeAnonymous, Created: now,
 		Lock: req.GetLock(),

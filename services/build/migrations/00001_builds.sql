@@ -50,12 +50,7 @@ CREATE INDEX build_builds_by_user ON build_builds (endpoint, user_id, created_at
 CREATE INDEX build_builds_by_ticket ON build_builds (ticket) WHERE ticket <> '';
 CREATE INDEX build_builds_uncounted ON build_builds (created_at) WHERE counted = 0;
 CREATE INDEX build_builds_counted ON build_builds (counted) WHERE counted > 0;
--- For the queues, which are read often: with all columns that choose the next builds, because
--- reading rows with long requests takes longer.
-CREATE INDEX build_builds_unsolved ON build_builds (owner, created_at, id, endpoint, solve_at) WHERE state = 'PENDING' AND solve_at > 0;
-CREATE INDEX build_builds_waiting ON build_builds (owner, created_at, id, engine)
-    WHERE state = 'PENDING' AND published_at = 0 AND solve_at = 0;
-CREATE INDEX build_builds_published ON build_builds (published_at) WHERE state = 'PENDING' AND published_at > 0;
+CREATE INDEX build_builds_unsolved ON build_builds (solve_at) WHERE solve_at > 0;
 -- For estimates of how long builds of a kind take.
 CREATE INDEX build_builds_lengths ON build_builds (engine, architecture, completed_at)
     WHERE state = 'COMPLETED' AND succeeded AND started_at > 0;

@@ -58,7 +58,8 @@ func (s Store) Unindexed(ctx context.Context, keys []PackageKey, now time.Time) 
 		unused = append(unused, ids...)
 	}
 	for some := range slices.Chunk(unused, queryValues) {
-		if _, err := s.change(ctx, `UPDATE build_packages SET used_at = $1 WHERE id IN (`+parameters(2, len(some))+`)`, append([]any{sqldb.Micros(now)}, some...)...); err != nil {
+		// Not prepared: the text depends on the number of packages.
+		if _, err := s.db.ExecContext(ctx, `UPDATE build_packages SET used_at = $1 WHERE id IN (`+parameters(2, len(some))+`)`, append([]any{sqldb.Micros(now)}, some...)...); err != nil {
 			return nil, err
 		}
 	}

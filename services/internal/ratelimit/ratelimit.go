@@ -127,7 +127,7 @@ func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, 
 }
 
 // sliceWaits is how many slices a charge waits for. The first may be too small for all
-// charges that wait for it; the next is large enough.
+// charges that wait for it; the next is as large as they need, or as Redis grants.
 const sliceWaits = 2
 
 // spend charges n to the current slice, or else to Redis, where it fetches a slice for busy

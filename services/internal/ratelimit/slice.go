@@ -133,7 +133,10 @@ func (s *slice) next(cold bool, n int) int {
 	default:
 		s.want = max(s.want/2, s.size-s.left, n)
 	}
-	s.want = min(max(s.want, s.awaited), sliceMost)
+	if !cold {
+		s.want = max(s.want, s.awaited)
+	}
+	s.want = min(s.want, sliceMost)
 	return s.want
 }
 

@@ -31,10 +31,11 @@ func Pack(m proto.Message) ([]byte, error) {
 	if w == nil {
 		w = gzip.NewWriter(&out)
 	}
-	defer writers.Put(w)
 	w.Reset(&out)
 	_, err = w.Write(raw)
 	err = errors.Join(err, w.Close())
+	w.Reset(io.Discard) // it must not hold out in memory
+	writers.Put(w)
 	return out.Bytes(), err
 }
 

@@ -60,9 +60,10 @@ func TestBreakOutsideOfItsLoop(t *testing.T) {
 	for _, text := range []string{
 		"export A=1; break", "continue\nexport A=1", "f() { break; }; for i in 1 2; do f; export A=$i; done", "for i in 1 2; do (break); export A=$i; done",
 		"f() { for j in 1; do continue 2; done; }; for i in 1 2; do f; export A=$i; done", "for i in 1 2; do B=$(continue); export A=$i; done",
+		"for i in 1 2; do while break; do :; done; export A=$i; done",
 	} {
 		err := shell().Source(t.Context(), "x.sh", text)
-		if err == nil || !strings.Contains(err.Error(), "outside of a loop") {
+		if err == nil || !strings.Contains(err.Error(), "break or continue") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

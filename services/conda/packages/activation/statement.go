@@ -184,7 +184,12 @@ func (r *run) loop(body []*syntax.Stmt) (more bool, err error) {
 func (r *run) while(c *syntax.WhileClause) error {
 	last := 0
 	for {
-		if err := r.stmts(c.Cond); err != nil {
+		err := r.stmts(c.Cond)
+		var f flow
+		if errors.As(err, &f) && f.kind != flowReturn {
+			return unsupported("break or continue in the condition of a loop")
+		}
+		if err != nil {
 			return err
 		}
 		if (r.status == 0) == c.Until {
