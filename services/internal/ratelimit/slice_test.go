@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -324,9 +325,12 @@ func TestWaitingChargesShareASlice(t *testing.T) {
 	for range waiting + 1 {
 		done.Go(func() { charge(t, all[0], "ada", limit, 1) })
 	}
-	for all[0].Awaited() < waiting {
-		time.Sleep(time.Millisecond)
-	}
+	testkit.Until(t, "all charges to wait", func() error {
+		if n := all[0].Awaited(); n < waiting {
+			return fmt.Errorf("%d of %d wait", n, waiting)
+		}
+		return nil
+	})
 	close(calls.open)
 	done.Wait()
 	if n := calls.scripts.Load(); n > 2 {
