@@ -57,8 +57,8 @@ function* inCondaLock(text) {
       dash = begins[1].length;
       indent = begins[0].length;
     }
-    const key = /^[\s-]*(\w+):\s*["']?([^\s"'#]*)/.exec(line);
-    if (item && key && line.search(/[^\s-]/) === indent) item[key[1]] ??= key[2];
+    const key = /^[\s-]*(\w+):\s*(?:"([^"]*)"|'([^']*)'|([^\s"'#]*))/.exec(line);
+    if (item && key && line.search(/[^\s-]/) === indent) item[key[1]] ??= key[2] ?? key[3] ?? key[4];
   }
   if (item) yield item;
 }

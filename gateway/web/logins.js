@@ -27,7 +27,7 @@ function identity({ provider, keys }) {
 
 /** What is wrong with a login for a channel; "" if nothing is. @param {Given} given @param {string} way */
 function mistake({ registry, userName }, way) {
-  if (/[@?#]|\/t\//.test(registry)) return "The address contains a login. Leave it out of the address, choose how the channel authenticates, and enter the login below.";
+  if (/^([a-z]+:\/\/)?[^/]*@|[?#]|^([a-z]+:\/\/)?[^/]+\/t\//i.test(registry)) return "The address contains a login. Leave it out of the address, choose how the channel authenticates, and enter the login below.";
   if (way && /^oci:/i.test(registry)) return "A channel in a registry needs a user name and a password. If the registry issues tokens, the password is the token.";
   if (!way && ways.some(([name]) => name && name === userName)) return `The user name ${userName} is reserved for tokens. Choose how the channel authenticates instead.`;
   return "";
@@ -44,7 +44,7 @@ async function keep({ provider, ...given }, space) {
 const sentence = (err) => words(err).replace(/\.?$/, ".");
 
 /** Reports whether a channel refuses a login, or does not exist. Other failures are temporary, or not of the channel. @param {unknown} err */
-const isRefused = (err) => err instanceof Failure && (err.status === 400 || err.status === 403);
+const isRefused = (err) => err instanceof Failure && err.body?.code === "conda.channel" && (err.status === 400 || err.status === 403);
 
 /**
  * Reads a channel with a stored login, and deletes the login if the channel refuses it.
@@ -69,7 +69,7 @@ async function test({ id, address }, space) {
     }
     return { bad: `The channel cannot be read with this login. ${sentence(err)}` };
   }
-  return { good: `The channel ${address} accepts this login. It is stored encrypted and used when ${space ? "a participant of the workspace builds" : "you search and build"}.` };
+  return { good: `The channel ${address} can be read with this login stored. It is stored encrypted and used when ${space ? "a participant of the workspace builds" : "you search and build"}.` };
 }
 
 /**

@@ -81,7 +81,7 @@ func TestBadRequests(t *testing.T) {
 		{"layer with a malformed digest", with("tarDigest", "sha256:12"), 400, "layers[0].tarDigest"},
 		{"layer that is not base64", with("location", "data:%%%"), 400, "layers[0].location"},
 		{"layer that is not an archive", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{layer("data:"+base64.StdEncoding.EncodeToString(noArchive), noArchive, noArchive)}}}, 400, "layers[0].location"},
-		{"layer that unpacks to more than the limit", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{bomb(t)}}}, 400, "1 GiB"},
+		{"layer that unpacks to more than the limit", map[string]any{"containerImage": image, "containerConfig": map[string]any{"layers": []any{bomb(t)}}}, 400, "more than 1024 MiB"},
 		{"inline layer too long", with("location", "data:"+strings.Repeat("A", 14_000_001)), 400, "layers[0].location is"},
 		{"image that does not exist", map[string]any{"containerImage": up.Host + "/lib/nothing:v1"}, 400, "does not exist"},
 		{"platform that is not trusted", map[string]any{"containerImage": image, "towerAccessToken": "x", "towerEndpoint": "https://evil.example.org"}, 400, "not a platform that this service trusts"},

@@ -130,7 +130,7 @@ type finding struct{ operation, code, text, sent string }
 // declarable matches refusals that a schema can prevent, since they are about the type, the length
 // or the size of a value, or about a field that the document does not name: no allowance covers them.
 var declarable = regexp.MustCompile(`must be one of|the maximum is|at most \d+ characters|must not be negative|` +
-	`must be a (text|number|boolean|list|object)|cannot unmarshal|invalid character|unknown field|invalid value`)
+	`must be a (string|number|boolean|list|object)|cannot unmarshal|invalid character|unknown field|invalid value`)
 
 func (f finding) is(a allowance) bool {
 	if f.code == "ST202" && declarable.MatchString(f.text) {

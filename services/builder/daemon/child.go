@@ -118,7 +118,7 @@ func (d *Daemon) spawn(c *child, config string) error {
 	}
 	c.cmd = cmd
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("this machine does not allow new PID and mount namespaces: %w", err)
+		return fmt.Errorf("starting buildkitd in new PID and mount namespaces, which this machine must allow: %w", err)
 	}
 	c.said = make(chan string, 1)
 	go func() { c.said <- logOutput(out, d.o.Log) }()

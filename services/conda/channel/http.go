@@ -105,7 +105,7 @@ func refused(host string, isSigned bool, resp *http.Response) error {
 		if isSigned {
 			return fault.Denied.Newf("%s does not accept your login for the channel, or has no such channel: replace the login, or ask for access to the channel", host)
 		}
-		return fault.Denied.Newf("%s does not let us read the channel: it is private, or does not exist; store your login for it with `slipway credentials add NAME --channel URL`, or on the page, under Logins", host)
+		return fault.Denied.Newf("%s does not let us read the channel: it is private, or does not exist; store your login for it with `slipway credentials add NAME --channel URL` and --username, --bearer or --token-in-path, or on the page, under Logins", host)
 	case http.StatusTooManyRequests:
 		return fault.Exhausted.Newf("%s limits the rate of requests; try again later", host).After(max(after, time.Second))
 	default:

@@ -203,13 +203,13 @@ func parse(address string) (*url.URL, error) {
 	case u.Scheme != "http" && u.Scheme != "https" && u.Scheme != upstream.ChannelScheme || u.Host == "" || u.Opaque != "":
 		return nil, errors.New("it must be http(s)://host/path, or oci://host/path for a channel in a registry")
 	case u.User != nil:
-		return nil, errors.New("it has a login; store that with `slipway credentials add NAME --channel URL` instead")
+		return nil, errors.New("it has a login; store that with `slipway credentials add NAME --channel URL` and --username, --bearer or --token-in-path instead")
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("it must have no query")
 	}
 	u.Host = strings.ToLower(u.Host)
 	if u = u.JoinPath(); strings.HasPrefix(u.Path, "/t/") {
-		return nil, errors.New("it has a login; store that with `slipway credentials add NAME --channel URL` instead")
+		return nil, errors.New("it has a login; store that with `slipway credentials add NAME --channel URL` and --username, --bearer or --token-in-path instead")
 	}
 	if u.Scheme == upstream.ChannelScheme && !isRepository(u) {
 		return nil, errors.New("it must be oci://host/path, with a path in lower case as the names of repositories")

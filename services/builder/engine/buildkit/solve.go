@@ -40,8 +40,8 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	defer dirs.remove()
 	digest, err := b.try(ctx, job, dirs, out)
 	for n := 2; n <= bounds.BuildLosses && lost(err) && ctx.Err() == nil; n++ {
-		b.o.Log.Warn("The BuildKit daemon ended during a build; retrying once", "build_id", job.ID, "try", n, "err", err)
-		out.Print("", "The build service's daemon ended; starting over")
+		b.o.Log.Warn("The connection to the BuildKit daemon was lost during a build; trying again", "build_id", job.ID, "try", n, "err", err)
+		out.Print("", "The connection to the build service's daemon was lost; starting over")
 		if n == bounds.BuildLosses {
 			// One of several concurrent builds may have caused the daemon's end, so each is
 			// retried alone.

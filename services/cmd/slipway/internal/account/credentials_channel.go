@@ -109,7 +109,7 @@ func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, que
 		err = read()
 	}
 	if err == nil {
-		cmd.PrintErrf("The server has read %s with the login, and uses it from now on, on your behalf only.\n", output.Printable(f.channel.address))
+		cmd.PrintErrf("The server has read %s with the login, and uses it from now on, %s.\n", output.Printable(f.channel.address), whose(query))
 		return nil
 	}
 	if !isRefusal(err) && cmd.Context().Err() == nil {
@@ -124,9 +124,17 @@ func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, que
 	return fmt.Errorf("reading %s with the login: %w; the login was removed: correct it, or store it without the test with --no-verify", f.channel.address, err)
 }
 
+// whose returns for whom a login is used that was stored with a query.
+func whose(query url.Values) string {
+	if query.Get("workspaceId") != "" {
+		return "for all participants of the workspace"
+	}
+	return "on your behalf only"
+}
+
 // isRefusal reports whether the channel refuses a login, or does not exist. Other failures are
 // temporary, or not of the channel.
 func isRefusal(err error) bool {
 	no, ok := errors.AsType[*session.Refused](err)
-	return ok && (no.Status == http.StatusBadRequest || no.Status == http.StatusForbidden)
+	return ok && no.Response != nil && no.Response.Code == "conda.channel" && (no.Status == http.StatusBadRequest || no.Status == http.StatusForbidden)
 }

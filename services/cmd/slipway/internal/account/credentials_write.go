@@ -226,8 +226,8 @@ tested.`,
 			return fmt.Errorf("changing the credentials %s: %w", args[0], err)
 		}
 		sayTried(cmd, tried)
-		if kept.GetProvider() == channelProvider && spec.GetKeys().GetFields()["password"] != nil {
-			cmd.PrintErrln("The login was not tested: `slipway search --channel URL` reads the channel with it.")
+		if kept.GetProvider() == channelProvider && len(spec.GetKeys().GetFields()) > 0 {
+			cmd.PrintErrln("The changed login was not tested: a lock or a request with packages of the channel shows whether it is accepted.")
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Changed credentials %s.\n", output.Printable(args[0]))
 		return err
