@@ -55,6 +55,7 @@ func TestCondaManyAtOnce(t *testing.T) {
 				t.Fatalf("the lock of %d is %d %s", i, lock.status, lock.body)
 			}
 		}
+		p.judgeBuild(t, answers[3], files(t, pull(t, text(answers[3], "targetImage"), "amd64")), judged{})
 		again := p.order(environment(base, entries(3)...))
 		if again["buildId"] != answers[3]["buildId"] || again["cached"] != true {
 			t.Errorf("the repeated request returned %v, and before %v", again, answers[3])
