@@ -10,6 +10,7 @@ import (
 
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/resolver/dns"
@@ -34,6 +35,16 @@ const serviceConfig = `{
 // replicas.
 const resolveInterval = 500 * time.Millisecond
 
+// reconnect determines when a lost or refused connection is attempted again: within less time
+// than the retries of a call take, so that a call reaches a service that has just restarted.
+// The library's default grows to two minutes.
+func reconnect() grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 300 * time.Millisecond},
+		MinConnectTimeout: 5 * time.Second,
+	}
+}
+
 func init() { //nolint:gochecknoinits // the library requires this before the first connection
 	dns.SetMinResolutionInterval(resolveInterval)
 }
@@ -55,7 +66,7 @@ func Dial(addr string, o DialOptions) (*grpc.ClientConn, error) {
 	if o.TLS != nil {
 		creds = credentials.NewTLS(o.TLS)
 	}
-	return newClient(addr, o.Secret, o.Roles, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig))
+	return newClient(addr, o.Secret, o.Roles, grpc.WithTransportCredentials(creds), grpc.WithDefaultServiceConfig(serviceConfig), grpc.WithConnectParams(reconnect()))
 }
 
 // A Memory is a listener for connections within this process. Streams use such a

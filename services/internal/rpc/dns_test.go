@@ -55,6 +55,32 @@ func (n *dnsServer) serve() {
 	}
 }
 
+// TestRestartedServiceIsReached stops a service for several seconds. The first call after its
+// restart must succeed, although the connection was refused before.
+func TestRestartedServiceIsReached(t *testing.T) {
+	t.Parallel()
+	before, after := newHarness(t, rpc.ServerOptions{}), newHarness(t, rpc.ServerOptions{})
+	at := before.listen(t)
+	conn := dial(t, at, rpc.DialOptions{})
+	if err := call(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	before.server.Stop(t.Context())
+	for stopped := time.Now(); time.Since(stopped) < 4*time.Second; { // each call is retried for half a second
+		if err := call(t.Context(), conn); err == nil {
+			t.Fatal("a stopped service responds")
+		}
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = after.server.Serve(l) }()
+	if err := call(t.Context(), conn); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestReplacedReplicasAreFound replaces a replica sooner than the library's default
 // interval between lookups, which is 30 seconds.
 func TestReplacedReplicasAreFound(t *testing.T) {
