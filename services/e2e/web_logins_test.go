@@ -73,7 +73,7 @@ func TestWebPageOfLogins(t *testing.T) {
 		b.await(`document.querySelector(".empty")`)
 		b.good("login of a registry refused", p.url)
 		b.fill("#password", testkit.Password+kb.Enter)
-		b.await(`document.querySelector(".verdict.good")?.innerText.includes("can be read with this login stored") && document.querySelectorAll(".rows li").length === 1`)
+		b.await(`document.querySelector(".verdict.good")?.innerText.includes("accepts this login") && document.querySelectorAll(".rows li").length === 1`)
 		b.await(`document.querySelector("#password").value === ""`)
 
 		host := strings.TrimPrefix(channel.URL, "http://")
