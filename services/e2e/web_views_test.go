@@ -307,8 +307,8 @@ func chooseCategory(t *testing.T, browser context.Context, p *program) {
 	}
 }
 
-// webManifest is a pyproject.toml with environments in each form that TOML has. The string of a
-// task is none of them.
+// webManifest is a pyproject.toml with environments in each form that TOML has. The text of a task
+// resembles an environment, and must not be listed.
 const webManifest = `[project]
 name = "tools"
 

@@ -57,8 +57,7 @@ func (a attempts) refund(counters []counter) {
 	}
 }
 
-// evict makes room for one counter. It removes expired counters and, if these are not enough,
-// arbitrary ones.
+// evict makes room for one counter. It removes expired counters first, then arbitrary ones.
 func (a attempts) evict(now time.Time) {
 	if len(a) < limits.LoginsKnown {
 		return
