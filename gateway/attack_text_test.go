@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestTextsThatAreNone checks that strings which protobuf or a database cannot hold are
+// TestInvalidStrings checks that strings which protobuf or a database cannot hold are
 // rejected before they become a message or a parameter.
-func TestTextsThatAreNone(t *testing.T) {
+func TestInvalidStrings(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]bool{
 		"/a/b?c=d": true, "/a/%C3%A9?c=%C3%A9&d=+": true, "/a?c=é": true, "/a?%zz": true,

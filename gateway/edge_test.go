@@ -61,7 +61,7 @@ func post(t *testing.T, url string, body io.Reader, header ...string) (*http.Res
 	return resp, string(raw)
 }
 
-func TestStatusesBecomeAnswers(t *testing.T) {
+func TestStatusesBecomeResponses(t *testing.T) {
 	t.Parallel()
 	ours := func(code codes.Code, details ...protoadapt.MessageV1) error {
 		st, err := status.New(code, "what went wrong").WithDetails(append(details, &errdetails.ErrorInfo{

@@ -73,9 +73,9 @@ type copying struct {
 func (c *copying) run(ctx context.Context) error {
 	c.out.last = c.feed.req.GetAfter()
 	c.open(ctx)
-	silence, beat := time.NewTimer(c.timeouts.silence), time.NewTicker(c.timeouts.keepAlive)
+	silence, keepAlive := time.NewTimer(c.timeouts.silence), time.NewTicker(c.timeouts.keepAlive)
 	defer silence.Stop()
-	defer beat.Stop()
+	defer keepAlive.Stop()
 	for {
 		var err error
 		select {
@@ -88,8 +88,8 @@ func (c *copying) run(ctx context.Context) error {
 			c.open(ctx)
 		case <-silence.C:
 			err = c.sign(func() {})
-		case <-beat.C:
-			err = c.sign(func() { c.out.form.beat(&c.out.b) })
+		case <-keepAlive.C:
+			err = c.sign(func() { c.out.form.keepAlive(&c.out.b) })
 		case <-c.drained:
 			err = status.Error(codes.Unavailable, "this replica stops")
 		case <-ctx.Done():

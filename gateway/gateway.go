@@ -75,7 +75,7 @@ func route(ctx context.Context, c Conns, p timeouts) (*runtime.ServeMux, error) 
 	)
 	mux := newMux(
 		runtime.WithMiddlewares(routed("", p), deprecated, readable.checked(writeBadParameter), bodyReader{calls: readable, limit: MaxBody, refuse: writeError}.middleware, wholeBody(writeBadParameter)),
-		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{MaxValues, MaxDepth})),
+		runtime.WithMarshalerOption(runtime.MIMEWildcard, newMarshaler(jsonLimits{values: MaxValues, depth: MaxDepth})),
 		runtime.WithErrorHandler(writeError),
 		runtime.WithRoutingErrorHandler(writeRoutingError),
 		runtime.WithForwardResponseOption(setStatus),
@@ -129,6 +129,10 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, service containe
 	if err := containerv1.RegisterContainerServiceHandlerClient(ctx, mux, service); err != nil {
 		return err
 	}
+	b := &batches{mux: mux, service: service, stall: p.stall, marshaler: newMarshaler(jsonLimits{values: MaxBatchValues, depth: MaxDepth, listed: MaxBatch})}
+	if err := mux.HandlePath(http.MethodPost, batchPath, b.submit); err != nil {
+		return err
+	}
 	d := &downloads{mux: mux, service: service, timeouts: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {
@@ -143,11 +147,12 @@ func mountBuild(ctx context.Context, mux *runtime.ServeMux, service buildv1.Buil
 		return err
 	}
 	l := &logs{mux: mux, service: service, timeouts: p, drained: ctx.Done()}
-	if err := mux.HandlePath(http.MethodGet, logsPath, l.text); err != nil {
-		return err
-	}
-	if err := mux.HandlePath(http.MethodGet, eventsPath, l.events); err != nil {
-		return err
+	for path, serve := range map[string]runtime.HandlerFunc{
+		logsPath: l.text, eventsPath: l.events, mirrorLogsPath: l.text, mirrorEventsPath: l.events,
+	} {
+		if err := mux.HandlePath(http.MethodGet, path, serve); err != nil {
+			return err
+		}
 	}
 	return mux.HandlePath(http.MethodGet, "/v1alpha1/builds/{build_id}/condalock", explicitLock(mux, service))
 }

@@ -12,6 +12,8 @@ type jsonLimits struct {
 	values int
 	// depth limits the nesting of lists and objects.
 	depth int
+	// listed limits the number of objects in the lists of the body's object; 0 means no limit.
+	listed int
 }
 
 const (
@@ -20,13 +22,17 @@ const (
 	// MaxPlatformValues is the maximum for the platform's REST API, whose runs report many
 	// tasks.
 	MaxPlatformValues = 250_000
+	// MaxBatch is the maximum number of container requests in a body, and MaxBatchValues the
+	// maximum number of JSON values of such a body.
+	MaxBatch       = 1000
+	MaxBatchValues = 100_000
 	// MaxDepth is the maximum nesting of JSON lists and objects.
 	MaxDepth = 100
 )
 
 // check scans a body once without allocating. The decoder reports malformed JSON.
 func (l jsonLimits) check(raw []byte) error {
-	values, depth := 1, 0
+	values, depth, listed := 1, 0, 0
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
 		case '"':
@@ -34,6 +40,9 @@ func (l jsonLimits) check(raw []byte) error {
 		case ',':
 			values++
 		case '[', '{':
+			if raw[i] == '{' && depth == 2 {
+				listed++
+			}
 			values++
 			depth++
 		case ']', '}':
@@ -44,6 +53,9 @@ func (l jsonLimits) check(raw []byte) error {
 		}
 		if values > l.values {
 			return fmt.Errorf("Invalid JSON request body: it has more than %d values", l.values)
+		}
+		if l.listed > 0 && listed > l.listed {
+			return fmt.Errorf("Invalid JSON request body: its lists have more than %d objects", l.listed)
 		}
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestBodiesThatGrowWhenRead(t *testing.T) {
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		err := newMarshaler(jsonLimits{MaxValues, MaxDepth}).NewDecoder(strings.NewReader(body)).Decode(&containerv1.ContainerRequest{})
+		err := newMarshaler(jsonLimits{values: MaxValues, depth: MaxDepth}).NewDecoder(strings.NewReader(body)).Decode(&containerv1.ContainerRequest{})
 		runtime.ReadMemStats(&after)
 		if err == nil || !strings.Contains(err.Error(), "more than") {
 			t.Errorf("%s: got %v", name, err)
@@ -45,10 +45,10 @@ func FuzzBody(f *testing.F) {
 			return // a duplicate name hides values
 		}
 		n, depth := count(v)
-		if err := (jsonLimits{4*n + 4, depth + 1}).check([]byte(body)); err != nil {
+		if err := (jsonLimits{values: 4*n + 4, depth: depth + 1}).check([]byte(body)); err != nil {
 			t.Errorf("%q with %d values, %d deep: %v", body, n, depth, err)
 		}
-		if depth > 0 && (jsonLimits{4*n + 4, depth - 1}).check([]byte(body)) == nil {
+		if depth > 0 && (jsonLimits{values: 4*n + 4, depth: depth - 1}).check([]byte(body)) == nil {
 			t.Errorf("%q is %d deep and was let through", body, depth)
 		}
 	})

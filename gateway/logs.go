@@ -19,7 +19,7 @@ type logs struct {
 	drained  <-chan struct{} // closed when clients should reconnect elsewhere
 }
 
-// text serves GET of logsPath.
+// text serves GET of logsPath and mirrorLogsPath.
 func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	var follow bool
 	if text := r.URL.Query().Get("follow"); text != "" {
@@ -29,10 +29,10 @@ func (l *logs) text(w http.ResponseWriter, r *http.Request, path map[string]stri
 			return
 		}
 	}
-	l.answer(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
+	l.serve(w, r, plain{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], Follow: follow})
 }
 
-// events serves GET of eventsPath. Clients that cannot set Last-Event-ID send it in the
+// events serves GET of eventsPath and mirrorEventsPath. Clients that cannot set Last-Event-ID send it in the
 // query.
 func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]string) {
 	last := r.Header.Get("Last-Event-Id")
@@ -47,13 +47,13 @@ func (l *logs) events(w http.ResponseWriter, r *http.Request, path map[string]st
 			return
 		}
 	}
-	l.answer(w, r, events{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
+	l.serve(w, r, events{}, &buildv1.StreamLogsRequest{BuildId: path["build_id"], After: after, Follow: true})
 }
 
-// answer writes a log in the requested form. Errors before the first byte are ordinary
+// serve writes a log in the requested form. Errors before the first byte are ordinary
 // error responses. Later errors abort the connection, so that no client mistakes a truncated
 // log for a complete one.
-func (l *logs) answer(w http.ResponseWriter, r *http.Request, f form, req *buildv1.StreamLogsRequest) {
+func (l *logs) serve(w http.ResponseWriter, r *http.Request, f form, req *buildv1.StreamLogsRequest) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	ctx, err := runtime.AnnotateContext(ctx, l.mux, r, buildv1.BuildService_StreamLogs_FullMethodName)

@@ -26,20 +26,20 @@ import (
 
 type logStream = grpc.ServerStreamingServer[buildv1.StreamLogsResponse]
 
-// quick is the gateway in front of one service, with shorter timeouts.
-type quick struct {
+// instantLogs is the gateway in front of one service, with shorter timeouts.
+type instantLogs struct {
 	ctx                                 context.Context //nolint:containedctx // ends when the gateway drains
 	silence, keepAlive, retryFor, stall time.Duration
 }
 
-func (q quick) serve(t *testing.T, b *buildService) string {
+func (q instantLogs) serve(t *testing.T, b *buildService) string {
 	t.Helper()
 	web := httptest.NewServer(q.handler(t, b))
 	t.Cleanup(web.Close)
 	return web.URL + "/v1alpha1/builds/beef_1"
 }
 
-func (q quick) handler(t *testing.T, b *buildService) http.Handler {
+func (q instantLogs) handler(t *testing.T, b *buildService) http.Handler {
 	t.Helper()
 	or := func(d, otherwise time.Duration) time.Duration {
 		if d == 0 {
@@ -120,7 +120,7 @@ func linesArrive(t *testing.T, path, prefix string) {
 	t.Cleanup(b.start())
 	// In memory, since a socket's deadlines do not use the test's clock.
 	l := bufconn.Listen(1 << 16)
-	server := &http.Server{Handler: quick{silence: time.Hour, keepAlive: time.Hour}.handler(t, b), ReadTimeout: time.Minute}
+	server := &http.Server{Handler: instantLogs{silence: time.Hour, keepAlive: time.Hour}.handler(t, b), ReadTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return l.DialContext(ctx) }}
@@ -164,7 +164,7 @@ func script(t *testing.T, leave error) *buildService {
 	}}
 }
 
-func TestRoomGoesAway(t *testing.T) {
+func TestServiceStops(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]error{
 		"with a status":  status.Error(codes.Unavailable, "stopping"),
@@ -181,7 +181,7 @@ func TestRoomGoesAway(t *testing.T) {
 			} {
 				b := script(t, leave)
 				stop := b.start()
-				body, err := io.ReadAll(get(t, quick{}.serve(t, b)+path).Body)
+				body, err := io.ReadAll(get(t, instantLogs{}.serve(t, b)+path).Body)
 				stop()
 				if err != nil || !check(string(body)) {
 					t.Errorf("%s: %v, %s", path, err, body)
@@ -205,7 +205,7 @@ func TestServiceIsKilled(t *testing.T) {
 		return s.Send(succeeded())
 	}}
 	kill := b.start()
-	r := bufio.NewReader(get(t, quick{}.serve(t, b)+"/events").Body)
+	r := bufio.NewReader(get(t, instantLogs{}.serve(t, b)+"/events").Body)
 	await(t, r, "data: line 3")
 	kill()
 	t.Cleanup(b.start())
@@ -232,7 +232,7 @@ func TestRetryTimeout(t *testing.T) {
 					return err
 				}}
 				t.Cleanup(b.start())
-				resp := get(t, quick{retryFor: 20 * time.Millisecond}.serve(t, b)+path)
+				resp := get(t, instantLogs{retryFor: 20 * time.Millisecond}.serve(t, b)+path)
 				body, err := io.ReadAll(resp.Body)
 				if resp.StatusCode != http.StatusOK || err == nil || !strings.Contains(string(body), "line 2\n") || strings.Contains(string(body), "message") {
 					t.Errorf("got %d, %v, %s", resp.StatusCode, err, body)
@@ -247,7 +247,7 @@ func TestErrorsBeforeTheFirstByte(t *testing.T) {
 	for code, want := range map[codes.Code]int{codes.Unavailable: 503, codes.Internal: 500, codes.OK: 503} {
 		b := &buildService{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return status.Error(code, "") }}
 		t.Cleanup(b.start())
-		resp := get(t, quick{}.serve(t, b)+"/events")
+		resp := get(t, instantLogs{}.serve(t, b)+"/events")
 		body, _ := io.ReadAll(resp.Body)
 		if resp.StatusCode != want || resp.Header.Get("Content-Type") != "application/json" || !strings.HasPrefix(string(body), `{"message":`) || b.turns.Load() != 1 {
 			t.Errorf("%s: got %d %s %v after %d calls", code, resp.StatusCode, body, resp.Header, b.turns.Load())
@@ -264,7 +264,7 @@ func TestSilence(t *testing.T) {
 		return nil
 	}}
 	t.Cleanup(b.start())
-	url := quick{silence: time.Millisecond, keepAlive: 10 * time.Millisecond}.serve(t, b)
+	url := instantLogs{silence: time.Millisecond, keepAlive: 10 * time.Millisecond}.serve(t, b)
 	if resp := get(t, url+"/logs?follow=true"); resp.StatusCode != http.StatusOK {
 		t.Errorf("got %d", resp.StatusCode)
 	}
@@ -280,7 +280,7 @@ func TestEmptyLog(t *testing.T) {
 	t.Parallel()
 	b := &buildService{turn: func(int, *buildv1.StreamLogsRequest, logStream) error { return nil }}
 	t.Cleanup(b.start())
-	resp := get(t, quick{}.serve(t, b)+"/logs")
+	resp := get(t, instantLogs{}.serve(t, b)+"/logs")
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK || len(body) > 0 || err != nil {
 		t.Errorf("got %d %q %v", resp.StatusCode, body, err)
 	}
@@ -293,7 +293,7 @@ func TestResume(t *testing.T) {
 		return s.Send(succeeded())
 	}}
 	t.Cleanup(b.start())
-	url := quick{}.serve(t, b)
+	url := instantLogs{}.serve(t, b)
 	for _, c := range []struct{ header, query, want string }{
 		{"", "", "1 2 3 4 5"}, {"0", "", "1 2 3 4 5"}, {"3", "", "4 5"}, {"", "?lastEventId=4", "5"}, {"4", "?lastEventId=1", "5"}, {"5", "", ""},
 	} {
@@ -328,7 +328,7 @@ func TestClientLeaves(t *testing.T) {
 				}
 			}}
 			t.Cleanup(b.start())
-			resp := get(t, quick{stall: 100 * time.Millisecond}.serve(t, b)+"/events")
+			resp := get(t, instantLogs{stall: 100 * time.Millisecond}.serve(t, b)+"/events")
 			if !keep {
 				_ = resp.Body.Close()
 			}
@@ -350,7 +350,7 @@ func TestSlowClient(t *testing.T) {
 		return s.Send(succeeded())
 	}}
 	t.Cleanup(b.start())
-	resp := get(t, quick{}.serve(t, b)+"/logs?follow=true")
+	resp := get(t, instantLogs{}.serve(t, b)+"/logs?follow=true")
 	time.AfterFunc(100*time.Millisecond, func() { close(pause) })
 	<-pause
 	r := bufio.NewReaderSize(resp.Body, 200_000)
@@ -376,7 +376,7 @@ func TestDrain(t *testing.T) {
 		return nil
 	}}
 	t.Cleanup(b.start())
-	url := quick{ctx: ctx}.serve(t, b)
+	url := instantLogs{ctx: ctx}.serve(t, b)
 	r := bufio.NewReader(get(t, url+"/events").Body)
 	await(t, r, "data: line 1")
 	drain()
@@ -396,7 +396,7 @@ func TestLogsPassTheCallerOn(t *testing.T) {
 		return nil
 	}}
 	t.Cleanup(b.start())
-	body, _ := io.ReadAll(get(t, quick{}.serve(t, b)+"/logs", "Authorization", "Bearer x").Body)
+	body, _ := io.ReadAll(get(t, instantLogs{}.serve(t, b)+"/logs", "Authorization", "Bearer x").Body)
 	if string(body) != "Bearer x\n" {
 		t.Errorf("the service got %q", body)
 	}

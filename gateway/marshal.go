@@ -14,6 +14,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	usagev1 "slipway.dev/proto/gen/slipway/usage/v1"
 )
 
 // marshaler implements the contract's JSON: fields with presence are omitted if unset,
@@ -33,10 +34,10 @@ func newMarshaler(l jsonLimits) *marshaler {
 	}
 }
 
-// Marshal encodes a message. A message without any fields has an empty body, and a lock in
+// Marshal encodes a message. A message without any fields has an empty body, and a response in
 // a text format is returned as it is.
 func (m *marshaler) Marshal(v any) ([]byte, error) {
-	if text := lockText(v); text != nil {
+	if text, _ := textOf(v); text != nil {
 		return []byte(*text), nil
 	}
 	msg, ok := v.(proto.Message)
@@ -57,15 +58,20 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	return how.MarshalAppend(make([]byte, 0, proto.Size(msg)*5/4), msg)
 }
 
-// lockText returns the text of a lock in a text format; nil for any other message.
-func lockText(v any) *string {
-	switch lock := v.(type) {
+// textOf returns the text and the media type of a response in a text format: a lock, or a report
+// as CSV. The text is nil for any other message.
+func textOf(v any) (text *string, mediaType string) {
+	switch m := v.(type) {
 	case *condav1.LockPackagesResponse:
-		return lock.Text
+		return m.Text, "text/plain; charset=utf-8"
 	case *buildv1.GetBuildLockResponse:
-		return lock.Text
+		return m.Text, "text/plain; charset=utf-8"
+	case *usagev1.GetUsageResponse:
+		return m.Csv, "text/csv; charset=utf-8; header=present"
+	case *usagev1.GetUserUsageResponse:
+		return m.Csv, "text/csv; charset=utf-8; header=present"
 	}
-	return nil
+	return nil, ""
 }
 
 // counted is a response of the metrics service. If it has a metric, its organisations are
@@ -75,10 +81,10 @@ type counted interface {
 	GetOrgs() map[string]float64
 }
 
-// ContentType returns the type of JSON, or that of text for a lock.
+// ContentType returns the type of JSON, or that of a response in a text format.
 func (m *marshaler) ContentType(v any) string {
-	if lockText(v) != nil {
-		return "text/plain; charset=utf-8"
+	if text, mediaType := textOf(v); text != nil {
+		return mediaType
 	}
 	return m.JSONPb.ContentType(v)
 }

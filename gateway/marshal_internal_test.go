@@ -8,11 +8,11 @@ import (
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 )
 
-// TestLargeAnswers checks that the memory for encoding a response is bounded, since many
+// TestLargeResponses checks that the memory for encoding a response is bounded, since many
 // may be encoded concurrently.
 //
 //nolint:paralleltest // it measures what is allocated meanwhile
-func TestLargeAnswers(t *testing.T) {
+func TestLargeResponses(t *testing.T) {
 	labels := map[string]string{}
 	for i := range 30_000 {
 		labels[fmt.Sprint(i)] = fmt.Sprintf("%0100d", i)

@@ -14,17 +14,19 @@ import (
 
 	"slipway.dev/proto/gen/openapi"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+	usagev1 "slipway.dev/proto/gen/slipway/usage/v1"
 )
 
 // MaxPlatformBody is the largest request body of the platform, in bytes.
 const MaxPlatformBody = 16_000_000
 
-// NewPlatform returns the handler of the platform's REST API with its paths at the root.
+// NewPlatform returns the handler of the platform's REST API with its paths at the root. metrics
+// serves the reports of usage; if it is nil, their paths do not exist.
 // The legacy base address is the same handler behind http.StripPrefix("/api", …). The
 // request id in errors is the X-Request-Id of the response, which the caller's middleware
 // sets. See gateway/contract/platform.md#conventions.
-func NewPlatform(ctx context.Context, service grpc.ClientConnInterface) (http.Handler, error) {
-	mux, err := routePlatform(ctx, service)
+func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface) (http.Handler, error) {
+	mux, err := routePlatform(ctx, service, metrics)
 	if err != nil {
 		return nil, err
 	}
@@ -32,10 +34,13 @@ func NewPlatform(ctx context.Context, service grpc.ClientConnInterface) (http.Ha
 }
 
 // routePlatform mounts every path of the platform.
-func routePlatform(ctx context.Context, service grpc.ClientConnInterface) (*runtime.ServeMux, error) {
+func routePlatform(ctx context.Context, service, metrics grpc.ClientConnInterface) (*runtime.ServeMux, error) {
 	readable := requestsOf(
 		platformv1.File_slipway_platform_v1_identity_proto, platformv1.File_slipway_platform_v1_organization_proto,
 		platformv1.File_slipway_platform_v1_credentials_proto, platformv1.File_slipway_platform_v1_run_proto, platformv1.File_slipway_platform_v1_audit_proto,
+		platformv1.File_slipway_platform_v1_webhook_proto,
+		platformv1.File_slipway_platform_v1_limit_proto,
+		usagev1.File_slipway_usage_v1_usage_proto,
 	)
 	client := platformv1.NewIdentityServiceClient(service)
 	bodies := bodyReader{calls: readable, limit: MaxPlatformBody, authenticate: userOf(client), refuse: writePlatformError}
@@ -52,8 +57,15 @@ func routePlatform(ctx context.Context, service grpc.ClientConnInterface) (*runt
 		platformv1.RegisterCredentialServiceHandlerClient(ctx, mux, platformv1.NewCredentialServiceClient(service)),
 		platformv1.RegisterRunServiceHandlerClient(ctx, mux, platformv1.NewRunServiceClient(service)),
 		platformv1.RegisterAuditServiceHandlerClient(ctx, mux, platformv1.NewAuditServiceClient(service)),
+		platformv1.RegisterWebhookServiceHandlerClient(ctx, mux, platformv1.NewWebhookServiceClient(service)),
+		platformv1.RegisterLimitServiceHandlerClient(ctx, mux, platformv1.NewLimitServiceClient(service)),
 	); err != nil {
 		return nil, fmt.Errorf("mounting the platform: %w", err)
+	}
+	if metrics != nil {
+		if err := usagev1.RegisterUsageServiceHandlerClient(ctx, mux, usagev1.NewUsageServiceClient(metrics)); err != nil {
+			return nil, fmt.Errorf("mounting the reports of usage: %w", err)
+		}
 	}
 	if err := (signIn{mux: mux, service: client}).mount(); err != nil {
 		return nil, fmt.Errorf("mounting the sign-in: %w", err)

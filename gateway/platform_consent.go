@@ -7,9 +7,9 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 )
 
-// question asks a user whether a program may act as them. No code is issued before the user
+// consentQuestion asks a user whether a program may act as them. No code is issued before the user
 // has agreed (gateway/contract/platform.md#sign-in).
-type question struct {
+type consentQuestion struct {
 	// User is the name of the user, and Program the name that the program gives itself.
 	User, Program string
 	// Address is where a program on this machine receives its code; Code is the code that a
@@ -21,7 +21,7 @@ type question struct {
 }
 
 // page returns the question as a form.
-func (q question) page() string {
+func (q consentQuestion) page() string {
 	where := `shows the code <b>{code}</b>, on whatever machine it runs`
 	if q.Address != "" {
 		where = `runs on this machine, and gets the answer at <b>{address}</b>`

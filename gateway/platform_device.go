@@ -43,8 +43,8 @@ type deviceForm struct {
 	Problem, Allowed string
 }
 
-// askCode shows the page on which a code is entered.
-func (s signIn) askCode(w http.ResponseWriter, r *http.Request, _ map[string]string) {
+// showCodePage shows the page on which a code is entered.
+func (s signIn) showCodePage(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 	elsewhere, err := s.provider(r)
 	if err != nil {
 		s.refuse(w, r, err)
@@ -68,7 +68,7 @@ func (s signIn) describeDevice(w http.ResponseWriter, r *http.Request, _ map[str
 		UserCode: shown.Code, Consent: shown.Consent, AccessToken: form("access_token"),
 	})
 	if err == nil {
-		show(w, http.StatusOK, question{User: resp.GetUserName(), Program: resp.GetClientId(), Code: shown.Code, Consent: resp.GetConsent()}.page())
+		show(w, http.StatusOK, consentQuestion{User: resp.GetUserName(), Program: resp.GetClientId(), Code: shown.Code, Consent: resp.GetConsent()}.page())
 		return
 	}
 	code, failed := read(r.Context(), err, w.Header())

@@ -21,7 +21,7 @@ import (
 type platformMarshaler struct{ *marshaler }
 
 func newPlatformMarshaler() *platformMarshaler {
-	m := newMarshaler(jsonLimits{MaxPlatformValues, MaxDepth})
+	m := newMarshaler(jsonLimits{values: MaxPlatformValues, depth: MaxDepth})
 	m.MarshalOptions = protojson.MarshalOptions{EmitUnpopulated: true}
 	return &platformMarshaler{m}
 }

@@ -61,7 +61,7 @@ func (s signIn) finishSignIn(w http.ResponseWriter, r *http.Request, _ map[strin
 	http.SetCookie(w, &http.Cookie{Name: signInCookie, Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	switch program := resp.GetProgram(); {
 	case program != nil:
-		show(w, http.StatusOK, question{
+		show(w, http.StatusOK, consentQuestion{
 			User: resp.GetUserName(), Program: program.GetClientId(), Address: program.GetRedirectUri(), Consent: resp.GetConsent(),
 		}.page())
 	case resp.GetConsent() != "":

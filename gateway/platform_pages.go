@@ -46,8 +46,8 @@ func pageStyleSum() string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// elsewhereLink returns a link to the organisation's provider; "" without a provider.
-func elsewhereLink(to string) string {
+// providerLink returns a link to the organisation's provider; "" without a provider.
+func providerLink(to string) string {
 	if to == "" {
 		return ""
 	}
@@ -75,7 +75,7 @@ func signInPage(query func(string) string, elsewhere string) string {
 <label>Your access token <input type="password" name="access_token" autocomplete="off" required autofocus></label>
 <button>Allow</button>
 </form>
-`, values) + elsewhereLink(elsewhere)
+`, values) + providerLink(elsewhere)
 }
 
 // page returns the form on which a code is entered, or the result.
@@ -103,7 +103,7 @@ func (f deviceForm) page() string {
 <form method="post" action="device">
 <label>Code <input name="user_code" value="{code}" autocomplete="off" autocapitalize="characters" spellcheck="false" required autofocus></label>
 `+person+`</form>
-`, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + elsewhereLink(f.Elsewhere)
+`, map[string]string{"problem": f.Problem, "code": f.Code, "consent": f.Consent, "user": f.User}) + providerLink(f.Elsewhere)
 }
 
 // refusedSignIn is the content of the page for a sign-in at the OIDC provider that failed.

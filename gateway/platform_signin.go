@@ -30,7 +30,7 @@ func (s signIn) mount() error {
 		{http.MethodGet, "/oauth/oidc", s.startSignIn},
 		{http.MethodGet, "/oauth/callback", s.finishSignIn},
 		{http.MethodPost, "/oauth/device_authorization", s.device},
-		{http.MethodGet, "/oauth/device", s.askCode},
+		{http.MethodGet, "/oauth/device", s.showCodePage},
 		{http.MethodPost, "/oauth/device", s.describeDevice},
 		{http.MethodPost, "/oauth/consent", s.grant},
 		{http.MethodPost, "/oauth/access_token", s.tokens},

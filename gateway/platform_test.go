@@ -38,7 +38,7 @@ func servePlatform(t *testing.T, prefix string, f grpc.StreamHandler) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	h, err := gateway.NewPlatform(context.Background(), conn)
+	h, err := gateway.NewPlatform(context.Background(), conn, conn)
 	if err != nil {
 		t.Fatal(err)
 	}

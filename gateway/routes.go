@@ -10,15 +10,17 @@ import (
 
 // Paths whose responses may take as long as a build or a large file.
 const (
-	logsPath   = "/v1alpha1/builds/{build_id}/logs"
-	eventsPath = "/v1alpha1/builds/{build_id}/events"
-	sifPath    = "/v1alpha2/container/{request_id}/sif"
+	logsPath         = "/v1alpha1/builds/{build_id}/logs"
+	eventsPath       = "/v1alpha1/builds/{build_id}/events"
+	mirrorLogsPath   = "/v1alpha1/mirrors/{build_id}/logs"
+	mirrorEventsPath = "/v1alpha1/mirrors/{build_id}/events"
+	sifPath          = "/v1alpha2/container/{request_id}/sif"
 )
 
 // StaysOpen reports whether the response of a path may take as long as a build or a large
 // file.
 func StaysOpen(path string) bool {
-	for _, pattern := range []string{logsPath, eventsPath, sifPath} {
+	for _, pattern := range []string{logsPath, eventsPath, mirrorLogsPath, mirrorEventsPath, sifPath} {
 		before, rest, _ := strings.Cut(pattern, "{")
 		_, after, _ := strings.Cut(rest, "}")
 		if strings.HasPrefix(path, before) && strings.HasSuffix(path, after) {

@@ -16,7 +16,7 @@ type form interface {
 	contentType() string
 	open(b *bytes.Buffer)
 	line(b *bytes.Buffer, l *buildv1.LogLine)
-	beat(b *bytes.Buffer) // writes a keep-alive
+	keepAlive(b *bytes.Buffer) // writes a keep-alive
 	done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64)
 }
 
@@ -32,7 +32,7 @@ func (plain) line(b *bytes.Buffer, l *buildv1.LogLine) {
 	b.WriteByte('\n')
 }
 
-func (plain) beat(*bytes.Buffer) {}
+func (plain) keepAlive(*bytes.Buffer) {}
 
 func (plain) done(*bytes.Buffer, *buildv1.AwaitBuildResponse, int64) {}
 
@@ -53,7 +53,7 @@ func (events) line(b *bytes.Buffer, l *buildv1.LogLine) {
 	event(b, "log", l.GetOrdinal(), l.GetText())
 }
 
-func (events) beat(b *bytes.Buffer) { b.WriteString(": keep-alive\n\n") }
+func (events) keepAlive(b *bytes.Buffer) { b.WriteString(": keep-alive\n\n") }
 
 func (events) done(b *bytes.Buffer, how *buildv1.AwaitBuildResponse, last int64) {
 	data := encode(struct {

@@ -169,7 +169,7 @@ func resolved(name string, text []byte) (out []byte, err error) {
 // views matches the paths of the page's views: the public ones, the sign-in, those of a
 // signed-in user, and the address where runs are watched according to the platform
 // (services/platform/runs).
-var views = regexp.MustCompile(`^/(view/inspect|view/builds/[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|workspaces|service)|` +
+var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{16}_[0-9]{1,9}|view/containers/([a-z2-7]{26}|[0-9a-f]{64})|login|view/(containers|mine|runs|tokens|logins|webhooks|workspaces|service|admin/limits)|` +
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {

@@ -143,9 +143,9 @@ func TestWebIsStrict(t *testing.T) {
 	}
 }
 
-// TestWebTakesNothingAway checks that the page serves its own paths, in any spelling, and
+// TestWebLeavesOtherPaths checks that the page serves its own paths, in any spelling, and
 // leaves all others to the API.
-func TestWebTakesNothingAway(t *testing.T) {
+func TestWebLeavesOtherPaths(t *testing.T) {
 	t.Parallel()
 	h := alone(t)
 	asset := path.Join("/", address.FindStringSubmatch(open(t, h, "/").Body.String())[1])

@@ -32,7 +32,7 @@ func (q requests) located(refuse func(w http.ResponseWriter, message string)) ru
 				body.rest, body.err = io.ReadAll(r.Body)
 				r.Body = body
 			}
-			if problem := takeWorkspace(r, body.rest, takesAnything(desc)); problem != "" {
+			if problem := takeWorkspace(r, body.rest, acceptsAnyBody(desc)); problem != "" {
 				refuse(w, problem)
 				return
 			}
@@ -41,9 +41,9 @@ func (q requests) located(refuse func(w http.ResponseWriter, message string)) ru
 	}
 }
 
-// takesAnything reports whether a call accepts any body, as reports of runs do: a member of
+// acceptsAnyBody reports whether a call accepts any body, as reports of runs do: a member of
 // a wrong type counts as absent there.
-func takesAnything(desc protoreflect.MessageDescriptor) bool {
+func acceptsAnyBody(desc protoreflect.MessageDescriptor) bool {
 	body := desc.Fields().ByName("body")
 	return body != nil && body.Kind() == protoreflect.BytesKind
 }

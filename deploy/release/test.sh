@@ -26,6 +26,9 @@ root=$work/root
 [ -d "$root/usr" ] || mmdebstrap --quiet --variant=minbase --mode=root --include=ca-certificates,libseccomp2 bookworm "$root"
 cp "$work"/once/*.deb "$root/tmp/"
 chroot "$root" sh -c 'dpkg -i /tmp/slipway_*.deb /tmp/slipwayd_*.deb' >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log" >&2 && exit 1; }
+grep -q 'slipwayd is installed' "$work/dpkg.log" || no 'the installation does not print how to start the service'
+chroot "$root" sh -c 'dpkg -i /tmp/slipwayd_*.deb' >"$work/upgrade.log" 2>&1 || { cat "$work/upgrade.log" >&2 && exit 1; }
+grep -q 'slipwayd is installed' "$work/upgrade.log" && no 'an upgrade prints the text of an installation'
 
 [ "$(stat -c '%a %U' "$root/etc/slipway/environment")" = '600 root' ] || no 'others can read the settings that are secret'
 

@@ -107,7 +107,7 @@ func (e *Example) section(name, text string) error {
 // text and an empty body by bytes.
 func (e *Example) Differ(body []byte) string {
 	if strings.HasPrefix(e.Header["Content-Type"], "text/") {
-		if got := strings.TrimRight(string(body), "\n"); got != e.Want {
+		if got := strings.TrimRight(string(body), "\r\n"); got != e.Want {
 			return fmt.Sprintf("the body is\n%s\nwant\n%s", got, e.Want)
 		}
 		return ""

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,8 +29,8 @@ type document struct {
 	made     map[string]*openapi3.Schema
 }
 
-// begin starts a document with its manually written part.
-func begin(f api, base []byte) (*document, error) {
+// newDocument starts a document with its manually written part.
+func newDocument(f api, base []byte) (*document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(base)
 	if err != nil {
 		return nil, err
@@ -61,7 +62,7 @@ func (d *document) fill(files []*protogen.File) error {
 	calls := d.calls(files)
 	for _, c := range calls {
 		if body := c.body(); body != nil && body.Message != nil {
-			d.note(body.Message)
+			d.markRequest(body.Message)
 		}
 	}
 	for _, c := range calls {
@@ -91,7 +92,7 @@ func (d *document) calls(files []*protogen.File) []call {
 					continue
 				}
 				c := call{Method: m, rule: rule}
-				c.verb, c.path = door(rule)
+				c.verb, c.path = httpRoute(rule)
 				c.path = variable.ReplaceAllStringFunc(c.path, func(v string) string {
 					return "{" + camel(strings.Trim(v, "{}")) + "}"
 				})
@@ -104,7 +105,7 @@ func (d *document) calls(files []*protogen.File) []call {
 
 var variable = regexp.MustCompile(`\{[a-z_]+\}`)
 
-func door(rule *annotations.HttpRule) (verb, path string) {
+func httpRoute(rule *annotations.HttpRule) (verb, path string) {
 	switch p := rule.GetPattern().(type) {
 	case *annotations.HttpRule_Get:
 		return http.MethodGet, p.Get
@@ -132,7 +133,7 @@ func fieldOf(m *protogen.Message, name string) *protogen.Field {
 	return nil
 }
 
-// operation adds a call. Manually written responses and request bodies are kept.
+// operation adds a call. Manually written texts, responses and request bodies are kept.
 func (d *document) operation(c call) {
 	item := d.doc.Paths.Value(c.path)
 	if item == nil {
@@ -148,20 +149,21 @@ func (d *document) operation(c call) {
 		op.Responses = openapi3.NewResponsesWithCapacity(8)
 	}
 	op.OperationID = c.GoName
-	op.Summary, op.Description = speech(c.Comments.Leading, c.GoName)
+	summary, description := splitComment(c.Comments.Leading, c.GoName)
+	op.Summary, op.Description = cmp.Or(op.Summary, summary), cmp.Or(op.Description, description)
 	op.Tags = []string{d.tag(c)}
 	for _, f := range c.Input.Fields {
 		if p := d.parameter(c, f); p != nil {
 			op.AddParameter(p)
 		}
 	}
-	d.takes(op, c)
-	d.answers(op, c)
+	d.addRequestBody(op, c)
+	d.addResponses(op, c)
 }
 
 // tag returns the tag of an operation: the service, or the platform's domain.
 func (d *document) tag(c call) string {
-	if len(d.packages) > 1 {
+	if d.name == "container" {
 		return strings.TrimSuffix(c.Parent.GoName, "Service")
 	}
 	return strings.SplitN(c.path, "/", 3)[1]
@@ -183,8 +185,8 @@ func (d *document) parameter(c call, f *protogen.Field) *openapi3.Parameter {
 	return p
 }
 
-// takes describes the request body.
-func (d *document) takes(op *openapi3.Operation, c call) {
+// addRequestBody describes the request body.
+func (d *document) addRequestBody(op *openapi3.Operation, c call) {
 	f := c.body()
 	if f == nil || isInternal(f) {
 		return
@@ -215,8 +217,8 @@ func needed(f *protogen.Field) bool {
 	return len(listOf(f.Desc.Options(), openapiv1.E_Requires)) > 0 || len(listOf(options, openapiv1.E_AnyOf)) > 0 || slices.ContainsFunc(f.Message.Fields, required)
 }
 
-// answers describes success: 200, or 204 without content.
-func (d *document) answers(op *openapi3.Operation, c call) {
+// addResponses describes success: 200, or 204 without content.
+func (d *document) addResponses(op *openapi3.Operation, c call) {
 	if len(c.Output.Fields) == 0 {
 		if op.Responses.Value("200") == nil {
 			op.Responses.Set("204", &openapi3.ResponseRef{Value: openapi3.NewResponse().WithDescription("It is done.")})

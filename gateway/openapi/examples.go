@@ -18,7 +18,7 @@ import (
 func (d *document) illustrate(verb, path string, op *openapi3.Operation) error {
 	var calls []string
 	for _, e := range d.examples {
-		values, ok := d.fits(e, verb, path)
+		values, ok := d.matchesExample(e, verb, path)
 		if !ok {
 			continue
 		}
@@ -44,16 +44,16 @@ func succeeds(e contracttest.Example) bool { return strings.HasPrefix(e.Status, 
 func (d *document) show(op *openapi3.Operation, e contracttest.Example, values map[string]string) error {
 	if succeeds(e) {
 		setParameters(op, values, e.Path)
-		if err := asks(op, e); err != nil {
+		if err := addRequestExample(op, e); err != nil {
 			return err
 		}
 	}
 	return d.replies(op, e)
 }
 
-// fits reports whether an example calls an operation, and returns the values of the
+// matchesExample reports whether an example calls an operation, and returns the values of the
 // variables in its path. If two paths match, the one with fewer variables is used.
-func (d *document) fits(e contracttest.Example, verb, path string) (map[string]string, bool) {
+func (d *document) matchesExample(e contracttest.Example, verb, path string) (map[string]string, bool) {
 	called, _, _ := strings.Cut(e.Path, "?")
 	values := match(path, called)
 	if e.Method != verb || values == nil {
@@ -105,9 +105,9 @@ func setParameters(op *openapi3.Operation, values map[string]string, called stri
 	}
 }
 
-// asks adds the request of an example. It omits null and unknown members, which the server
-// ignores, and converts integers that are sent as strings to numbers.
-func asks(op *openapi3.Operation, e contracttest.Example) error {
+// addRequestExample adds the request of an example. It omits null and unknown members, which the
+// server ignores, and converts integers that are sent as strings to numbers.
+func addRequestExample(op *openapi3.Operation, e contracttest.Example) error {
 	if op.RequestBody == nil || e.Body == "" {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 		value = eventsOf(e.Want)[0] // the schema of a stream is that of one event
 	} else if !strings.HasPrefix(kind, "text/") {
 		kind = "application/json"
-		answer, known, err := answerOf(e)
+		answer, known, err := responseExample(e)
 		if err != nil || !known {
 			return err
 		}
@@ -199,9 +199,9 @@ func eventsOf(stream string) []any {
 	return out
 }
 
-// answerOf returns an example's response with the canned values in place of wildcards;
+// responseExample returns an example's response with the canned values in place of wildcards;
 // known is false if a wildcard remains.
-func answerOf(e contracttest.Example) (value any, known bool, err error) {
+func responseExample(e contracttest.Example) (value any, known bool, err error) {
 	if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
 		return nil, false, err
 	}
@@ -215,7 +215,7 @@ func answerOf(e contracttest.Example) (value any, known bool, err error) {
 		for _, canned = range m { // response_body
 		}
 	}
-	value, known = settle(value, canned)
+	value, known = fillWildcards(value, canned)
 	return value, known, nil
 }
 
@@ -235,9 +235,9 @@ func add(media *openapi3.MediaType, e contracttest.Example, value any) {
 	media.Examples[e.Name] = &openapi3.ExampleRef{Value: &openapi3.Example{Summary: strings.TrimSuffix(e.Comment, "."), Value: value}}
 }
 
-// settle replaces the wildcards in want by the canned values, and reports whether all are
+// fillWildcards replaces the wildcards in want by the canned values, and reports whether all are
 // known.
-func settle(want, canned any) (any, bool) {
+func fillWildcards(want, canned any) (any, bool) {
 	known := true
 	switch w := want.(type) {
 	case string:
@@ -249,14 +249,14 @@ func settle(want, canned any) (any, bool) {
 		c, _ := canned.(map[string]any)
 		for name := range w {
 			var ok bool
-			w[name], ok = settle(w[name], c[name])
+			w[name], ok = fillWildcards(w[name], c[name])
 			known = known && ok
 		}
 	case []any:
 		c, _ := canned.([]any)
 		for i := range w {
 			var ok bool
-			w[i], ok = settle(w[i], append(slices.Clone(c), make([]any, len(w))...)[i])
+			w[i], ok = fillWildcards(w[i], append(slices.Clone(c), make([]any, len(w))...)[i])
 			known = known && ok
 		}
 	}

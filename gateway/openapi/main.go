@@ -37,7 +37,7 @@ func apis() []api {
 			packages: []string{"slipway.container.v1", "slipway.build.v1", "slipway.conda.v1", "slipway.inspect.v1", "slipway.metrics.v1"},
 			examples: []string{"gateway/testdata/contract", "gateway/testdata/contract/build", "gateway/testdata/contract/conda", "gateway/testdata/contract/metrics", "gateway/testdata/contract/operator"},
 		},
-		{name: "platform", packages: []string{"slipway.platform.v1"}, examples: []string{"gateway/testdata/platform"}, whole: true},
+		{name: "platform", packages: []string{"slipway.platform.v1", "slipway.usage.v1"}, examples: []string{"gateway/testdata/platform"}, whole: true},
 	}
 }
 
@@ -92,7 +92,7 @@ func (f api) write(p *protogen.Plugin) error {
 	if err != nil {
 		return err
 	}
-	d, err := begin(f, base)
+	d, err := newDocument(f, base)
 	if err != nil {
 		return err
 	}

@@ -14,15 +14,15 @@ import (
 	openapiv1 "slipway.dev/proto/gen/slipway/openapi/v1"
 )
 
-// note records a message, and the messages in its fields, as part of a request.
-func (d *document) note(m *protogen.Message) {
+// markRequest records a message, and the messages in its fields, as part of a request.
+func (d *document) markRequest(m *protogen.Message) {
 	if d.asked[m.GoIdent.GoName] {
 		return
 	}
 	d.asked[m.GoIdent.GoName] = true
 	for _, f := range m.Fields {
 		if f.Message != nil && !isInternal(f) {
-			d.note(f.Message)
+			d.markRequest(f.Message)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func (d *document) single(f *protogen.Field, asked bool) *openapi3.SchemaRef {
 		return number(f)
 	case protoreflect.MessageKind:
 		if foreign(f.Message) {
-			return known(f)
+			return foreignSchema(f)
 		}
 		return d.ref(f.Message, asked)
 	default:
@@ -219,8 +219,8 @@ func listOf(options protoreflect.ProtoMessage, option protoreflect.ExtensionType
 	return list
 }
 
-// known returns the schema of a foreign message.
-func known(f *protogen.Field) *openapi3.SchemaRef {
+// foreignSchema returns the schema of a foreign message.
+func foreignSchema(f *protogen.Field) *openapi3.SchemaRef {
 	switch f.Message.Desc.Name() {
 	case "Timestamp":
 		return openapi3.NewDateTimeSchema().NewRef()

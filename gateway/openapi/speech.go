@@ -46,8 +46,8 @@ func description(m *protogen.Message) string {
 	return capital(internal.ReplaceAllString(prose(m.Comments.Leading), ""))
 }
 
-// speech returns a call's comment: its first sentence, and the rest.
-func speech(c protogen.Comments, name string) (summary, rest string) {
+// splitComment returns a call's comment: its first sentence, and the rest.
+func splitComment(c protogen.Comments, name string) (summary, rest string) {
 	text := capital(strings.TrimPrefix(prose(c), name+" "))
 	summary = sentence.FindString(text)
 	if summary == "" {

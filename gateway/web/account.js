@@ -21,18 +21,23 @@ const views = [
   [/^(?:user\/[^/]+|orgs\/([^/]+)\/workspaces\/([^/]+))\/watch\/(\w+)$/, () => import("./run.js"), "Run"],
   [/^view\/tokens$/, () => import("./tokens.js"), "Tokens"],
   [/^view\/logins$/, () => import("./logins.js"), "Logins"],
+  [/^view\/webhooks$/, () => import("./webhooks.js"), "Webhooks"],
   [/^view\/workspaces$/, () => import("./workspaces.js"), "Workspaces"],
   [/^view\/service$/, () => import("./service.js"), "Service"],
+  [/^view\/admin\/limits$/, () => import("./limits.js"), "Limits"],
 ];
+
+/** The views of administrators. @type {[path: string, title: string][]} */
+const operators = [["view/service", "Service"], ["view/admin/limits", "Limits"]];
 
 /** The navigation among the views of the signed-in user. @param {{at: string}} props */
 function Places({ at }) {
-  const [operates, tell] = useState(at === "view/service");
+  const [operates, tell] = useState(operators.some(([path]) => path === at));
   useEffect(() => {
     call("GET", "v1alpha2/metrics/builds").then(() => tell(true), () => undefined); // only operators may read this
   }, []);
   /** @type {[string, string][]} */
-  const all = operates ? [...places, ["view/service", "Service"]] : places;
+  const all = operates ? [...places, ...operators] : places;
   const within = at.includes("/watch/") ? "view/runs" : at.startsWith("view/containers/") ? "view/containers" : "";
   return html`<nav class="places" aria-label="Yours">${all.map(([path, title]) => html`<a key=${path} href=${new URL(path, root).href}
     aria-current=${path === at ? "page" : path === within ? "true" : undefined}>${title}</a>`)}</nav>`;

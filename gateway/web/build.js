@@ -1,4 +1,4 @@
-// The page of a build: its state, why it failed if it did, its log and its contents.
+// The page of a build or a mirror: its state, why it failed if it did, its log and its contents.
 import { useEffect, useState } from "preact/hooks";
 import { Action } from "./action.js";
 import { again, canRepeat } from "./again.js";
@@ -15,7 +15,7 @@ import { Watch } from "./watch.js";
 
 /**
  * @typedef {{buildId: string, status: string, succeeded?: boolean, reasonCode?: string, message?: string, targetImage?: string, platform?: string,
- *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean}} Record
+ *   containerFile?: string, condaFile?: string, condaOpts?: import("./again.js").CondaOpts, contextSize?: number, digest?: string, userId?: number, startTime?: string, duration?: number, served?: boolean, sourceImage?: string}} Record
  */
 
 /** The time since a given time, in words. @param {{since: string}} props */
@@ -32,6 +32,7 @@ function Passing({ since }) {
 function Facts({ record }) {
   const { startTime } = record;
   return html`<dl class="facts">
+    ${record.sourceImage && html`<dt>Copy of</dt><dd><code>${record.sourceImage}</code></dd>`}
     ${record.platform && html`<dt>Platform</dt><dd>${record.platform.split(",").join(" and ")}</dd>`}
     ${startTime && html`<dt>Requested</dt><dd>${moment(startTime)}, ${record.userId ? `by user ${record.userId}` : "by an anonymous user"}</dd>`}
     ${record.duration !== undefined ? html`<dt>Took</dt><dd>${duration(record.duration)}</dd>` : startTime && html`<dt>Takes</dt><dd><${Passing} since=${startTime} /></dd>`}
@@ -44,7 +45,7 @@ function Actions({ record, running, name, ask }) {
   const made = record.succeeded;
   return html`<div class="actions">
     ${made && !name && html`<${Action} title="Get a name to pull it by" act=${ask} />`}
-    ${token.value && running && html`<${Action} plain title="Cancel this build" act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`}
+    ${token.value && running && html`<${Action} plain title=${`Cancel this ${record.sourceImage ? "mirror" : "build"}`} act=${() => call("DELETE", `v1alpha1/builds/${record.buildId}`)} />`}
     ${!running && canRepeat(record) && html`<button type="button" class=${made ? "pill" : "button"} onClick=${() => again(record)}>Build again</button>`}
   </div>`;
 }
@@ -62,7 +63,8 @@ function Known({ record, watch }) {
   const end = watch.end.value ?? (record.status === "COMPLETED" ? { ...record, succeeded: !!succeeded } : undefined);
   const place = watch.place.value;
   const cancelled = end?.reasonCode === "cancelled";
-  const verdict = end ? (end.succeeded ? "Built." : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : "Being built.";
+  const [done, running] = record.sourceImage ? ["Copied.", "Being copied."] : ["Built.", "Being built."];
+  const verdict = end ? (end.succeeded ? done : cancelled ? "Cancelled." : "Failed.") : place ? `In the queue, at place ${place}.` : running;
   return html`
     <p class=${`verdict ${!end ? "running" : end.succeeded ? "good" : "bad"}`} role="status">${verdict}</p>
     ${end && !end.succeeded && !cancelled && html`<${Failed} reason=${end.reasonCode} message=${end.message} />`}
@@ -74,16 +76,23 @@ function Known({ record, watch }) {
     ${succeeded && !targetImage.startsWith("oras://") && html`<${Inside} name=${ask} platform=${record.platform} />`}`;
 }
 
-/** @param {{id: string}} props */
-export function Build({ id }) {
+/** The record of a build; a mirror also has its source. @param {string} id @param {boolean} mirror @returns {Promise<Record>} */
+async function read(id, mirror) {
+  const [build, copy] = await Promise.all([call("GET", `v1alpha1/builds/${id}`), mirror && call("GET", `v1alpha1/mirrors/${id}`)]);
+  return { ...build, sourceImage: copy ? copy.sourceImage : undefined };
+}
+
+/** @param {{id: string, mirror: boolean}} props */
+export function Build({ id, mirror }) {
+  const kind = mirror ? "Mirror" : "Build";
   const [record, set] = useState(/** @type {Record | undefined} */ (undefined));
   const [problem, say] = useState(/** @type {unknown} */ (undefined));
   const [watch, observe] = useState(/** @type {Watch | undefined} */ (undefined));
   useEffect(() => {
-    document.title = `Build ${id} · Slipway`;
+    document.title = `${kind} ${id} · Slipway`;
     const w = new Watch(id);
     observe(w);
-    const ask = () => call("GET", `v1alpha1/builds/${id}`).then(set, (err) => {
+    const ask = () => read(id, mirror).then(set, (err) => {
       say(err);
       w.close();
     });
@@ -93,17 +102,17 @@ export function Build({ id }) {
       ended();
       w.close();
     };
-  }, [id]);
+  }, [id, mirror]);
   if (problem && !record) {
     const missing = problem instanceof Failure && problem.status === 404;
-    return html`<h1>${missing ? "There is no such build" : "The build cannot be shown"}</h1><p class="lead">${words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
+    return html`<h1>${missing ? `There is no such ${kind.toLowerCase()}` : `The ${kind.toLowerCase()} cannot be shown`}</h1><p class="lead">${words(problem)}</p><p><a class="button" href=${root.href}>Make a container</a></p>`;
   }
-  if (!record || !watch) return html`<h1 class="id">Build <code>${id}</code></h1><p role="status">Looking it up…</p>`;
+  if (!record || !watch) return html`<h1 class="id">${kind} <code>${id}</code></h1><p role="status">Looking it up…</p>`;
   return html`
-    <h1 class="id">Build <code>${id}</code></h1>
+    <h1 class="id">${kind} <code>${id}</code></h1>
     <${Known} record=${record} watch=${watch} />
     <${Log} watch=${watch} id=${id} />
-    <${Packages} id=${id} />
+    ${!mirror && html`<${Packages} id=${id} />`}
     <${Source} title="Dockerfile" text=${record.containerFile} />
     <${Source} title="Conda environment" text=${record.condaFile} />`;
 }

@@ -6,7 +6,7 @@ import { leave, me } from "./me.js";
 import { token } from "./session.js";
 
 /** The views of a signed-in user. @type {[path: string, title: string][]} */
-export const places = [["view/containers", "Containers"], ["view/mine", "Builds"], ["view/runs", "Runs"], ["view/tokens", "Tokens"], ["view/logins", "Logins"], ["view/workspaces", "Workspaces"]];
+export const places = [["view/containers", "Containers"], ["view/mine", "Builds"], ["view/runs", "Runs"], ["view/tokens", "Tokens"], ["view/logins", "Logins"], ["view/webhooks", "Webhooks"], ["view/workspaces", "Workspaces"]];
 
 export function Menu() {
   const [open, turn] = useState(false);

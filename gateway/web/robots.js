@@ -4,7 +4,7 @@ import { call, words } from "./api.js";
 import { Copied } from "./copy.js";
 import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
-import { Row, uses } from "./tokens.js";
+import { repositoriesIn, Row, uses } from "./tokens.js";
 
 /** @typedef {{id: number, name: string, userName: string, role: string, createdBy: string, lastUsed: string | null}} Robot */
 /** @typedef {import("./tokens.js").Token} Token */
@@ -13,18 +13,20 @@ import { Row, uses } from "./tokens.js";
 const roles = { launch: "reports runs and uses logins", connect: "looks at runs", view: "looks at runs" };
 
 /**
- * A text field and a select, with a button.
- * @param {{id: string, label: string, hint: string, choice: string, choices: [value: string, title: string][], act: (name: string, choice: string) => Promise<unknown>}} props
+ * A text field and a select, and optionally a second text field, with a button.
+ * @param {{id: string, label: string, hint: string, choice: string, choices: [value: string, title: string][], more?: {label: string, hint: string},
+ *   act: (name: string, choice: string, more: string) => Promise<unknown>}} props
  */
-function Make({ id, label, hint, choice, choices, act }) {
+function Make({ id, label, hint, choice, choices, more, act }) {
   const [name, type] = useState("");
   const [chosen, choose] = useState(choices[0][0]);
+  const [further, add] = useState("");
   const [problem, say] = useState("");
   return html`<form class="fields row" onSubmit=${async (/** @type {Event} */ e) => {
     e.preventDefault();
     say("");
     try {
-      await act(name.trim(), chosen);
+      await act(name.trim(), chosen, further);
       type("");
     } catch (err) {
       say(words(err));
@@ -33,6 +35,8 @@ function Make({ id, label, hint, choice, choices, act }) {
       onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
     <p><label for=${`${id}-choice`}>${choice}</label><select id=${`${id}-choice`} value=${chosen} onChange=${(/** @type {any} */ e) => choose(e.currentTarget.value)}>
       ${choices.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></p>
+    ${more && html`<p><label for=${`${id}-more`}>${more.label}</label><input id=${`${id}-more`} type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder=${more.hint} value=${further}
+      onInput=${(/** @type {any} */ e) => add(e.currentTarget.value)} /></p>`}
     <p><button class="button second" disabled=${!name.trim()}>Create</button></p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
 }
@@ -48,8 +52,9 @@ function Tokens({ robot, at, query }) {
     ${made && html`<section class="result" role="status"><h3>The token ${made.name}</h3><${Copied} large text=${made.secret} what="the token" />
       <p class="note">Copy it now: it is shown only once.</p></section>`}
     <${Make} id=${`token-${robot.id}`} label=${`New token of ${robot.name}`} hint="cluster" choice="May be used for"
-      choices=${uses.slice(1).map(([scopes, title]) => [scopes.join(), title])} act=${async (/** @type {string} */ name, /** @type {string} */ scopes) => {
-        const { accessKey } = await call("POST", `${at}/tokens${query}`, { body: { name, scopes: scopes.split(",") } });
+      choices=${uses.slice(1).map(([scopes, title]) => [scopes.join(), title])} more=${{ label: "Only for repositories", hint: "all, or ghcr.io/lab/*" }}
+      act=${async (/** @type {string} */ name, /** @type {string} */ scopes, /** @type {string} */ repositories) => {
+        const { accessKey } = await call("POST", `${at}/tokens${query}`, { body: { name, scopes: scopes.split(","), repositories: repositoriesIn(repositories) } });
         show({ name, secret: accessKey });
         list.again();
       }} />`;

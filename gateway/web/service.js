@@ -4,6 +4,7 @@ import { call, Failure } from "./api.js";
 import { count, html, moment, size } from "./html.js";
 import { useAgain, useLoad, Waiting } from "./load.js";
 import { Bars } from "./plot.js";
+import { Usage } from "./usage.js";
 
 /** The number of days shown. */
 const span = 14;
@@ -62,7 +63,15 @@ function Abilities() {
  */
 
 /** @type {Record<string, string>} what each engine builds */
-const engines = { buildkit: "Recipes with steps", conda: "Packages without steps", freeze: "Frozen images", sif: "Singularity images" };
+const engines = { buildkit: "Recipes with steps", conda: "Packages without steps", freeze: "Frozen images", mirror: "Mirrors", sif: "Singularity images" };
+
+/** How long a build waits in milliseconds before workers that are free should have taken it. */
+const stuckAfter = 600000;
+
+/** Whether builds wait although no other is running and a worker could build them. @param {Backlog} b @param {Worker[]} workers */
+function isStuck(b, workers) {
+  return (b.queued ?? 0) > 0 && !b.running && b.waitingSince && Date.now() - Date.parse(b.waitingSince) > stuckAfter && workers.some((w) => w.makes?.includes(`${b.engine}/${b.architecture}`));
+}
 
 /** The queue and the workers. */
 function Queue() {
@@ -74,7 +83,7 @@ function Queue() {
   return html`${backlog.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Queue"><table>
       <thead><tr><th scope="col">Builds</th><th scope="col">For</th><th scope="col" class="number">Waiting</th><th scope="col" class="number">Running</th><th scope="col">Oldest since</th></tr></thead>
       <tbody>${backlog.map((b) => html`<tr key=${b.engine + b.architecture}><td>${engines[b.engine] ?? b.engine}</td><td>${b.architecture}</td><td class="number">${whole(b.queued ?? 0)}</td>
-        <td class="number">${whole(b.running ?? 0)}</td><td>${b.waitingSince ? moment(b.waitingSince) : ""}</td></tr>`)}</tbody></table></div>`}
+        <td class="number">${whole(b.running ?? 0)}</td><td>${b.waitingSince ? moment(b.waitingSince) : ""}${isStuck(b, workers) && html`<p class="note problem">A worker is free, but gets no builds: see the logs of the role build and of the worker.</p>`}</td></tr>`)}</tbody></table></div>`}
     ${workers.length ? html`<ul class="rows workers">${workers.map((w) => html`<li key=${w.name}><div class="what"><strong>${w.name}</strong><p class="note">${(w.makes ?? []).join(", ") || "no engine available"}</p>
       ${(w.problems ?? []).map((p) => html`<p class="note problem" key=${p}>${p}</p>`)}</div><span class="note">${count(w.slots ?? 0, "build")} at a time</span></li>`)}</ul>`
       : html`<p class="empty">No worker is running, so no image can be built.</p>`}`;
@@ -99,7 +108,12 @@ function Channels() {
 }
 
 /** @type {Record<string, string>} the labels of the stores */
-const stores = { images: "Images that were built", blobs: "Blobs of registries, for the next pull", layers: "Layers that came with requests" };
+const stores = {
+  images: "Images that were built", blobs: "Blobs of registries, for the next pull", layers: "Layers that came with requests", database: "Database", nats: "Streams of NATS",
+};
+
+/** Those that are servers, which all processes share. */
+const servers = ["database", "nats"];
 
 /** The free space of a disk. @param {{folder: string, free?: number, size?: number, reserve?: number}} d */
 function freeSpace(d) {
@@ -113,13 +127,48 @@ function Storage() {
   if (!got.value) return html`<${Waiting} of=${got} what="Storage" />`;
   /** @type {{name: string, size?: number, limit?: number}[]} */
   const all = got.value.stores ?? [];
-  if (!all.length) return html`<p class="empty">Each role is a process of its own, with its own disk: see the metrics for its size (<code>slipway_registry_blob_cache_bytes</code>). Images are in the registry that <code>build_repository</code> names.</p>`;
   /** @type {{folder: string, free?: number, size?: number, reserve?: number}[]} */
   const disks = got.value.disks ?? [];
-  return html`${disks.map((d) => html`<p key=${d.folder} class=${(d.free ?? 0) < (d.reserve ?? 0) ? "note problem" : "note"}>${freeSpace(d)}</p>`)}
+  return html`${all.every((s) => servers.includes(s.name)) && html`<p class="empty">Each role is a process of its own, with its own disk: see the metrics for its size (<code>slipway_registry_blob_cache_bytes</code>). Images are in the registry that <code>build_repository</code> names.</p>`}
+  ${disks.map((d) => html`<p key=${d.folder} class=${(d.free ?? 0) < (d.reserve ?? 0) ? "note problem" : "note"}>${freeSpace(d)}</p>`)}
   <div class="scroll" tabindex="0" role="region" aria-label="Storage"><table>
-    <thead><tr><th scope="col">On disk</th><th scope="col" class="number">Size</th><th scope="col" class="number">At most</th></tr></thead>
-    <tbody>${all.map((s) => html`<tr key=${s.name}><td>${stores[s.name] ?? s.name}</td><td class="number">${size(s.size ?? 0)}</td><td class="number">${s.limit ? size(s.limit) : "No limit"}</td></tr>`)}</tbody></table></div>`;
+    <thead><tr><th scope="col">Stored</th><th scope="col" class="number">Size</th><th scope="col" class="number">At most</th></tr></thead>
+    <tbody>${all.map((s) => html`<tr key=${s.name}><td>${stores[s.name] ?? s.name}</td><td class="number">${s.size === undefined ? "Does not respond" : size(s.size)}</td><td class="number">${s.limit ? size(s.limit) : s.name === "database" ? "" : "No limit"}</td></tr>`)}</tbody></table></div>`;
+}
+
+/** @typedef {{name: string, works?: boolean, required?: boolean, problem?: string}} Dependency */
+
+/** How far the clocks of the server and of the browser may differ, in milliseconds. */
+const allowedSkew = 30000;
+
+/**
+ * A message if the clock of the server differs from that of the browser, or "".
+ * @param {{time?: string, sent: number, received: number}} response sent and received are the times of the browser
+ */
+function clockProblem({ time = "", sent, received }) {
+  const server = Date.parse(time);
+  const skew = server < sent ? server - sent : server > received ? server - received : 0;
+  if (!(Math.abs(skew) > allowedSkew)) return "";
+  return `The clock of the server is ${count(Math.round(Math.abs(skew) / 1000), "second")} ${skew < 0 ? "behind" : "ahead of"} that of this browser. Correct the one that is wrong: tokens and certificates may be rejected because of it.`;
+}
+
+/** What the service depends on, its certificates and its clock. */
+function Health() {
+  const got = useLoad(async (signal) => {
+    const sent = Date.now();
+    return { ...await call("GET", "v1alpha2/metrics/health", { signal }), sent, received: Date.now() };
+  }, []);
+  useAgain(got.again, 30000);
+  if (!got.value) return html`<${Waiting} of=${got} what="The state" />`;
+  /** @type {{dependencies: Dependency[], certificates: {setting: string, expiryTime: string}[]}} */
+  const { dependencies = [], certificates = [] } = /** @type {any} */ (got.value);
+  const clock = clockProblem(/** @type {any} */ (got.value));
+  return html`${got.problem && html`<${Waiting} of=${got} what="The current state" />`}
+    <p class="note">${got.problem ? `This was the state at ${moment(/** @type {any} */ (got.value).time)}.` : "What the process of the metrics reports. If each role is a process of its own, the alerts report the state of the others."}</p>
+    <ul class="rows health">${dependencies.map((d) => html`<li key=${d.name}><div class="what"><strong>${d.name}</strong>
+      ${!d.required && html` <span class="tag">optional</span>`}${d.problem && html`<p class="note problem">${d.problem}</p>`}</div><span class=${`state ${d.works ? "good" : ""}`}>${d.works ? "Works" : "Does not work"}</span></li>`)}</ul>
+    ${certificates.map((c) => html`<p class="note" key=${c.setting}>The certificate of <code>${c.setting}</code> expires on ${moment(c.expiryTime)}.</p>`)}
+    ${clock && html`<p class="note problem clock">${clock}</p>`}`;
 }
 
 /** Reports whether the user may see the operators' figures. @param {AbortSignal} signal */
@@ -144,9 +193,11 @@ export function View() {
   }
   return html`<h1>The service</h1>
     ${metrics.map(([kind, title, note]) => html`<${Daily} key=${kind} kind=${kind} title=${title} note=${note} org=${org} />`)}
+    <section><h2>State</h2><${Health} /></section>
     <section><h2>Queue and workers</h2><${Queue} /></section>
     <section><h2>Conda channels</h2><${Channels} /></section>
     <section><h2>Storage</h2><${Storage} /></section>
-    <section><h2>By organisation, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
+    <${Usage} by=${["user", "organization", "workspace", "day"]} />
+    <section><h2>By e-mail domain, in all</h2><${Organisations} org=${org} choose=${choose} /></section>
     <section><h2>What it can do now</h2><${Abilities} /></section>`;
 }

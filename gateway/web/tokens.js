@@ -22,8 +22,11 @@ export const uses = [
   [["runs"], "runs"],
 ];
 
-/** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null, scopes: string[], workspaceId: number | null, lastAddress: string | null}} Token */
+/** @typedef {{id: number, name: string, lastUsed: string | null, dateCreated: string, expires: string | null, scopes: string[], workspaceId: number | null, repositories: string[], lastAddress: string | null}} Token */
 /** @typedef {{id: number, clientId: string, lastUsed: string | null, dateCreated: string, expires: string | null}} Session */
+
+/** The repositories in a text, separated by commas or spaces. @param {string} text */
+export const repositoriesIn = (text) => text.split(/[\s,]+/).filter(Boolean);
 
 /** The id of the token that this page uses; undefined if it is unknown. */
 function current() {
@@ -40,6 +43,7 @@ function Create({ made }) {
   const [days, choose] = useState(90);
   const [use, allow] = useState(0);
   const [workspace, limit] = useState(0);
+  const [repositories, only] = useState("");
   const spaces = (useLoad(works, []).value ?? []).filter((p) => p.workspaceId);
   const [problem, say] = useState("");
   /** @param {Event} e */
@@ -48,7 +52,7 @@ function Create({ made }) {
     say("");
     try {
       const expires = days ? new Date(Date.now() + days * day).toISOString() : "never";
-      const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires, scopes: uses[use][0], workspaceId: workspace } });
+      const { accessKey } = await call("POST", "api/tokens", { body: { name: name.trim(), expires, scopes: uses[use][0], workspaceId: workspace, repositories: repositoriesIn(repositories) } });
       made(name.trim(), accessKey);
       type("");
     } catch (err) {
@@ -65,6 +69,8 @@ function Create({ made }) {
     ${spaces.length > 0 && html`<p><label for="within">Works in</label><select id="within" value=${workspace} onChange=${(/** @type {any} */ e) => limit(Number(e.currentTarget.value))}>
       <option value="0">all workspaces</option>
       ${spaces.map((p) => html`<option key=${p.workspaceId} value=${p.workspaceId}>${p.orgName} / ${p.workspaceName}</option>`)}</select></p>`}
+    <p><label for="repositories">Only for repositories</label><input id="repositories" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="all, or ghcr.io/lab/*" value=${repositories}
+      onInput=${(/** @type {any} */ e) => only(e.currentTarget.value)} /></p>
     <p><button class="button" disabled=${!name.trim()}>Create</button></p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
 }
@@ -73,8 +79,8 @@ function Create({ made }) {
 export function Row({ one, name, here, label, path = `api/tokens/${one.id}`, again }) {
   const from = "lastAddress" in one && one.lastAddress ? ` from ${one.lastAddress}` : "";
   const used = one.lastUsed ? `last used ${moment(one.lastUsed)}${from}` : "never used";
-  const only = "scopes" in one && (one.scopes.length > 0 || one.workspaceId) &&
-    `only ${[one.scopes.join(", "), one.workspaceId && `in the workspace ${one.workspaceId}`].filter(Boolean).join(" ")} · `;
+  const only = "scopes" in one && (one.scopes.length > 0 || one.workspaceId || one.repositories?.length > 0) &&
+    `only ${[one.scopes.join(", "), one.workspaceId && `in the workspace ${one.workspaceId}`, one.repositories?.length > 0 && `for ${one.repositories.join(", ")}`].filter(Boolean).join(" ")} · `;
   return html`<li><div class="what"><strong>${name}</strong>${here && html` <span class="tag">this page</span>`}
       <p class="note">${only}${used} · ${one.expires ? `until ${moment(one.expires)}` : "until it is revoked"}</p></div>
     <${Sure} label=${label} what=${name} act=${async () => {

@@ -6,6 +6,7 @@ import { Sure, useLoad, Waiting } from "./load.js";
 import { People } from "./people.js";
 import { Robots } from "./robots.js";
 import { works } from "./space.js";
+import { Usage } from "./usage.js";
 
 /** @typedef {import("./space.js").Place} Place */
 
@@ -41,7 +42,8 @@ function Organisation({ org, spaces, again }) {
     ${spaces.length ? html`<ul class="rows">${spaces.map((w) => html`<li key=${w.workspaceId}><div class="what"><a href=${link(`org=${w.orgId}&workspace=${w.workspaceId}`)}>${w.workspaceName}</a>
       <p class="note">${w.visibility === "SHARED" ? "seen by all members" : "private"}${w.roles.length ? ` · you: ${w.roles.join(", ")}` : ""}</p></div>
       <span class="aside"><a href=${`${new URL("view/runs", root).href}?workspace=${w.workspaceId}`}>Runs<span class="unseen"> of ${w.workspaceName}</span></a>
-        <a href=${`${new URL("view/logins", root).href}?workspace=${w.workspaceId}`}>Logins<span class="unseen"> of ${w.workspaceName}</span></a></span></li>`)}</ul>`
+        <a href=${`${new URL("view/logins", root).href}?workspace=${w.workspaceId}`}>Logins<span class="unseen"> of ${w.workspaceName}</span></a>
+        <a href=${`${new URL("view/webhooks", root).href}?workspace=${w.workspaceId}`}>Webhooks<span class="unseen"> of ${w.workspaceName}</span></a></span></li>`)}</ul>`
       : html`<p class="empty">No workspace yet.</p>`}
     ${owner && html`<${Make} id=${`workspace-${org.orgId}`} title="New workspace" label="Create" act=${async (/** @type {string} */ name) => {
       await call("POST", `api/orgs/${org.orgId}/workspaces`, { body: { workspace: { name, fullName: name, visibility: "PRIVATE" } } });
@@ -58,7 +60,8 @@ function One({ all, org, workspace }) {
   return html`<p class="note back"><a href=${new URL("view/workspaces", root).href}>Workspaces</a></p>
     <h1>${workspace ? html`${of.orgName} / ${of.workspaceName}` : of.orgName}</h1>
     <${People} org=${org} workspace=${workspace} may=${may} />
-    ${may && html`<${Robots} org=${org} workspace=${workspace} />`}
+    ${may && html`<${Robots} org=${org} workspace=${workspace} />
+      <${Usage} query=${workspace ? `workspaceId=${workspace}` : `orgId=${org}`} by=${workspace ? ["user", "day"] : ["user", "workspace", "day"]} />`}
     ${roles.includes("owner") && html`<section><h2>Remove</h2><p class="note">${workspace ? "Possible once no runs and logins are in it." : "Possible once no workspaces are in it."}</p>
       <${Sure} label="Remove" what=${of.workspaceName ?? of.orgName} act=${async () => {
         await call("DELETE", `api/orgs/${org}${workspace ? `/workspaces/${workspace}` : ""}`);

@@ -49,11 +49,12 @@ func New(ctx context.Context, cfg config.Config, names []string, b Build, log *s
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(cfg.Validate(), shape(cfg, chosen)); err != nil {
+	if err := errors.Join(cfg.Validate(), checkRoles(cfg, chosen)); err != nil {
 		return nil, err
 	}
 	reg := &collected{Registry: prometheus.NewRegistry()}
 	a := &App{env: newEnv(cfg, chosen, b, log, reg)}
+	a.allChecks = a.checks
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.close())

@@ -1,8 +1,12 @@
 package app
 
 import (
+	"errors"
+	"io/fs"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -43,7 +47,7 @@ func TestShape(t *testing.T) {
 		}
 		chosen, err := choose(c.roles)
 		if err == nil {
-			err = shape(cfg, chosen)
+			err = checkRoles(cfg, chosen)
 		}
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
@@ -96,5 +100,26 @@ func TestConfigPageIsCurrent(t *testing.T) {
 	t.Parallel()
 	if page := readFile(t, "../../deploy/config.md"); page != config.Page() {
 		t.Error("deploy/config.md is not what `slipwayd config --markdown` prints: run `make generate`")
+	}
+}
+
+// TestMigrateCreatesNoFolder checks that migrating a database outside of data_dir does not create
+// data_dir, and that migrating the one in it does.
+func TestMigrateCreatesNoFolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg := config.Config{DataDir: filepath.Join(dir, "data"), DatabaseURL: "sqlite:" + filepath.Join(dir, "elsewhere.db")}
+	if err := Migrate(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(cfg.DataDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("data_dir was created: %v", err)
+	}
+	cfg.DatabaseURL = ""
+	if err := Migrate(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(cfg.DataDir, "slipway.db")); err != nil {
+		t.Error(err)
 	}
 }

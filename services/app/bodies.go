@@ -55,7 +55,7 @@ func (b largeBodies) Acquire(ctx context.Context, user string, size int64) (cont
 	if err != nil {
 		return nil, nil, contextStatus(err)
 	}
-	reading, cancel := lease.Context(ctx, limits.BodyPatience)
+	reading, cancel := lease.Context(ctx, limits.BodyTimeout)
 	return reading, func() {
 		cancel()
 		if size >= limits.BodyCollected {

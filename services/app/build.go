@@ -9,6 +9,7 @@ import (
 
 	"slipway.dev/services/build"
 	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/limits"
 )
 
 // startBuild starts the role build.
@@ -25,8 +26,9 @@ func startBuild(_ context.Context, e *env) (parts, error) {
 			LayerStore:     int64(e.cfg.LayerStore),
 			OwnMachineFree: e.ownMachineFree,
 			RunningUser:    e.cfg.BuildRunningUser, RunningAnonymous: e.cfg.BuildRunningAnonymous, ReserveForUsers: !e.ownMachine(),
-			TimeUser: e.cfg.BuildTimeoutUser, TimeAnonymous: e.cfg.BuildTimeoutAnonymous,
-			Retention: e.cfg.RequestRetention, Own: e.own().String(), LayerMemory: e.cfg.CondaLayerMemory, BuildersOnDemand: e.cfg.BuildersOnDemand,
+			LimitsWait: limits.LimitsWait,
+			TimeUser:   e.cfg.BuildTimeoutUser, TimeAnonymous: e.cfg.BuildTimeoutAnonymous,
+			Retention: e.cfg.RequestRetention, Own: e.own().String(), PlatformURL: bare(e.cfg.PlatformURL), LayerMemory: e.cfg.CondaLayerMemory, BuildersOnDemand: e.cfg.BuildersOnDemand,
 		},
 	})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/builder/engine/buildkit"
 	"slipway.dev/services/builder/engine/conda"
 	"slipway.dev/services/builder/engine/freeze"
+	"slipway.dev/services/builder/engine/mirror"
 	"slipway.dev/services/builder/engine/sif"
 	"slipway.dev/services/builder/remote"
 	"slipway.dev/services/builder/squashfs"
@@ -49,6 +50,10 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 	sifs := sif.New(sif.Options{
 		Deps: reach, Compression: squashfs.Compression{Name: compressor, Level: level}, Dir: e.dir("sif"), Disk: int64(e.cfg.BuildDisk),
 	})
+	mirrors, err := mirror.New(reach, e.nats)
+	if err != nil {
+		return parts{}, err
+	}
 	name := workerName()
 	claims, err := claim.New(claim.Options{NATS: e.nats, Work: work, Worker: name, Log: log, Now: time.Now})
 	if err != nil {
@@ -64,7 +69,7 @@ func startBuilder(_ context.Context, e *env) (parts, error) {
 		slots = runtime.NumCPU()
 	}
 	w, err := builder.New(builder.Deps{
-		NATS: e.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), sifs}, Log: log, Now: time.Now, Metrics: e.reg,
+		NATS: e.nats, Work: work, Engines: []builder.Engine{engine, packages, freeze.New(reach), mirrors, sifs}, Log: log, Now: time.Now, Metrics: e.reg,
 		Settings: builder.Settings{Name: name, Concurrency: slots, DrainTimeout: e.cfg.DrainBuilds},
 		DiskFull: e.disks.Check,
 	})

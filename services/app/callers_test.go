@@ -58,6 +58,9 @@ func internalCalls() map[string][]string {
 		"slipway.platform.v1.AccessService/Authorize":              {"build", "conda", "container", "inspect", "metrics"},
 		"slipway.platform.v1.AccessService/GetCredentials":         {"build", "conda", "container", "inspect", "registry"},
 		"slipway.platform.v1.AccessService/GetRunState":            {"container"},
+		"slipway.platform.v1.AccessService/GetLimits":              {"build", "conda", "container", "inspect", "registry"},
+		"slipway.platform.v1.AccessService/AuthorizeUsage":         {"metrics"},
+		"slipway.platform.v1.AccessService/DescribeNames":          {"metrics"},
 	}
 }
 
@@ -168,7 +171,7 @@ func TestRulesNameWhatExists(t *testing.T) {
 // account, a code, or a token in an image name. The list repeats the services' tables independently.
 func unscopedCalls() []string {
 	return []string{
-		"slipway.build.v1.BuildService/DescribeBuild", "slipway.build.v1.BuildService/GetBuildLock",
+		"slipway.build.v1.BuildService/DescribeBuild", "slipway.build.v1.BuildService/DescribeMirror", "slipway.build.v1.BuildService/GetBuildLock",
 		"slipway.build.v1.BuildService/GetBuildStatus", "slipway.build.v1.BuildService/StreamLogs",
 		"slipway.container.v1.ContainerService/GetContainerStatus", "slipway.container.v1.ContainerService/GetServiceInfo",
 		"slipway.container.v1.ContainerService/ListAbilities", "slipway.container.v1.ContainerService/RevokeToken",

@@ -23,7 +23,7 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 		return parts{}, err
 	}
 	s, err := container.New(container.Deps{
-		DB: e.db, Redis: e.redis, Bus: e.nats,
+		DB: e.db, Redis: e.redis, Bus: e.nats, Events: e.nats,
 		Platform: e.platform(), Build: e.builds(), Conda: e.conda(),
 		Upstream: e.net.client, Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
 		Metrics: e.reg, Log: e.log.With("service", "container"), Now: time.Now,

@@ -29,7 +29,7 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	seconds := a.answers()
+	seconds := a.responseMetric()
 	tracer, headers := otel.Tracer("slipway.dev/edge"), propagation.TraceContext{}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -71,8 +71,8 @@ func (a *App) edge(next http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// answers returns the metric of REST responses, created on the first call.
-func (a *App) answers() *prometheus.HistogramVec {
+// responseMetric returns the metric of REST responses, created on the first call.
+func (a *App) responseMetric() *prometheus.HistogramVec {
 	if a.seconds != nil {
 		return a.seconds
 	}

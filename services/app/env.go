@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,6 +53,9 @@ type env struct {
 	// conns are the connections to the roles that the roles of this process call, by name.
 	conns map[string]grpc.ClientConnInterface
 
+	// allChecks returns the checks of the process. It is complete when all roles have started.
+	allChecks func() []check
+
 	// certificates are those of the settings.
 	certificates *certificates
 
@@ -96,7 +100,7 @@ func (e *env) plays(name string) bool {
 func (e *env) isWhole() bool { return len(e.roles) == len(roles()) }
 
 // needs reports whether any role of this process needs what pick selects.
-func (e *env) needs(pick func(need) bool) bool {
+func (e *env) needs(pick func(requirements) bool) bool {
 	return slices.ContainsFunc(e.roles, func(r role) bool { return pick(r.need) })
 }
 
@@ -187,10 +191,42 @@ func (e *env) newLimiter() *ratelimit.Limiter {
 	l := ratelimit.New(e.redis, e.reg, e.log)
 	e.onClose(func() error { l.Close(); return nil })
 	l.SetLimits(limitsOf(e.cfg))
+	charges := slices.ContainsFunc([]string{"build", "conda", "container", "inspect", "registry"}, e.plays) // the roles that may read limits
+	if e.conns["platform"] != nil && charges {
+		e.followLimits(l)
+	} else {
+		l.SetOwn(ratelimit.Own{}) // there are none to wait for
+	}
 	e.live.onReload(func(cfg config.Config) (func(), error) {
 		return func() { l.SetLimits(limitsOf(cfg)) }, nil
 	})
 	return l
+}
+
+// followLimits gives the limiter the limits of single organisations, workspaces and users, which
+// the platform stores.
+func (e *env) followLimits(l *ratelimit.Limiter) {
+	changed := make(chan struct{}, 1)
+	if e.nats != nil {
+		changes, err := e.nats.Subscribe(caller.LimitsSubject, func(*nats.Msg) {
+			select {
+			case changed <- struct{}{}:
+			default: // it is about to read them
+			}
+		})
+		if err != nil {
+			e.log.Warn("Changes of limits are not listened for; they apply within half a minute", "err", err)
+		} else {
+			e.onClose(changes.Unsubscribe)
+		}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		caller.LimitsFollower{Platform: e.platform(), Limiter: l, Changed: changed, Log: e.log}.Run(ctx)
+	}()
+	e.onClose(func() error { cancel(); <-done; return nil })
 }
 
 func limitsOf(cfg config.Config) ratelimit.Limits {
@@ -198,7 +234,7 @@ func limitsOf(cfg config.Config) ratelimit.Limits {
 		ratelimit.Pulls:    {User: cfg.LimitPullsUser, Anonymous: cfg.LimitPullsAnonymous},
 		ratelimit.Requests: {User: cfg.LimitRequestsUser, Anonymous: cfg.LimitRequestsAnonymous},
 		ratelimit.Searches: {User: cfg.LimitSearchesUser, Anonymous: cfg.LimitSearchesAnonymous},
-		ratelimit.Builds:   {User: cfg.LimitBuildsUser, Anonymous: cfg.LimitBuildsAnonymous},
+		ratelimit.Builds:   {User: cfg.LimitBuildsUser, Anonymous: cfg.LimitBuildsAnonymous, Organization: cfg.LimitBuildsOrganization},
 		ratelimit.Calls:    {User: cfg.LimitPlatform, Anonymous: cfg.LimitPlatform},
 	}
 }

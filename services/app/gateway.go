@@ -26,7 +26,7 @@ func startGateway(_ context.Context, e *env) (parts, error) {
 	if conn == nil {
 		return p, nil
 	}
-	if p.platform, err = gateway.NewPlatform(ctx, conn); err != nil {
+	if p.platform, err = gateway.NewPlatform(ctx, conn, e.conns["metrics"]); err != nil {
 		return parts{}, err
 	}
 	below := http.StripPrefix("/api", p.platform)

@@ -24,7 +24,7 @@ func NewLogger(w io.Writer, cfg config.Config) *slog.Logger {
 	_ = l.UnmarshalText([]byte(cfg.LogLevel))
 	out, _ := w.(*Output)
 	lines := redact.NewWriter(w)
-	if ForPeople(w, cfg) {
+	if IsTextLog(w, cfg) {
 		return slog.New(tracing{newLines(lines, l), out, l})
 	}
 	return slog.New(tracing{slog.NewJSONHandler(lines, &slog.HandlerOptions{Level: l}), out, l})
@@ -40,15 +40,15 @@ func levelOf(log *slog.Logger) *slog.LevelVar {
 // OpenLog returns a logger, and a function that ends it. Lines in JSON go through an
 // Output; lines for a terminal are written immediately.
 func OpenLog(w io.Writer, cfg config.Config) (log *slog.Logger, end func()) {
-	if ForPeople(w, cfg) {
+	if IsTextLog(w, cfg) {
 		return NewLogger(w, cfg), func() {}
 	}
 	out := NewOutput(w)
 	return NewLogger(out, cfg), out.Close
 }
 
-// ForPeople reports whether the log is written in the text format.
-func ForPeople(w io.Writer, cfg config.Config) bool {
+// IsTextLog reports whether the log is written in the text format.
+func IsTextLog(w io.Writer, cfg config.Config) bool {
 	f, _ := w.(*os.File)
 	return cfg.LogFormat == "text" || cfg.LogFormat == "" && IsTerminal(f)
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/disk"
+	"slipway.dev/services/internal/sqldb"
 )
 
 // collected records registered collectors, for the reference page.
@@ -81,6 +83,25 @@ func (d *diskMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
+// databaseSize exports the size of the database when scraped.
+type databaseSize struct{ db *sqldb.DB }
+
+//nolint:gochecknoglobals // a description, never changed
+var descDatabase = prometheus.NewDesc("slipway_database_bytes",
+	"Size of the database, of SQLite with its write-ahead log. All processes of one database report the same value: use max, not sum.", nil, nil)
+
+// Describe implements prometheus.Collector.
+func (d *databaseSize) Describe(ch chan<- *prometheus.Desc) { ch <- descDatabase }
+
+// Collect implements prometheus.Collector. There is no value while the database is unavailable.
+func (d *databaseSize) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if size, err := d.db.Size(ctx); err == nil {
+		ch <- prometheus.MustNewConstMetric(descDatabase, prometheus.GaugeValue, float64(size))
+	}
+}
+
 // busStorage exports the space of the streams of NATS when scraped.
 type busStorage struct{ js jetstream.JetStream }
 
@@ -98,17 +119,27 @@ func (b *busStorage) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Without a connection there are no values.
 func (b *busStorage) Collect(ch chan<- prometheus.Metric) {
-	if !b.js.Conn().IsConnected() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	info, err := b.js.AccountInfo(ctx)
+	used, limit, err := busSpace(context.Background(), b.js)
 	if err != nil {
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(descBusUsed, prometheus.GaugeValue, float64(info.Store))
-	if most := info.Limits.MaxStore; most > 0 {
-		ch <- prometheus.MustNewConstMetric(descBusLimit, prometheus.GaugeValue, float64(most))
+	ch <- prometheus.MustNewConstMetric(descBusUsed, prometheus.GaugeValue, float64(used))
+	if limit > 0 {
+		ch <- prometheus.MustNewConstMetric(descBusLimit, prometheus.GaugeValue, float64(limit))
 	}
+}
+
+// busSpace returns the space that the streams of an account use and may use, in bytes. Without
+// a limit, limit is 0.
+func busSpace(ctx context.Context, js jetstream.JetStream) (used, limit int64, err error) {
+	if !js.Conn().IsConnected() { // the request would wait
+		return 0, 0, nats.ErrDisconnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	info, err := js.AccountInfo(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return int64(info.Store), max(info.Limits.MaxStore, 0), nil
 }

@@ -13,7 +13,11 @@ import (
 func startMetrics(_ context.Context, e *env) (parts, error) {
 	d := metrics.Deps{
 		DB: e.db, Bus: e.nats, Metrics: e.reg, Log: e.log.With("service", "metrics"), Now: time.Now, Accounts: e.cfg.MetricsAccounts,
-		Stores: e.stores(), Disks: e.disksInUse(),
+		Stores: e.stores(), Disks: e.disksInUse(), Health: e.health,
+	}
+	var err error
+	if d.Servers, err = e.storeServers(); err != nil {
+		return parts{}, err
 	}
 	if conn := e.conns["platform"]; conn != nil {
 		d.Platform = platformv1.NewAccessServiceClient(conn)

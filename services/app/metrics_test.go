@@ -3,17 +3,14 @@ package app
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,10 +20,8 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
-	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/embedded"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
@@ -57,28 +52,6 @@ type noLogins struct {
 
 func (noLogins) GetCredentials(context.Context, *platformv1.GetCredentialsRequest, ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
 	return &platformv1.GetCredentialsResponse{}, nil
-}
-
-// unsteady is an embedded NATS that a test stops and starts again.
-type unsteady struct {
-	dir string
-	at  atomic.Pointer[server.Server]
-}
-
-func (u *unsteady) InProcessConn() (net.Conn, error) { return u.at.Load().InProcessConn() }
-
-func (u *unsteady) start(t *testing.T) {
-	t.Helper()
-	s, err := embedded.StartNATS(u.dir, testkit.Log(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.at.Store(s)
-}
-
-func (u *unsteady) stop() {
-	u.at.Load().Shutdown()
-	u.at.Load().WaitForShutdown()
 }
 
 // counting is a registry and a metrics service, each of which can be killed without an
@@ -154,7 +127,7 @@ func (c *counting) registry(conn *nats.Conn) (h http.Handler, kill func()) {
 		Keychain: c.keys, Limiter: ratelimit.New(testkit.Redis(c.t), reg, log), Metrics: reg, Log: log, Now: time.Now,
 		Settings: registry.Settings{
 			LayerDir: filepath.Join(c.dir, "layers"), LayerCache: 1 << 20, ImageCache: 1 << 20,
-			SpoolDir: filepath.Join(c.dir, "pulls"), FilesystemPrefix: "https://files.example.org/client/",
+			SpoolDir: filepath.Join(c.dir, "pulls"), FilesystemPrefix: "https://files.example.org/client/", PlatformURL: "e",
 		},
 	})
 	if err != nil {
@@ -193,6 +166,16 @@ func (c *counting) counted(metric string) (n int) {
 	return n
 }
 
+// used returns how often the user has caused an event.
+func (c *counting) used(metric string) (n int) {
+	err := c.db.QueryRowContext(c.t.Context(), `
+		SELECT COALESCE(SUM(amount), 0) FROM metrics_usage WHERE metric = $1 AND user_id = 1 AND workspace_id = 0`, metric).Scan(&n)
+	if err != nil {
+		c.t.Error(err)
+	}
+	return n
+}
+
 // drained waits until the metrics service has taken everything from the bus.
 func (c *counting) drained() {
 	c.t.Helper()
@@ -214,14 +197,7 @@ func (c *counting) drained() {
 func TestTenThousandPulls(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
-		away := &unsteady{dir: t.TempDir()}
-		away.start(t)
-		t.Cleanup(away.stop)
-		conn, err := bus.Local(away, testkit.Log(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(conn.Close)
+		conn, away := testkit.UnsteadyNATS(t)
 		c := newCounting(t, db, conn)
 		kill := c.metricsService()
 		h, killRegistry := c.registry(conn)
@@ -232,11 +208,11 @@ func TestTenThousandPulls(t *testing.T) {
 			case 1:
 				kill()
 			case 2:
-				away.stop()
+				away.Stop()
 			case 3:
 				kill = c.metricsService()
 			case 4:
-				away.start(t)
+				away.Start()
 				killRegistry()
 				h, killRegistry = c.registry(conn)
 				c.pull(h, http.MethodHead) // not charged; it warms the caches
@@ -255,6 +231,9 @@ func TestTenThousandPulls(t *testing.T) {
 		c.drained()
 		if p, f := c.counted("pulls"), c.counted("filesystem"); p != all || f != all {
 			t.Errorf("%d pulls, %d with a file system client are counted", p, f)
+		}
+		if p, f := c.used("pulls"), c.used("filesystem"); p != all || f != all {
+			t.Errorf("%d pulls, %d with a file system client are counted for the user", p, f)
 		}
 		t.Log("the slowest pull took", slowest)
 	})

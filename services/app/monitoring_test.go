@@ -118,9 +118,9 @@ func names(t *testing.T) map[string][]string {
 	return out
 }
 
-// TestMonitoringAsksForWhatThereIs compares every query of dashboards and alerts with
+// TestMonitoringUsesExistingMetrics compares every query of dashboards and alerts with
 // deploy/metrics.md.
-func TestMonitoringAsksForWhatThereIs(t *testing.T) {
+func TestMonitoringUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	known := names(t)
 	for _, q := range append(dashboardQueries(t), alertQueries(t)...) {

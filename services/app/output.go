@@ -9,10 +9,10 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// outputEvery is how often a busy Output writes; outputPatience is how long Flush waits.
+// outputEvery is how often a busy Output writes; flushTimeout is how long Flush waits.
 const (
-	outputEvery    = 50 * time.Millisecond
-	outputPatience = time.Second
+	outputEvery  = 50 * time.Millisecond
+	flushTimeout = time.Second
 )
 
 // outputKept is the maximum size of a buffer that is reused, in bytes.
@@ -24,11 +24,11 @@ const outputKept = 64 << 10
 // the buffer are dropped and counted. Safe for concurrent use.
 type Output struct {
 	to io.Writer
-	// some signals that there are lines, and much that there are many.
-	some, much chan struct{}
-	asked      chan chan struct{}
-	ended      chan struct{}
-	dropped    atomic.Int64
+	// hasLines signals that there are lines, and hasMany that there are many.
+	hasLines, hasMany chan struct{}
+	asked             chan chan struct{}
+	ended             chan struct{}
+	dropped           atomic.Int64
 
 	mu     sync.Mutex
 	lines  []byte
@@ -39,7 +39,7 @@ type Output struct {
 // NewOutput starts a writer. Close it, so that no lines are lost.
 func NewOutput(to io.Writer) *Output {
 	o := &Output{
-		to: to, some: make(chan struct{}, 1), much: make(chan struct{}, 1),
+		to: to, hasLines: make(chan struct{}, 1), hasMany: make(chan struct{}, 1),
 		asked: make(chan chan struct{}), ended: make(chan struct{}),
 	}
 	go o.run()
@@ -58,9 +58,9 @@ func (o *Output) Write(line []byte) (int, error) {
 		return len(line), nil
 	}
 	o.lines = append(o.lines, line...)
-	signal(o.some)
+	signal(o.hasLines)
 	if len(o.lines) > limits.LogWaiting/4 {
-		signal(o.much)
+		signal(o.hasMany)
 	}
 	return len(line), nil
 }
@@ -77,19 +77,19 @@ func (o *Output) Dropped() int64 { return o.dropped.Load() }
 
 // Flush returns when all earlier lines are written, or after a second.
 func (o *Output) Flush() {
-	patience := time.NewTimer(outputPatience)
-	defer patience.Stop()
+	timeout := time.NewTimer(flushTimeout)
+	defer timeout.Stop()
 	done := make(chan struct{})
 	select {
 	case o.asked <- done:
 	case <-o.ended:
 		return
-	case <-patience.C:
+	case <-timeout.C:
 		return
 	}
 	select {
 	case <-done:
-	case <-patience.C:
+	case <-timeout.C:
 	}
 }
 
@@ -106,7 +106,7 @@ func (o *Output) Close() {
 func (o *Output) run() {
 	for {
 		select {
-		case <-o.some:
+		case <-o.hasLines:
 			o.write()
 			o.rest()
 		case done := <-o.asked:
@@ -124,7 +124,7 @@ func (o *Output) rest() {
 	defer next.Stop()
 	select {
 	case <-next.C:
-	case <-o.much:
+	case <-o.hasMany:
 	case <-o.ended:
 	case done := <-o.asked:
 		o.write()

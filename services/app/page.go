@@ -129,7 +129,7 @@ func labelMeanings() map[string]string {
 		"cache":        "`token` (plans of tokens), `document` (manifests from upstream), `image` (served images), `layer` (added layers on disk)",
 		"channel":      "a Conda channel that the settings name, or a well-known one; `other` for all others",
 		"code":         "of HTTP the status; of gRPC the name of the code; of other registries the status, `other` or `error`",
-		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), `certificates` (none expires within a week), or the role that is called",
+		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), `certificates` (none expires within a week, or within an eighth of its lifetime), or the role that is called",
 		"folder":       "`data_dir`, or `blob_cache` if it is a folder on another disk",
 		"engine":       "`buildkit`; the engines of the workers",
 		"host":         "a registry that the settings name, or a well-known public one; `other` for all others",
@@ -142,11 +142,11 @@ func labelMeanings() map[string]string {
 		"pool":         "what clients share, such as `solves of Conda packages`",
 		"reason":       "why a build failed, as in `reasonCode` of the API; `succeeded` or `ok` if it did not; of requests that a pool refused `client`, `queue`, `capacity`, `timeout`",
 		"required":     "`true` if the process is not ready without it",
-		"result":       "`hit`, `miss`",
+		"result":       "`hit`, `miss`; of messages to webhooks `accepted`, `rejected`, `unreachable`",
 		"route":        "the path in the API's notation, with `*` for variables; `other` for unknown paths",
 		"rpc":          "the full name of the gRPC method",
 		"setting":      "the setting that names a certificate: `tls_cert_file`, `rpc_cert_file`, `buildkit_cert_file`",
-		"state":        "`queued`, `running`",
+		"state":        "of builds `queued`, `running`; of webhooks `enabled`, `failing`, `stopped`, `disabled`",
 		"subdir":       "a platform's folder in a Conda channel, such as `linux-64`; `other` for those of other channels",
 	}
 }

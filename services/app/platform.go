@@ -102,7 +102,7 @@ func (e *env) platformDeps() (platform.Deps, error) {
 	d := platform.Deps{
 		DB: e.db, Endpoint: bare(e.cfg.PlatformURL), Aliases: []string{bare(e.cfg.PublicURL) + "/api"}, Pages: bare(e.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, GroupRoles: groups, OperatorAccounts: e.cfg.OperatorAccounts,
 		AuditRetention: e.cfg.AuditRetention, MaxTokenLife: e.cfg.TokenMaxLifetime,
-		Version: e.version.Version, Commit: e.version.Commit, Log: e.log.With("service", "platform"), Now: time.Now,
+		Version: e.version.Version, Commit: e.version.Commit, Receivers: upstream.NewTransport(e.net.egress.Except(append(private(e.cfg), e.loopbacks()...))), Metrics: e.reg, Log: e.log.With("service", "platform"), Now: time.Now,
 	}
 	if e.isWhole() || e.cfg.MasterKeyFile != "" {
 		if d.Keys, err = vault.Open(MasterKeyFile(e.cfg), e.cfg.MasterKeyFile == ""); err != nil {
@@ -116,7 +116,7 @@ func (e *env) platformDeps() (platform.Deps, error) {
 		d.Limiter = e.limiter()
 	}
 	if e.nats != nil {
-		d.Bus = e.nats
+		d.Bus, d.Events = e.nats, e.nats
 	}
 	return d, nil
 }

@@ -93,6 +93,14 @@ func (a *Accounts) Users(ctx context.Context) ([]User, error) {
 // User is an account of the platform.
 type User identity.Account
 
+// NewToken describes an access token to create.
+type NewToken identity.NewToken
+
+// CreateTokenFor creates an access token for the user with a name or e-mail address, and returns it.
+func (a *Accounts) CreateTokenFor(ctx context.Context, userName string, t NewToken) (string, error) {
+	return a.Service.CreateTokenFor(ctx, userName, identity.NewToken(t))
+}
+
 // ByCommand returns a context with which the audit trail attributes changes to the operating
 // system account that runs the command.
 func ByCommand(ctx context.Context) context.Context {
@@ -120,3 +128,9 @@ func (a *Accounts) VerifyAudit(ctx context.Context, known []string) (string, err
 
 // Close closes the database.
 func (a *Accounts) Close() error { return a.close() }
+
+// CheckProvider returns an error if the sign-in provider of oidc_issuer cannot be used, and the
+// address of the platform to which it sends users back.
+func CheckProvider(ctx context.Context, cfg config.Config) (callback string, err error) {
+	return identity.CheckProvider(ctx, identity.OIDC{Issuer: cfg.OIDCIssuer}, bare(cfg.PlatformURL))
+}

@@ -34,7 +34,7 @@ func startRegistry(_ context.Context, e *env) (parts, error) {
 			LayerDir: e.dir("layers"), LayerCache: int64(e.cfg.LayerCache), ImageCache: int64(e.cfg.ImageCache),
 			BlobDir: e.cfg.BlobCache, BlobBucket: kept, BlobCache: int64(e.cfg.BlobCacheSize), DiskFull: e.disks.Check,
 			TagFreshness: e.cfg.TagFreshness, PullWait: e.cfg.PullWait, PublicURL: strings.TrimRight(e.cfg.PublicURL, "/"),
-			SpoolDir: spool, FilesystemPrefix: e.cfg.FilesystemPrefix,
+			SpoolDir: spool, FilesystemPrefix: e.cfg.FilesystemPrefix, PlatformURL: bare(e.cfg.PlatformURL),
 		},
 	})
 	if err != nil {

@@ -63,7 +63,7 @@ func (l *live) replace(next config.Config) (applied, restart []config.Change, er
 func (a *App) Reload(next config.Config, err error) {
 	var applied, restart []config.Change
 	if err == nil {
-		err = shape(next, a.roles)
+		err = checkRoles(next, a.roles)
 	}
 	if err == nil {
 		applied, restart, err = a.live.replace(next)

@@ -11,12 +11,12 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// need lists the stores that a role requires in its process.
-type need struct {
+// requirements lists the stores that a role requires in its process.
+type requirements struct {
 	sql, redis, bus bool
-	// hears is set for roles that use the bus only if nats_url is set. Without the bus they
+	// optionalBus is set for roles that use the bus only if nats_url is set. Without the bus they
 	// learn of changes up to a minute later.
-	hears bool
+	optionalBus bool
 }
 
 // A callee is a role that another role calls.
@@ -44,7 +44,7 @@ type role struct {
 	// addr returns the address of another process that plays the role; nil for a role
 	// without a gRPC service.
 	addr  func(config.Config) string
-	need  need
+	need  requirements
 	calls []callee
 	start func(context.Context, *env) (parts, error)
 }
@@ -79,41 +79,41 @@ func roles() []role {
 	return []role{
 		{
 			name: "platform", addr: func(c config.Config) string { return c.PlatformAddr },
-			need: need{sql: true, redis: true, hears: true}, start: startPlatform,
+			need: requirements{sql: true, redis: true, optionalBus: true}, start: startPlatform,
 		},
 		{
 			name: "build", addr: func(c config.Config) string { return c.BuildAddr },
-			need: need{sql: true, redis: true, bus: true}, start: startBuild,
+			need: requirements{sql: true, redis: true, bus: true}, start: startBuild,
 			calls: []callee{{"platform", needed}},
 		},
 		{
 			name: "builder",
-			need: need{bus: true}, start: startBuilder,
+			need: requirements{bus: true}, start: startBuilder,
 			calls: []callee{{"build", needed}, {"container", ifSet}},
 		},
 		{
 			name: "conda", addr: func(c config.Config) string { return c.CondaAddr },
-			need: need{redis: true, hears: true}, start: startConda,
+			need: requirements{redis: true, optionalBus: true}, start: startConda,
 			calls: []callee{{"platform", needed}, {"build", reported}},
 		},
 		{
 			name: "container", addr: func(c config.Config) string { return c.ContainerAddr },
-			need: need{sql: true, redis: true, bus: true}, start: startContainer,
+			need: requirements{sql: true, redis: true, bus: true}, start: startContainer,
 			calls: []callee{{"platform", needed}, {"build", ifSet}, {"conda", reported}},
 		},
 		{
 			name: "inspect", addr: func(c config.Config) string { return c.InspectAddr },
-			need: need{redis: true, hears: true}, start: startInspect,
+			need: requirements{redis: true, optionalBus: true}, start: startInspect,
 			calls: []callee{{"platform", needed}, {"container", ifSet}},
 		},
 		{
 			name: "registry",
-			need: need{redis: true, bus: true}, start: startRegistry,
+			need: requirements{redis: true, bus: true}, start: startRegistry,
 			calls: []callee{{"platform", needed}, {"container", needed}, {"build", ifSet}},
 		},
 		{
 			name: "metrics", addr: func(c config.Config) string { return c.MetricsAddr },
-			need: need{sql: true, bus: true}, start: startMetrics,
+			need: requirements{sql: true, bus: true}, start: startMetrics,
 			calls: []callee{{"platform", ifSet}},
 		},
 		{
@@ -172,9 +172,9 @@ func choose(names []string) ([]role, error) {
 	return slices.DeleteFunc(roles(), func(r role) bool { return !slices.Contains(names, r.name) }), nil
 }
 
-// shape checks that the settings suffice for the chosen roles: a process that plays only some
+// checkRoles checks that the settings suffice for the chosen roles: a process that plays only some
 // roles must share its database, Redis and NATS with others.
-func shape(c config.Config, chosen []role) error {
+func checkRoles(c config.Config, chosen []role) error {
 	if len(chosen) == len(roles()) {
 		return nil
 	}

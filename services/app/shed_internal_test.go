@@ -25,7 +25,8 @@ import (
 func TestBoundsAreTheGateways(t *testing.T) {
 	t.Parallel()
 	if gateway.MaxBody != limits.RequestBody || gateway.MaxValues != limits.RequestValues || gateway.MaxDepth != limits.RequestDepth ||
-		gateway.MaxPlatformBody != limits.RunBody || gateway.MaxPlatformValues != limits.RunValues {
+		gateway.MaxPlatformBody != limits.RunBody || gateway.MaxPlatformValues != limits.RunValues ||
+		gateway.MaxBatch != limits.BatchRequests || gateway.MaxBatchValues != limits.BatchValues {
 		t.Error("the gateway has other limits than the table")
 	}
 }

@@ -1,8 +1,13 @@
 package app
 
 import (
+	"context"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/metrics"
@@ -22,6 +27,38 @@ func (e *env) stores() []metrics.Store {
 		out = append(out, metrics.Store{Name: "blobs", Limit: int64(e.cfg.BlobCacheSize), Size: func() (int64, error) { return onDisk(e.cfg.BlobCache) }})
 	}
 	return append(out, metrics.Store{Name: "layers", Limit: int64(e.cfg.LayerCache), Size: func() (int64, error) { return onDisk(e.dir("layers")) }})
+}
+
+// storeServers returns the database and NATS.
+func (e *env) storeServers() ([]metrics.Server, error) {
+	js, err := jetstream.New(e.nats)
+	if err != nil {
+		return nil, err
+	}
+	return []metrics.Server{
+		{Name: "database", Space: func(ctx context.Context) (used, limit int64, err error) {
+			used, err = e.db.Size(ctx)
+			return used, 0, err
+		}},
+		{Name: "nats", Space: func(ctx context.Context) (used, limit int64, err error) { return busSpace(ctx, js) }},
+	}, nil
+}
+
+// health returns the state of this process.
+func (e *env) health(ctx context.Context) (h metrics.Health) {
+	checks := e.allChecks()
+	for i, s := range states(ctx, checks) {
+		d := metrics.Dependency{Name: checks[i].name, Required: s.Required}
+		if !s.OK {
+			d.Problem = s.Error
+		}
+		h.Dependencies = append(h.Dependencies, d)
+	}
+	validities := e.certificates.validities()
+	for _, setting := range slices.Sorted(maps.Keys(validities)) {
+		h.Certificates = append(h.Certificates, metrics.Certificate{Setting: setting, End: validities[setting].end})
+	}
+	return h
 }
 
 // disksInUse returns the disks on which this process stores data if it plays all roles;

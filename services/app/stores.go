@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -64,7 +65,7 @@ func (e *env) watchDisks(p *parts) {
 
 // openDatabase opens the database of database_url, or SQLite in data_dir, if a role needs it.
 func (e *env) openDatabase(ctx context.Context) (parts, error) {
-	if !e.needs(func(n need) bool { return n.sql }) {
+	if !e.needs(func(n requirements) bool { return n.sql }) {
 		return parts{}, nil
 	}
 	db, err := openDatabase(ctx, e.cfg)
@@ -78,7 +79,7 @@ func (e *env) openDatabase(ctx context.Context) (parts, error) {
 			return parts{}, err
 		}
 	}
-	e.reg.MustRegister(collectors.NewDBStatsCollector(db.DB, "slipway"))
+	e.reg.MustRegister(collectors.NewDBStatsCollector(db.DB, "slipway"), &databaseSize{db})
 	for _, s := range Schemas() {
 		if !e.plays(s.Service) {
 			continue
@@ -119,8 +120,36 @@ func (e *env) checkLeftBehind(ctx context.Context) error {
 	return fmt.Errorf("the database of database_url is empty, and %s has users: copy it with `slipwayd migrate --from sqlite:%s` and the same settings, or move it out of data_dir to start empty", path, path)
 }
 
+// openDatabase opens the database that the settings name. It fails for a SQLite database that
+// was copied to another one: what is written to it would have no effect.
 func openDatabase(ctx context.Context, cfg config.Config) (*sqldb.DB, error) {
+	if err := CheckMoved(cfg); err != nil {
+		return nil, err
+	}
 	return sqldb.Open(ctx, DatabaseURL(cfg))
+}
+
+// movedFile is a file in data_dir that `slipwayd migrate --from` creates when it has copied
+// everything.
+const movedFile = "moved"
+
+// MarkMoved marks a data_dir whose database has been copied to another one.
+func MarkMoved(dir string) error {
+	return os.WriteFile(filepath.Join(dir, movedFile), []byte("The database of this folder was copied by slipwayd migrate --from, and is not used any more.\n"), 0o600)
+}
+
+// CheckMoved returns an error if the settings name a SQLite database that was copied to another
+// one.
+func CheckMoved(cfg config.Config) error {
+	path, ok := strings.CutPrefix(DatabaseURL(cfg), "sqlite:")
+	if !ok {
+		return nil
+	}
+	mark := filepath.Join(filepath.Dir(path), movedFile)
+	if _, err := os.Stat(mark); err != nil {
+		return nil //nolint:nilerr // without the file, nothing was copied
+	}
+	return fmt.Errorf("%s was copied to another database with slipwayd migrate --from, so what is changed here has no effect: set database_url, or delete %s to return to it", path, mark)
 }
 
 // DatabaseURL returns the URL of the database. By default it is a SQLite file in data_dir.
@@ -144,8 +173,10 @@ func Schemas() []Schema {
 
 // Migrate migrates the tables of every service to the newest version.
 func Migrate(ctx context.Context, cfg config.Config) (err error) {
-	if err := mustHave(cfg.DataDir); err != nil {
-		return err
+	if cfg.DatabaseURL == "" { // otherwise nothing is stored in data_dir
+		if err := mustHave(cfg.DataDir); err != nil {
+			return err
+		}
 	}
 	db, err := openDatabase(ctx, cfg)
 	if err != nil {
@@ -160,27 +191,26 @@ func Migrate(ctx context.Context, cfg config.Config) (err error) {
 	return nil
 }
 
-// Tables checks the tables in the database that the settings name, and migrates nothing. The
-// error old names the services whose tables are not of this version; it is nil if all tables
-// are current. err is set if the database cannot be reached.
-func Tables(ctx context.Context, cfg config.Config) (old, err error) {
+// Tables checks the tables in the database that the settings name, and migrates nothing. It
+// returns the size of the database in bytes. The error old names the services whose tables are
+// not of this version; it is nil if all tables are current. err is set if the database cannot be
+// reached.
+func Tables(ctx context.Context, cfg config.Config) (size int64, old, err error) {
 	db, err := openDatabase(ctx, cfg)
 	if err != nil {
-		return nil, err
+		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.PingContext(ctx); err != nil {
-		return nil, err
-	}
 	for _, m := range Schemas() {
 		old = errors.Join(old, db.Check(ctx, m.Service, m.Migrations))
 	}
-	return old, nil
+	size, err = db.Size(ctx)
+	return size, old, err
 }
 
 // openRedis connects to redis_url, or starts Redis in this process, if a role needs it.
 func (e *env) openRedis(context.Context) (parts, error) {
-	if !e.needs(func(n need) bool { return n.redis }) {
+	if !e.needs(func(n requirements) bool { return n.redis }) {
 		return parts{}, nil
 	}
 	if e.cfg.RedisURL == "" {
@@ -202,7 +232,7 @@ func (e *env) openRedis(context.Context) (parts, error) {
 
 // openBus connects to nats_url, or starts NATS in this process, if a role needs it.
 func (e *env) openBus(context.Context) (_ parts, err error) {
-	if !e.needs(func(n need) bool { return n.bus || n.hears && e.cfg.NATSURL != "" }) {
+	if !e.needs(func(n requirements) bool { return n.bus || n.optionalBus && e.cfg.NATSURL != "" }) {
 		return parts{}, nil
 	}
 	if e.cfg.NATSURL == "" {

@@ -19,9 +19,9 @@ func TestFailureEndsItsSection(t *testing.T) {
 	t.Cleanup(func() { _ = w.Close() })
 	report := &figure.Report{}
 	broken := section{"x", func(_ *world.World, s *figure.Sheet) {
-		s.Tell("before", 1, "")
+		s.Record("before", 1, "")
 		must.Do(os.ErrNotExist)
-		s.Tell("after", 1, "")
+		s.Record("after", 1, "")
 	}}
 	if err := broken.run(w, report.Sheet("x")); !errors.Is(err, os.ErrNotExist) || len(report.Figures) != 1 {
 		t.Errorf("%v after %d figures", err, len(report.Figures))

@@ -38,7 +38,9 @@ func sections() []section {
 		{"solve", conda.Solve},
 		{"index", conda.Index},
 		{"image", conda.Image},
+		{"batch", conda.Batch},
 		{"capacity", measure.Capacity},
+		{"fleet", measure.Fleet},
 	}
 }
 

@@ -29,9 +29,9 @@ func (p *deployment) foreign(text string) *buildv1.SubmitBuildRequest {
 	return req
 }
 
-// TestAnnotationsOfOthersEndNoBuild pushes an image of the attacker with an annotation that
+// TestForeignAnnotationsDoNotEndBuild pushes an image of the attacker with an annotation that
 // has the id of another user's build, and requests that image.
-func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
+func TestForeignAnnotationsDoNotEndBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
@@ -59,9 +59,9 @@ func TestAnnotationsOfOthersEndNoBuild(t *testing.T) {
 	}
 }
 
-// TestAPushedImageDoesNotEndItsBuild requests an image between its push and the report: the
+// TestPushedImageDoesNotEndBuild requests an image between its push and the report: the
 // build continues until its worker reports the result.
-func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
+func TestPushedImageDoesNotEndBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
@@ -91,8 +91,8 @@ func TestAPushedImageDoesNotEndItsBuild(t *testing.T) {
 	}
 }
 
-// TestAFinishedImageKeepsItsName requests other content with the same content id.
-func TestAFinishedImageKeepsItsName(t *testing.T) {
+// TestFinishedImageIsNotReplaced requests other content with the same content id.
+func TestFinishedImageIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
@@ -225,9 +225,9 @@ func TestLoginsOfABuild(t *testing.T) {
 	}
 }
 
-// TestAStoreLoginIsOneBuilds checks the login that the embedded store issues: it is for one
+// TestStoreLoginIsLimitedToItsBuild checks the login that the embedded store issues: it is for one
 // build, with its repository, tag and deadline.
-func TestAStoreLoginIsOneBuilds(t *testing.T) {
+func TestStoreLoginIsLimitedToItsBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	grants := make(chan caller.Grant, 9)
@@ -255,9 +255,9 @@ func TestAStoreLoginIsOneBuilds(t *testing.T) {
 	}
 }
 
-// TestGivenImagesOfABuild checks that a job lists the images of issued names in the request,
+// TestRequestedImagesOfABuild checks that a job lists the images of issued names in the request,
 // and that the worker gets logins for those in the service's own repository only.
-func TestGivenImagesOfABuild(t *testing.T) {
+func TestRequestedImagesOfABuild(t *testing.T) {
 	t.Parallel()
 	const read, push = buildv1.LoginPurpose_LOGIN_PURPOSE_READ, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH
 	p := newDeployment(t, testkit.SQLite(t))

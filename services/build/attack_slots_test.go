@@ -11,9 +11,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestStrangersLeaveSlots checks that builds of many addresses neither occupy every slot
+// TestAnonymousBuildsLeaveSlots checks that builds of many addresses neither occupy every slot
 // nor wait on the bus ahead of a user's.
-func TestStrangersLeaveSlots(t *testing.T) {
+func TestAnonymousBuildsLeaveSlots(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	p.reserve = true

@@ -20,6 +20,7 @@ func Callers() rpc.Callers {
 		}, Scope: rpc.ScopeAdmin},
 		{Roles: []string{"gateway"}, Calls: []string{
 			buildv1.BuildService_GetBuildStatus_FullMethodName,
+			buildv1.BuildService_DescribeMirror_FullMethodName,
 			buildv1.BuildService_GetBuildLock_FullMethodName,
 			buildv1.BuildService_StreamLogs_FullMethodName,
 		}, Scope: rpc.ScopeAny},

@@ -56,7 +56,7 @@ func (s *Service) cancel(ctx context.Context, rec store.Record) error {
 
 // isNeeded reports whether an unfinished build uses this build's image.
 func (s *Service) isNeeded(ctx context.Context, id string) (bool, error) {
-	open, err := s.store.MadeOfOthers(ctx)
+	open, err := s.store.Dependents(ctx)
 	if err != nil {
 		return false, s.store.Fault("looking up the builds that use an image", err)
 	}

@@ -11,34 +11,47 @@ import (
 	"slipway.dev/services/internal/bus/metricsbus"
 )
 
-// admissionsInterval is how often to look for uncounted builds whose wake-up was lost.
-const admissionsInterval = 5 * time.Second
+// countingInterval is how often to look for uncounted builds whose wake-up was lost, and for
+// builds that have ended.
+const countingInterval = 5 * time.Second
 
-// admissions is the queue of admitted builds that have not been published for counting. A
-// build gets its number once, in SQL, and numbers are published in order. So any replica
-// may repeat a publication, and the metrics service recognises repetitions.
-type admissions struct{ store.Store }
+// uncounted is the queue of events of builds that have not been published for counting. An event
+// gets its number once, in SQL, and numbers are published in order. So any replica may repeat a
+// publication, and the metrics service recognises repetitions.
+type uncounted struct {
+	store.Store
+	counting store.Counting
+	platform string
+}
 
 // Next implements metricsbus.Queue.
-func (a admissions) Next(ctx context.Context, most int) (*metricsv1.Batch, error) {
+func (u uncounted) Next(ctx context.Context, most int) (*metricsv1.Batch, error) {
 	for more := true; more; {
 		var err error
-		if more, err = a.Number(ctx, most); err != nil {
+		if more, err = u.Number(ctx, u.counting, most); err != nil {
 			return nil, fmt.Errorf("numbering builds: %w", err)
 		}
 	}
-	return a.Uncounted(ctx, most)
+	return u.Uncounted(ctx, u.counting, u.platform, most)
 }
 
 // Published implements metricsbus.Queue.
-func (a admissions) Published(ctx context.Context, b *metricsv1.Batch) error {
-	return a.MarkCounted(ctx, b.GetFirst()+int64(len(b.GetEvents()))-1)
+func (u uncounted) Published(ctx context.Context, b *metricsv1.Batch) error {
+	return u.MarkCounted(ctx, u.counting, b.GetFirst()+int64(len(b.GetEvents()))-1)
 }
 
-// newOutbox returns an outbox that publishes an event for each admitted build in the
-// background.
-func (s *Service) newOutbox() (*metricsbus.Outbox, error) {
-	return metricsbus.NewOutbox(s.deps.Bus, admissions{s.store}, metricsbus.Options{
-		Name: "builds", Log: s.deps.Log, Wake: s.admitted, Look: admissionsInterval,
+// newOutboxes returns the outboxes that publish, in the background, an event for each admitted
+// build, and one for each build that has ended.
+func (s *Service) newOutboxes() (admitted, ended *metricsbus.Outbox, err error) {
+	queue := func(c store.Counting) uncounted { return uncounted{s.store, c, s.deps.PlatformURL} }
+	admitted, err = metricsbus.NewOutbox(s.deps.Bus, queue(store.Admissions()), metricsbus.Options{
+		Name: "builds", Log: s.deps.Log, Wake: s.admitted, PollInterval: countingInterval,
 	})
+	if err != nil {
+		return nil, nil, err
+	}
+	ended, err = metricsbus.NewOutbox(s.deps.Bus, queue(store.Durations()), metricsbus.Options{
+		Name: "durations of builds", Log: s.deps.Log, PollInterval: countingInterval,
+	})
+	return admitted, ended, err
 }

@@ -1,6 +1,7 @@
 package build_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"google.golang.org/protobuf/proto"
 
+	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -27,7 +29,9 @@ type tally struct {
 	at   uint64 // the last message
 	last map[string]int64
 	orgs map[string]int
-	gaps int
+	// usage has the amounts by metric, user, workspace and organisation of a robot.
+	usage map[string]int64
+	gaps  int
 }
 
 // listen starts a tally, and creates the stream of the metrics service.
@@ -45,8 +49,8 @@ func (p *deployment) listen(t *testing.T) *tally {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &tally{stream: stream, last: map[string]int64{}, orgs: map[string]int{}}
-	consuming, err := consumer.Consume(y.hear)
+	y := &tally{stream: stream, last: map[string]int64{}, orgs: map[string]int{}, usage: map[string]int64{}}
+	consuming, err := consumer.Consume(y.receive)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +58,7 @@ func (p *deployment) listen(t *testing.T) *tally {
 	return y
 }
 
-func (y *tally) hear(m jetstream.Msg) {
+func (y *tally) receive(m jetstream.Msg) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if meta, err := m.Metadata(); err == nil {
@@ -71,6 +75,7 @@ func (y *tally) hear(m jetstream.Msg) {
 	for i, e := range b.GetEvents() {
 		if at := b.GetFirst() + int64(i); at > y.last[b.GetSource()] {
 			y.last[b.GetSource()] = at
+			y.usage[fmt.Sprintf("%s %d/%d/%d", e.GetMetric(), e.GetUserId(), e.GetWorkspaceId(), e.GetRobotOrgId())] += max(1, e.GetAmount())
 			y.orgs[fmt.Sprint(e.GetMetric(), " ", e.GetOrg(), " ", time.Unix(int64(e.GetDay())*86400, 0).UTC().Format(time.DateOnly))]++
 		}
 	}
@@ -146,5 +151,54 @@ func TestAdmissionsAreCounted(t *testing.T) {
 		b.submit(t, p.request("tomorrow's", "", ada))
 		want["METRIC_BUILDS example.org 2026-03-01"] = 1
 		got.wants(t, want)
+	})
+}
+
+// TestDurationsAreCounted checks that the time of each ended build is counted once for its owner,
+// whichever replica publishes it, and that users of other platforms are not named.
+func TestDurationsAreCounted(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		p := newDeaf(t, db)
+		a := p.replica(t, 100)
+		w := newWorker(t, p, 50)
+		for i, c := range []struct {
+			owner   *platformv1.Identity
+			seconds float64
+			fails   bool
+		}{
+			{&platformv1.Identity{Endpoint: "e", UserId: 1, WorkspaceId: 7, Email: "ada@example.org"}, 90, false},
+			{&platformv1.Identity{Endpoint: "e", UserId: 1, WorkspaceId: 7, Email: "ada@example.org"}, 0.25, true},
+			{&platformv1.Identity{Endpoint: "e", UserId: 2, WorkspaceId: 0, RobotOrgId: 9}, 2.5, false},
+			{&platformv1.Identity{Endpoint: "another", UserId: 1, WorkspaceId: 7, Email: "eve@example.org"}, 5, false},
+			{nil, 0, true},
+		} {
+			req := p.request(fmt.Sprint("build ", i), "", c.owner)
+			a.submit(t, req)
+			j := w.take(t, a, 1)
+			p.sleep(time.Duration(c.seconds * float64(time.Second)))
+			w.appear(t, 50) // its presence has expired
+			if c.fails {
+				j.report(t, &buildv1.Result{Reason: "exit", Message: "no"})
+			} else {
+				j.succeed(t, p.push(t, req, j.id))
+			}
+			j.ended(t, a)
+		}
+		got := p.listen(t)
+		p.replica(t, 100)
+		p.replica(t, 100)
+		want := map[string]int64{
+			"METRIC_BUILDS 1/7/0": 2, "METRIC_BUILD_SECONDS 1/7/0": 91, "METRIC_BUILDS 2/0/9": 1, "METRIC_BUILD_SECONDS 2/0/9": 3,
+			"METRIC_BUILDS 0/0/0": 2, "METRIC_BUILD_SECONDS 0/0/0": 6,
+		}
+		testkit.Until(t, "the durations", func() error {
+			got.mu.Lock()
+			defer got.mu.Unlock()
+			if d := cmp.Diff(want, got.usage); d != "" {
+				return errors.New(d)
+			}
+			return nil
+		})
 	})
 }

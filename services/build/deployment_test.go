@@ -45,6 +45,8 @@ type deployment struct {
 	platform platformv1.AccessServiceClient
 	// layerMemory is how long workers reuse each other's layers; 0 is forever.
 	layerMemory time.Duration
+	// own are the limits of organisations, workspaces and users.
+	own ratelimit.Own
 	// reserve reserves slots of workers for users.
 	reserve bool
 	// replicas holds the metrics of each replica.
@@ -107,6 +109,7 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 	reg := prometheus.NewRegistry()
 	limiter, hourly := ratelimit.New(p.redis, reg, testkit.Log(t)), ratelimit.Limit{{Count: limit, Window: time.Hour}}
 	limiter.SetLimits(ratelimit.Limits{ratelimit.Builds: {User: hourly, Anonymous: hourly}})
+	limiter.SetOwn(p.own)
 	s, err := build.New(build.Deps{
 		DB: p.db, Bus: p.bus, Log: testkit.Log(t), Now: p.clock, Metrics: reg,
 		Upstream: upstream.New(upstream.Options{Egress: egress, Plain: []string{p.up.Host}, Metrics: reg}),
@@ -114,7 +117,7 @@ func (p *deployment) replica(t *testing.T, limit int) replica {
 		Keychain: p.keychain(), Platform: p.platform,
 		Limiter: limiter,
 		Settings: build.Settings{
-			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve,
+			TimeAnonymous: 10 * time.Minute, TimeUser: 20 * time.Minute, Own: "images/own", PlatformURL: "e", LayerMemory: p.layerMemory, ReserveForUsers: p.reserve,
 		},
 	})
 	if err != nil {

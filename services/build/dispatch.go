@@ -18,19 +18,18 @@ func (s *Service) dispatch(ctx context.Context) {
 	if err == nil && len(waiting) > 0 {
 		next, err = s.queue.Next(ctx, waiting)
 	}
-	if err != nil {
-		s.troubled(ctx, "The queue cannot be read", err)
-		return
+	if err == nil && len(waiting) > 0 {
+		err = s.queue.Publish(ctx, next)
 	}
-	if len(waiting) == 0 {
-		return
-	}
-	if err := s.queue.Publish(ctx, next); err != nil {
-		s.troubled(ctx, "Builds cannot be published right now; they wait until NATS is available", err)
+	switch {
+	case err != nil:
+		s.dispatching.Failed(ctx, err)
+	case len(waiting) > 0:
+		s.dispatching.Succeeded(ctx)
 	}
 }
 
-func (s *Service) troubled(ctx context.Context, what string, err error) {
+func (s *Service) logDispatchError(ctx context.Context, what string, err error) {
 	if ctx.Err() == nil {
 		s.deps.Log.WarnContext(ctx, "Builds cannot be dispatched", "what", what, "err", err)
 	}

@@ -13,7 +13,7 @@ import (
 func (s *Service) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*buildv1.ListEnginesResponse, error) {
 	out := &buildv1.ListEnginesResponse{}
 	can := s.workers.Kinds()
-	for _, name := range []string{engine.BuildKit, engine.Freeze, engine.Sif, engine.Conda} {
+	for _, name := range []string{engine.BuildKit, engine.Freeze, engine.Mirror, engine.Sif, engine.Conda} {
 		e := &buildv1.Engine{Name: name}
 		for _, c := range can {
 			if c.Engine == name && !slices.Contains(e.Architectures, c.Architecture) {

@@ -30,7 +30,7 @@ func TestEngines(t *testing.T) {
 	}
 	want := &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
 		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}},
-		{Name: "freeze", Problem: "no live worker has this engine"}, {Name: "sif", Problem: "no live worker has this engine"},
+		{Name: "freeze", Problem: "no live worker has this engine"}, {Name: "mirror", Problem: "no live worker has this engine"}, {Name: "sif", Problem: "no live worker has this engine"},
 		{Name: "conda", Architectures: []string{"any"}},
 	}}
 	if got, err := s.ListEngines(t.Context(), &buildv1.ListEnginesRequest{}); err != nil || !proto.Equal(got, want) {

@@ -13,9 +13,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// told returns the expected start and end in a build's status, in seconds from now; -1 for
+// expected returns the expected start and end in a build's status, in seconds from now; -1 for
 // unknown.
-func (r replica) told(t *testing.T, id string) [2]float64 {
+func (r replica) expected(t *testing.T, id string) [2]float64 {
 	t.Helper()
 	got, err := r.GetBuildStatus(t.Context(), &buildv1.GetBuildStatusRequest{BuildId: id})
 	if err != nil {
@@ -45,7 +45,7 @@ func TestExpectedTimes(t *testing.T) {
 		}
 		check := func(what, id string, want [2]float64) {
 			t.Helper()
-			if diff := cmp.Diff(want, r.told(t, id)); diff != "" {
+			if diff := cmp.Diff(want, r.expected(t, id)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", what, diff)
 			}
 		}
@@ -109,11 +109,11 @@ func TestExpectedSeconds(t *testing.T) {
 		j.ended(t, r)
 	}
 	next := unsolved("next")
-	if got, want := r.told(t, next), [2]float64{-1, -1}; got != want {
+	if got, want := r.expected(t, next), [2]float64{-1, -1}; got != want {
 		t.Errorf("an unsolved build begins and ends in %v", got)
 	}
 	r.solve(t, &buildv1.SolveBuildRequest{BuildId: next, Lock: lockOf("linux/amd64", "linux-64")})
-	if got, want := r.told(t, next), [2]float64{0, 1}; got != want {
+	if got, want := r.expected(t, next), [2]float64{0, 1}; got != want {
 		t.Errorf("a build like others that took 0.51 s begins and ends in %v seconds, want %v", got, want)
 	}
 }

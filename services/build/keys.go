@@ -161,7 +161,7 @@ func (s *Service) requeueRevoked(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		s.troubled(ctx, "Builds of revoked workers were not queued again", err)
+		s.logDispatchError(ctx, "Builds of revoked workers were not queued again", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func (s *Service) forgetRevoked(ctx context.Context) {
 		err = s.forget(ctx, revoked)
 	}
 	if err != nil {
-		s.troubled(ctx, "Records of layers of revoked workers were not deleted", err)
+		s.logDispatchError(ctx, "Records of layers of revoked workers were not deleted", err)
 	}
 }
 

@@ -29,16 +29,16 @@ func (s *Service) makeClaims(ctx context.Context) {
 		err = bus.CreateStreams(ctx, s.bus, claims)
 	}
 	if err == nil {
-		err = s.fitClaims(ctx, claims)
+		err = s.updateClaims(ctx, claims)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.deps.Log.WarnContext(ctx, "Workers cannot share layers of packages", "err", err)
 	}
 }
 
-// fitClaims updates a bucket that was created with other settings. Other changes by an
+// updateClaims updates a bucket that was created with other settings. Other changes by an
 // operator are kept.
-func (s *Service) fitClaims(ctx context.Context, want jetstream.StreamConfig) error {
+func (s *Service) updateClaims(ctx context.Context, want jetstream.StreamConfig) error {
 	there, err := s.bus.Stream(ctx, want.Name)
 	if err != nil {
 		return err

@@ -44,9 +44,9 @@ func (r replica) lock(t *testing.T, id, format string) *buildv1.GetBuildLockResp
 	return out
 }
 
-// TestALockIsKeptWithItsBuild checks that a request that joins a build reads the lock of
+// TestLockIsStoredWithBuild checks that a request that joins a build reads the lock of
 // the first request, in every format.
-func TestALockIsKeptWithItsBuild(t *testing.T) {
+func TestLockIsStoredWithBuild(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)
@@ -91,9 +91,9 @@ func TestALockIsKeptWithItsBuild(t *testing.T) {
 	})
 }
 
-// TestTheLockOfAPair checks that the lock of a pair is that of both builds, and that each
+// TestLockOfMultiPlatformBuild checks that the lock of a pair is that of both builds, and that each
 // part has its own.
-func TestTheLockOfAPair(t *testing.T) {
+func TestLockOfMultiPlatformBuild(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)
@@ -118,9 +118,9 @@ func TestTheLockOfAPair(t *testing.T) {
 	}
 }
 
-// TestALogBeginsWithItsPreface checks that a log begins with the preface of its build, once,
+// TestLogStartsWithPreface checks that a log begins with the preface of its build, once,
 // if the build is delivered twice.
-func TestALogBeginsWithItsPreface(t *testing.T) {
+func TestLogStartsWithPreface(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)

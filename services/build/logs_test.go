@@ -96,8 +96,8 @@ func TestLogIsTheSameForEverybody(t *testing.T) {
 	}
 }
 
-// TestLogOfWhatIsThere checks that reading without following does not wait for more.
-func TestLogOfWhatIsThere(t *testing.T) {
+// TestReadWithoutFollowing checks that reading without following does not wait for more.
+func TestReadWithoutFollowing(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)

@@ -9,9 +9,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestDryRunTellsTheLastFailure checks that a dry run returns why the newest build of the
+// TestDryRunReportsLastFailure checks that a dry run returns why the newest build of the
 // same content failed, and nothing of older builds or of other contents.
-func TestDryRunTellsTheLastFailure(t *testing.T) {
+func TestDryRunReportsLastFailure(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		p := newDeployment(t, db)

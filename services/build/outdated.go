@@ -31,12 +31,13 @@ func (s *Service) solveAgain(ctx context.Context, rec store.Record, r *buildv1.R
 	next := proto.CloneOf(req)
 	next.Outdated = &buildv1.Outdated{Message: r.GetMessage(), NoticedAt: timestamppb.New(s.deps.Now()), LockDigest: req.GetRecipe().GetLockDigest()}
 	next.Unsolved, next.Recipe.LockDigest = req.GetSolvedFrom(), ""
-	if err := s.logs.Note(ctx, rec.ID, "outdated", r.GetMessage()+". The packages are resolved again"); err != nil {
+	if err := s.logs.AppendLine(ctx, rec.ID, "outdated", r.GetMessage()+". The packages are resolved again"); err != nil {
 		return false, err
 	}
-	if err := s.store.Unsolve(ctx, rec.ID, next, s.deps.Now()); err != nil {
-		return false, err
+	if changed, err := s.store.Unsolve(ctx, rec.ID, next, s.deps.Now()); err != nil || !changed {
+		return err == nil, err
 	}
+	s.chargeMinutes(ctx, rec, minutesOf(rec, s.deps.Now()))
 	s.deps.Log.WarnContext(ctx, "The channel no longer has a package of the lock; the packages are solved again", "build_id", rec.ID, "why", r.GetMessage())
 	return true, s.queue.Remove(ctx, rec)
 }
@@ -45,7 +46,7 @@ func (s *Service) solveAgain(ctx context.Context, rec store.Record, r *buildv1.R
 // because the build may continue.
 func (s *Service) noteFailure(ctx context.Context, rec store.Record, reason, message string) error {
 	first, _, _ := strings.Cut(message, "\n")
-	return s.logs.Note(ctx, rec.ID, "failed", "The build failed ("+reason+"): "+strings.TrimSuffix(first, ":"))
+	return s.logs.AppendLine(ctx, rec.ID, "failed", "The build failed ("+reason+"): "+strings.TrimSuffix(first, ":"))
 }
 
 // failOutdated ends a build for which solving again returned the same lock.

@@ -15,7 +15,7 @@ import (
 const missingPackage = "h does not have a-1-0.conda any more; lock the environment again"
 
 // outdated reports that the channel no longer has a package of the lock.
-func (j taken) outdated(t *testing.T, key string) {
+func (j takenJob) outdated(t *testing.T, key string) {
 	t.Helper()
 	j.publish(t, buildbus.Results, j.id+key, &buildv1.Result{
 		BuildId: j.id, Delivery: j.delivery, Ticket: j.job.GetTicket(), Reason: "build", Message: missingPackage, LockOutdated: true,

@@ -9,6 +9,7 @@ import (
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
 	"github.com/regclient/regclient/types/ref"
+
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/build/engine"
@@ -27,12 +28,12 @@ func isIndex(r *buildv1.SubmitBuildRequest) bool { return r.GetRecipe().GetEngin
 func (s *Service) closeIndexes(ctx context.Context) {
 	open, err := s.store.OpenIndexes(ctx)
 	if err != nil {
-		s.troubled(ctx, "Indexes cannot be read", err)
+		s.logDispatchError(ctx, "Indexes cannot be read", err)
 		return
 	}
 	for _, r := range open {
 		if err := s.closeIndex(ctx, r); err != nil {
-			s.troubled(ctx, "An index cannot be created right now", err)
+			s.logDispatchError(ctx, "An index cannot be created right now", err)
 		}
 	}
 }
@@ -40,7 +41,7 @@ func (s *Service) closeIndexes(ctx context.Context) {
 func (s *Service) closeIndex(ctx context.Context, r store.Record) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	parts, err := s.settled(ctx, r)
+	parts, err := s.succeededParts(ctx, r)
 	if parts == nil || err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestPairBecomesOneIndex(t *testing.T) {
 		t.Errorf("while a part runs the index is %v", got)
 	}
 	two := w.take(t, a, 1)
-	for _, j := range []taken{one, two} {
+	for _, j := range []takenJob{one, two} {
 		for _, part := range req.GetParts() {
 			if proto.Equal(part.GetTarget(), j.job.GetTarget()) {
 				j.succeed(t, p.push(t, part, j.id))

@@ -73,9 +73,9 @@ func (s *Service) admitParts(ctx context.Context, req *buildv1.SubmitBuildReques
 	return &buildv1.SubmitBuildResponse{BuildId: rec.ID}, nil
 }
 
-// settled returns the builds whose images a build uses, if all have succeeded, and nil
+// succeededParts returns the builds whose images a build uses, if all have succeeded, and nil
 // otherwise. If all have ended and one failed, it also fails the build.
-func (s *Service) settled(ctx context.Context, r store.Record) ([]store.Record, error) {
+func (s *Service) succeededParts(ctx context.Context, r store.Record) ([]store.Record, error) {
 	parts := make([]store.Record, len(r.Request.GetPartIds()))
 	for i, id := range r.Request.GetPartIds() {
 		var err error
@@ -99,7 +99,7 @@ func (s *Service) ready(ctx context.Context, waiting []store.Record) ([]store.Re
 	out := waiting[:0]
 	for _, r := range waiting {
 		if len(r.Request.GetPartIds()) > 0 {
-			parts, err := s.settled(ctx, r)
+			parts, err := s.succeededParts(ctx, r)
 			if err != nil {
 				return nil, err
 			}
@@ -119,7 +119,7 @@ func (s *Service) recipe(ctx context.Context, r store.Record) (*buildv1.Recipe, 
 	if len(r.Request.GetPartIds()) == 0 {
 		return recipe, nil
 	}
-	parts, err := s.settled(ctx, r)
+	parts, err := s.succeededParts(ctx, r)
 	if err != nil {
 		return nil, s.store.Fault("reading the builds whose images a build uses", err)
 	}

@@ -68,9 +68,9 @@ func TestSifIsMadeFromItsBuild(t *testing.T) {
 	}
 }
 
-// TestSifOfWhatIsThereIsCharged checks that a Singularity image of an existing image is
+// TestSifOfExistingImageIsCharged checks that a Singularity image of an existing image is
 // charged, since any number of them can be requested for one image.
-func TestSifOfWhatIsThereIsCharged(t *testing.T) {
+func TestSifOfExistingImageIsCharged(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 2)
@@ -129,9 +129,9 @@ func TestPartsAreOfOnePlace(t *testing.T) {
 	}
 }
 
-// TestCancelWhatIsMadeFromABuild cancels first the build that uses an image, then the build
+// TestCancelDependentBuilds cancels first the build that uses an image, then the build
 // of that image.
-func TestCancelWhatIsMadeFromABuild(t *testing.T) {
+func TestCancelDependentBuilds(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)

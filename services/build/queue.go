@@ -33,16 +33,16 @@ func (s *Service) GetQueue(ctx context.Context, _ *buildv1.GetQueueRequest) (*bu
 	})
 	out := &buildv1.GetQueueResponse{}
 	for _, c := range kinds {
-		out.Backlog = append(out.Backlog, shownBacklog(c, all[c]))
+		out.Backlog = append(out.Backlog, backlogMessage(c, all[c]))
 	}
 	for _, w := range live {
-		out.Workers = append(out.Workers, shownWorker(w))
+		out.Workers = append(out.Workers, workerMessage(w))
 	}
 	slices.SortFunc(out.Workers, func(a, b *buildv1.Worker) int { return cmp.Compare(a.GetName(), b.GetName()) })
 	return out, nil
 }
 
-func shownBacklog(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
+func backlogMessage(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
 	b := &buildv1.Backlog{
 		Engine: proto.String(c.Engine), Architecture: proto.String(c.Architecture), Queued: proto.Int32(int32(u.Queued)), Running: proto.Int32(int32(u.Running)),
 	}
@@ -52,7 +52,7 @@ func shownBacklog(c engine.Kind, u store.Unfinished) *buildv1.Backlog {
 	return b
 }
 
-func shownWorker(w *buildv1.Presence) *buildv1.Worker {
+func workerMessage(w *buildv1.Presence) *buildv1.Worker {
 	out := &buildv1.Worker{Name: proto.String(w.GetWorker()), Slots: proto.Int32(w.GetSlots())}
 	for _, c := range w.GetCapabilities() {
 		out.Makes = append(out.Makes, c.GetEngine()+"/"+c.GetArchitecture())

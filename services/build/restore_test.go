@@ -30,7 +30,7 @@ func TestRestoreImage(t *testing.T) {
 			got, err := r.RestoreImage(t.Context(), &buildv1.RestoreImageRequest{BuildId: id})
 			return got.GetBuildId(), err
 		}
-		finish := func(id string, req *buildv1.SubmitBuildRequest) taken {
+		finish := func(id string, req *buildv1.SubmitBuildRequest) takenJob {
 			t.Helper()
 			job := w.take(t, r, 1)
 			if job.id != id {

@@ -17,7 +17,9 @@ import (
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/retry"
 )
 
@@ -32,30 +34,34 @@ const (
 // consumeResults handles the reports of workers until ctx ends, also when NATS is
 // temporarily unavailable.
 func (s *Service) consumeResults(ctx context.Context) {
-	retry.Forever(ctx, func(ctx context.Context) error {
+	consumer := buildbus.ResultConsumer()
+	consumer.Outage = &retry.Outage{Log: s.deps.Log, Fails: "Results of builds cannot be read right now; retrying", Works: "Results of builds are read again"}
+	storing := &retry.Outage{Log: s.deps.Log, Fails: "Results of builds cannot be stored right now; retrying", Works: "Results of builds are stored again"}
+	retry.Forever(ctx, consumer.Outage, func(ctx context.Context) error {
 		if err := bus.CreateStreams(ctx, s.bus, buildbus.Streams()...); err != nil {
 			return err
 		}
 		s.makeClaims(ctx)
-		return bus.Consume(ctx, s.bus, buildbus.ResultConsumer(), s.consumeResult)
-	}, func(err error) { s.troubled(ctx, "Results of builds cannot be read right now", err) })
+		return bus.Consume(ctx, s.bus, consumer, func(ctx context.Context, m jetstream.Msg) { s.consumeResult(ctx, m, storing) })
+	})
 }
 
 // consumeResult acknowledges a report after it is stored in SQL.
-func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg) {
+func (s *Service) consumeResult(ctx context.Context, m jetstream.Msg, storing *retry.Outage) {
 	r := &buildv1.Result{}
 	if err := proto.Unmarshal(m.Data(), r); err != nil {
 		s.deps.Log.ErrorContext(ctx, "A result cannot be read", "err", err)
 		_ = m.Term() // a retry cannot help
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, 50*time.Second)
+	limited, cancel := context.WithTimeout(ctx, 50*time.Second)
 	defer cancel()
-	if err := s.reported(ctx, r); err != nil && !errors.Is(err, fault.NotFound) {
-		s.deps.Log.WarnContext(ctx, "A result cannot be stored right now", "build_id", r.GetBuildId(), "err", err)
+	if err := s.reported(limited, r); err != nil && !errors.Is(err, fault.NotFound) {
+		storing.Failed(ctx, err, "build_id", r.GetBuildId())
 		_ = m.NakWithDelay(2 * time.Second)
 		return
 	}
+	storing.Succeeded(ctx)
 	_ = m.Ack()
 }
 
@@ -116,7 +122,7 @@ func (s *Service) finish(ctx context.Context, r *buildv1.Result) error {
 			return err
 		}
 		if err := errors.Join(s.logs.Remove(ctx, rec.ID), s.queue.Remove(ctx, rec)); err != nil {
-			s.troubled(ctx, "The messages of a build could not be removed from the bus", err)
+			s.logDispatchError(ctx, "The messages of a build could not be removed from the bus", err)
 		}
 	}
 	return s.deps.Bus.Publish(buildbus.Done(rec.ID), nil)
@@ -158,6 +164,7 @@ func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Res
 	if err != nil || !ended {
 		return err
 	}
+	wake(s.happened)
 	reason := r.GetReason()
 	if r.GetSucceeded() {
 		reason = "succeeded"
@@ -167,10 +174,36 @@ func (s *Service) complete(ctx context.Context, rec store.Record, r *buildv1.Res
 	if !rec.Started.IsZero() {
 		s.metrics.seconds.WithLabelValues("queued").Observe(rec.Started.Sub(rec.Created).Seconds())
 		s.metrics.seconds.WithLabelValues("running").Observe(now.Sub(rec.Started).Seconds())
+		s.chargeMinutes(ctx, rec, minutesOf(rec, now)-1) // the first was charged when the build was accepted
 	}
 	s.deps.Log.InfoContext(ctx, "Build ended", "build_id", rec.ID, "reason", reason, "image", s.nameOf(rec.Request),
 		"digest", r.GetDigest(), "ms", now.Sub(rec.Created).Milliseconds())
 	return nil
+}
+
+// minutesOf returns the minutes that workers have begun to spend on a build since it was started last.
+// Time beyond the time limit does not count: the result was only read late.
+func minutesOf(rec store.Record, now time.Time) int {
+	if rec.Started.IsZero() {
+		return 0
+	}
+	return int((min(now.Sub(rec.Started), rec.TimeLimit) + time.Minute - 1) / time.Minute)
+}
+
+// chargeTimeout is how long Redis may take to charge minutes.
+const chargeTimeout = 5 * time.Second
+
+// chargeMinutes charges minutes of workers to the caller that started a build. If Redis fails, they
+// are not charged later.
+func (s *Service) chargeMinutes(ctx context.Context, rec store.Record, minutes int) {
+	if rec.Request.GetIdentity() == nil {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), chargeTimeout)
+	defer cancel()
+	if err := s.deps.Limiter.SpendCaller(within, ratelimit.BuildMinutes, caller.Of(rec.Request.GetIdentity()).Charged(ctx), minutes); err != nil {
+		s.deps.Log.WarnContext(ctx, "The minutes of a build were not charged", "build_id", rec.ID, "minutes", minutes, "err", err)
+	}
 }
 
 // fail ends a build without a worker's report, unless a worker took it after r was read.
@@ -197,14 +230,14 @@ func (s *Service) observeGivenUp(ctx context.Context, m *nats.Msg) {
 	defer cancel()
 	err := json.Unmarshal(m.Data, &advisory)
 	if err == nil {
-		err = s.giveUp(ctx, advisory.Sequence, advisory.Deliveries)
+		err = s.failUndeliverable(ctx, advisory.Sequence, advisory.Deliveries)
 	}
 	if err != nil {
 		s.deps.Log.WarnContext(ctx, "A job that was given up cannot be ended now; it ends at its deadline", "err", err)
 	}
 }
 
-func (s *Service) giveUp(ctx context.Context, sequence uint64, deliveries int) error {
+func (s *Service) failUndeliverable(ctx context.Context, sequence uint64, deliveries int) error {
 	id, err := s.queue.BuildOf(ctx, sequence)
 	if err != nil || id == "" {
 		return err // nil if the job was finished meanwhile

@@ -32,6 +32,7 @@ import (
 	"slipway.dev/services/internal/bus/metricsbus"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/retry"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 )
@@ -66,6 +67,9 @@ type Settings struct {
 	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
 	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int
+	// LimitsWait is how long after its start the service waits for the limits of organisations,
+	// workspaces and users before it dispatches the first build; 0 means not at all.
+	LimitsWait time.Duration
 	// ReserveForUsers reserves slots of workers for builds of users. If all clients are on
 	// this machine, it would only leave slots unused.
 	ReserveForUsers bool
@@ -76,6 +80,8 @@ type Settings struct {
 	// Own is the service's own repository, "<host>/<repository>". Builds must not read from
 	// it.
 	Own string
+	// PlatformURL is the address of this platform, whose users builds are counted for.
+	PlatformURL string
 	// LayerMemory is how long workers reuse each other's layers of packages; 0 is forever.
 	LayerMemory time.Duration
 	// BuildersOnDemand states that workers are started when builds wait, so that builds are
@@ -88,20 +94,23 @@ type Settings struct {
 type Service struct {
 	buildv1.UnimplementedBuildServiceServer
 	buildv1.UnimplementedWorkServiceServer
-	deps          Deps
-	store         store.Store
-	bus           jetstream.JetStream
-	space         *sqldb.Quota
-	workers       *workers.Watch
-	logs          *logs.Logs
-	queue         *queue.Queue
-	estimates     estimate.Estimator
-	ended         *endings
-	metrics       metrics
-	outbox        *metricsbus.Outbox
-	subscriptions subscriptions
-	// queued wakes the dispatcher, and admitted the outbox.
-	queued, admitted chan struct{}
+	deps      Deps
+	store     store.Store
+	bus       jetstream.JetStream
+	space     *sqldb.Quota
+	workers   *workers.Watch
+	logs      *logs.Logs
+	queue     *queue.Queue
+	estimates estimate.Estimator
+	ended     *endings
+	metrics   metrics
+	// admissions and durations publish events for counting.
+	admissions, durations *metricsbus.Outbox
+	subscriptions         subscriptions
+	// dispatching is the outage of what dispatching builds needs.
+	dispatching retry.Outage
+	// queued wakes the dispatcher, admitted the outbox of admissions, and happened the publication of events.
+	queued, admitted, happened chan struct{}
 }
 
 // New creates the service. It subscribes to the bus, and messages wait until Run handles
@@ -114,16 +123,22 @@ func New(d Deps) (*Service, error) {
 	rows, seen := store.New(d.DB), workers.New(d.Now, d.BuildersOnDemand)
 	s := &Service{
 		deps: d, store: rows, bus: js, workers: seen, logs: logs.New(js, rows),
-		space:     sqldb.NewQuota(d.DB, "build_contexts", d.LayerStore),
-		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now},
-		ended:     newEndings(), metrics: newMetrics(d.Metrics),
-		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1),
+		space: sqldb.NewQuota(d.DB, "build_contexts", d.LayerStore),
+		estimates: estimate.Estimator{Store: rows, Workers: seen, Now: d.Now, RunningOf: func(l store.Load) []ratelimit.RunningLimit {
+			return d.Limiter.RunningOf(l.Caller.Charged(context.Background()))
+		}},
+		ended: newEndings(), metrics: newMetrics(d.Metrics),
+		queued: make(chan struct{}, 1), admitted: make(chan struct{}, 1), happened: make(chan struct{}, 1),
+		dispatching: retry.Outage{Log: d.Log, Fails: "Builds cannot be dispatched right now; they wait", Works: "Builds are dispatched again"},
 	}
 	s.queue = &queue.Queue{
 		Bus: js, Store: rows, Workers: seen, Logs: s.logs, Now: d.Now, RunningUser: d.RunningUser, RunningAnonymous: d.RunningAnonymous,
+		RunningOf: func(r store.Record) []ratelimit.RunningLimit {
+			return d.Limiter.RunningOf(caller.Of(r.Request.GetIdentity()).Charged(context.Background()))
+		},
 		ReserveForUsers: d.ReserveForUsers,
 	}
-	if s.outbox, err = s.newOutbox(); err != nil {
+	if s.admissions, s.durations, err = s.newOutboxes(); err != nil {
 		return nil, err
 	}
 	// Subscribe before Run, so that the first report of a worker that starts at the same time
@@ -131,7 +146,7 @@ func New(d Deps) (*Service, error) {
 	if s.subscriptions, err = subscribe(d.Bus); err != nil {
 		return nil, err
 	}
-	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log})
+	d.Metrics.MustRegister(&queue.Backlog{Queue: s.queue, Log: d.Log}, eventMetrics{s})
 	return s, nil
 }
 
@@ -153,7 +168,7 @@ func (s *Service) Run(ctx context.Context) error {
 	all.Go(func() { s.subscriptions.workers.Run(ctx, s.observeWorker) })
 	all.Go(func() { s.subscriptions.done.Run(ctx, s.observeDone) })
 	all.Go(func() { s.subscriptions.givenUp.Run(ctx, s.observeGivenUp) })
-	for _, task := range []func(context.Context){s.consumeResults, s.outbox.Run, s.work} {
+	for _, task := range []func(context.Context){s.consumeResults, s.admissions.Run, s.durations.Run, s.publishEvents, s.work} {
 		all.Go(func() { task(ctx) })
 	}
 	all.Wait()
@@ -182,8 +197,25 @@ func (s *Service) observeDone(_ context.Context, m *nats.Msg) {
 	wake(s.queued)
 }
 
+// awaitLimits waits until the limits of organisations, workspaces and users are known, for at most
+// LimitsWait: a restart must not start more builds than they allow.
+func (s *Service) awaitLimits(ctx context.Context) {
+	if s.deps.LimitsWait <= 0 {
+		return
+	}
+	bound := time.NewTimer(s.deps.LimitsWait)
+	defer bound.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.deps.Limiter.OwnKnown():
+	case <-bound.C:
+		s.deps.Log.WarnContext(ctx, "Builds start without the limits of organisations, workspaces and users, which cannot be read", "waited", s.deps.LimitsWait.String())
+	}
+}
+
 // work dispatches builds when woken, and sweeps periodically.
 func (s *Service) work(ctx context.Context) {
+	s.awaitLimits(ctx)
 	sweep := time.NewTicker(15 * time.Second)
 	defer sweep.Stop()
 	for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -141,7 +142,8 @@ func (s *Service) LocateBuild(ctx context.Context, req *buildv1.LocateBuildReque
 	own := s.deps.Keychain.IsBuildRepository(t.GetRegistry(), t.GetRepository())
 	return &buildv1.LocateBuildResponse{
 		Target: t, Platform: recipe.GetPlatform(), Format: recipe.GetFormat(),
-		Frozen:        !own && (recipe.GetConfig() != nil || recipe.GetEngine() == engine.Freeze || recipe.GetEngine() == engine.Sif),
+		Frozen:        !own && (recipe.GetConfig() != nil || slices.Contains([]string{engine.Freeze, engine.Mirror, engine.Sif}, recipe.GetEngine())),
+		Mirror:        isMirror(rec.Request),
 		Added:         own && recipe.GetConfig() != nil,
 		PrivateInputs: private,
 		Scope:         rec.Request.GetScope(), Identity: rec.Request.GetIdentity(),
@@ -206,7 +208,7 @@ func (s *Service) ListBuilds(ctx context.Context, req *buildv1.ListBuildsRequest
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.OfUser(ctx, id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), limit, offset)
+	list, total, err := s.store.OfUser(ctx, caller.Of(id), limit, offset)
 	if err != nil {
 		return nil, s.store.Fault("listing builds", err)
 	}

@@ -60,9 +60,10 @@ func (s *Service) buildInSteps(ctx context.Context, rec store.Record, r *buildv1
 	}
 	next := proto.CloneOf(rec.Request)
 	next.Recipe, next.SubmittedRecipe = rest(rec.Request, r), recipe
-	if err := s.store.Reroute(ctx, rec.ID, next); err != nil {
-		return false, err
+	if changed, err := s.store.Reroute(ctx, rec.ID, next); err != nil || !changed {
+		return err == nil, err
 	}
+	s.chargeMinutes(ctx, rec, minutesOf(rec, s.deps.Now()))
 	s.deps.Log.InfoContext(ctx, "A build continues in steps", "build_id", rec.ID, "image", r.GetDigest(), "why", r.GetMessage())
 	wake(s.queued)
 	return true, nil

@@ -34,7 +34,7 @@ func (p *deployment) packages(text, records string, who *platformv1.Identity) *b
 }
 
 // needsSteps reports that a package's script has to run on the image with a digest.
-func (j taken) needsSteps(t *testing.T, digest string) {
+func (j takenJob) needsSteps(t *testing.T, digest string) {
 	t.Helper()
 	j.publish(t, buildbus.Results, j.id+".steps", &buildv1.Result{
 		BuildId: j.id, Delivery: j.delivery, Ticket: j.job.GetTicket(), NeedsSteps: true, Reason: "build", Message: "The package x runs a script when it is installed",
@@ -74,7 +74,7 @@ func TestLockedPackages(t *testing.T) {
 		t.Errorf("the job is %v", job.job)
 	}
 	to := req.GetTarget()
-	login := func(j taken, repository string, why buildv1.LoginPurpose) *buildv1.GetBuildCredentialsResponse {
+	login := func(j takenJob, repository string, why buildv1.LoginPurpose) *buildv1.GetBuildCredentialsResponse {
 		t.Helper()
 		got, err := r.GetBuildCredentials(t.Context(), &buildv1.GetBuildCredentialsRequest{
 			Ticket: j.job.GetTicket(), Registry: to.GetRegistry(), Repository: repository, Purpose: why,
@@ -121,9 +121,9 @@ func TestLockedPackages(t *testing.T) {
 	}
 }
 
-// TestNobodyBuildsInSteps checks that without a worker for the steps the build ends, and
+// TestNoWorkerForSteps checks that without a worker for the steps the build ends, and
 // that its message names the package and the reason.
-func TestNobodyBuildsInSteps(t *testing.T) {
+func TestNoWorkerForSteps(t *testing.T) {
 	t.Parallel()
 	p := newDeployment(t, testkit.SQLite(t))
 	r := p.replica(t, 100)

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,6 @@ import (
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/caller"
-	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/ratelimit"
@@ -55,7 +55,7 @@ func check(req *buildv1.SubmitBuildRequest) error {
 	switch {
 	case d.Validate() != nil || req.GetContentId() != req.GetContentDigest()[:16]:
 		return fault.Invalid.Newf("The content's digest is malformed")
-	case t.GetRegistry() == "" || t.GetRepository() == "" || !oci.IsTag(t.GetTag()):
+	case t.GetRegistry() == "" || t.GetRepository() == "" || !hasReference(req):
 		return fault.Invalid.Newf("The build has no target")
 	case store.CheckLock(req.GetLock()) != nil:
 		return store.CheckLock(req.GetLock())
@@ -71,9 +71,21 @@ func check(req *buildv1.SubmitBuildRequest) error {
 	return nil
 }
 
+// hasReference reports whether the target has a valid tag or, for a mirror, the source's digest.
+func hasReference(req *buildv1.SubmitBuildRequest) bool {
+	t, r := req.GetTarget(), req.GetRecipe()
+	if t.GetDigest() != "" {
+		return t.GetTag() == "" && r.GetEngine() == engine.Mirror && t.GetDigest() == r.GetSource().GetReference() && digest.Digest(t.GetDigest()).Validate() == nil
+	}
+	return oci.IsTag(t.GetTag())
+}
+
+// referenceOf returns the tag or the digest of a target.
+func referenceOf(t *buildv1.Target) string { return cmp.Or(t.GetTag(), t.GetDigest()) }
+
 // submitOnce returns nil if another request was faster.
 func (s *Service) submitOnce(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
-	made, err := s.alreadyMade(ctx, req)
+	made, err := s.existingImage(ctx, req)
 	if made != nil || err != nil {
 		return made, err
 	}
@@ -110,6 +122,9 @@ func (s *Service) join(req *buildv1.SubmitBuildRequest, running store.Record) (*
 		return nil, fault.Unavailable.Newf("The channel no longer has a package of the lock, and another build of the image, with a newer lock, is running; try again when it has ended").After(time.Minute)
 	}
 	if running.Request.GetContentDigest() != req.GetContentDigest() {
+		if isMirror(req) {
+			return nil, fault.Unavailable.Newf("Another image is being copied to %s; try again when that has ended", store.Image(req.GetTarget())).After(time.Minute)
+		}
 		return nil, anotherImage(req)
 	}
 	s.metrics.admitted.WithLabelValues("joined").Inc()
@@ -120,16 +135,16 @@ func anotherImage(req *buildv1.SubmitBuildRequest) error {
 	return fault.Conflict.Newf("The name %s already belongs to another image; change the recipe slightly", store.Image(req.GetTarget()))
 }
 
-// alreadyMade returns the response for an existing image, or nil. If the name in a caller's
+// existingImage returns the response for an existing image, or nil. If the name in a caller's
 // repository holds something else, it is overwritten by a new build.
-func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
+func (s *Service) existingImage(ctx context.Context, req *buildv1.SubmitBuildRequest) (*buildv1.SubmitBuildResponse, error) {
 	t := req.GetTarget()
 	access, err := s.deps.Keychain.BuildAccess(ctx, caller.Of(req.GetIdentity()), t.GetRegistry(), t.GetRepository())
 	if err != nil {
 		return nil, err
 	}
 	repo := upstream.Repository{Host: t.GetRegistry(), Name: t.GetRepository()}
-	known, err := s.store.Made(ctx, store.Image(t), req.GetScope())
+	known, err := s.knownBuild(ctx, req)
 	if err != nil && !errors.Is(err, fault.NotFound) {
 		return nil, s.store.Fault("looking for a build that made the image", err)
 	}
@@ -137,13 +152,16 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 		return nil, nil // build the image again
 	}
 	if err == nil && known.Request.GetContentDigest() == req.GetContentDigest() {
-		d, err := s.deps.Upstream.Resolve(ctx, repo, t.GetTag(), access)
+		d, err := s.deps.Upstream.Resolve(ctx, repo, referenceOf(t), access)
 		if err == nil && d.String() == known.Digest {
 			return s.cached(known.ID), nil
 		}
 		if err != nil {
 			return nil, s.missing(req, err)
 		}
+	}
+	if isMirror(req) {
+		return nil, nil // the target may lack referrers, so that only a mirror proves that it is complete
 	}
 	doc, err := s.deps.Upstream.Manifest(ctx, repo, t.GetTag(), access)
 	if err != nil {
@@ -153,6 +171,19 @@ func (s *Service) alreadyMade(ctx context.Context, req *buildv1.SubmitBuildReque
 		return nil, nil // another client may have written what exists, so the image is built again
 	}
 	return s.recognise(ctx, doc, req)
+}
+
+// knownBuild returns the newest successful build of the target, or fault.NotFound. A tag of mirrors
+// has had images of different contents, so that it is that of the same content.
+func (s *Service) knownBuild(ctx context.Context, req *buildv1.SubmitBuildRequest) (store.Record, error) {
+	if !isMirror(req) {
+		return s.store.NewestSuccess(ctx, store.Image(req.GetTarget()), req.GetScope())
+	}
+	last, err := s.store.Newest(ctx, req.GetContentDigest())
+	if err == nil && !last.Succeeded {
+		return last, fault.NotFound.Newf("The newest mirror has not succeeded")
+	}
+	return last, err
 }
 
 // missing returns nil if err means that the image does not exist.
@@ -287,19 +318,35 @@ func owner(ctx context.Context, req *buildv1.SubmitBuildRequest) string {
 	return caller.Of(req.GetIdentity()).Client(ctx).String()
 }
 
-// charge charges a build; refund reverses that.
+// charge charges a build and its first minute; refund reverses that.
 func (s *Service) charge(ctx context.Context, r *store.Record) (refund func(), err error) {
 	free := s.deps.OwnMachineFree
 	if r.Request.GetIdentity() == nil && free != nil && rpc.CallFrom(ctx).ClientIP.IsLoopback() && free() {
 		return func() {}, nil
 	}
-	limit := s.deps.Limiter.LimitOf(ratelimit.Builds, fairshare.ParseClient(r.Owner)) // the refund must use the same limit
-	if _, err := s.deps.Limiter.Charge(ctx, string(ratelimit.Builds), r.Owner, limit, 1); err != nil {
+	who := caller.Of(r.Request.GetIdentity()).Charged(ctx)
+	refundBuild, err := s.chargeOne(ctx, ratelimit.Builds, who)
+	if err != nil {
+		return nil, err
+	}
+	// The first minute is charged in advance, so that no more builds can be queued than there are minutes.
+	refundMinute, err := s.chargeOne(ctx, ratelimit.BuildMinutes, who)
+	if err != nil {
+		refundBuild()
+		return nil, err
+	}
+	return func() { refundBuild(); refundMinute() }, nil
+}
+
+// chargeOne charges one of a kind; refund reverses that.
+func (s *Service) chargeOne(ctx context.Context, k ratelimit.Kind, who ratelimit.Caller) (refund func(), err error) {
+	budgets := s.deps.Limiter.BudgetsOf(k, who) // the refund must use the same limits
+	if _, err := s.deps.Limiter.ChargeBudgets(ctx, k, budgets, 1); err != nil {
 		return nil, err
 	}
 	return func() {
-		if _, err := s.deps.Limiter.Charge(context.WithoutCancel(ctx), string(ratelimit.Builds), r.Owner, limit, -1); err != nil {
-			s.deps.Log.WarnContext(ctx, "A build that another request started was charged", "err", err)
+		if _, err := s.deps.Limiter.ChargeBudgets(context.WithoutCancel(ctx), k, budgets, -1); err != nil {
+			s.deps.Log.WarnContext(ctx, "A build that was not started was charged", "limit", k, "err", err)
 		}
 	}, nil
 }

@@ -18,7 +18,7 @@ const grace = time.Minute
 func (s *Service) sweep(ctx context.Context) {
 	out, err := s.store.Published(ctx)
 	if err != nil {
-		s.troubled(ctx, "Builds that run cannot be read", err)
+		s.logDispatchError(ctx, "Builds that run cannot be read", err)
 		return
 	}
 	now := s.deps.Now()
@@ -30,7 +30,7 @@ func (s *Service) sweep(ctx context.Context) {
 			err = s.republish(ctx, r)
 		}
 		if err != nil {
-			s.troubled(ctx, "A build cannot be repaired right now", err)
+			s.logDispatchError(ctx, "A build cannot be repaired right now", err)
 			return
 		}
 	}
@@ -50,7 +50,7 @@ func (s *Service) giveUpWaiting(ctx context.Context, now time.Time) {
 		}
 	}
 	if err != nil {
-		s.troubled(ctx, "Builds without a suitable worker could not be ended", err)
+		s.logDispatchError(ctx, "Builds without a suitable worker could not be ended", err)
 	}
 }
 
@@ -80,6 +80,6 @@ func (s *Service) clean(ctx context.Context, now time.Time) {
 		err = s.store.RemoveWorkerKeys(ctx, seenAfter)
 	}
 	if err != nil {
-		s.troubled(ctx, "Old builds were not removed", err)
+		s.logDispatchError(ctx, "Old builds were not removed", err)
 	}
 }

@@ -113,7 +113,7 @@ func (s *Service) storeLock(ctx context.Context, rec store.Record, req *buildv1.
 		if old.GetLockDigest() == next.GetRecipe().GetLockDigest() { // the channel still lists the missing package
 			return s.failOutdated(ctx, rec, old.GetMessage())
 		}
-		if err := s.logs.Note(ctx, rec.ID, "solved-again", next.GetPreface()); err != nil {
+		if err := s.logs.AppendLine(ctx, rec.ID, "solved-again", next.GetPreface()); err != nil {
 			return err
 		}
 	}

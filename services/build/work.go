@@ -38,6 +38,7 @@ func (s *Service) TakeJob(ctx context.Context, req *buildv1.TakeJobRequest) (*bu
 	if !taken {
 		return nil, fault.NotFound.Newf("The build %s has ended, or another worker has it", req.GetBuildId())
 	}
+	wake(s.happened)
 	rec, err := s.read(ctx, req.GetBuildId())
 	if err != nil {
 		return nil, err

@@ -72,17 +72,17 @@ func poll(t *testing.T, what string, try func(context.Context) error) {
 	testkit.Until(t, what, func() error { return try(ctx) })
 }
 
-// taken is a job that the worker has taken.
-type taken struct {
+// takenJob is a job that the worker has taken.
+type takenJob struct {
 	w        *worker
 	id       string
 	delivery int32
 	job      *buildv1.TakeJobResponse
 }
 
-func (w *worker) take(t *testing.T, r replica, delivery int32) taken {
+func (w *worker) take(t *testing.T, r replica, delivery int32) takenJob {
 	t.Helper()
-	j := taken{w: w, delivery: delivery}
+	j := takenJob{w: w, delivery: delivery}
 	poll(t, "a job", func(context.Context) error {
 		m, err := w.jobs.Next(jetstream.FetchMaxWait(time.Second))
 		if err != nil {
@@ -100,7 +100,7 @@ func (w *worker) take(t *testing.T, r replica, delivery int32) taken {
 }
 
 // tell reports to the service that the job was taken.
-func (j *taken) tell(t *testing.T, r replica) {
+func (j *takenJob) tell(t *testing.T, r replica) {
 	t.Helper()
 	var err error
 	j.job, err = r.TakeJob(t.Context(), &buildv1.TakeJobRequest{BuildId: j.id, Delivery: j.delivery, Worker: "test"})
@@ -109,7 +109,7 @@ func (j *taken) tell(t *testing.T, r replica) {
 	}
 }
 
-func (j taken) print(t *testing.T, n int, lines ...string) {
+func (j takenJob) print(t *testing.T, n int, lines ...string) {
 	t.Helper()
 	chunk := &buildv1.LogChunk{Delivery: j.delivery}
 	for _, l := range lines {
@@ -118,18 +118,18 @@ func (j taken) print(t *testing.T, n int, lines ...string) {
 	j.publish(t, buildbus.Log(j.id), fmt.Sprintf("%s.%d.%d", j.id, j.delivery, n), chunk)
 }
 
-func (j taken) succeed(t *testing.T, digest string) {
+func (j takenJob) succeed(t *testing.T, digest string) {
 	t.Helper()
 	j.report(t, &buildv1.Result{Succeeded: true, Digest: digest})
 }
 
-func (j taken) report(t *testing.T, r *buildv1.Result) {
+func (j takenJob) report(t *testing.T, r *buildv1.Result) {
 	t.Helper()
 	r.BuildId, r.Delivery, r.Ticket = j.id, j.delivery, j.job.GetTicket()
 	j.publish(t, buildbus.Results, fmt.Sprintf("%s.%d.done.%s", j.id, j.delivery, j.job.GetTicket()), r)
 }
 
-func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
+func (j takenJob) publish(t *testing.T, subject, id string, m proto.Message) {
 	t.Helper()
 	raw, err := proto.Marshal(m)
 	if err != nil {
@@ -141,7 +141,7 @@ func (j taken) publish(t *testing.T, subject, id string, m proto.Message) {
 }
 
 // ended waits until every report has been handled.
-func (j taken) ended(t *testing.T, r replica) {
+func (j takenJob) ended(t *testing.T, r replica) {
 	t.Helper()
 	if _, err := r.AwaitBuild(t.Context(), &buildv1.AwaitBuildRequest{BuildId: j.id}); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func (w *Worker) deliver(ctx context.Context, q queue, msg jetstream.Msg) {
 		w.handBack(msg, job, err)
 	case err != nil:
 		w.logger(job).Error("the build service refused to describe the build", "err", err)
-		_ = msg.NakWithDelay(busTimeout) // after buildbus.JobDeliveries of these the build ends
+		_ = msg.NakWithDelay(busTimeout) // after as many of these as buildbus.JobConsumer permits, the build ends
 	default:
 		w.work(ctx, q, msg, job, until)
 	}

@@ -19,6 +19,7 @@ const triesBeforeWarning = 6
 // take runs the jobs of one queue until ctx ends, one in each free slot. The jobs use the
 // context work, which outlives ctx.
 func (w *Worker) take(ctx, work context.Context, q queue) {
+	defer w.idle.serve(q)()
 	var c jetstream.Consumer
 	tries := 0
 	for ctx.Err() == nil {
@@ -71,8 +72,9 @@ func (w *Worker) next(ctx, work context.Context, q queue, c jetstream.Consumer) 
 		}
 		return nil
 	}
+	ended := w.idle.work(q)
 	w.running.Go(func() {
-		defer func() { slots <- struct{}{} }()
+		defer func() { ended(); slots <- struct{}{} }()
 		w.deliver(work, q, msg)
 	})
 	return nil

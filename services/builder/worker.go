@@ -38,6 +38,7 @@ type Worker struct {
 	Deps
 	js       jetstream.JetStream
 	metrics  *metrics
+	idle     *idle
 	timeouts timeouts
 	// after is time.After; tests replace it to end the drain timeout.
 	after   func(time.Duration) <-chan time.Time
@@ -57,7 +58,9 @@ func New(d Deps) (*Worker, error) {
 	d.Settings.Concurrency = max(1, d.Settings.Concurrency)
 	w := &Worker{
 		Deps: d, js: js, metrics: newMetrics(d.Metrics), timeouts: defaultTimeouts(), after: time.After, slots: map[string]chan struct{}{},
+		idle: newIdle(d.Settings.Concurrency, d.Now),
 	}
+	d.Metrics.MustRegister(w.idle)
 	for _, e := range d.Engines {
 		slots := make(chan struct{}, d.Settings.Concurrency)
 		for range d.Settings.Concurrency {

@@ -18,7 +18,7 @@ import (
 
 // TestWorkerWithBuildKit runs a job from the bus until the image is pushed.
 func TestWorkerWithBuildKit(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Memory: 1 << 30})
 	nc := testkit.NATS(t)
 	y := newYard(t, nc)
 	y.service = w.BuildService

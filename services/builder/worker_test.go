@@ -418,9 +418,9 @@ func TestWorkerDrains(t *testing.T) {
 	})
 }
 
-// TestWorkerWhoseEngineGoes checks that a build does not fail if the engine's daemon ends
+// TestWorkerLosesEngine checks that a build does not fail if the engine's daemon ends
 // between the job's delivery and its start.
-func TestWorkerWhoseEngineGoes(t *testing.T) {
+func TestWorkerLosesEngine(t *testing.T) {
 	t.Parallel()
 	eachBus(t, func(t *testing.T, nc *nats.Conn) {
 		y := newYard(t, nc)

@@ -132,12 +132,12 @@ func (c *Client) read(res *http.Response) ([]byte, error) {
 
 // http returns an HTTP client.
 func (*Client) http(timeout time.Duration) *http.Client {
-	return &http.Client{Timeout: timeout, CheckRedirect: stay}
+	return &http.Client{Timeout: timeout, CheckRedirect: rejectRedirects}
 }
 
-// stay rejects redirects, since a redirected POST would become a GET without its body, and
+// rejectRedirects rejects redirects, since a redirected POST would become a GET without its body, and
 // the access token must not be sent to another server.
-func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+func rejectRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // send makes a call, and repeats it after a short pause if the server requests one.
 func (c *Client) send(ctx context.Context, what Call) (*http.Response, error) {

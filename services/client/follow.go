@@ -62,7 +62,7 @@ func (f *follower) run(ctx context.Context) (*Result, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("interrupted: %w", ctx.Err())
 		}
-		if _, isLost := errors.AsType[lost](err); !isLost || f.heard.IsZero() || time.Since(f.heard) > f.retryFor {
+		if _, isLost := errors.AsType[connectionError](err); !isLost || f.heard.IsZero() || time.Since(f.heard) > f.retryFor {
 			return nil, err
 		}
 		select {
@@ -90,7 +90,7 @@ func (f *follower) connect(ctx context.Context) (*Result, error) {
 			err = errors.New("the connection ended before the build")
 		}
 		if err != nil {
-			return nil, lost{f.c.Unreachable(err)}
+			return nil, connectionError{f.c.Unreachable(err)}
 		}
 		if e.Kind == "done" {
 			var end Result

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// lost is the error of a broken connection, after which a retry is useful.
-type lost struct{ error }
+// connectionError is the error of a broken connection, after which a retry is useful.
+type connectionError struct{ error }
 
 // Unwrap returns the cause.
-func (e lost) Unwrap() error { return e.error }
+func (e connectionError) Unwrap() error { return e.error }
 
-// Ask makes a call once, without a timeout, with additional headers, and returns any
+// DoRaw makes a call once, without a timeout, with additional headers, and returns any
 // response. The caller closes it.
-func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.Response, error) {
+func (c *Client) DoRaw(ctx context.Context, what Call, header http.Header) (*http.Response, error) {
 	req, err := c.request(ctx, what)
 	if err != nil {
 		return nil, err
@@ -36,12 +36,12 @@ func (c *Client) Ask(ctx context.Context, what Call, header http.Header) (*http.
 // duration silence. The caller closes the body.
 func (c *Client) Open(ctx context.Context, what Call, header http.Header, silence time.Duration) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	a := &answer{cancel: cancel, silence: silence}
+	a := &responseBody{cancel: cancel, silence: silence}
 	a.timer = time.AfterFunc(silence, func() { cancel(fmt.Errorf("nothing was received for %s", silence)) })
-	res, err := c.Ask(ctx, what, header)
+	res, err := c.DoRaw(ctx, what, header)
 	if err != nil {
 		a.stop()
-		return nil, lost{err}
+		return nil, connectionError{err}
 	}
 	a.body = res.Body
 	if res.StatusCode == http.StatusOK {
@@ -51,18 +51,18 @@ func (c *Client) Open(ctx context.Context, what Call, header http.Header, silenc
 	defer a.stop()
 	raw, err := io.ReadAll(io.LimitReader(a, MaxResponse))
 	if err != nil {
-		return nil, lost{c.Unreachable(err)}
+		return nil, connectionError{c.Unreachable(err)}
 	}
 	err = c.Refusal(res, raw)
 	if res.StatusCode == http.StatusTooManyRequests || res.StatusCode > http.StatusNotImplemented {
-		err = lost{err}
+		err = connectionError{err}
 	}
 	return nil, err
 }
 
-// answer is a response body whose call is cancelled if nothing is received for the duration
+// responseBody is a response body whose call is cancelled if nothing is received for the duration
 // silence.
-type answer struct {
+type responseBody struct {
 	body    io.ReadCloser
 	timer   *time.Timer
 	silence time.Duration
@@ -70,19 +70,19 @@ type answer struct {
 }
 
 // Read reads the next bytes.
-func (a *answer) Read(p []byte) (int, error) {
+func (a *responseBody) Read(p []byte) (int, error) {
 	n, err := a.body.Read(p)
 	a.timer.Reset(a.silence)
 	return n, err
 }
 
 // Close ends the call.
-func (a *answer) Close() error {
+func (a *responseBody) Close() error {
 	a.stop()
 	return a.body.Close()
 }
 
-func (a *answer) stop() {
+func (a *responseBody) stop() {
 	a.timer.Stop()
 	a.cancel(nil)
 }

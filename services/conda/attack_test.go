@@ -110,9 +110,9 @@ func puzzle(packages int) string {
 	return strings.TrimSuffix(out.String(), ",") + "}}"
 }
 
-// TestPuzzles checks that unsolvable requests do not prevent other clients from solving or
-// searching.
-func TestPuzzles(t *testing.T) {
+// TestUnsolvableRequestsDoNotBlock checks that unsolvable requests do not prevent other clients
+// from solving or searching.
+func TestUnsolvableRequestsDoNotBlock(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("uses all processors for some seconds")

@@ -21,8 +21,8 @@ func (s *Service) ListChannels(ctx context.Context, _ *condav1.ListChannelsReque
 		return nil, err
 	}
 	out := &condav1.ListChannelsResponse{}
-	var others channel.Standing
-	for _, one := range s.deps.Channels.Standings() {
+	var others channel.Status
+	for _, one := range s.deps.Channels.Statuses() {
 		switch {
 		case one.Channel != "":
 			out.Channels = append(out.Channels, state(one))
@@ -39,7 +39,7 @@ func (s *Service) ListChannels(ctx context.Context, _ *condav1.ListChannelsReque
 	return out, nil
 }
 
-func state(s channel.Standing) *condav1.ChannelState {
+func state(s channel.Status) *condav1.ChannelState {
 	out := &condav1.ChannelState{
 		Channel: rpc.Optional(s.Channel), Subdir: rpc.Optional(s.Subdir),
 		Size: proto.Float64(float64(s.Size)), Problem: rpc.Optional(s.Failure),

@@ -32,7 +32,7 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 	if err != nil {
 		return nil, err
 	}
-	within, place, err := s.place(ctx, who, nil)
+	within, place, err := s.reserveSolve(ctx, who, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *Service) CompareLocks(ctx context.Context, req *condav1.CompareLocksReq
 			return nil, err
 		}
 		read += len(g.text)
-		if err := place.hold(within)(int64(limits.CondaFileMemory * read)); err != nil {
+		if err := place.memoryFunc(within)(int64(limits.CondaFileMemory * read)); err != nil {
 			return nil, err
 		}
 		err := s.deps.Turns.Do(within, who.Client(ctx), len(g.text), func() (err error) {

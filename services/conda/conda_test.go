@@ -285,6 +285,7 @@ func TestRefuses(t *testing.T) {
 		"plain http":                        {&condav1.LockQuery{Packages: entries("http://example.org/c", "htslib")}, fault.Invalid, "https"},
 		"a private host":                    {&condav1.LockQuery{Packages: entries("https://127.0.0.2:1/c", "htslib")}, fault.Invalid, "not a public address"},
 		"a missing channel":                 {&condav1.LockQuery{Packages: entries("nowhere", "htslib")}, fault.Invalid, "There is no channel nowhere, or it has nothing for the platform"},
+		"a missing channel of a package":    {&condav1.LockQuery{Packages: entries("lab", "nowhere::htslib")}, fault.Invalid, "nothing for the platform (nowhere::htslib is to come from it)"},
 		"a misspelt channel":                {&condav1.LockQuery{Packages: entries("conda-forg", "htslib")}, fault.Invalid, "did you mean conda-forge?"},
 		"a private channel without a login": {&condav1.LockQuery{Packages: entries(at+"/private", "htslib")}, fault.Denied, "credentials add NAME --channel URL"},
 		"an invalid access token":           {&condav1.LockQuery{Packages: entries("lab", "htslib"), PlatformAccessToken: "x"}, fault.Unauthenticated, "token"},
@@ -389,7 +390,7 @@ func TestSearchInAWorkspace(t *testing.T) {
 	}
 }
 
-func TestSolveForARoom(t *testing.T) {
+func TestSolvePackages(t *testing.T) {
 	t.Parallel()
 	service, _ := start(t)
 	packages := entries("lab", "htslib=1.20")

@@ -41,7 +41,7 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 	}
 	defer memory.Release()
 	name := strings.ToLower(req.GetName())
-	if err := memory.hold(ctx, name, lists); err != nil {
+	if err := memory.reserve(ctx, name, lists); err != nil {
 		return nil, err
 	}
 	var records []spec.Record
@@ -56,7 +56,7 @@ func (s *Service) DescribePackage(ctx context.Context, req *condav1.DescribePack
 		records = append(records, more...)
 	}
 	if len(records) == 0 {
-		return nil, fault.NotFound.Newf("The channel %s has no package %.100q", channels[0].Name, req.GetName())
+		return nil, fault.NotFound.Newf("The channel %s has no package %.100q", channels[0].Name, req.GetName()).WithCode(fault.CondaNotFound)
 	}
 	return &condav1.DescribePackageResponse{Name: proto.String(name), Channel: proto.String(channels[0].Name), Versions: versions(records)}, nil
 }

@@ -19,9 +19,9 @@ import (
 // layerTimeout is the timeout for looking up existing layers.
 const layerTimeout = time.Second
 
-// foresee sets in each lock how many packages exist as layers, and the total size of the
+// addLayerStates sets in each lock how many packages exist as layers, and the total size of the
 // others. If the lookup fails, the lock is returned without these numbers.
-func (s *Service) foresee(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
+func (s *Service) addLayerStates(ctx context.Context, locks []lock, out []*condav1.PlatformLock) {
 	if s.deps.Build == nil {
 		return
 	}

@@ -39,9 +39,9 @@ func (l *layers) FindLayers(ctx context.Context, in *buildv1.FindLayersRequest, 
 	return out, nil
 }
 
-// TestLayersThatAreThere checks that a lock reports which packages exist as layers, if that
+// TestExistingLayers checks that a lock reports which packages exist as layers, if that
 // is known, and that private layers are not counted.
-func TestLayersThatAreThere(t *testing.T) {
+func TestExistingLayers(t *testing.T) {
 	t.Parallel()
 	builds := &layers{}
 	service, at := startWith(t, builds)

@@ -76,8 +76,17 @@ func (s *Service) listsAfter(ctx context.Context, after time.Time, who caller.ID
 	return out, nil
 }
 
-// errNoChannel is the cause of the fault for a channel without any list.
+// errNoChannel is a cause of the fault for a channel without any list.
 var errNoChannel = errors.New("no such channel")
+
+// A missingChannel is the name of a channel without any list, as the cause of a fault.
+type missingChannel string
+
+// Error implements error.
+func (m missingChannel) Error() string { return "no such channel: " + string(m) }
+
+// Is reports whether target is errNoChannel.
+func (missingChannel) Is(target error) bool { return target == errNoChannel }
 
 // noChannel returns the fault for a channel without any list, with a suggestion if its name
 // may be misspelt.
@@ -86,7 +95,7 @@ func (s *Service) noChannel(c channel.Channel) error {
 	if near := s.deps.Channels.Nearest(c.Name); near != "" {
 		text += "; did you mean " + near + "?"
 	}
-	return fault.Invalid.New(text, errNoChannel).WithCode(fault.CondaChannel)
+	return fault.Invalid.New(text, missingChannel(c.Name)).WithCode(fault.CondaChannel)
 }
 
 // access returns how a caller reads a channel: with the caller's conda login from the
@@ -152,19 +161,19 @@ func (n *names) Nearest(name string) []string {
 	return out
 }
 
-// Elsewhere implements solver.Names. It looks in well-known channels whose indexes are
+// InOtherChannels implements solver.Names. It looks in well-known channels whose indexes are
 // already loaded.
-func (n *names) Elsewhere(name string) []solver.Channel {
+func (n *names) InOtherChannels(name string) []solver.Channel {
 	var out []solver.Channel
 	for _, text := range defaultChannels() {
 		c, err := n.service.deps.Channels.Resolve(text)
-		if err != nil || n.asked(c) {
+		if err != nil || n.isRequested(c) {
 			continue
 		}
 		found := solver.Channel{Name: c.Name}
 		has := false
 		for _, subdir := range n.subdirs {
-			x := n.service.deps.Channels.Known(c, subdir)
+			x := n.service.deps.Channels.Loaded(c, subdir)
 			if x == nil {
 				continue
 			}
@@ -192,7 +201,7 @@ func (n *names) Platforms(name string) (version string, found []string) {
 			if l.subdir != "noarch" || l.private { // noarch selects each channel once
 				continue
 			}
-			text, v, ok := newestOf(n.service.deps.Channels.Known(l.channel, p.subdir), name)
+			text, v, ok := newestOf(n.service.deps.Channels.Loaded(l.channel, p.subdir), name)
 			if !ok {
 				continue
 			}
@@ -229,7 +238,7 @@ func newestOf(x *index.Index, name string) (text string, newest spec.Version, ok
 	return text, newest, true
 }
 
-func (n *names) asked(c channel.Channel) bool {
+func (n *names) isRequested(c channel.Channel) bool {
 	for _, l := range n.lists {
 		if l.channel.URL == c.URL {
 			return true

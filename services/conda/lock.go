@@ -42,11 +42,11 @@ func (s *Service) LockPackages(ctx context.Context, req *condav1.LockPackagesReq
 	}
 	var out *condav1.LockPackagesResponse
 	err = s.deps.Turns.Do(ctx, who.Client(ctx), q.lock.size(), func() (err error) {
-		out, err = q.answer(locks)
+		out, err = q.response(locks)
 		return err
 	})
 	if err == nil && q.format == "" {
-		s.foresee(ctx, locks, out.GetLocks())
+		s.addLayerStates(ctx, locks, out.GetLocks())
 	}
 	return out, err
 }
@@ -77,7 +77,7 @@ func (s *Service) SolvePackages(ctx context.Context, req *condav1.SolvePackagesR
 
 // write adds the packages of locks to a response.
 func (s *Service) write(out *condav1.SolvePackagesResponse, q *query, locks []lock) (err error) {
-	if out.Answer, err = q.answer(locks); err != nil {
+	if out.Answer, err = q.response(locks); err != nil {
 		return err
 	}
 	for _, l := range locks {
@@ -124,7 +124,7 @@ func (s *Service) solve(ctx context.Context, who caller.ID, q *query) (locks []l
 		if err != nil {
 			return nil, nil, err
 		}
-		solution, refusal, err := s.answer(ctx, who, q.channels, s.problem(q, p, lists), solver.SolveAnywhere)
+		solution, refusal, err := s.solveProblem(ctx, who, q.channels, s.problem(q, p, lists), solver.SolveAnywhere)
 		if err != nil || refusal != nil {
 			return nil, refusal, err
 		}
@@ -145,14 +145,14 @@ func (s *Service) problem(q *query, p platform, lists []list) solver.Problem {
 // A solveFunc is solver.SolveAnywhere or a variant of it.
 type solveFunc func(context.Context, solver.Problem) (*solver.Solution, error)
 
-// answer solves one problem, or explains why it has no solution.
-func (s *Service) answer(ctx context.Context, who caller.ID, channels []channel.Channel, p solver.Problem, solve solveFunc) (*solver.Solution, *condav1.LockPackagesResponse, error) {
-	within, place, err := s.place(ctx, who, channels)
+// solveProblem solves one problem, or explains why it has no solution.
+func (s *Service) solveProblem(ctx context.Context, who caller.ID, channels []channel.Channel, p solver.Problem, solve solveFunc) (*solver.Solution, *condav1.LockPackagesResponse, error) {
+	within, place, err := s.reserveSolve(ctx, who, channels)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer place.release()
-	p.Memory = place.hold(within)
+	p.Memory = place.memoryFunc(within)
 	start := s.deps.Now()
 	solution, err := solve(within, p)
 	s.measure(err, s.deps.Now().Sub(start))
@@ -215,8 +215,8 @@ func (q *query) channelURLs() []string {
 	return out
 }
 
-// answer returns locks in the format that the request selects.
-func (q *query) answer(locks []lock) (*condav1.LockPackagesResponse, error) {
+// response returns locks in the format that the request selects.
+func (q *query) response(locks []lock) (*condav1.LockPackagesResponse, error) {
 	if q.format == "" {
 		out := &condav1.LockPackagesResponse{Notes: q.notes}
 		for _, l := range locks {

@@ -29,9 +29,9 @@ type requestLock struct {
 	environment string
 }
 
-// givenLock returns the lock of a request, or nil for a request that lists packages. text
+// parseRequestLock returns the lock of a request, or nil for a request that lists packages. text
 // is the decoded environment of the request.
-func givenLock(p *condav1.CondaPackages, text string) *requestLock {
+func parseRequestLock(p *condav1.CondaPackages, text string) *requestLock {
 	switch e := p.GetEntries(); {
 	case lockfile.IsLock(text):
 		return &requestLock{field: "packages.environment", text: text, environment: p.GetEnvironmentName()}
@@ -43,7 +43,7 @@ func givenLock(p *condav1.CondaPackages, text string) *requestLock {
 
 // useLock reads a request's lock for its platforms.
 func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks []lock, err error) {
-	within, place, err := s.place(ctx, who, nil)
+	within, place, err := s.reserveSolve(ctx, who, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (s *Service) useLock(ctx context.Context, who caller.ID, q *query) (locks [
 	if err := s.fetchLock(within, q.lock); err != nil {
 		return nil, err
 	}
-	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.lock.text))); err != nil {
+	if err := place.memoryFunc(within)(int64(limits.CondaFileMemory * len(q.lock.text))); err != nil {
 		return nil, err
 	}
 	err = s.deps.Turns.Do(within, who.Client(ctx), len(q.lock.text), func() (err error) {
@@ -153,6 +153,7 @@ func (s *Service) locked(q *query, of lockfile.PlatformLock) (lock, error) {
 		if err != nil {
 			return l, err
 		}
+		r.Channel = c.Name // as in a solution, so that the same packages make the same image
 		if !slices.ContainsFunc(q.channels, func(o channel.Channel) bool { return o.URL == c.URL }) {
 			if len(q.channels) == limits.ChannelsAsked {
 				return l, fault.Invalid.Newf("it has packages of more than %d channels", limits.ChannelsAsked)

@@ -25,8 +25,10 @@ import (
 type query struct {
 	specs []spec.MatchSpec
 	// lock replaces specs; nil for none.
-	lock      *requestLock
-	channels  []channel.Channel
+	lock     *requestLock
+	channels []channel.Channel
+	// added are the specifications channel::name whose channel the request does not list itself.
+	added     []string
 	platforms []platform
 	virtual   map[string]string
 	newest    time.Time // packages must not be newer; zero means no limit
@@ -53,7 +55,7 @@ type query struct {
 	// keep is set if the resources reserved for reading lock must be held until release is
 	// called. kept is that reservation.
 	keep bool
-	kept *place
+	kept *reservation
 }
 
 // release releases the reservation in kept.
@@ -114,7 +116,7 @@ func (s *Service) parse(in *condav1.LockQuery) (q query, err error) {
 	if err := s.readOptions(&q, in); err != nil {
 		return q, err
 	}
-	if q.lock = givenLock(in.GetPackages(), file); q.lock != nil {
+	if q.lock = parseRequestLock(in.GetPackages(), file); q.lock != nil {
 		if in.GetFrom() != nil {
 			return q, fault.Invalid.Newf("packages is a lock, which cannot be updated: omit from, or list the packages to update")
 		}
@@ -154,7 +156,7 @@ func (s *Service) readPackages(q *query, in *condav1.LockQuery, file string) err
 		q.specs = append(q.specs, match)
 		// channel::name adds a channel to the others.
 		if match.Channel != "" && !slices.Contains(names, match.Channel) {
-			names = append(names, match.Channel)
+			names, q.added = append(names, match.Channel), append(q.added, text)
 		}
 	}
 	if q.from != nil && file == "" {

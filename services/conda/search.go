@@ -243,7 +243,7 @@ func eachMatch(ctx context.Context, lists []list, text string, found func(first 
 
 // describe reads the records of a hit and returns its newest version and its platforms.
 func (h *hit) describe(ctx context.Context, memory *recordMemory) (*condav1.FoundPackage, error) {
-	if err := memory.hold(ctx, h.name, h.lists); err != nil {
+	if err := memory.reserve(ctx, h.name, h.lists); err != nil {
 		return nil, err
 	}
 	p := &condav1.FoundPackage{Name: proto.String(h.name), Channel: proto.String(h.channel.Name), Dependents: proto.Int32(int32(h.dependents))}

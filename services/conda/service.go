@@ -72,6 +72,6 @@ func (s *Service) identify(ctx context.Context, claim caller.Claim) (caller.ID, 
 		return caller.ID{}, err
 	}
 	id := caller.Of(who)
-	_, err = s.deps.Limiter.ChargeClient(ctx, ratelimit.Searches, id.Client(ctx), 1)
+	_, err = s.deps.Limiter.ChargeCaller(ctx, ratelimit.Searches, id.Charged(ctx), 1)
 	return id, err
 }

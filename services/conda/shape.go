@@ -79,7 +79,7 @@ func packageOf(r *spec.Record) *condav1.LockedPackage {
 func refusalOf(c *solver.Conflict, suggestions []solver.Suggestion) *condav1.LockPackagesResponse {
 	out := &condav1.LockPackagesResponse{Code: present(string(fault.CondaConflict)), Conflict: &condav1.Conflict{Specs: c.Specs, Summary: present(c.Summary), Reasons: reasons(c.Reasons)}}
 	for _, m := range c.Missing {
-		out.Conflict.Missing = append(out.Conflict.Missing, &condav1.MissingPackage{Name: present(m.Name), Nearest: m.Nearest, Elsewhere: m.Elsewhere, Platforms: m.Platforms})
+		out.Conflict.Missing = append(out.Conflict.Missing, &condav1.MissingPackage{Name: present(m.Name), Nearest: m.Nearest, Elsewhere: m.InOtherChannels, Platforms: m.Platforms})
 	}
 	message := c.Text()
 	for i, s := range suggestions {

@@ -61,9 +61,9 @@ func (s *Service) reserve(ctx context.Context, who caller.ID, channels []channel
 	return &recordMemory{Lease: lease}, nil
 }
 
-// hold waits until the records of a name, in all lists together, fit into the reserved
+// reserve waits until the records of a name, in all lists together, fit into the reserved
 // memory. Names are read one after the other, so only the largest counts.
-func (m *recordMemory) hold(ctx context.Context, name string, lists []list) error {
+func (m *recordMemory) reserve(ctx context.Context, name string, lists []list) error {
 	var stored int64
 	for _, l := range lists {
 		if l.Index == nil {
@@ -83,22 +83,22 @@ func (m *recordMemory) hold(ctx context.Context, name string, lists []list) erro
 	return m.Grow(ctx, more)
 }
 
-// A place holds the resources that a call has reserved for a solve.
-type place struct {
+// A reservation holds the resources that a call has reserved for a solve.
+type reservation struct {
 	shares  shares
 	request fairshare.Request
 	lease   *fairshare.Lease
-	// memory is nil while the solve uses at most limits.CondaMemoryStep, which the place
+	// memory is nil while the solve uses at most limits.CondaMemoryStep, which the reservation
 	// includes.
 	memory *fairshare.Lease
 	held   int64
 	cancel context.CancelFunc
 }
 
-// place waits until a call may solve. It returns a context for the solve, which is
+// reserveSolve waits until a call may solve. It returns a context for the solve, which is
 // cancelled early for untrusted channels while other clients wait.
-func (s *Service) place(ctx context.Context, who caller.ID, channels []channel.Channel) (context.Context, *place, error) {
-	p := &place{shares: s.shares, request: fairshare.Request{Client: who.Client(ctx), Class: fairshare.Long, Untrusted: s.isUntrusted(channels)}}
+func (s *Service) reserveSolve(ctx context.Context, who caller.ID, channels []channel.Channel) (context.Context, *reservation, error) {
+	p := &reservation{shares: s.shares, request: fairshare.Request{Client: who.Client(ctx), Class: fairshare.Long, Untrusted: s.isUntrusted(channels)}}
 	if rpc.CallFrom(ctx).Background {
 		p.request.Class = fairshare.Background
 	}
@@ -114,7 +114,7 @@ func (s *Service) place(ctx context.Context, who caller.ID, channels []channel.C
 	return ctx, p, nil
 }
 
-func (p *place) release() {
+func (p *reservation) release() {
 	p.cancel()
 	p.lease.Release()
 	if p.memory != nil {
@@ -122,9 +122,9 @@ func (p *place) release() {
 	}
 }
 
-// hold returns the Memory function of a solver.Problem, which waits until the solve may use
+// memoryFunc returns the Memory function of a solver.Problem, which waits until the solve may use
 // that much memory.
-func (p *place) hold(ctx context.Context) func(bytes int64) error {
+func (p *reservation) memoryFunc(ctx context.Context) func(bytes int64) error {
 	return func(bytes int64) (err error) {
 		more := bytes - limits.CondaMemoryStep - p.held
 		if more <= 0 {

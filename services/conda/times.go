@@ -2,6 +2,8 @@ package conda
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
+	"slipway.dev/services/conda/envfile"
 	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -90,8 +93,11 @@ func readTime(field, text string) (time.Time, error) {
 // listsOf returns the package lists of a request's channels for a platform, as of q.asOf.
 func (s *Service) listsOf(ctx context.Context, who caller.ID, q *query, subdir string) ([]list, error) {
 	lists, err := s.listsAfter(ctx, q.after, who, q.channels, subdir, "noarch")
-	if err != nil || q.asOf.IsZero() {
-		return lists, err
+	if err != nil {
+		return nil, q.blame(err)
+	}
+	if q.asOf.IsZero() {
+		return lists, nil
 	}
 	for i := range lists {
 		l := &lists[i]
@@ -105,6 +111,27 @@ func (s *Service) listsOf(ctx context.Context, who caller.ID, q *query, subdir s
 	}
 	q.noteHistory(lists)
 	return lists, nil
+}
+
+// blame adds to the fault for a channel that does not exist which package it was added for.
+func (q *query) blame(err error) error {
+	var missing missingChannel
+	f, ok := fault.As(err)
+	if !ok || !errors.As(err, &missing) {
+		return err
+	}
+	for _, text := range q.added {
+		match, bad := spec.ParseMatchSpec(text)
+		if bad != nil || match.Channel != string(missing) {
+			continue
+		}
+		by := fault.Quote(text) + " is to come from it"
+		if slices.Contains(envfile.BasePackages(), text) {
+			by += ", a base package, which every container gets: name others, or none, in packages.condaOpts.basePackages"
+		}
+		return fault.Invalid.New(fmt.Sprintf("%s (%s)", f.Public, by), err).WithCode(f.Code)
+	}
+	return err
 }
 
 // noteHistory adds notes about how far the history of lists reaches.

@@ -54,7 +54,7 @@ func noWheels(of lockfile.PlatformLock) error {
 
 // readFrom reads the lock that a request updates.
 func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (lockfile.Lock, error) {
-	within, place, err := s.place(ctx, who, nil)
+	within, place, err := s.reserveSolve(ctx, who, nil)
 	if err != nil {
 		return lockfile.Lock{}, err
 	}
@@ -62,7 +62,7 @@ func (s *Service) readFrom(ctx context.Context, who caller.ID, q *query) (lockfi
 	if err := s.fetchLock(within, q.from); err != nil {
 		return lockfile.Lock{}, err
 	}
-	if err := place.hold(within)(int64(limits.CondaFileMemory * len(q.from.text))); err != nil {
+	if err := place.memoryFunc(within)(int64(limits.CondaFileMemory * len(q.from.text))); err != nil {
 		return lockfile.Lock{}, err
 	}
 	var file lockfile.Lock
@@ -155,7 +155,7 @@ func (s *Service) updateFor(ctx context.Context, who caller.ID, q *query, p plat
 	}
 	problem.Installed = slices.DeleteFunc(installed, func(r spec.Record) bool { return slices.Contains(q.named, r.Name) })
 	isMinimal := true
-	solution, refusal, err := s.answer(ctx, who, q.channels, problem, func(ctx context.Context, p solver.Problem) (out *solver.Solution, err error) {
+	solution, refusal, err := s.solveProblem(ctx, who, q.channels, problem, func(ctx context.Context, p solver.Problem) (out *solver.Solution, err error) {
 		out, isMinimal, err = solver.Update(ctx, p, q.named)
 		return out, err
 	})
@@ -226,7 +226,7 @@ func (s *Service) complete(ctx context.Context, who caller.ID, q *query, lists [
 	defer memory.Release()
 	isComplete := slices.ContainsFunc(of.Packages, func(r spec.Record) bool { return len(r.Depends) > 0 })
 	for _, r := range of.Sorted() {
-		if err := memory.hold(ctx, r.Name, lists); err != nil {
+		if err := memory.reserve(ctx, r.Name, lists); err != nil {
 			return nil, nil, err
 		}
 		listed, err := findRecord(lists, r)

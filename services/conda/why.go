@@ -170,13 +170,13 @@ func (g *graph) reasons(asked []spec.MatchSpec, name string) *condav1.PackageRea
 				out.Constraints = append(out.Constraints, stepOf(of, text))
 			}
 		}
-		at := slices.IndexFunc(of.Depends, func(text string) bool { return needIn(of, text) == name })
+		at := slices.IndexFunc(of.Depends, func(text string) bool { return dependencyName(of, text) == name })
 		if at < 0 {
 			continue
 		}
 		dependents++
 		if before := chains[from]; before != nil { // nil if from is only reached through the package itself
-			ends = append(ends, before.then(of, of.Depends[at]))
+			ends = append(ends, before.next(of, of.Depends[at]))
 		}
 	}
 	slices.SortStableFunc(ends, func(a, b *link) int { return cmp.Compare(a.length, b.length) })
@@ -194,8 +194,8 @@ type link struct {
 	length int
 }
 
-// then returns the chain with one more step.
-func (w *link) then(of *spec.Record, wanted string) *link { return &link{w, of, wanted, w.length + 1} }
+// next returns the chain with one more step.
+func (w *link) next(of *spec.Record, wanted string) *link { return &link{w, of, wanted, w.length + 1} }
 
 // chain returns all steps of the chain.
 func (w *link) chain() *condav1.DependencyChain {
@@ -242,7 +242,7 @@ func (g *graph) shortest(asked []spec.MatchSpec, without string) map[string]*lin
 		queue = queue[1:]
 		r := g.records[from]
 		for _, text := range r.Depends {
-			visit(needIn(r, text), func() *link { return chains[from].then(r, text) })
+			visit(dependencyName(r, text), func() *link { return chains[from].next(r, text) })
 		}
 	}
 	return chains
@@ -256,9 +256,9 @@ func stepOf(r *spec.Record, text string) *condav1.DependencyStep {
 	return &condav1.DependencyStep{Package: proto.String(r.Name), Version: proto.String(r.Version), Spec: proto.String(text)}
 }
 
-// needIn returns the package name of a dependency of a record, or "" if it cannot be parsed or
-// belongs to an extra of a wheel.
-func needIn(of *spec.Record, text string) string {
+// dependencyName returns the package name of a dependency of a record, or "" if it cannot be
+// parsed or belongs to an extra of a wheel.
+func dependencyName(of *spec.Record, text string) string {
 	if of.IsWheel() {
 		return of.Need(text)
 	}

@@ -37,6 +37,8 @@ func (s *Service) switchedOff(r *containerv1.ContainerRequest) error {
 		return fault.Unsupported.Newf("This service does not build images: give an existing one as containerImage").WithCode(fault.BuildUnsupported)
 	case r.GetFormat() == request.FormatSif && !r.GetFreeze() && (s.deps.Build == nil || s.deps.Builds == Builds{}):
 		return fault.Unsupported.Newf("This service makes no Singularity images: leave format out, and have Singularity convert the name that is returned (docker://)").WithCode(fault.BuildUnsupported)
+	case r.GetMirror() && s.deps.Build == nil:
+		return fault.Unsupported.Newf("This service does not mirror images: leave mirror out, and pull the name that is returned").WithCode(fault.BuildUnsupported)
 	case r.GetFreeze() && s.deps.Build == nil:
 		return fault.Unsupported.Newf("This service does not freeze images: leave freeze out, and pull the name that is returned").WithCode(fault.BuildUnsupported)
 	}
@@ -108,13 +110,13 @@ func (s *Service) GetServiceInfo(context.Context, *containerv1.GetServiceInfoReq
 func (s *Service) ListAbilities(ctx context.Context, _ *containerv1.ListAbilitiesRequest) (*containerv1.ListAbilitiesResponse, error) {
 	out := &containerv1.ListAbilitiesResponse{ProductVersion: rpc.Optional(s.deps.Version)}
 	const never = "it is not supported"
-	out.Abilities = append(s.engines(ctx), ability("mirror", never), ability("scan", never))
+	out.Abilities = append(s.engines(ctx), ability("scan", never))
 	return out, nil
 }
 
 // engines returns the abilities that depend on workers.
 func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
-	names := map[string]string{"buildkit": "build", "freeze": "freeze", request.FormatSif: "sif", "conda": "conda"}
+	names := map[string]string{"buildkit": "build", "freeze": "freeze", "mirror": "mirror", request.FormatSif: "sif", "conda": "conda"}
 	problem := "this service is run without builds"
 	if s.deps.Build != nil {
 		resp, err := s.deps.Build.ListEngines(ctx, &buildv1.ListEnginesRequest{})
@@ -124,7 +126,7 @@ func (s *Service) engines(ctx context.Context) []*containerv1.Ability {
 		s.deps.Log.WarnContext(ctx, "The engines of the workers cannot be read", "err", err)
 		problem = "the workers cannot be queried right now; try again"
 	}
-	return []*containerv1.Ability{ability("build", problem), ability("freeze", problem), ability("sif", problem), s.condaAbility(problem)}
+	return []*containerv1.Ability{ability("build", problem), ability("freeze", problem), ability("mirror", problem), ability("sif", problem), s.condaAbility(problem)}
 }
 
 func (s *Service) abilitiesOf(engines []*buildv1.Engine, names map[string]string) []*containerv1.Ability {

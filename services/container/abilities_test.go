@@ -19,7 +19,7 @@ func (b *builds) ListEngines(context.Context, *buildv1.ListEnginesRequest) (*bui
 		return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{{Name: "buildkit", Problem: "runc is missing"}, {Name: "conda", Architectures: []string{"any"}}}}, nil
 	}
 	return &buildv1.ListEnginesResponse{Engines: []*buildv1.Engine{
-		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}},
+		{Name: "buildkit", Architectures: []string{"amd64", "arm64"}}, {Name: "freeze", Architectures: []string{"any"}}, {Name: "mirror", Architectures: []string{"any"}},
 		{Name: "sif", Architectures: []string{"any"}}, {Name: "conda", Problem: "layers cannot be kept"},
 	}}, nil
 }
@@ -33,7 +33,7 @@ func TestAbilities(t *testing.T) {
 	yes := func(name string, platforms ...string) *containerv1.Ability {
 		return &containerv1.Ability{Name: &name, Available: proto.Bool(true), Platforms: platforms}
 	}
-	conda, mirror, scan := no("conda", "no process plays the role conda; packages are solved while their image is built in steps"), no("mirror", "it is not supported"), no("scan", "it is not supported")
+	conda, scan := no("conda", "no process plays the role conda; packages are solved while their image is built in steps"), no("scan", "it is not supported")
 	const off = "this service is run without builds"
 	db := testkit.SQLite(t)
 	for name, c := range map[string]struct {
@@ -41,13 +41,13 @@ func TestAbilities(t *testing.T) {
 		want    []*containerv1.Ability
 	}{
 		"with workers": {newSiteWith(t, db, func(d *container.Deps) { d.Version = "1.2.3" }),
-			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"), conda, mirror, scan}},
+			[]*containerv1.Ability{yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("mirror"), yes("sif"), conda, scan}},
 		"with the role conda": {newSolvedSite(t, &solver{}, time.Minute), []*containerv1.Ability{
-			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("sif"),
-			no("conda", "packages are found and locked, but not put into images without steps: layers cannot be kept"), mirror, scan,
+			yes("build", "linux/amd64", "linux/arm64"), yes("freeze"), yes("mirror"), yes("sif"),
+			no("conda", "packages are found and locked, but not put into images without steps: layers cannot be kept"), scan,
 		}},
 		"without builds": {newHarnessWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Version = "1.2.3" }),
-			[]*containerv1.Ability{no("build", off), no("freeze", off), no("sif", off), conda, mirror, scan}},
+			[]*containerv1.Ability{no("build", off), no("freeze", off), no("mirror", off), no("sif", off), conda, scan}},
 	} {
 		got, err := c.harness.ListAbilities(t.Context(), &containerv1.ListAbilitiesRequest{})
 		if want := (&containerv1.ListAbilitiesResponse{ProductVersion: proto.String("1.2.3"), Abilities: c.want}); err != nil || !proto.Equal(got, want) {

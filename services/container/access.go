@@ -44,7 +44,8 @@ func (s *Service) identifyAs(ctx context.Context, like *platformv1.Identity) (*p
 }
 
 // signedIn returns the user of the Bearer token. The identity only has a workspace if the
-// token is limited to one. Then the caller may only access requests of that workspace.
+// token is limited to one. Then the caller may only access requests of that workspace. A caller
+// with a token of some repositories may only access requests of such tokens.
 func (s *Service) signedIn(ctx context.Context) (*platformv1.Identity, error) {
 	return caller.Gate{Platform: s.deps.Platform}.Identify(ctx, caller.Claim{})
 }
@@ -90,9 +91,9 @@ func (s *Service) bearer(ctx context.Context) (*platformv1.Identity, error) {
 // isOwner reports whether who made a request. who is an identity that signedIn or bearer
 // returned; nil made no request.
 func isOwner(rec store.Record, who *platformv1.Identity) bool {
-	owner := rec.Plan.GetIdentity()
-	return who != nil && owner != nil && caller.Of(owner).User() == caller.Of(who).User() &&
-		(who.GetWorkspaceId() == 0 || who.GetWorkspaceId() == owner.GetWorkspaceId())
+	owner, by := caller.Of(rec.Plan.GetIdentity()), caller.Of(who)
+	return !by.IsAnonymous() && by.User() == owner.User() &&
+		(by.WorkspaceID == 0 || by.WorkspaceID == owner.WorkspaceID) && (by.Repositories == "" || by.Repositories == owner.Repositories)
 }
 
 // live returns the request with a token in its name, if it is neither expired nor revoked;
@@ -112,9 +113,10 @@ func (s *Service) live(ctx context.Context, token string) (store.Record, error) 
 }
 
 // issued returns the request whose name has the token. It returns fault.NotFound for an
-// unknown, expired or revoked name, and fault.Invalid for a Singularity image.
-func (s *Service) issued(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
-	rec, err := s.issuedAny(ctx, field, image, token)
+// unknown, expired or revoked name, fault.Invalid for a Singularity image, and fault.Denied if
+// the access token of a caller who may not use the image.
+func (s *Service) issued(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference, token string) (store.Record, error) {
+	rec, err := s.issuedAny(ctx, who, field, image, token)
 	if err == nil && rec.Plan.GetFormat() == request.FormatSif {
 		return store.Record{}, fault.Invalid.Newf("%s: %s is a Singularity image, to which nothing can be added; build from it with a definition file (Bootstrap: localimage)", field, image)
 	}
@@ -122,7 +124,7 @@ func (s *Service) issued(ctx context.Context, field string, image oci.Reference,
 }
 
 // issuedAny is issued, for Singularity images as well.
-func (s *Service) issuedAny(ctx context.Context, field string, image oci.Reference, token string) (store.Record, error) {
+func (s *Service) issuedAny(ctx context.Context, who *platformv1.Identity, field string, image oci.Reference, token string) (store.Record, error) {
 	rec, err := s.live(ctx, token)
 	if err != nil {
 		return store.Record{}, fault.In(field, err)
@@ -130,7 +132,7 @@ func (s *Service) issuedAny(ctx context.Context, field string, image oci.Referen
 	if plan := rec.Plan; plan.GetFrozen() || image.Repository != issuedName(plan).String() || image.Identifier() != plan.GetReference() {
 		return store.Record{}, fault.NotFound.Newf("%s: %s is not an image name that this server issued; use the name exactly as the server returned it", field, image)
 	}
-	return rec, nil
+	return rec, s.deps.Keychain.CheckPlan(caller.Of(who), field, rec.Plan)
 }
 
 // sqlFault returns a fault that names the database as the cause.

@@ -92,13 +92,13 @@ func TestIDsOpenNothing(t *testing.T) {
 			if id == "" || id == r.GetContainerToken() || strings.Contains(r.GetTargetImage(), id) {
 				t.Errorf("%s: the id is %q, the token %q, the name %s", what, id, r.GetContainerToken(), r.GetTargetImage())
 			}
-			s.strangers(t, what, id, r.GetTargetImage())
+			s.rejectOtherUsers(t, what, id, r.GetTargetImage())
 		}
 	})
 }
 
-// strangers checks that every call with an ID, and every name derived from it, is rejected.
-func (s *site) strangers(t *testing.T, what, id, name string) {
+// rejectOtherUsers checks that every call with an ID, and every name derived from it, is rejected.
+func (s *site) rejectOtherUsers(t *testing.T, what, id, name string) {
 	t.Helper()
 	for call, do := range s.calls() {
 		for who, want := range map[string]error{"": fault.Unauthenticated, "bob": fault.Denied} {
@@ -167,9 +167,9 @@ func TestOwnersUseIDs(t *testing.T) {
 	}
 }
 
-// TestTokensAreTakenForIDs checks that every call that takes an ID also accepts tokens,
+// TestTokensAreAcceptedAsIDs checks that every call that takes an ID also accepts tokens,
 // which were the IDs of requests in earlier releases.
-func TestTokensAreTakenForIDs(t *testing.T) {
+func TestTokensAreAcceptedAsIDs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	for who, made := range map[string]*containerv1.SubmitContainerResponse{

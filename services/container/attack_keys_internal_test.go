@@ -83,7 +83,7 @@ func TestNoTokenIsKept(t *testing.T) {
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s, bus := newKept(t, db)
 		plan := &containerv1.Plan{Token: tokens.New(), Expiration: s.expiration(), Name: "lib/tool", Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}}
-		if err := s.keep(t.Context(), &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
+		if err := s.persist(t.Context(), &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
 			t.Fatal(err)
 		}
 		token := plan.GetToken()

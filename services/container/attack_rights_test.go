@@ -9,9 +9,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestACacheIsNotKeptWithOurLogin requests caches at the registry that the service pushes
+// TestCacheExportNeverUsesServiceLogin requests caches at the registry that the service pushes
 // to with its own login: 127.0.0.1:9090.
-func TestACacheIsNotKeptWithOurLogin(t *testing.T) {
+func TestCacheExportNeverUsesServiceLogin(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	for _, host := range []string{"127.0.0.1:9090", "localhost:9090", "LOCALHOST:9090", "[::1]:9090", "127.0.0.2:9090", "0.0.0.0:9090", "127.1:9090", "127.0.0.1:09090"} {
@@ -34,9 +34,9 @@ func TestACacheIsNotKeptWithOurLogin(t *testing.T) {
 	}
 }
 
-// TestOurRepositoryUnderEverySpelling requests images of the service's own repository, with
+// TestOwnRepositoryInEverySpelling requests images of the service's own repository, with
 // FROM and as an image.
-func TestOurRepositoryUnderEverySpelling(t *testing.T) {
+func TestOwnRepositoryInEverySpelling(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	for _, host := range []string{"127.0.0.1:9090", "localhost:9090", "LOCALHOST:9090", "[::1]:9090", "127.0.0.2:9090", "0.0.0.0:9090", "a.localhost:9090"} {

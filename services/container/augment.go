@@ -29,7 +29,7 @@ func (s *Service) submitImage(ctx context.Context, r request.Resolved) (submissi
 	if err := s.keepLayers(ctx, r, plan.GetExpiration().AsTime()); err != nil {
 		return submission{}, err
 	}
-	return submissionOf(plan, r.Record), s.keep(ctx, r.Record, plan)
+	return submissionOf(plan, r.Record), s.persist(ctx, r.Record, plan)
 }
 
 // augmentPlan looks up the image and returns the plan for the registry.
@@ -37,7 +37,7 @@ func (s *Service) augmentPlan(ctx context.Context, r request.Resolved) (*contain
 	if token := s.deps.tokenIn(r.Image); token != "" {
 		return s.planFromToken(ctx, r, token)
 	}
-	resolved, access, err := s.currentDigest(ctx, r.Who, "containerImage", r.Image)
+	resolved, access, err := s.currentDigest(ctx, r.Caller, "containerImage", r.Image)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (s *Service) augmentPlan(ctx context.Context, r request.Resolved) (*contain
 		Reference:  r.Image.Identifier(),
 		Platform:   platforms.Format(r.Platform()),
 		Config:     r.Added(),
-		Identity:   r.Who,
+		Identity:   r.Caller,
 		Expiration: s.expirationOf(r.Included),
 		Digests:    []string{resolved.String()},
 	}
@@ -74,7 +74,7 @@ func (s *Service) augmentPlan(ctx context.Context, r request.Resolved) (*contain
 // token in the name authorizes access, with the login of the original caller and until that
 // name expires.
 func (s *Service) planFromToken(ctx context.Context, r request.Resolved, token string) (*containerv1.Plan, error) {
-	rec, err := s.issued(ctx, "containerImage", r.Image, token)
+	rec, err := s.issued(ctx, r.Caller, "containerImage", r.Image, token)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -35,6 +36,9 @@ func (s *Service) startBuild(ctx context.Context, b *buildv1.SubmitBuildRequest)
 
 // submitBuild starts a build and issues a name for the image.
 func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv1.SubmitBuildRequest, start starter) (submission, error) {
+	if err := s.checkTargets(r.Caller, b); err != nil {
+		return submission{}, err
+	}
 	plan := s.buildPlan(r, b.GetTarget())
 	if n := s.excess(plan); n > 0 && !plan.GetFrozen() {
 		return submission{}, fault.Invalid.Newf("buildRepository: the name of the image is %d characters too long to be served", n)
@@ -55,7 +59,7 @@ func (s *Service) submitBuild(ctx context.Context, r request.Resolved, b *buildv
 	if strings.HasSuffix(plan.GetBuildId(), "_0") {
 		return out, nil // a dry run of an image that neither exists nor is being built
 	}
-	return out, s.keep(ctx, r.Record, plan)
+	return out, s.persist(ctx, r.Record, plan)
 }
 
 // buildPlan returns the plan for the registry. The additions of a frozen image or a
@@ -64,19 +68,22 @@ func (s *Service) buildPlan(r request.Resolved, t *buildv1.Target) *containerv1.
 	plan := &containerv1.Plan{
 		Token: tokens.New(),
 		Source: &containerv1.Source{
-			Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag(),
+			Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: cmp.Or(t.GetTag(), t.GetDigest()),
 		},
 		Name:       t.GetRepository(),
-		Reference:  t.GetTag(),
-		Platform:   oci.Platforms(r.Platforms),
-		Identity:   r.Who,
+		Reference:  cmp.Or(t.GetTag(), t.GetDigest()),
+		Identity:   r.Caller,
 		Expiration: s.expirationOf(r.Included),
-		Frozen:     r.Raw.GetFreeze(),
+		Frozen:     r.Raw.GetFreeze() || r.Raw.GetMirror(),
+		Mirror:     r.Raw.GetMirror(),
 	}
 	if r.IsSif() {
 		plan.Format = request.FormatSif
 	}
-	if !r.Makes() {
+	if !plan.GetMirror() { // a mirror has all platforms
+		plan.Platform = oci.Platforms(r.Platforms)
+	}
+	if !r.IsPermanent() {
 		plan.Config = r.Added()
 	}
 	return plan

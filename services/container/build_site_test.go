@@ -157,18 +157,20 @@ func (b *builds) last(t *testing.T) *buildv1.SubmitBuildRequest {
 }
 
 // people is a fake platform with the tokens "ada", "bob" and "eve". Only Ada has a login
-// for the private registry; Eve's role may not use it.
+// for the private registry; Eve's role may not use it. The token "ada REPOSITORY..." is Ada's
+// for some repositories.
 type people struct {
 	platformv1.AccessServiceClient
 	private string
 }
 
 func (p people) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
-	id := map[string]int64{"ada": 1, "bob": 2, "eve": 3}[req.GetAccessToken()]
+	name, repositories, _ := strings.Cut(req.GetAccessToken(), " ")
+	id := map[string]int64{"ada": 1, "bob": 2, "eve": 3}[name]
 	if id == 0 {
 		return nil, fault.Unauthenticated.Newf("no such token")
 	}
-	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{Endpoint: "http://localhost:9091", UserId: id, WorkspaceId: req.GetWorkspaceId()}}, nil
+	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{Endpoint: "http://localhost:9091", UserId: id, WorkspaceId: req.GetWorkspaceId(), Repositories: strings.Fields(repositories)}}, nil
 }
 
 func (p people) GetCredentials(_ context.Context, req *platformv1.GetCredentialsRequest, _ ...grpc.CallOption) (*platformv1.GetCredentialsResponse, error) {
@@ -205,7 +207,7 @@ func newSiteWith(t *testing.T, db *sqldb.DB, change func(*container.Deps), plain
 	s.secret = private.Push(t, "team/base:1", testkit.Image(t, "amd64", true))
 	client := buildv1.NewBuildServiceClient(serve(t, func(to *rpc.Server) {
 		buildv1.RegisterBuildServiceServer(to, s.builds)
-		testkit.LetIn(to, "gateway")
+		testkit.AllowRoles(to, "gateway")
 	}))
 	s.harness = newHarnessWith(t, db, func(d *container.Deps, up *testkit.Registry) {
 		egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})

@@ -51,7 +51,7 @@ func TestTenancy(t *testing.T) {
 	}
 }
 
-func TestPublicImagesAreSharedWhoeverAsks(t *testing.T) {
+func TestPublicImagesAreSharedByAllCallers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	ids := map[string]bool{}

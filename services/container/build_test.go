@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-func TestARecipeIsBuiltOnce(t *testing.T) {
+func TestRecipeIsBuiltOnce(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s := newSite(t, db)
@@ -156,7 +156,7 @@ func TestStatusFollowsTheBuild(t *testing.T) {
 	}
 }
 
-func TestDeletingCancelsWhatNobodyWaitsFor(t *testing.T) {
+func TestDeletingCancelsUnusedBuilds(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		s := newSite(t, db)
@@ -186,9 +186,9 @@ func TestDeletingCancelsWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestDeletingCancelsPartsThatNobodyWaitsFor deletes requests whose results are made from
+// TestDeletingCancelsUnusedParts deletes requests whose results are made from
 // other builds, one of which another request awaits.
-func TestDeletingCancelsPartsThatNobodyWaitsFor(t *testing.T) {
+func TestDeletingCancelsUnusedParts(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	part := s.must(t, from(s.image))
@@ -288,7 +288,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestWhereNothingBuilds(t *testing.T) {
+func TestWithoutBuildWorkers(t *testing.T) {
 	t.Parallel()
 	r := newHarness(t, testkit.SQLite(t))
 	r.up.Intercept(func(http.ResponseWriter, *http.Request) bool { t.Error("an image was looked up"); return false })

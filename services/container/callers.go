@@ -13,6 +13,7 @@ func Callers() rpc.Callers {
 	return rpc.Callers{
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_SubmitContainer_FullMethodName,
+			containerv1.ContainerService_SubmitContainers_FullMethodName,
 			containerv1.ContainerService_SubmitContainerToken_FullMethodName,
 			containerv1.ContainerService_RevokeContainer_FullMethodName,
 			containerv1.ContainerService_RevokeBuild_FullMethodName,

@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"math"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -12,26 +13,21 @@ import (
 )
 
 // charge counts a request, or the additional cost of a large one, against its caller's
-// limit. A cost above the whole limit counts as the whole limit.
+// limits. A cost above a whole limit counts as the whole limit.
 func (s *Service) charge(ctx context.Context, who *platformv1.Identity, n int64) error {
-	return s.spend(ctx, ratelimit.Requests, who, n)
+	return s.chargeKind(ctx, ratelimit.Requests, who, n)
 }
 
 // chargePull counts the download of a Singularity image as a pull.
 func (s *Service) chargePull(ctx context.Context, who *platformv1.Identity) error {
-	return s.spend(ctx, ratelimit.Pulls, who, 1)
+	return s.chargeKind(ctx, ratelimit.Pulls, who, 1)
 }
 
-func (s *Service) spend(ctx context.Context, kind ratelimit.Kind, who *platformv1.Identity, n int64) error {
+func (s *Service) chargeKind(ctx context.Context, kind ratelimit.Kind, who *platformv1.Identity, n int64) error {
 	if s.deps.Limiter == nil || n <= 0 {
 		return nil
 	}
-	client := caller.Of(who).Client(ctx)
-	limit := s.deps.Limiter.LimitOf(kind, client)
-	for _, r := range limit {
-		n = min(n, int64(r.Count))
-	}
-	_, err := s.deps.Limiter.Charge(ctx, string(kind), client.String(), limit, int(n))
+	_, err := s.deps.Limiter.ChargeCaller(ctx, kind, caller.Of(who).Charged(ctx), int(min(n, math.MaxInt32)))
 	return err
 }
 

@@ -139,7 +139,7 @@ func (r *harness) resolve(t *testing.T, token string, fresh bool) (*containerv1.
 	return resp.GetPlan(), err
 }
 
-func TestTokenLivesAsLongAsItSays(t *testing.T) {
+func TestTokenExpiresAtStatedTime(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		r := newHarness(t, db)
@@ -186,7 +186,7 @@ func TestTokensAreUnguessable(t *testing.T) {
 	}
 }
 
-func TestTokenLostFromRedisComesBack(t *testing.T) {
+func TestTokenLostFromRedisIsRestored(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		r := newHarness(t, db)

@@ -96,7 +96,7 @@ func TestContentDigest(t *testing.T) {
 	differs("scope", request.ContentDigest(plainRecipe(), repositoryOf("h", "r", "s")))
 }
 
-func TestContentDigestIgnoresWhatDecidesNothing(t *testing.T) {
+func TestContentDigestIgnoresIrrelevantFields(t *testing.T) {
 	t.Parallel()
 	want := request.ContentDigest(plainRecipe(), repositoryOf("h", "r", ""))
 	for name, change := range map[string]func(*buildv1.Recipe){

@@ -30,7 +30,7 @@ func (s *Service) copyPlan(ctx context.Context, r request.Resolved) (*containerv
 	if token := s.deps.tokenIn(r.Image); token != "" {
 		return s.copyOfIssued(ctx, r, token)
 	}
-	resolved, _, err := s.currentDigest(ctx, r.Who, "containerImage", r.Image)
+	resolved, _, err := s.currentDigest(ctx, r.Caller, "containerImage", r.Image)
 	return &containerv1.Plan{
 		Platform: platforms.Format(r.Platform()), Config: r.Added(),
 		Source: &containerv1.Source{Registry: r.Image.Registry, Repository: r.Image.Repository, Reference: resolved.String()},
@@ -40,12 +40,12 @@ func (s *Service) copyPlan(ctx context.Context, r request.Resolved) (*containerv
 // copyOfIssued returns the current image of an issued name with the request's additions, for
 // one platform. The image must exist and be readable by the caller.
 func (s *Service) copyOfIssued(ctx context.Context, r request.Resolved, token string) (*containerv1.Plan, error) {
-	rec, err := s.issued(ctx, "containerImage", r.Image, token)
+	rec, err := s.issued(ctx, r.Caller, "containerImage", r.Image, token)
 	if err != nil {
 		return nil, err
 	}
 	plan := rec.Plan
-	plan.Identity = r.Who
+	plan.Identity = r.Caller
 	if err := setPlatform(r, plan); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) copyOfIssued(ctx context.Context, r request.Resolved, token st
 	if plan.GetBuildId() != "" && !plan.GetBuilt() {
 		return nil, stillBuilt("containerImage", r.Image, plan.GetBuildId())
 	}
-	if err := s.rereadIncluded(ctx, "containerImage", plan.GetConfig().GetLayers(), r.Who); err != nil {
+	if err := s.rereadIncluded(ctx, "containerImage", plan.GetConfig().GetLayers(), r.Caller); err != nil {
 		return nil, err
 	}
 	if err := addConfig(plan, r); err != nil {

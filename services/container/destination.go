@@ -25,7 +25,7 @@ func (s *Service) destination(ctx context.Context, r request.Resolved, plan requ
 	}
 	to := s.ownDestination()
 	if !public || plan.MayBePrivate {
-		to = to.Of(caller.Of(r.Who))
+		to = to.Of(caller.Of(r.Caller))
 	}
 	return to, nil
 }
@@ -38,11 +38,11 @@ func (s *Service) copyDestination(ctx context.Context, r request.Resolved) (requ
 	}
 	to := s.ownDestination()
 	if s.deps.tokenIn(r.Image) != "" {
-		return to.Of(caller.Of(r.Who)), nil
+		return to.Of(caller.Of(r.Caller)), nil
 	}
 	public, err := s.sources.IsPublic(ctx, "containerImage", r.Image)
 	if !public || r.AddsToSif() {
-		to = to.Of(caller.Of(r.Who))
+		to = to.Of(caller.Of(r.Caller))
 	}
 	return to, err
 }
@@ -62,7 +62,7 @@ func (s *Service) allPublic(ctx context.Context, r request.Resolved, plan reques
 				all = all && scope == ""
 				continue
 			}
-			public, err := s.isPublic(ctx, caller.Of(r.Who), plan.Field, image)
+			public, err := s.isPublic(ctx, caller.Of(r.Caller), plan.Field, image)
 			if err != nil {
 				return false, err
 			}

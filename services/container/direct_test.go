@@ -39,9 +39,9 @@ func (s *site) packages(entries ...string) *containerv1.ContainerRequest {
 	}}
 }
 
-// TestTheLockDecidesTheImage checks that different requests for the same packages result in
+// TestLockDeterminesImage checks that different requests for the same packages result in
 // the same image and name.
-func TestTheLockDecidesTheImage(t *testing.T) {
+func TestLockDeterminesImage(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	first := s.must(t, s.packages("samtools=1.20", "bwa"))
@@ -70,8 +70,8 @@ func TestTheLockDecidesTheImage(t *testing.T) {
 	}
 }
 
-// TestALockIsRemembered checks that the same request is not solved again.
-func TestALockIsRemembered(t *testing.T) {
+// TestLockIsReused checks that the same request is not solved again.
+func TestLockIsReused(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
 	s := newSolvedSite(t, conda, time.Minute)
@@ -131,9 +131,9 @@ func TestFrozenPackages(t *testing.T) {
 	}
 }
 
-// TestWhatIsRunOnPackages checks that commands run on the image assembled from packages and
+// TestStepsOnPackages checks that commands run on the image assembled from packages and
 // are part of its content ID.
-func TestWhatIsRunOnPackages(t *testing.T) {
+func TestStepsOnPackages(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	plain := s.must(t, s.packages("samtools", "bwa"))
@@ -168,8 +168,8 @@ func TestWhatIsRunOnPackages(t *testing.T) {
 	}
 }
 
-// TestPipIsAskedFor checks that environments with pip requirements get pip in all formats.
-func TestPipIsAskedFor(t *testing.T) {
+// TestPipIsRequested checks that environments with pip requirements get pip in all formats.
+func TestPipIsRequested(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
 	s := newSolvedSite(t, conda, time.Minute)
@@ -181,10 +181,10 @@ func TestPipIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestWhatIsMadeInSteps checks that packages are installed in steps if the request chooses
+// TestInstallInSteps checks that packages are installed in steps if the request chooses
 // the installer, or if no worker can assemble layers, and that the response explains what
 // needs steps if no worker can run them.
-func TestWhatIsMadeInSteps(t *testing.T) {
+func TestInstallInSteps(t *testing.T) {
 	t.Parallel()
 	s := newSolvedSite(t, &solver{answer: solvedTo()}, time.Minute)
 	template := s.packages("samtools", "bwa")

@@ -17,8 +17,8 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestNamesThatWereGivenOut adds to images by issued names.
-func TestNamesThatWereGivenOut(t *testing.T) {
+// TestIssuedImageNames adds to images by issued names.
+func TestIssuedImageNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	layer, _ := dataLayer(t, "one")
@@ -74,9 +74,9 @@ func TestNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// TestBuildsFromNamesThatWereGivenOut checks that builds read the images of issued names,
+// TestBuildsFromIssuedNames checks that builds read the images of issued names,
 // and that recipes contain no tokens.
-func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
+func TestBuildsFromIssuedNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	plain := s.submit(t, nil)
@@ -117,9 +117,9 @@ func TestBuildsFromNamesThatWereGivenOut(t *testing.T) {
 	}
 }
 
-// TestFreezingNamesThatWereGivenOut checks that frozen copies of issued names include their
+// TestFreezingIssuedNames checks that frozen copies of issued names include their
 // additions, for callers who may read both.
-func TestFreezingNamesThatWereGivenOut(t *testing.T) {
+func TestFreezingIssuedNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	frozen := func(image string) *containerv1.ContainerRequest {

@@ -36,7 +36,7 @@ func (s *Service) include(ctx context.Context, p request.Parsed, who *platformv1
 	if len(p.Includes) == 0 {
 		return out, nil
 	}
-	wanted, err := s.platformsOf(ctx, p)
+	wanted, err := s.platformsOf(ctx, p, who)
 	if err != nil {
 		return out, err
 	}
@@ -70,12 +70,12 @@ func (s *Service) include(ctx context.Context, p request.Parsed, who *platformv1
 
 // platformsOf returns the platforms of a request: those that it names, or those of its
 // issued name.
-func (s *Service) platformsOf(ctx context.Context, p request.Parsed) ([]ocispec.Platform, error) {
+func (s *Service) platformsOf(ctx context.Context, p request.Parsed, who *platformv1.Identity) ([]ocispec.Platform, error) {
 	token := s.deps.tokenIn(p.Image)
 	if token == "" || p.Raw.GetContainerPlatform() != "" {
 		return p.Platforms, nil
 	}
-	rec, err := s.issued(ctx, "containerImage", p.Image, token)
+	rec, err := s.issued(ctx, who, "containerImage", p.Image, token)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *Service) inclusion(ctx context.Context, p request.Parsed, who *platform
 // issuedInclusion returns the image that an issued name resolves to. If the result outlives
 // the name, the caller must be able to read all of it without the name.
 func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *platformv1.Identity, in sources.Inclusion, token string) (sources.Inclusion, error) {
-	rec, err := s.issued(ctx, in.Field, in.Image, token)
+	rec, err := s.issued(ctx, who, in.Field, in.Image, token)
 	if err != nil {
 		return in, err
 	}
@@ -109,7 +109,7 @@ func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *pl
 	if !request.Includes(plan.GetConfig()) {
 		in.Platforms = ""
 	}
-	if p.Makes() {
+	if p.IsPermanent() {
 		in.Identity, in.Until = who, time.Time{}
 		if err := s.rereadIncluded(ctx, in.Field, in.Above, who); err != nil {
 			return in, err
@@ -117,7 +117,7 @@ func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *pl
 	}
 	if in.BuildID != "" {
 		b, err := s.locate(ctx, in.BuildID)
-		if err == nil && p.Makes() {
+		if err == nil && p.IsPermanent() {
 			err = checkScope(b, who)
 		}
 		if err != nil {

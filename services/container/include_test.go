@@ -171,9 +171,9 @@ func (s *site) manyLayers(t *testing.T, n int) string {
 	return s.up.Push(t, fmt.Sprintf("lib/many:%d", n), img)
 }
 
-// TestIncludesOfNamesThatWereGivenOut checks that issued names are read with their token
+// TestIncludesOfIssuedNames checks that issued names are read with their token
 // and additions, and that including them does not extend their life.
-func TestIncludesOfNamesThatWereGivenOut(t *testing.T) {
+func TestIncludesOfIssuedNames(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	layer, _ := dataLayer(t, "one")
@@ -257,8 +257,8 @@ func TestIncludesOfBuilds(t *testing.T) {
 	}
 }
 
-// TestOriginsAreNobodysToClaim checks that requests cannot set the origin of a layer.
-func TestOriginsAreNobodysToClaim(t *testing.T) {
+// TestOriginCannotBeClaimed checks that requests cannot set the origin of a layer.
+func TestOriginCannotBeClaimed(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	layer, _ := dataLayer(t, "one")

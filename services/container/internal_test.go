@@ -24,7 +24,7 @@ func (b *brokenBus) Publish(string, []byte) error {
 	return nil
 }
 
-func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
+func TestRevocationIsRetriedUntilPublished(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {
@@ -61,7 +61,7 @@ func TestRevocationIsRepeatedUntilItGetsThrough(t *testing.T) {
 	})
 }
 
-func TestSweepRemovesWhatNobodyNeeds(t *testing.T) {
+func TestSweepRemovesUnusedData(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		if err := db.Migrate(t.Context(), "container", Migrations()); err != nil {

@@ -37,8 +37,8 @@ func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 		RequestId:      proto.String(tokens.IDOf(a.plan.GetToken())),
 		TargetImage:    proto.String(s.targetImage(a.plan)),
 		ContainerImage: proto.String(s.containerImage(a.plan, a.record)),
-		Freeze:         proto.Bool(a.plan.GetFrozen()),
-		Mirror:         proto.Bool(false),
+		Freeze:         proto.Bool(a.plan.GetFrozen() && !a.plan.GetMirror()),
+		Mirror:         proto.Bool(a.plan.GetMirror()),
 	}
 	if !a.plan.GetFrozen() {
 		out.ContainerToken, out.Expiration = proto.String(a.plan.GetToken()), a.plan.GetExpiration()
@@ -52,8 +52,8 @@ func (s *Service) response(a submission) *containerv1.SubmitContainerResponse {
 	return out
 }
 
-// keep writes a request in its stored form to SQL, then its plan to Redis.
-func (s *Service) keep(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
+// persist writes a request in its stored form to SQL, then its plan to Redis.
+func (s *Service) persist(ctx context.Context, r *containerv1.ContainerRequest, plan *containerv1.Plan) error {
 	rec := store.Record{
 		Created: s.deps.Now(), Expires: plan.GetExpiration().AsTime(), ClientIP: clientIP(ctx), Plan: plan, Request: r,
 	}

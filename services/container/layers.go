@@ -24,7 +24,7 @@ import (
 func (s *Service) checkLayers(ctx context.Context, p request.Parsed, packages *request.Packages, who *platformv1.Identity) (request.Contents, error) {
 	u := layers.NewUnpacking(s.deps.Turns, caller.Of(who).Client(ctx))
 	out, err := s.readLayers(ctx, u, p, packages)
-	if charged := s.charge(ctx, who, unpackCost(u.Spent())); err == nil {
+	if charged := s.charge(ctx, who, unpackCost(u.Unpacked())); err == nil {
 		err = charged
 	}
 	return out, err
@@ -76,7 +76,7 @@ func (s *Service) keepLayers(ctx context.Context, r request.Resolved, until time
 		if there {
 			continue
 		}
-		if err := s.charge(ctx, r.Who, storeCost(len(raw))); err != nil {
+		if err := s.charge(ctx, r.Caller, storeCost(len(raw))); err != nil {
 			return err
 		}
 		if err := s.space.Reserve(ctx, int64(len(raw))); err != nil {

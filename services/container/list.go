@@ -33,7 +33,7 @@ func (s *Service) ListContainers(ctx context.Context, req *containerv1.ListConta
 	if req.GetMax() < 0 || req.GetMax() > mostListed {
 		return nil, fault.Invalid.Newf("max must be 1 to %d", mostListed)
 	}
-	from, err := store.ReadPlace(req.GetPageToken())
+	from, err := store.ParsePosition(req.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *Service) ListContainers(ctx context.Context, req *containerv1.ListConta
 	out := &containerv1.ListContainersResponse{}
 	if len(list) > most {
 		list = list[:most]
-		out.NextPageToken = proto.String(store.PlaceOf(list[most-1]).String())
+		out.NextPageToken = proto.String(store.PositionOf(list[most-1]).String())
 	}
 	for _, r := range list {
 		out.Containers = append(out.Containers, s.listed(r))
@@ -65,7 +65,7 @@ func (s *Service) listed(r store.Record) *containerv1.Container {
 		WorkflowId:        rpc.Optional(r.Request.GetWorkflowId()),
 		Freeze:            proto.Bool(plan.GetFrozen()),
 		CreationTime:      timestamppb.New(r.Created),
-		RevocationTime:    instant(r.Revoked),
+		RevocationTime:    timestamp(r.Revoked),
 	}
 	if !plan.GetFrozen() {
 		out.Expiration = timestamppb.New(r.Expires)
@@ -120,13 +120,13 @@ func (s *Service) publicDescription(rec store.Record) *containerv1.DescribeConta
 	plan := rec.Plan
 	return &containerv1.DescribeContainerResponse{
 		RequestId:         proto.String(tokens.IDOf(rec.Key)),
-		TargetImage:       s.knownName(plan),
+		TargetImage:       s.issuedTarget(plan),
 		ContainerImage:    proto.String(s.containerImage(plan, rec.Request)),
 		ContainerPlatform: proto.String(plan.GetPlatform()),
-		Freeze:            proto.Bool(rec.Request.GetFreeze()),
+		Freeze:            proto.Bool(rec.Request.GetFreeze() || rec.Request.GetMirror()),
 		CreationTime:      timestamppb.New(rec.Created),
 		Expiration:        timestamppb.New(rec.Expires),
-		RevocationTime:    instant(rec.Revoked),
+		RevocationTime:    timestamp(rec.Revoked),
 		BuildId:           rpc.Optional(plan.GetBuildId()),
 	}
 }

@@ -48,7 +48,7 @@ func (k solved) hasLayers() bool {
 // conda_lock_ttl. The packages are pending if the request was queued unsolved and its image
 // exists or is being built.
 func (s *Service) storedSolution(ctx context.Context, r request.Resolved, of request.Packages) (solved, bool) {
-	shared, own := r.LockIDs(of, caller.Of(r.Who))
+	shared, own := r.LockIDs(of, caller.Of(r.Caller))
 	lock, err := s.store.LockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))
 	if err != nil {
 		if !errors.Is(err, sql.ErrNoRows) {
@@ -61,14 +61,14 @@ func (s *Service) storedSolution(ctx context.Context, r request.Resolved, of req
 		return known, known.hasLayers()
 	}
 	b, err := s.draft(ctx, r, r.PackagePlan(of, nil, lock.Base))
-	if err != nil || !s.isMade(ctx, b) {
+	if err != nil || !s.imageExists(ctx, b) {
 		return solved{}, false
 	}
 	return solved{packages: of, solution: request.Pending{}, base: lock.Base, lockID: lock.ID, build: b}, true
 }
 
-// isMade reports whether an image exists or is being built.
-func (s *Service) isMade(ctx context.Context, b *buildv1.SubmitBuildRequest) bool {
+// imageExists reports whether an image exists or is being built.
+func (s *Service) imageExists(ctx context.Context, b *buildv1.SubmitBuildRequest) bool {
 	made, err := s.lookUp(ctx, b)
 	return err == nil && made.GetCached()
 }
@@ -93,10 +93,10 @@ func (s *Service) storeLock(ctx context.Context, r request.Resolved, known solve
 			return err
 		}
 	}
-	if err := s.charge(ctx, r.Who, storeCost(len(packed))); err != nil {
+	if err := s.charge(ctx, r.Caller, storeCost(len(packed))); err != nil {
 		return err
 	}
-	id, own := r.LockIDs(known.packages, caller.Of(r.Who))
+	id, own := r.LockIDs(known.packages, caller.Of(r.Caller))
 	now := s.deps.Now()
 	since := now.Add(-s.deps.CondaLockTTL)
 	if r.Raw.GetRefresh() { // the solution for others is unchanged
@@ -105,7 +105,7 @@ func (s *Service) storeLock(ctx context.Context, r request.Resolved, known solve
 	if known.lockID != "" {
 		id, since = known.lockID, now
 	}
-	if lock == nil && r.Who != nil || lock != nil && lock.GetPrivate() {
+	if lock == nil && r.Caller != nil || lock != nil && lock.GetPrivate() {
 		id = own
 	}
 	if err := s.store.PutLock(ctx, id, packed, base, now, since); err != nil {

@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
@@ -10,7 +11,6 @@ import (
 	"slipway.dev/services/container/request"
 	"slipway.dev/services/container/store"
 	"slipway.dev/services/container/tokens"
-	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -30,7 +30,7 @@ func (s *Service) NameContainer(ctx context.Context, req *containerv1.NameContai
 	if err := s.extendLayers(ctx, plan); err != nil {
 		return nil, err
 	}
-	if err := s.keep(ctx, named.Request, plan); err != nil {
+	if err := s.persist(ctx, named.Request, plan); err != nil {
 		return nil, err
 	}
 	out := s.response(submissionOf(plan, named.Request))
@@ -70,8 +70,11 @@ func (s *Service) requestedBefore(ctx context.Context, id string) (store.Record,
 	if err != nil {
 		return rec, err
 	}
-	if owner != nil && caller.Of(who) != caller.Of(owner) {
+	if owner != nil && !isOwner(rec, who) {
 		return rec, fault.Denied.Newf("The request was made by a user, and a fresh name is for that user alone")
+	}
+	if owner != nil { // the image stays restricted to the repositories of the token that requested it
+		who.Repositories = owner.GetRepositories()
 	}
 	if owner == nil && rec.Plan.GetConfig() != nil && rec.Expires.Before(s.deps.Now()) {
 		return rec, errAdditionGone
@@ -108,14 +111,14 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	if b.GetAdded() && who == nil {
 		return nil, fault.Denied.Newf("The image holds what a request without a user added; send the token in the name of that request instead of the id of the build")
 	}
-	if err := s.mayHaveInputs(ctx, id, b, who); err != nil {
+	if err := s.authorizeInputs(ctx, id, b, who); err != nil {
 		return nil, err
 	}
 	t := b.GetTarget()
 	plan := &containerv1.Plan{
-		Source: &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: t.GetTag()},
-		Name:   t.GetRepository(), Reference: t.GetTag(), Platform: b.GetPlatform(), Identity: who,
-		BuildId: id, Built: b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, Frozen: b.GetFrozen(),
+		Source: &containerv1.Source{Registry: t.GetRegistry(), Repository: t.GetRepository(), Reference: cmp.Or(t.GetTag(), t.GetDigest())},
+		Name:   t.GetRepository(), Reference: cmp.Or(t.GetTag(), t.GetDigest()), Platform: b.GetPlatform(), Identity: who,
+		BuildId: id, Built: b.GetState() == buildv1.BuildState_BUILD_STATE_SUCCEEDED, Frozen: b.GetFrozen(), Mirror: b.GetMirror(),
 	}
 	if b.GetFormat() == request.FormatSif {
 		plan.Format = request.FormatSif
@@ -123,11 +126,11 @@ func (s *Service) builtBefore(ctx context.Context, id string) (*containerv1.Plan
 	return plan, s.checkExists(ctx, plan)
 }
 
-// mayHaveInputs checks that a caller who knows the ID of a build may use its inputs. Usually
+// authorizeInputs checks that a caller who knows the ID of a build may use its inputs. Usually
 // any client can: it could also request the recipe of a shared build, which is public. But a
 // build with files of a request, or with an image named by its token, is only for the users
 // who requested it.
-func (s *Service) mayHaveInputs(ctx context.Context, id string, b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
+func (s *Service) authorizeInputs(ctx context.Context, id string, b *buildv1.LocateBuildResponse, who *platformv1.Identity) error {
 	if !b.GetPrivateInputs() || b.GetScope() != "" && who != nil {
 		return nil
 	}

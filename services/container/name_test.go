@@ -60,8 +60,8 @@ func TestFreshNames(t *testing.T) {
 	})
 }
 
-// TestFreshNamesAreForWhoMayRead requests names of private images.
-func TestFreshNamesAreForWhoMayRead(t *testing.T) {
+// TestFreshNamesRequireReadAccess requests names of private images.
+func TestFreshNamesRequireReadAccess(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	private := s.must(t, as("ada", from(s.secret)))
@@ -134,8 +134,8 @@ func TestRevokingByBuild(t *testing.T) {
 	})
 }
 
-// TestTheRecipeIsDescribed checks the description of a request's recipe.
-func TestTheRecipeIsDescribed(t *testing.T) {
+// TestRecipeDescription checks the description of a request's recipe.
+func TestRecipeDescription(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	req := s.must(t, from(s.image))

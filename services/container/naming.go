@@ -47,8 +47,8 @@ func (s *Service) targetImage(p *containerv1.Plan) string {
 	return scheme(p) + s.deps.Host + "/" + issuedName(p).String() + oci.Suffix(p.GetReference())
 }
 
-// knownName is targetImage, but returns nil if the token is unknown.
-func (s *Service) knownName(p *containerv1.Plan) *string {
+// issuedTarget is targetImage, but returns nil if the token is unknown.
+func (s *Service) issuedTarget(p *containerv1.Plan) *string {
 	if p.GetToken() == "" && !p.GetFrozen() {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (s *Service) published(names []string) []string {
 	return out
 }
 
-func instant(t time.Time) *timestamppb.Timestamp {
+func timestamp(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
 	}

@@ -20,9 +20,9 @@ import (
 type outdatedError struct {
 	// why completes the sentence "They were resolved again, since …".
 	why string
-	// mine is set if the reason only concerns the caller, so that the lock of others is
+	// ownOnly is set if the reason only concerns the caller, so that the lock of others is
 	// unchanged.
-	mine bool
+	ownOnly bool
 }
 
 func (e *outdatedError) Error() string { return "the stored lock is outdated: " + e.why }
@@ -47,14 +47,14 @@ func (s *Service) startStored(ctx context.Context, r request.Resolved, known sol
 // the reason code of the newest build of the same image, if that failed.
 func (s *Service) outdated(ctx context.Context, r request.Resolved, known solved, failure string) *outdatedError {
 	if failure == "build" { // a push, a timeout or a cancellation is not caused by the lock
-		return &outdatedError{why: "the image could not be built of the lock that was stored for this request", mine: known.packages.Steps != ""}
+		return &outdatedError{why: "the image could not be built of the lock that was stored for this request", ownOnly: known.packages.Steps != ""}
 	}
 	base := known.packages.Base
 	if _, issued := r.Issued[base]; issued || s.deps.owns(base.Registry, base.Repository) {
 		return nil
 	}
 	pinned := at(base, known.base)
-	access, err := s.deps.Keychain.Access(ctx, caller.Of(r.Who), base.Registry, base.Repository)
+	access, err := s.deps.Keychain.Access(ctx, caller.Of(r.Caller), base.Registry, base.Repository)
 	if err == nil {
 		err = s.sources.Check(ctx, access, pinned)
 	}
@@ -71,8 +71,8 @@ func (s *Service) renewed(ctx context.Context, r request.Resolved, known solved,
 	if lock, ok := out.solution.(*request.Locked); ok {
 		out.solution = &request.Locked{SolvePackagesResponse: lock.SolvePackagesResponse, Renewed: old.why}
 	}
-	if old.mine {
-		_, out.lockID = r.LockIDs(known.packages, caller.Of(r.Who))
+	if old.ownOnly {
+		_, out.lockID = r.LockIDs(known.packages, caller.Of(r.Caller))
 	}
 	s.deps.Log.InfoContext(ctx, "A stored lock is outdated; the packages are solved again", "err", old)
 	return out

@@ -92,9 +92,9 @@ func TestLockOfAFailedImage(t *testing.T) {
 	}
 }
 
-// TestFailedStepsRenewNobodyElsesLock checks that a request whose own commands fail cannot
+// TestFailedStepsDoNotRenewOtherLocks checks that a request whose own commands fail cannot
 // change the packages of other requests.
-func TestFailedStepsRenewNobodyElsesLock(t *testing.T) {
+func TestFailedStepsDoNotRenewOtherLocks(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: solvedTo()}
 	s := newSolvedSite(t, conda, time.Minute)

@@ -93,7 +93,7 @@ func (s *Service) baseOf(ctx context.Context, r request.Resolved, known solved) 
 	case known.isStored():
 		return known.base, nil
 	}
-	d, _, err := s.currentDigest(ctx, r.Who, request.PackagesField, base)
+	d, _, err := s.currentDigest(ctx, r.Caller, request.PackagesField, base)
 	return d, err
 }
 
@@ -112,7 +112,7 @@ func (s *Service) submitSteps(ctx context.Context, r request.Resolved, known sol
 		return submission{}, request.NotSolved(known.solution, why)
 	}
 	b, err := s.draft(ctx, r, r.StepsPlan(known.packages, known.solution))
-	if conflict, ok := known.solution.(request.Conflict); ok && (err != nil || !s.isMade(ctx, b)) {
+	if conflict, ok := known.solution.(request.Conflict); ok && (err != nil || !s.imageExists(ctx, b)) {
 		return submission{}, conflict.Err
 	}
 	if err != nil {

@@ -133,7 +133,7 @@ func (n issuedNames) sourceOf(ctx context.Context, field string, image oci.Refer
 	if n.sifs {
 		find = n.issuedAny
 	}
-	rec, err := find(ctx, field, image, token)
+	rec, err := find(ctx, n.who, field, image, token)
 	switch {
 	case err != nil:
 		return image, err

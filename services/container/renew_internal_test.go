@@ -35,9 +35,9 @@ func (r *runs) GetRunState(_ context.Context, req *platformv1.GetRunStateRequest
 	return &platformv1.GetRunStateResponse{Live: r.live[req.GetWorkflowId()] && req.GetIdentity().GetUserId() == 7}, r.err
 }
 
-// TestNamesLiveAsLongAsTheirRun checks that the name of a run is renewed while the run is
+// TestNamesExpireWithRun checks that the name of a run is renewed while the run is
 // active, and expires normally afterwards.
-func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
+func TestNamesExpireWithRun(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		ctx := t.Context()
@@ -57,7 +57,7 @@ func TestNamesLiveAsLongAsTheirRun(t *testing.T) {
 			if user != 0 {
 				plan.Identity = &platformv1.Identity{Endpoint: "https://p", UserId: user}
 			}
-			if err := s.keep(ctx, &containerv1.ContainerRequest{WorkflowId: run}, plan); err != nil {
+			if err := s.persist(ctx, &containerv1.ContainerRequest{WorkflowId: run}, plan); err != nil {
 				t.Fatal(err)
 			}
 			return plan.GetToken()
@@ -161,7 +161,7 @@ func TestRenewingUsesTheImage(t *testing.T) {
 		Token: tokens.New(), Expiration: s.expiration(), Identity: &platformv1.Identity{Endpoint: "https://p", UserId: 7}, BuildId: "beef_1",
 		Source: &containerv1.Source{Registry: images.Host, Repository: "builds", Reference: "made"},
 	}
-	if err := s.keep(ctx, &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
+	if err := s.persist(ctx, &containerv1.ContainerRequest{WorkflowId: "run"}, plan); err != nil {
 		t.Fatal(err)
 	}
 	looks := func() (n int) {

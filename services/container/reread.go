@@ -22,6 +22,9 @@ import (
 // reread checks that the caller of a plan may currently read its image. It returns the
 // build, or nil if the image was not built.
 func (s *Service) reread(ctx context.Context, plan *containerv1.Plan) (*buildv1.LocateBuildResponse, error) {
+	if err := s.deps.Keychain.CheckPlan(caller.Of(plan.GetIdentity()), "containerImage", plan); err != nil {
+		return nil, err
+	}
 	if plan.GetBuildId() != "" {
 		b, err := s.locate(ctx, plan.GetBuildId())
 		if err == nil {
@@ -62,7 +65,7 @@ func (s *Service) locate(ctx context.Context, id string) (*buildv1.LocateBuildRe
 		return nil, err
 	}
 	if b.GetState() == buildv1.BuildState_BUILD_STATE_FAILED {
-		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to rebuild it", id, b.GetReason())
+		return nil, fault.NotFound.Newf("The build %s failed (%s) and made no image: make the request again to rebuild it", id, b.GetReason()).WithCode(fault.BuildFailed)
 	}
 	return b, nil
 }
@@ -137,12 +140,15 @@ func (s *Service) accessTo(ctx context.Context, who *platformv1.Identity, buildI
 }
 
 // loginOf returns the part of an identity that is needed to find a login. It is stored with
-// each layer.
+// each layer. The repository of the layer was checked when it was included, so the repositories of
+// the access token are not part of it.
 func loginOf(who *platformv1.Identity) *platformv1.Identity {
 	if who == nil {
 		return nil
 	}
-	return &platformv1.Identity{Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId(), RobotOrgId: who.GetRobotOrgId()}
+	return &platformv1.Identity{
+		Endpoint: who.GetEndpoint(), UserId: who.GetUserId(), WorkspaceId: who.GetWorkspaceId(), RobotOrgId: who.GetRobotOrgId(), OrganizationId: who.GetOrganizationId(),
+	}
 }
 
 // rereadIncluded checks that a user may read the images that layers were included from, and

@@ -65,7 +65,7 @@ func (s *Service) RevokeBuild(ctx context.Context, req *containerv1.RevokeBuildR
 		if err := s.store.Revoke(ctx, key, now); err != nil && !errors.Is(err, fault.NotFound) {
 			return nil, s.sqlFault("revoking a request", err)
 		}
-		s.spreadRevocation(ctx, key, now.Add(s.deps.TokenTTL))
+		s.publishRevocation(ctx, key, now.Add(s.deps.TokenTTL))
 	}
 	out := &containerv1.RevokeBuildResponse{Revoked: proto.Int32(int32(len(keys)))}
 	if s.deps.Build == nil {
@@ -85,7 +85,7 @@ func (s *Service) revoke(ctx context.Context, id string) error {
 		}
 		return s.sqlFault("revoking a request", err)
 	}
-	s.spreadRevocation(ctx, id, now.Add(s.deps.TokenTTL))
+	s.publishRevocation(ctx, id, now.Add(s.deps.TokenTTL))
 	return s.cancelBuild(ctx, id, now)
 }
 
@@ -125,9 +125,9 @@ func (s *Service) cancelUnawaited(ctx context.Context, build string, now time.Ti
 	return nil
 }
 
-// spreadRevocation writes a revocation to Redis and publishes it to the registries. id is
+// publishRevocation writes a revocation to Redis and publishes it to the registries. id is
 // the ID of a request, or its token.
-func (s *Service) spreadRevocation(ctx context.Context, id string, expires time.Time) {
+func (s *Service) publishRevocation(ctx context.Context, id string, expires time.Time) {
 	err := errors.Join(
 		s.tokens.PutRevoked(ctx, id, expires),
 		s.deps.Bus.Publish(Revoked, []byte(tokens.IDOf(id))),
@@ -146,6 +146,6 @@ func (s *Service) resendRevocations(ctx context.Context) {
 		s.deps.Log.WarnContext(ctx, "Revocations to repeat cannot be read", "err", err)
 	}
 	for id, expires := range unsent {
-		s.spreadRevocation(ctx, id, expires)
+		s.publishRevocation(ctx, id, expires)
 	}
 }

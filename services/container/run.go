@@ -50,15 +50,15 @@ func (s *Service) renew(ctx context.Context) {
 func (s *Service) renewOne(ctx context.Context, rec store.Record, live map[string]bool) error {
 	who, run := rec.Plan.GetIdentity(), rec.Request.GetWorkflowId()
 	key := caller.Of(who).String() + " " + run
-	goesOn, known := live[key]
+	isLive, known := live[key]
 	if !known {
 		resp, err := s.deps.Platform.GetRunState(ctx, &platformv1.GetRunStateRequest{Identity: who, WorkflowId: run})
 		if err != nil {
 			return err
 		}
-		goesOn, live[key] = resp.GetLive(), resp.GetLive()
+		isLive, live[key] = resp.GetLive(), resp.GetLive()
 	}
-	if !goesOn {
+	if !isLive {
 		return nil
 	}
 	until := s.expiration()
@@ -99,8 +99,8 @@ func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestam
 }
 
 // Run performs periodic work until ctx ends: it repeats failed publications of revocations,
-// renews the names of active runs, deletes expired data, and solves the packages of builds
-// that were queued unsolved.
+// renews the names of active runs, deletes expired data, solves the packages of builds that
+// were queued unsolved, and announces containers whose builds have ended.
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
@@ -108,9 +108,12 @@ func (s *Service) Run(ctx context.Context) error {
 	defer sweep.Stop()
 	renew := time.NewTicker(s.renewEvery())
 	defer renew.Stop()
-	var solving sync.WaitGroup
-	solving.Go(func() { s.solveBuilds(ctx) })
-	defer solving.Wait()
+	var others sync.WaitGroup
+	others.Go(func() { s.solveBuilds(ctx) })
+	if s.events != nil {
+		others.Go(func() { s.announce(ctx) })
+	}
+	defer others.Wait()
 	for {
 		select {
 		case <-ctx.Done():

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
@@ -46,9 +50,11 @@ type Publisher interface {
 
 // Deps are the dependencies of the service.
 type Deps struct {
-	DB       *sqldb.DB
-	Redis    redis.UniversalClient
-	Bus      Publisher
+	DB    *sqldb.DB
+	Redis redis.UniversalClient
+	Bus   Publisher
+	// Events is the connection for events of containers; nil publishes none.
+	Events   *nats.Conn
 	Platform platformv1.AccessServiceClient
 	// Build builds images; nil if builds are disabled.
 	Build buildv1.BuildServiceClient
@@ -124,6 +130,9 @@ type Service struct {
 	operators *htpasswd.Accounts
 	space     *sqldb.Quota
 	solver    solver
+	// batches divides the requests of batches that are handled concurrently among clients.
+	batches *fairshare.Pool
+	events  jetstream.JetStream // nil publishes no events
 }
 
 // New returns a service. The tables must exist.
@@ -132,8 +141,18 @@ func New(d Deps) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
+	var events jetstream.JetStream
+	if d.Events != nil {
+		if events, err = jetstream.New(d.Events); err != nil {
+			return nil, err
+		}
+	}
+	batches := newBatches()
+	d.Metrics.MustRegister(batches)
 	return &Service{
+		batches:   batches,
 		deps:      d,
+		events:    events,
 		store:     store.New(d.DB),
 		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
 		sources:   sources.New(d.Upstream, d.Keychain),

@@ -37,7 +37,7 @@ func (s *Service) StreamSif(req *containerv1.StreamSifRequest, stream grpc.Serve
 	if err != nil {
 		return err
 	}
-	made, err := s.madeSif(ctx, rec.Plan)
+	made, err := s.sifManifest(ctx, rec.Plan)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (s *Service) sifName(p *containerv1.Plan) string {
 	return name + src.GetReference() + ".sif"
 }
 
-// madeSif returns the digest of the manifest that the request's build has pushed.
-func (s *Service) madeSif(ctx context.Context, plan *containerv1.Plan) (string, error) {
+// sifManifest returns the digest of the manifest that the request's build has pushed.
+func (s *Service) sifManifest(ctx context.Context, plan *containerv1.Plan) (string, error) {
 	if plan.GetFormat() != request.FormatSif {
 		return "", fault.NotFound.Newf("This request made no Singularity image: its format is not sif")
 	}

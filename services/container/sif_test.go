@@ -64,9 +64,9 @@ func TestSifIsServedByToken(t *testing.T) {
 	}
 }
 
-// TestSifHoldsWhatIsAdded checks that a Singularity image with additions is for its caller
+// TestSifContainsAddedLayers checks that a Singularity image with additions is for its caller
 // only, while its source image is shared.
-func TestSifHoldsWhatIsAdded(t *testing.T) {
+func TestSifContainsAddedLayers(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	s.must(t, from(s.image))
@@ -95,9 +95,9 @@ func TestSifHoldsWhatIsAdded(t *testing.T) {
 	}
 }
 
-// TestWhoGetsASifAgain checks that the additions of an anonymous request are not available
+// TestSifReuseByCaller checks that the additions of an anonymous request are not available
 // after its name expires, nor to callers who only know the build.
-func TestWhoGetsASifAgain(t *testing.T) {
+func TestSifReuseByCaller(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, testkit.SQLite(t))
 	plain := s.must(t, sif(from(s.image)))
@@ -181,9 +181,9 @@ func pushSif(t *testing.T, to *buildv1.Target, content string) string {
 	return d.String()
 }
 
-// TestADownloadIsAPull checks that callers who reached their pull limit cannot start a
+// TestDownloadCountsAsPull checks that callers who reached their pull limit cannot start a
 // download, but can continue one.
-func TestADownloadIsAPull(t *testing.T) {
+func TestDownloadCountsAsPull(t *testing.T) {
 	t.Parallel()
 	s := newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Limiter = ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t))

@@ -18,7 +18,7 @@ import (
 // R packages whose Conda packages are in a conflict are built from source if the request
 // allows it.
 func (s *Service) solve(ctx context.Context, r request.Resolved) (solved, error) {
-	ctx, cancel := context.WithTimeout(ctx, limits.CondaPatience+time.Second)
+	ctx, cancel := context.WithTimeout(ctx, limits.CondaTimeout+time.Second)
 	defer cancel()
 	for of := *r.Packages; ; {
 		known := s.solutionOf(ctx, r, of)
@@ -34,7 +34,7 @@ func (s *Service) solve(ctx context.Context, r request.Resolved) (solved, error)
 			return known, err
 		}
 		if !ok {
-			return solved{packages: of, solution: s.solveWithin(ctx, r, of, limits.CondaPatience, false)}, nil
+			return solved{packages: of, solution: s.solveWithin(ctx, r, of, limits.CondaTimeout, false)}, nil
 		}
 		of = next
 	}
@@ -58,7 +58,7 @@ func (s *Service) solutionOf(ctx context.Context, r request.Resolved, of request
 	}
 	wait := s.deps.CondaSolveWait
 	if needsSolution(r, of) {
-		wait = max(wait, limits.CondaPatience)
+		wait = max(wait, limits.CondaTimeout)
 	}
 	return solved{packages: of, solution: s.solveWithin(ctx, r, of, wait, of.HasFallback())}
 }
@@ -69,7 +69,7 @@ func (s *Service) solveWithin(ctx context.Context, r request.Resolved, of reques
 	if wait == 0 {
 		return request.Pending{}
 	}
-	place, err := s.solver.awaited.TryAcquire(fairshare.Request{Client: caller.Of(r.Who).Client(ctx)})
+	place, err := s.solver.awaited.TryAcquire(fairshare.Request{Client: caller.Of(r.Caller).Client(ctx)})
 	if err != nil { // it is queued instead
 		return request.Pending{}
 	}
@@ -78,7 +78,7 @@ func (s *Service) solveWithin(ctx context.Context, r request.Resolved, of reques
 	defer cancel()
 	query := of.LockQuery(r.Platforms...)
 	query.Refresh = r.Raw.GetRefresh()
-	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: r.Who, Brief: brief})
+	out, err := s.deps.Conda.SolvePackages(ctx, &condav1.SolvePackagesRequest{Lock: query, Identity: r.Caller, Brief: brief})
 	if err == nil {
 		return request.SolutionOf(out, r.Platforms, of.IsBase)
 	}

@@ -35,14 +35,14 @@ func (k known) SubmitBuild(_ context.Context, req *buildv1.SubmitBuildRequest, _
 	return &buildv1.SubmitBuildResponse{Cached: k.cached}, k.err
 }
 
-// TestWhatIsThereIsFound checks that an image that exists or is being built is served
+// TestExistingImageIsFound checks that an image that exists or is being built is served
 // although its packages cannot be solved now.
-func TestWhatIsThereIsFound(t *testing.T) {
+func TestExistingImageIsFound(t *testing.T) {
 	t.Parallel()
 	for want, in := range map[bool][]known{true: {{cached: true}}, false: {{}, {err: fault.Unavailable.Newf("x")}}} {
 		for _, k := range in {
 			b := &buildv1.SubmitBuildRequest{}
-			if got := (&Service{deps: Deps{Build: k}}).isMade(t.Context(), b); got != want || b.GetDryRun() {
+			if got := (&Service{deps: Deps{Build: k}}).imageExists(t.Context(), b); got != want || b.GetDryRun() {
 				t.Errorf("%+v: %v, and the request is %v", k, got, b)
 			}
 		}
@@ -61,9 +61,9 @@ func solvedFor(names ...string) *condav1.SolvePackagesResponse {
 	return out
 }
 
-// TestALockTravelsWithItsBuild checks that a build gets the lock of its platform, which
+// TestLockIsSentWithBuild checks that a build gets the lock of its platform, which
 // does not affect its content ID.
-func TestALockTravelsWithItsBuild(t *testing.T) {
+func TestLockIsSentWithBuild(t *testing.T) {
 	t.Parallel()
 	r := resolved(t, &containerv1.ContainerRequest{ContainerPlatform: "amd64,arm64", Packages: &containerv1.Packages{Type: "CONDA", Entries: []string{"bwa"}}})
 	ask := func(known request.Solution) *buildv1.SubmitBuildRequest {
@@ -85,9 +85,9 @@ func TestALockTravelsWithItsBuild(t *testing.T) {
 	}
 }
 
-// TestWithoutALockTheLogSaysWhy checks that private locks are not stored with a build that
+// TestLogExplainsMissingLock checks that private locks are not stored with a build that
 // others can read, and that its log says so.
-func TestWithoutALockTheLogSaysWhy(t *testing.T) {
+func TestLogExplainsMissingLock(t *testing.T) {
 	t.Parallel()
 	private := solvedFor("linux/amd64")
 	private.Private = true

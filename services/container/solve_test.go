@@ -81,7 +81,7 @@ func newSolvedSiteWith(t *testing.T, s condav1.CondaServiceServer, wait time.Dur
 	t.Helper()
 	conn := serve(t, func(to *rpc.Server) {
 		condav1.RegisterCondaServiceServer(to, s)
-		testkit.LetIn(to, "gateway")
+		testkit.AllowRoles(to, "gateway")
 	})
 	return newSiteWith(t, testkit.SQLite(t), func(d *container.Deps) {
 		d.Conda, d.CondaSolveWait, d.CondaLockTTL, d.Version = condav1.NewCondaServiceClient(conn), wait, time.Hour, "1.2.3"
@@ -99,9 +99,9 @@ func impossible(change func(*containerv1.ContainerRequest)) *containerv1.Contain
 	return r
 }
 
-// TestWhatCannotBeIsRefusedAtOnce checks that an unsatisfiable request is rejected with the
-// explanation, and that nothing is queued.
-func TestWhatCannotBeIsRefusedAtOnce(t *testing.T) {
+// TestImpossibleRequestIsRejectedImmediately checks that an unsatisfiable request is rejected
+// with the explanation, and that nothing is queued.
+func TestImpossibleRequestIsRejectedImmediately(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: conflict("needs")}
 	s := newSolvedSite(t, conda, time.Minute)
@@ -124,9 +124,9 @@ func TestWhatCannotBeIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// TestWhatMayBeIsBuilt checks that a request continues if the solver fails. The next error
+// TestBuildContinuesIfSolverFails checks that a request continues if the solver fails. The next error
 // is that its images cannot be read here.
-func TestWhatMayBeIsBuilt(t *testing.T) {
+func TestBuildContinuesIfSolverFails(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(context.Context) (*condav1.SolvePackagesResponse, error){
 		"possible": func(context.Context) (*condav1.SolvePackagesResponse, error) {
@@ -154,9 +154,9 @@ func TestWhatMayBeIsBuilt(t *testing.T) {
 	}
 }
 
-// TestWhyPackagesAreNotSolvedComesFirst checks that problems of the packages are reported
+// TestSolverFailureIsReportedFirst checks that problems of the packages are reported
 // before missing workers, and that packages are built anyway if a worker installs them.
-func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
+func TestSolverFailureIsReportedFirst(t *testing.T) {
 	t.Parallel()
 	reg := testkit.NewRegistry(t, testkit.Open)
 	image := reg.Push(t, "library/mamba:1", testkit.Image(t, "amd64", true))
@@ -196,8 +196,8 @@ func TestWhyPackagesAreNotSolvedComesFirst(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotSolved checks that requests that choose the installer are not solved.
-func TestWhatIsNotSolved(t *testing.T) {
+// TestInstallerRequestsAreNotSolved checks that requests that choose the installer are not solved.
+func TestInstallerRequestsAreNotSolved(t *testing.T) {
 	t.Parallel()
 	conda := &solver{answer: conflict("needs")}
 	s := newSolvedSite(t, conda, time.Minute)

@@ -35,7 +35,7 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 	out := &containerv1.GetContainerStatusResponse{
 		Id:           proto.String(tokens.IDOf(rec.Key)),
 		CreationTime: timestamppb.New(rec.Created),
-		TargetImage:  s.knownName(rec.Plan),
+		TargetImage:  s.issuedTarget(rec.Plan),
 	}
 	id := rec.Plan.GetBuildId()
 	if id == "" {
@@ -47,6 +47,9 @@ func (s *Service) GetContainerStatus(ctx context.Context, req *containerv1.GetCo
 		return nil, err
 	}
 	out.BuildId, out.DetailsUri = proto.String(id), proto.String(s.publicURL()+"/view/builds/"+id)
+	if rec.Plan.GetMirror() {
+		out.MirrorId, out.DetailsUri = proto.String(id), proto.String(s.publicURL()+"/view/mirrors/"+id)
+	}
 	describeBuild(out, b)
 	return out, nil
 }

@@ -14,12 +14,17 @@ import (
 
 // SubmitContainer returns a name for the requested image.
 func (s *Service) SubmitContainer(ctx context.Context, req *containerv1.SubmitContainerRequest) (*containerv1.SubmitContainerResponse, error) {
-	a, err := s.submit(ctx, req.GetRequest(), false)
+	return s.submitOne(ctx, req.GetRequest())
+}
+
+// submitOne is SubmitContainer for one request of several, too.
+func (s *Service) submitOne(ctx context.Context, raw *containerv1.ContainerRequest) (*containerv1.SubmitContainerResponse, error) {
+	a, err := s.submit(ctx, raw, false)
 	if err != nil {
 		return nil, err
 	}
 	out := s.response(a)
-	out.Message = rpc.Optional(request.WithoutEffect(req.GetRequest()))
+	out.Message = rpc.Optional(request.WithoutEffect(raw))
 	return out, nil
 }
 
@@ -51,11 +56,13 @@ func (s *Service) submit(ctx context.Context, raw *containerv1.ContainerRequest,
 		return submission{}, err
 	}
 	switch {
+	case r.Raw.GetMirror():
+		return s.submitMirror(ctx, r)
 	case r.File != nil:
 		return s.submitDockerfile(ctx, r)
 	case r.Packages != nil:
 		return s.submitPackages(ctx, r)
-	case r.Makes():
+	case r.IsPermanent():
 		return s.submitCopy(ctx, r)
 	}
 	return s.submitImage(ctx, r)
@@ -75,6 +82,9 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 	if err != nil {
 		return request.Resolved{}, err
 	}
+	if err := s.checkRepositories(p, recipe, who); err != nil {
+		return request.Resolved{}, err
+	}
 	data, err := s.checkLayers(ctx, p, recipe.Packages, who)
 	if err != nil {
 		return request.Resolved{}, err
@@ -87,7 +97,7 @@ func (s *Service) resolve(ctx context.Context, p request.Parsed, deprecated bool
 		return request.Resolved{}, err
 	}
 	return request.Resolved{
-		Parsed: p, Who: who, Recipe: recipe, Data: data, Included: included,
+		Parsed: p, Caller: who, Recipe: recipe, Data: data, Included: included,
 		Record: p.Stored(s.deps.tokenIn(p.Image) != "", included),
 	}, nil
 }

@@ -8,43 +8,15 @@ import (
 	"time"
 
 	"github.com/containerd/platforms"
-	"github.com/prometheus/client_golang/prometheus"
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 
 	"slipway.dev/services/container/request"
-	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/rpc"
 )
-
-// A solver limits and schedules the solving of Conda packages: of requests that wait for
-// their response, and of builds that were queued unsolved.
-type solver struct {
-	// awaited divides the waiting requests among clients.
-	awaited *fairshare.Pool
-	// woken holds a token for each worker that should look for unsolved builds.
-	woken chan struct{}
-}
-
-func newSolver(reg prometheus.Registerer) solver {
-	s := solver{
-		awaited: fairshare.New(fairshare.Config{Name: "container requests that wait for the solver", Capacity: limits.SolvesAwaited}),
-		woken:   make(chan struct{}, limits.UnsolvedClaims),
-	}
-	reg.MustRegister(s.awaited)
-	return s
-}
-
-// wake makes a worker look for unsolved builds now.
-func (s solver) wake() {
-	select {
-	case s.woken <- struct{}{}:
-	default: // all workers are going to look anyway
-	}
-}
 
 // lookForUnsolved is how often a worker looks for builds that another process left
 // unsolved, or that must be retried.
@@ -84,7 +56,7 @@ func (s *Service) solveNext(ctx context.Context) bool {
 		return false
 	}
 	b := claimed.GetBuilds()[0]
-	ctx, cancel := context.WithTimeout(ctx, limits.CondaPatience+10*time.Second) // shorter than a claim
+	ctx, cancel := context.WithTimeout(ctx, limits.CondaTimeout+10*time.Second) // shorter than a claim
 	defer cancel()
 	if _, err := s.deps.Build.SolveBuild(ctx, s.solution(ctx, b)); err != nil {
 		s.deps.Log.WarnContext(ctx, "A solved build was not stored; it is solved again", "build_id", b.GetBuildId(), "err", err)
@@ -97,7 +69,7 @@ func (s *Service) solution(ctx context.Context, b *buildv1.UnsolvedBuild) *build
 	out := &buildv1.SolveBuildRequest{BuildId: b.GetBuildId()}
 	ip, _ := netip.ParseAddr(b.GetClientIp()) // a user's build may have none
 	ctx = rpc.WithCall(ctx, rpc.Call{ClientIP: ip, Background: true})
-	within, cancel := context.WithTimeout(ctx, limits.CondaPatience)
+	within, cancel := context.WithTimeout(ctx, limits.CondaTimeout)
 	defer cancel()
 	solved, err := s.deps.Conda.SolvePackages(within, &condav1.SolvePackagesRequest{Lock: b.GetQuery(), Identity: b.GetIdentity(), ListsAfter: b.GetListsAfter()})
 	if err != nil {

@@ -111,9 +111,9 @@ func TestFailedUnsolvedIsSolvedAgain(t *testing.T) {
 	s.must(t, s.packages("samtools")) // its lock is stored in place of the failed attempt
 }
 
-// TestManyAtOnceAreAllDirect sends 300 concurrent requests of one client to a solver that
+// TestConcurrentRequestsAreAllDirect sends 300 concurrent requests of one client to a solver that
 // accepts four and rejects the others.
-func TestManyAtOnceAreAllDirect(t *testing.T) {
+func TestConcurrentRequestsAreAllDirect(t *testing.T) {
 	t.Parallel()
 	places := make(chan struct{}, 4)
 	busy := func(context.Context) (*condav1.SolvePackagesResponse, error) {
@@ -195,7 +195,7 @@ func TestQueuedBuildsAreSolved(t *testing.T) {
 				work.builds = &builds{states: map[string]*buildv1.AwaitBuildResponse{}}
 				d.Build = buildv1.NewBuildServiceClient(serve(t, func(to *rpc.Server) {
 					buildv1.RegisterBuildServiceServer(to, work)
-					testkit.LetIn(to, "gateway")
+					testkit.AllowRoles(to, "gateway")
 				}))
 			})
 			ctx, stop := context.WithCancel(t.Context())

@@ -188,9 +188,9 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 	})
 }
 
-// TestNothingThatIsKeptOpensAnything searches all stored files and Redis for valid secrets, and
+// TestStoredDataContainsNoUsableSecret searches all stored files and Redis for valid secrets, and
 // checks that other users cannot read the files.
-func TestNothingThatIsKeptOpensAnything(t *testing.T) {
+func TestStoredDataContainsNoUsableSecret(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
 	image := up.Push(t, "team/private:1", testkit.Image(t, "amd64", true))

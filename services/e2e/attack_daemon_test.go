@@ -127,7 +127,7 @@ func (p *program) buildLog(answer map[string]any) string {
 }
 
 // daemonOf returns the buildkitd that a process has started.
-func daemonOf(t testing.TB, p *process) born {
+func daemonOf(t testing.TB, p *process) startedProcess {
 	t.Helper()
 	for _, child := range descendants(p.cmd.Process.Pid) {
 		if child.name == "buildkitd" {
@@ -135,7 +135,7 @@ func daemonOf(t testing.TB, p *process) born {
 		}
 	}
 	t.Fatal("there is no daemon")
-	return born{}
+	return startedProcess{}
 }
 
 // occupied returns the disk usage of the files below a folder.

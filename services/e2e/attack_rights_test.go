@@ -8,9 +8,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestOurLoginIsForOurImagesAlone checks that builds of anonymous callers and users can neither
-// read nor write repositories to which only the service's own login has access.
-func TestOurLoginIsForOurImagesAlone(t *testing.T) {
+// TestServiceLoginIsOnlyUsedForOwnImages checks that builds of anonymous callers and users can
+// neither read nor write repositories to which only the service's own login has access.
+func TestServiceLoginIsOnlyUsedForOwnImages(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
 	for name, auth := range map[string]testkit.Auth{"password": testkit.Basic, "token": testkit.Bearer} {
@@ -72,9 +72,9 @@ func spellings(host string) []string {
 	return append(out, "127.0.0.1:0"+port)
 }
 
-// TestTheStoreIsNotForBuilds uses the embedded image store in all places where a build can name
+// TestBuildsCannotUseStore uses the embedded image store in all places where a build can name
 // a registry.
-func TestTheStoreIsNotForBuilds(t *testing.T) {
+func TestBuildsCannotUseStore(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
 	open := testkit.NewRegistry(t, testkit.Open)
@@ -106,9 +106,9 @@ func TestTheStoreIsNotForBuilds(t *testing.T) {
 	}
 }
 
-// TestALoginIsForItsPathAlone stores a login for a path of a registry, and builds from this
+// TestLoginAppliesToItsPathOnly stores a login for a path of a registry, and builds from this
 // path and from another one.
-func TestALoginIsForItsPathAlone(t *testing.T) {
+func TestLoginAppliesToItsPathOnly(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
 	private, open := testkit.NewRegistry(t, testkit.Basic), testkit.NewRegistry(t, testkit.Open)

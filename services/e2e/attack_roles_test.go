@@ -19,9 +19,9 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestRoleThatWasTakenOver calls all services with the certificate of one role. In particular,
+// TestCompromisedRole calls all services with the certificate of one role. In particular,
 // builders must not be able to submit builds as other users and then request their logins.
-func TestRoleThatWasTakenOver(t *testing.T) {
+func TestCompromisedRole(t *testing.T) {
 	if !testkit.Real() {
 		t.Skip("needs real servers")
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"slipway.dev/services/internal/testkit"
@@ -47,7 +48,7 @@ func TestBackup(t *testing.T) {
 	}
 	close(stop)
 	pulls.Wait()
-	before := p.lists(t, was.tokens)
+	before := p.lists(t, was)
 	if err := p.procs[0].stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,12 +77,26 @@ func TestBackup(t *testing.T) {
 	if err := os.WriteFile(blobs[1], whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	// Files that root restores belong to the owner of the folder.
+	const nobody = 65534
+	if os.Getuid() == 0 {
+		if err := os.Chown(elsewhere["data_dir"], nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if out, err := elsewhere.run("restore", dir); err != nil { // continues after the interruption
 		t.Fatalf("%v: %s", err, out)
 	}
+	info, err := os.Stat(filepath.Join(elsewhere["data_dir"], "slipway.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner := info.Sys().(*syscall.Stat_t).Uid; os.Getuid() == 0 && owner != nobody {
+		t.Errorf("the restored database belongs to %d", owner)
+	}
 	p.procs[0].env = elsewhere
 	p.procs[0].start()
-	if after := p.lists(t, was.tokens); after != before {
+	if after := p.lists(t, was); after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
 	p.serves(t, was)

@@ -379,10 +379,10 @@ func (f *faulty) postgresDies(t *testing.T) {
 }
 
 // allEnd waits until all processes have ended.
-func (f *faulty) allEnd(t *testing.T, tree []born) {
+func (f *faulty) allEnd(t *testing.T, tree []startedProcess) {
 	t.Helper()
 	if err := within(time.Minute, func() error {
-		if left := slices.DeleteFunc(slices.Clone(tree), func(p born) bool { return !p.lives() }); len(left) > 0 {
+		if left := slices.DeleteFunc(slices.Clone(tree), func(p startedProcess) bool { return !p.lives() }); len(left) > 0 {
 			return fmt.Errorf("still running: %v of %v", left, tree)
 		}
 		return nil

@@ -55,7 +55,7 @@ func openTab(t *testing.T, browser context.Context, url string) *tab {
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: func() context.Context { return ctx }}
 	b.must(chromedp.Listen(ctx, func(event any) {
-		b.hear(event)
+		b.record(event)
 		if e, ok := event.(*network.EventRequestWillBeSent); ok {
 			b.mu.Lock()
 			defer b.mu.Unlock()

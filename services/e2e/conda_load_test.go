@@ -23,9 +23,9 @@ func smallPackages(n int) []madePackage {
 	return out
 }
 
-// TestCondaManyAtOnce sends many requests concurrently, like a pipeline, while the solver has
+// TestCondaConcurrentRequests sends many requests concurrently, like a pipeline, while the solver has
 // little time for each. Every image must be assembled from layers, and have a lock.
-func TestCondaManyAtOnce(t *testing.T) {
+func TestCondaConcurrentRequests(t *testing.T) {
 	const tools, at = 12, 40
 	up := testkit.NewRegistry(t, testkit.Open)
 	channel := madeChannel(t, smallPackages(tools)...)

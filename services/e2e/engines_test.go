@@ -50,14 +50,14 @@ func output(t testing.TB, home string, args ...string) string {
 	return out.String()
 }
 
-// buildTools compiles crane and regctl of the tools module next to our own binaries, like `make
+// buildTools compiles crane, regctl and the registry distribution of the tools module next to our own binaries, like `make
 // builder` does, so that the compiled packages are shared.
 var buildTools = sync.OnceValue(func() error {
 	build := exec.Command("go", "build", "-C", "../tools", "-trimpath", "-ldflags", "-s -w", "-o", binaries+"/",
-		"github.com/google/go-containerregistry/cmd/crane", "github.com/regclient/regclient/cmd/regctl")
+		"github.com/google/go-containerregistry/cmd/crane", "github.com/regclient/regclient/cmd/regctl", "github.com/distribution/distribution/v3/cmd/registry")
 	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building crane and regctl: %w\n%s", err, out)
+		return fmt.Errorf("building crane, regctl and distribution: %w\n%s", err, out)
 	}
 	return nil
 })

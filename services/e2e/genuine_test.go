@@ -257,6 +257,16 @@ workflow { ARM(); AMD() }
 				!slices.ContainsFunc(frozen.Tags, func(tag string) bool { return strings.HasPrefix(tag, "samtools-1.20--") }) {
 				t.Errorf("the repository of wave.freeze has the tags %v, %v", frozen.Tags, err)
 			}
+
+			mirror := "mirrored/" + strings.ReplaceAll(version, ".", "-")
+			w.write(t, "mirror.nf", "process IMAGE { container '"+l.base+"'; debug true; script: 'echo \"image: $(cat /etc/debian_version)\"' }\nworkflow { IMAGE() }\n")
+			w.write(t, "mirror.config", strings.ReplaceAll(config, "'conda', 'container'", "'container'")+
+				"wave.mirror = true\nwave.build.repository = '"+l.registry.Host+"/"+mirror+"'\ntower { endpoint = '"+l.platform+"'; accessToken = '"+adminToken+"' }\n")
+			w.must(t, []string{"image: 12"}, nextflow, "-C", "mirror.config", "run", "mirror.nf")
+			path := strings.TrimPrefix(l.base, l.registry.Host)
+			if got, want := manifestAt(t, l.registry.Host+"/"+mirror+path).Digest, manifestAt(t, l.base).Digest; got != want {
+				t.Errorf("the image of wave.mirror is %s, want %s", got, want)
+			}
 		})
 	}
 }
@@ -374,7 +384,7 @@ func TestGenuineWave(t *testing.T) {
 		{args: []string{"-i", up.Host + "/base/none:1"}, wants: []string{"[400]", "does not exist"}, fails: true},
 		{args: []string{"-i", "127.0.0.1:1/base/none:1"}, wants: []string{"[400]", "127.0.0.1:1 cannot be reached"}, fails: true},
 		{args: []string{"-i", base, "--scan-mode", "required"}, wants: []string{"[400]", "scanMode"}, fails: true},
-		{args: []string{"-i", base, "--mirror", "--build-repo", up.Host + "/team/mirror", "--tower-token", adminToken}, wants: []string{"[400]", "mirror"}, fails: true},
+		{args: []string{"-i", base, "--mirror", "--build-repo", up.Host + "/team/mirror", "--tower-token", adminToken, "--await"}, wants: []string{up.Host + "/team/mirror/base/debian"}},
 		{args: []string{"-f", "Dockerfile"}, wants: []string{"[501]", "This service cannot build images"}, fails: true},
 		{args: []string{"-i", base, "--tower-token", "bad"}, wants: []string{"[401]", "The access token is not valid"}, fails: true},
 	} {

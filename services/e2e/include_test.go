@@ -230,9 +230,9 @@ func TestFreezeIncludes(t *testing.T) {
 	})
 }
 
-// TestIncludeWhatWasBuilt includes an image of the service's own repository by its issued name.
+// TestIncludeBuiltImage includes an image of the service's own repository by its issued name.
 // Callers have no direct access to this repository.
-func TestIncludeWhatWasBuilt(t *testing.T) {
+func TestIncludeBuiltImage(t *testing.T) {
 	t.Parallel()
 	up, own := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Basic)
 	more := settings{"admin_registry_auth_file": dockerConfig(t, map[string]string{own.Host: testkit.User + ":" + testkit.Password})}

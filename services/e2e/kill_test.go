@@ -73,7 +73,7 @@ func TestDependenciesAreKilled(t *testing.T) {
 	submits("with the platform again", http.StatusOK)
 }
 
-func TestUpstreamThatIsSilent(t *testing.T) {
+func TestUpstreamUnresponsive(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("takes half a minute, the timeout of registries")

@@ -64,9 +64,9 @@ func TestGuessingTokensIsCharged(t *testing.T) {
 	}
 }
 
-// TestSearchesLeaveRequestsAlone checks that package searches have their own rate limit, and do
+// TestSearchesDoNotDelayRequests checks that package searches have their own rate limit, and do
 // not use that of container requests.
-func TestSearchesLeaveRequestsAlone(t *testing.T) {
+func TestSearchesDoNotDelayRequests(t *testing.T) {
 	t.Parallel()
 	up, lab := testkit.NewRegistry(t, testkit.Open), webChannel(t)
 	image := up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64"))

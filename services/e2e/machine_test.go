@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// A born identifies a process by its id and start time, since ids are reused.
-type born struct {
+// A startedProcess identifies a process by its id and start time, since ids are reused.
+type startedProcess struct {
 	pid  int
 	name string
 	at   string
 }
 
-func (b born) lives() bool { now, ok := lookAt(b.pid); return ok && now.at == b.at }
+func (b startedProcess) lives() bool { now, ok := lookAt(b.pid); return ok && now.at == b.at }
 
 // lookAt returns a running process.
-func lookAt(pid int) (born, bool) {
+func lookAt(pid int) (startedProcess, bool) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return born{}, false
+		return startedProcess{}, false
 	}
 	begin, rest, ok := strings.Cut(string(raw), ") ")
 	f := strings.Fields(rest)
 	if !ok || len(f) < 20 || f[0] == "Z" {
-		return born{}, false
+		return startedProcess{}, false
 	}
-	return born{pid, begin[strings.IndexByte(begin, '(')+1:], f[19]}, true
+	return startedProcess{pid, begin[strings.IndexByte(begin, '(')+1:], f[19]}, true
 }
 
 // descendants returns all processes that a process has started directly or indirectly.
-func descendants(pid int) (out []born) {
+func descendants(pid int) (out []startedProcess) {
 	for next := []int{pid}; len(next) > 0; next = next[1:] {
 		lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
 		for _, list := range lists {

@@ -21,7 +21,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-func TestLogsTellWhatHappenedButNoSecret(t *testing.T) {
+func TestLogsContainNoSecrets(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Bearer)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
@@ -198,7 +198,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-func TestStopsAtOnceWhenIdle(t *testing.T) {
+func TestStopsImmediatelyWhenIdle(t *testing.T) {
 	t.Parallel()
 	p := oneProcess(t, common(t, nil, nil))
 	start := time.Now()

@@ -134,9 +134,9 @@ func checkTasks(t testing.TB, call func(string, string, any) reply, run string, 
 	}
 }
 
-// TestNameLivesAsLongAsItsRun checks that a name with a workflowId stays valid beyond token_ttl
+// TestNameExpiresWithRun checks that a name with a workflowId stays valid beyond token_ttl
 // until the run ends.
-func TestNameLivesAsLongAsItsRun(t *testing.T) {
+func TestNameExpiresWithRun(t *testing.T) {
 	t.Parallel()
 	if !testkit.Real() {
 		t.Skip("takes a minute, half the lifetime of a name")

@@ -62,7 +62,7 @@ func readReference(t *testing.T, browser context.Context, base string, c page) {
 	tab, cancel := context.WithTimeout(tab, 8*time.Minute)
 	defer cancel()
 	var complaints complaints
-	if err := chromedp.Listen(tab, complaints.hear); err != nil {
+	if err := chromedp.Listen(tab, complaints.record); err != nil {
 		t.Fatal(err)
 	}
 	operations := 0
@@ -125,7 +125,7 @@ type complaints struct {
 	list []string
 }
 
-func (c *complaints) hear(event any) {
+func (c *complaints) record(event any) {
 	var said string
 	switch e := event.(type) {
 	case *runtime.EventExceptionThrown:

@@ -64,7 +64,7 @@ func TestBadRequests(t *testing.T) {
 		{"Singularity image for two platforms", map[string]any{"packages": map[string]any{"type": "CONDA", "entries": []string{"bwa"}}, "format": "sif", "containerPlatform": "amd64,arm64"}, 400, "one platform for a Singularity image"},
 		{"repository with a tag", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "quay.io/x/y:1"}, 400, "buildRepository"},
 		{"repository without a registry", map[string]any{"containerImage": image, "freeze": true, "buildRepository": "x/y"}, 400, "buildRepository"},
-		{"unsupported mirror", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror is not supported"},
+		{"mirror without a repository", map[string]any{"containerImage": image, "mirror": true}, 400, "mirror needs buildRepository"},
 		{"unsupported scanMode", map[string]any{"containerImage": image, "scanMode": "required"}, 400, "scanMode required is not supported"},
 		{"malformed name in containerIncludes", map[string]any{"containerImage": image, "containerIncludes": []string{"quay.io/X/y:1"}}, 400, "containerIncludes[0]"},
 		{"unknown compression", map[string]any{"containerFile": file, "buildCompression": map[string]any{"mode": "lz4"}}, 400, "buildCompression.mode must be one of"},

@@ -24,7 +24,7 @@ func TestStopsLoseNothing(t *testing.T) {
 	t.Parallel()
 	needBuilds(t)
 	needSif(t)
-	w := &interrupted{up: testkit.NewRegistry(t, testkit.Open), own: testkit.NewRegistry(t, testkit.Basic), gate: newGate(t), holds: &holds{}}
+	w := &interrupted{up: testkit.NewRegistry(t, testkit.Open), own: testkit.NewRegistry(t, testkit.Basic), gate: newGate(t), holds: &retained{}}
 	w.up.Intercept(w.holds.hold)
 	w.own.Intercept(w.holds.hold)
 	w.program = oneProcess(t, common(t, []string{w.up.Host, w.own.Host}, settings{
@@ -56,7 +56,7 @@ type interrupted struct {
 	up, own *testkit.Registry
 	base    string
 	gate    *gate
-	holds   *holds
+	holds   *retained
 }
 
 func (w *interrupted) inTheMiddle(t *testing.T, n string, end func(*process) error, orderly bool) {
@@ -180,14 +180,14 @@ func (p *process) signal(signals ...syscall.Signal) error {
 	return cmd.Wait()
 }
 
-// holds blocks requests of a registry except HEAD, by path prefix.
-type holds struct {
+// retained blocks requests of a registry except HEAD, by path prefix.
+type retained struct {
 	mu    sync.Mutex
 	gates map[string]chan struct{} // gates that are open are closed channels
 	met   map[string]bool
 }
 
-func (h *holds) close(path string) {
+func (h *retained) close(path string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gates == nil {
@@ -197,7 +197,7 @@ func (h *holds) close(path string) {
 }
 
 // open releases the requests with these path prefixes.
-func (h *holds) open(paths ...string) {
+func (h *retained) open(paths ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for gate, c := range h.gates {
@@ -211,7 +211,7 @@ func (h *holds) open(paths ...string) {
 }
 
 // reached waits until a request is blocked below each path.
-func (h *holds) reached(t *testing.T, paths ...string) {
+func (h *retained) reached(t *testing.T, paths ...string) {
 	t.Helper()
 	for _, p := range paths {
 		if err := within(2*time.Minute, func() error {
@@ -229,7 +229,7 @@ func (h *holds) reached(t *testing.T, paths ...string) {
 	}
 }
 
-func (h *holds) hold(_ http.ResponseWriter, r *http.Request) bool {
+func (h *retained) hold(_ http.ResponseWriter, r *http.Request) bool {
 	h.mu.Lock()
 	var wait chan struct{}
 	for gate, c := range h.gates {

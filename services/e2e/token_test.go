@@ -11,7 +11,7 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-func TestNamesThatDoNotWork(t *testing.T) {
+func TestInvalidImageNames(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))

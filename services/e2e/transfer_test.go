@@ -29,7 +29,7 @@ func TestMigrateFromOneProcess(t *testing.T) {
 	source := p.procs[0].env["data_dir"]
 
 	was := p.populate(t, base)
-	before := p.lists(t, was.tokens)
+	before := p.lists(t, was)
 
 	target := maps.Clone(p.procs[0].env)
 	target["data_dir"] = t.TempDir()
@@ -78,7 +78,14 @@ func TestMigrateFromOneProcess(t *testing.T) {
 	if out, err := target.run(migrate...); err == nil || !strings.Contains(out, "has users already") {
 		t.Errorf("the second migration: %v %s", err, out)
 	}
-	after := strings.ReplaceAll(p.lists(t, was.tokens), target["build_repository"], p.host+"/builds")
+	old := maps.Clone(target)
+	old["database_url"], old["data_dir"] = "", source
+	for _, args := range [][]string{{"token", "revoke", "--user", "user-0"}, {"backup", t.TempDir()}, {"serve"}} {
+		if out, err := old.run(args...); err == nil || !strings.Contains(out, "was copied to another database") {
+			t.Errorf("%s with the database that was copied: %v %s", args, err, out)
+		}
+	}
+	after := strings.ReplaceAll(p.lists(t, was), target["build_repository"], p.host+"/builds")
 	if after != before {
 		t.Errorf("before:\n%s\nafter:\n%s", before, after)
 	}
@@ -96,6 +103,7 @@ func (s settings) run(args ...string) (string, error) {
 // contents are the users and images of a server.
 type contents struct {
 	tokens   map[string]string // by user
+	robot    bot               // of a workspace
 	requests []map[string]any
 	answers  []map[string]any
 	digests  map[string]string // by image name
@@ -115,6 +123,12 @@ func (p *program) populate(t *testing.T, base string) contents {
 			t.Fatalf("credentials of %s: %d %s", name, made.status, made.body)
 		}
 	}
+	w := &team{program: p}
+	org := p.platformCall(http.MethodPost, "/orgs", p.token, map[string]any{"organization": map[string]any{"name": "robots"}})["organization"].(map[string]any)
+	w.org = fmt.Sprintf("/orgs/%.0f/workspaces", org["orgId"])
+	made := p.platformCall(http.MethodPost, w.org, p.token, map[string]any{"workspace": map[string]any{"name": "ci"}})["workspace"].(map[string]any)
+	w.workspace = int64(made["id"].(float64))
+	robot := w.newBot("builds", "launch", w.workspace)
 	var answers []map[string]any
 	var requests []map[string]any
 	for i := range 3 {
@@ -123,7 +137,9 @@ func (p *program) populate(t *testing.T, base string) contents {
 	requests = append(requests, map[string]any{"containerImage": base, "containerConfig": map[string]any{"env": []string{"A=b"}}})
 	private := environment(base, "tool-0", "tool-1")
 	private["platformAccessToken"] = tokens["user-1"]
-	requests = append(requests, private)
+	ofRobot := environment(base, "tool-0", "tool-2")
+	ofRobot["platformAccessToken"], ofRobot["platformWorkspaceId"] = strings.TrimPrefix(robot.header[1], "Bearer "), w.workspace
+	requests = append(requests, private, ofRobot)
 	digests := map[string]string{}
 	for _, body := range requests {
 		answer := p.order(body)
@@ -135,7 +151,7 @@ func (p *program) populate(t *testing.T, base string) contents {
 		digests[text(answer, "targetImage")] = p.manifestDigest(t, answer)
 		answers = append(answers, answer)
 	}
-	return contents{tokens, requests, answers, digests}
+	return contents{tokens, robot, requests, answers, digests}
 }
 
 // serves checks that all images can be pulled without building any of them again.
@@ -164,23 +180,31 @@ func (p *program) manifestDigest(t *testing.T, answer map[string]any) string {
 	return r.header.Get("Docker-Content-Digest")
 }
 
-var lastAccess = regexp.MustCompile(`"lastAccess":"[^"]*"`)
+var lastAccess = regexp.MustCompile(`"(lastAccess|lastUsed|lastAddress)":("[^"]*"|null)`)
 
-// lists returns the accounts, credentials and builds of users.
-func (p *program) lists(t *testing.T, tokens map[string]string) string {
+// lists returns the accounts, credentials and builds of users and of the robot.
+func (p *program) lists(t *testing.T, of contents) string {
 	t.Helper()
 	var out strings.Builder
-	for i := -1; i < len(tokens)-1; i++ {
+	list := func(url string, header ...string) {
+		r := request(t, http.MethodGet, url, nil, header...)
+		if r.status != http.StatusOK {
+			t.Fatalf("%s: %d %s", url, r.status, r.body)
+		}
+		fmt.Fprintf(&out, "%s %s\n", url, lastAccess.ReplaceAll(r.body, nil))
+	}
+	list(p.platform+"/user-info", of.robot.header...)
+	list(p.url+"/v1alpha1/containers", of.robot.header...)
+	for _, at := range []string{of.robot.path[:strings.LastIndex(of.robot.path, "/")], of.robot.path + "/tokens"} {
+		list(p.platform+at+of.robot.query, "Authorization", "Bearer "+p.token)
+	}
+	for i := -1; i < len(of.tokens)-1; i++ {
 		name := ""
 		if i >= 0 {
 			name = fmt.Sprint("user-", i)
 		}
 		for _, url := range []string{p.platform + "/user-info", p.platform + "/credentials", p.url + "/v1alpha1/builds", p.url + "/v1alpha1/containers"} {
-			r := request(t, http.MethodGet, url, nil, "Authorization", "Bearer "+tokens[name])
-			if r.status != http.StatusOK {
-				t.Fatalf("%s: %d %s", url, r.status, r.body)
-			}
-			fmt.Fprintf(&out, "%s %s\n", url, lastAccess.ReplaceAll(r.body, nil))
+			list(url, "Authorization", "Bearer "+of.tokens[name])
 		}
 	}
 	return out.String()

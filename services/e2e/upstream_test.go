@@ -163,7 +163,7 @@ func cutBlob(content []byte, path string, cuts *atomic.Int64, times int64) func(
 	}
 }
 
-func TestUpstreamThatIsNotThere(t *testing.T) {
+func TestUpstreamMissing(t *testing.T) {
 	t.Parallel()
 	nowhere := "127.0.0.1:" + testkit.FreePort(t)
 	eachShape(t, []string{nowhere}, nil, func(t *testing.T, p *program) {

@@ -100,9 +100,9 @@ func TestWebPageWaitsAndCancels(t *testing.T) {
 	open()
 }
 
-// TestWebPageSaysWhenABuildEnds shows an estimate based on the previous build, whose recorded
+// TestWebPageShowsEndOfBuild shows an estimate based on the previous build, whose recorded
 // duration is set to an hour.
-func TestWebPageSaysWhenABuildEnds(t *testing.T) {
+func TestWebPageShowsEndOfBuild(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	channel, _ := gated(t)

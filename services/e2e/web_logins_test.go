@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"slipway.dev/services/internal/testkit"
@@ -278,10 +280,15 @@ func TestWebPageOfOperators(t *testing.T) {
 		if r := p.call(http.MethodGet, "/v1alpha1/conda/packages?q=samtools", nil); r.status != http.StatusOK {
 			t.Fatalf("%d %s", r.status, r.body)
 		}
-		b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Service"`)
-		b.eval(`[...document.querySelectorAll(".places a")].at(-1).click()`)
+		b.await(`[...document.querySelectorAll(".places a")].at(-1)?.innerText === "Limits"`)
+		b.eval(`[...document.querySelectorAll(".places a")].at(-2).click()`)
 		b.await(`document.querySelectorAll(".plot").length === 2`)
-		b.await(`document.querySelectorAll(".rows:not(.workers) li").length >= 4`)
+		b.await(`document.querySelectorAll(".rows:not(.workers):not(.health) li").length >= 4`)
+		b.await(`[...document.querySelectorAll(".health li")].some((l) => /database\s+Works/.test(l.innerText)) && !document.querySelector(".clock")`)
+		if p.redis != nil { // each role is a process, and the certificate of calls between roles expires within an hour
+			b.await(`[...document.querySelectorAll(".health li")].some((l) => /certificates\s+optional\s+the certificate of rpc_cert_file expires on 20.*\s+Does not work/.test(l.innerText))`)
+			b.await(`[...document.querySelectorAll("section .note")].some((n) => /^The certificate of rpc_cert_file expires on .*20\d\d/.test(n.innerText))`)
+		}
 		b.await(`document.querySelector(".workers .note")?.innerText.includes("conda/")`)
 		b.await(`/Images that were built\s[1-9].*B\s/.test(document.querySelector('[aria-label="Storage"] tbody')?.innerText) ||
 			[...document.querySelectorAll(".empty")].some((e) => e.innerText.startsWith("Each role is a process of its own"))`)
@@ -289,7 +296,7 @@ func TestWebPageOfOperators(t *testing.T) {
 			header []string
 			status int
 		}{{nil, http.StatusUnauthorized}, {[]string{"Authorization", "Bearer " + eve}, http.StatusForbidden}, {[]string{"Authorization", "Bearer " + p.token}, http.StatusOK}} {
-			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels", "/v1alpha2/metrics/storage"} {
+			for _, path := range []string{"/v1alpha1/queue", "/v1alpha1/conda/channels", "/v1alpha2/metrics/storage", "/v1alpha2/metrics/health"} {
 				if r := p.call(http.MethodGet, path, nil, c.header...); r.status != c.status {
 					t.Errorf("%s returned %d to %v, want %d", path, r.status, c.header, c.status)
 				}
@@ -307,6 +314,11 @@ func TestWebPageOfOperators(t *testing.T) {
 			t.Error(err)
 		}
 		b.good("service", p.url)
+		// The clock of the browser is ten minutes ahead.
+		_, err := chromedp.Call(b.ctx(), cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: "const now = Date.now; Date.now = () => now() + 600000;"})
+		b.must(err)
+		b.eval("location.reload()")
+		b.await(`/clock of the server is \d{3} seconds behind that of this browser/.test(document.querySelector(".clock")?.innerText)`)
 
 		b = openTab(t, browser, p.url+"/view/runs")
 		b.signIn(eve)

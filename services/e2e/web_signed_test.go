@@ -95,9 +95,9 @@ func (p *program) revoked(name string) (token string, revoke func()) {
 	}
 }
 
-// TestWebPageSaysThatOneIsSignedOut checks that the page reports a token that was revoked
+// TestWebPageShowsSignedOut checks that the page reports a token that was revoked
 // elsewhere, and deletes it.
-func TestWebPageSaysThatOneIsSignedOut(t *testing.T) {
+func TestWebPageShowsSignedOut(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p := oneProcess(t, common(t, nil, nil))
@@ -411,12 +411,15 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 			{"orgId":1,"orgName":"%[1]s","workspaceId":2,"workspaceName":"%[1]s","visibility":"PRIVATE","roles":["%[1]s"]}]}`,
 		"/api/orgs/1/workspaces/2/participants": `{"participants":[{"participantId":1,"userName":"%[1]s","email":"%[1]s","wspRole":"view"}],"totalSize":1}`,
 		"/api/credentials":                      `{"credentials":[{"id":"a","name":"%[1]s","provider":"%[1]s","keys":{"registry":"%[1]s","userName":"%[1]s"}}]}`,
+		"/api/webhooks":                         `{"webhooks":[{"id":"a","url":"%[1]s","events":["%[1]s"],"createdBy":"%[1]s","disabled":true,"disabledReason":"%[1]s"}]}`,
 		"/v1alpha1/builds":                      `{"builds":[{"buildId":"%[1]s","status":"%[1]s","targetImage":"%[1]s","platform":"%[1]s"}],"totalSize":100}`,
 		"/v1alpha1/containers":                  `{"containers":[{"requestId":"%[1]s","containerImage":"%[1]s","containerPlatform":"%[1]s","workflowId":"%[1]s"}],"nextPageToken":"%[1]s"}`,
 		"/v1alpha1/abilities":                   `{"productVersion":"%[1]s","abilities":[{"name":"%[1]s","problem":"%[1]s"}]}`,
 		"/v1alpha1/queue":                       `{"backlog":[{"engine":"%[1]s","architecture":"%[1]s"}],"workers":[{"name":"%[1]s","makes":["%[1]s"],"problems":["%[1]s"]}]}`,
 		"/v1alpha1/conda/channels":              `{"channels":[{"channel":"%[1]s","subdir":"%[1]s","problem":"%[1]s"}],"others":{}}`,
 		"/v1alpha2/metrics/pulls":               `{"count":1,"orgs":{"%[1]s":1}}`,
+		"/v1alpha2/metrics/health":              `{"time":"2026-01-01T00:00:00Z","dependencies":[{"name":"%[1]s","problem":"%[1]s"}],"certificates":[{"setting":"%[1]s","expiryTime":"%[1]s"}]}`,
+		"/api/admin/usage":                      `{"rows":[{"userName":"%[1]s","orgName":"%[1]s","workspaceName":"%[1]s","builds":1,"buildSeconds":1,"pulls":1}]}`,
 	}
 	front := httptest.NewServer(http.StripPrefix("/some/where", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer, ok := hostile[r.URL.Path]
@@ -431,7 +434,7 @@ func TestWebPageShowsTextOfOthers(t *testing.T) {
 	b := openTab(t, browser, front.URL+"/some/where/login")
 	b.signIn(adminToken)
 	for path, shown := range map[string]string{
-		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
+		"containers": ".rows a", "mine": ".rows a", "runs": "#space option:last-child", "logins": ".rows strong", "webhooks": ".rows strong", "workspaces": ".rows a", "workspaces?org=1&workspace=2": ".rows strong", "service": ".rows strong",
 	} {
 		b.visit(front.URL + "/some/where/view/" + path)
 		b.await(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes("script>")`, shown))

@@ -237,9 +237,9 @@ func TestWebPageFromFiles(t *testing.T) {
 	b.good("refused", p.url)
 }
 
-// TestWebPageLooksInside inspects an image for a selected platform. An issued name must not
+// TestWebPageInspectsImage inspects an image for a selected platform. An issued name must not
 // appear in the page's URL.
-func TestWebPageLooksInside(t *testing.T) {
+func TestWebPageInspectsImage(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p, base := webProgram(t)
@@ -271,9 +271,9 @@ func TestWebPageLooksInside(t *testing.T) {
 	b.good("inspected nothing", p.url)
 }
 
-// TestWebPageSaysWhy checks that a failed build is explained where a user waits for it and at
+// TestWebPageShowsReason checks that a failed build is explained where a user waits for it and at
 // the top of its own page, and that missing builds and pages are reported.
-func TestWebPageSaysWhy(t *testing.T) {
+func TestWebPageShowsReason(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p, _ := webProgram(t)
@@ -364,9 +364,9 @@ func TestWebPageShowsText(t *testing.T) {
 	}
 }
 
-// TestWebPageComesBackToALog checks that each line of a log is shown once, although the
+// TestWebPageReturnsToLog checks that each line of a log is shown once, although the
 // connection is lost, and the first attempt to reconnect fails.
-func TestWebPageComesBackToALog(t *testing.T) {
+func TestWebPageReturnsToLog(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p, base := webProgram(t)

@@ -26,9 +26,9 @@ func (b *tab) put(element, keys string) {
 // chosen is a JavaScript expression for the chosen packages with their versions.
 const chosen = `[...document.querySelectorAll(".chip")].map((c) => c.querySelector(".name").innerText + "=" + (c.querySelector("select")?.value ?? "")).join(" ")`
 
-// TestWebPageTakesWhatIsTyped checks that typed specifications are understood, and that a
+// TestWebPageAcceptsTypedInput checks that typed specifications are understood, and that a
 // shared URL restores the request without secrets.
-func TestWebPageTakesWhatIsTyped(t *testing.T) {
+func TestWebPageAcceptsTypedInput(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
 	p, base := webProgram(t)

@@ -82,7 +82,7 @@ func (s *Service) admit(ctx context.Context, q *inspectv1.ImageQuery) (caller.ID
 
 // charge charges pulls to a caller.
 func (s *Service) charge(ctx context.Context, who caller.ID, pulls int) error {
-	_, err := s.deps.Limiter.ChargeClient(ctx, ratelimit.Pulls, who.Client(ctx), pulls)
+	_, err := s.deps.Limiter.ChargeCaller(ctx, ratelimit.Pulls, who.Charged(ctx), pulls)
 	return err
 }
 
@@ -250,9 +250,9 @@ func errPlatform(want ocispec.Platform, there []ocispec.Platform) error {
 		}
 	}
 	if len(names) == 0 {
-		return fault.NotFound.Newf("The image is not available for %s, and does not state its platforms", platforms.Format(want))
+		return fault.NotFound.Newf("The image is not available for %s, and does not state its platforms", platforms.Format(want)).WithCode(fault.ImagePlatform)
 	}
-	return fault.NotFound.Newf("The image is not available for %s; it is for %s", platforms.Format(want), strings.Join(names, ", "))
+	return fault.NotFound.Newf("The image is not available for %s; it is for %s", platforms.Format(want), strings.Join(names, ", ")).WithCode(fault.ImagePlatform)
 }
 
 // container returns an image, and the platform in its config.

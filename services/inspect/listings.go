@@ -81,20 +81,20 @@ func (s *Service) list(ctx context.Context, who caller.ID, l imageReader, layer 
 // layer is read, since it is not known before.
 type layerCharge struct {
 	charge func(pulls int) error
-	// paid is the size that has been charged, and seen the unpacked size so far, in bytes.
-	paid, seen int64
+	// charged is the size that has been charged, and seen the unpacked size so far, in bytes.
+	charged, seen int64
 	// refused is the first error of charge.
 	refused error
 }
 
 func (t *layerCharge) chargeStored(size int64) error {
 	pulls := size / limits.ListedCharge
-	t.paid = pulls * limits.ListedCharge
+	t.charged = pulls * limits.ListedCharge
 	return t.charge(int(pulls))
 }
 
 func (t *layerCharge) chargeUnpacked(n int64) error {
-	for t.seen += n; t.refused == nil && t.seen >= t.paid+limits.ListedCharge; t.paid += limits.ListedCharge {
+	for t.seen += n; t.refused == nil && t.seen >= t.charged+limits.ListedCharge; t.charged += limits.ListedCharge {
 		t.refused = t.charge(1)
 	}
 	return t.refused

@@ -32,7 +32,10 @@ func (s *Service) openImage(ctx context.Context, who caller.ID, image oci.Refere
 	l := imageReader{documents: s.deps.Control.Documents(), image: image, requested: image}
 	token := s.tokenOf(image)
 	if token == "" {
-		var err error
+		err := who.CheckRepository("containerImage", image.Registry, image.Repository)
+		if err != nil {
+			return l, err
+		}
 		l.access, err = s.deps.Keychain.Access(ctx, who, image.Registry, image.Repository)
 		l.client = s.deps.Control.For(l.access, image.Registry)
 		return l, err
@@ -48,6 +51,9 @@ func (s *Service) openImage(ctx context.Context, who caller.ID, image oci.Refere
 	if plan.GetFrozen() || image.Repository != (oci.IssuedName{Token: token, Name: plan.GetName()}).String() || image.Tag != "" && image.Tag != plan.GetReference() {
 		// A frozen image has a permanent name: the id of its request does not grant access to it.
 		return l, fault.NotFound.Newf("This image name was never issued; its token belongs to another name")
+	}
+	if err := s.deps.Keychain.CheckPlan(who, "containerImage", plan); err != nil {
+		return l, err
 	}
 	if err := s.checkBuilt(ctx, token, plan); err != nil {
 		return l, err
@@ -75,9 +81,9 @@ func (s *Service) checkBuilt(ctx context.Context, token string, plan *containerv
 	case now.GetSucceeded():
 		return nil
 	case now.GetStatus() == "DONE":
-		return fault.NotFound.Newf("The build %s failed (%s), so there is no image; repeat the container request to build it again", plan.GetBuildId(), now.GetReasonCode())
+		return fault.NotFound.Newf("The build %s failed (%s), so there is no image; repeat the container request to build it again", plan.GetBuildId(), now.GetReasonCode()).WithCode(fault.BuildFailed)
 	}
-	return fault.Conflict.Newf("The build %s has not finished; inspect the image when `slipway status %s` shows that the build is done", plan.GetBuildId(), plan.GetBuildId())
+	return fault.Conflict.Newf("The build %s has not finished; inspect the image when `slipway status %s` shows that the build is done", plan.GetBuildId(), plan.GetBuildId()).WithCode(fault.BuildRunning)
 }
 
 // An owned image or layer is read with the login of its identity. If it has a build id, that

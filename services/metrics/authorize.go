@@ -14,9 +14,11 @@ import (
 	"slipway.dev/services/internal/rpc"
 )
 
-// Platform returns the owner of an access token.
+// Platform identifies the owner of an access token, and names users, workspaces and organisations.
 type Platform interface {
 	Authorize(context.Context, *platformv1.AuthorizeRequest, ...grpc.CallOption) (*platformv1.AuthorizeResponse, error)
+	AuthorizeUsage(context.Context, *platformv1.AuthorizeUsageRequest, ...grpc.CallOption) (*platformv1.AuthorizeUsageResponse, error)
+	DescribeNames(context.Context, *platformv1.DescribeNamesRequest, ...grpc.CallOption) (*platformv1.DescribeNamesResponse, error)
 }
 
 // authorize returns an error unless the caller may read counts: a metrics account, or the
@@ -24,15 +26,32 @@ type Platform interface {
 func (s *Service) authorize(ctx context.Context) error {
 	call := rpc.CallFrom(ctx)
 	if token := accessToken(call.Authorization); token != "" && s.deps.Platform != nil {
-		owner, err := s.deps.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: token, Scopes: []string{string(rpc.ScopeFrom(ctx))}})
-		if err == nil && !owner.GetAdministrator() {
-			err = fault.Denied.Newf("Only the platform's administrator and metrics accounts (setting metrics_accounts_file) may read counts")
-		}
-		return err
+		return s.checkAdministrator(ctx, token, "Only the platform's administrator and metrics accounts (setting metrics_accounts_file) may read counts")
 	}
 	_, err := s.accounts.Check(ctx, call.Client(), call.Authorization)
 	if errors.Is(err, fault.NotFound) {
 		err = fault.Unauthenticated.New("Only the platform's administrator may read counts: send the administrator's access token, or have metrics accounts created (setting metrics_accounts_file)", err)
+	}
+	return err
+}
+
+// authorizeAdministrator returns an error unless the caller is an administrator of the platform. Metrics
+// accounts are rejected.
+func (s *Service) authorizeAdministrator(ctx context.Context) error {
+	const refusal = "Only the platform's administrators may see the state of the service"
+	token := accessToken(rpc.CallFrom(ctx).Authorization)
+	if token == "" || s.deps.Platform == nil {
+		return fault.Unauthenticated.Newf("%s: send an administrator's access token", refusal)
+	}
+	return s.checkAdministrator(ctx, token, refusal)
+}
+
+// checkAdministrator returns fault.Denied with a message unless an access token is that of an
+// administrator.
+func (s *Service) checkAdministrator(ctx context.Context, token, refusal string) error {
+	owner, err := s.deps.Platform.Authorize(ctx, &platformv1.AuthorizeRequest{AccessToken: token, Scopes: []string{string(rpc.ScopeFrom(ctx))}})
+	if err == nil && !owner.GetAdministrator() {
+		err = fault.Denied.Newf("%s", refusal)
 	}
 	return err
 }

@@ -15,9 +15,11 @@ import (
 type metric string
 
 const (
-	builds     metric = "builds"
-	pulls      metric = "pulls"
-	filesystem metric = "filesystem"
+	builds       metric = "builds"
+	buildSeconds metric = "build_seconds" // in reports of usage only
+	mirrors      metric = "mirrors"
+	pulls        metric = "pulls"
+	filesystem   metric = "filesystem"
 )
 
 // metricOf returns the metric of an event; "" if it is unknown.
@@ -25,10 +27,14 @@ func metricOf(m metricsv1.Metric) metric {
 	switch m {
 	case metricsv1.Metric_METRIC_BUILDS:
 		return builds
+	case metricsv1.Metric_METRIC_MIRRORS:
+		return mirrors
 	case metricsv1.Metric_METRIC_PULLS:
 		return pulls
 	case metricsv1.Metric_METRIC_FILESYSTEM:
 		return filesystem
+	case metricsv1.Metric_METRIC_BUILD_SECONDS:
+		return buildSeconds
 	case metricsv1.Metric_METRIC_UNSPECIFIED:
 	}
 	return ""
@@ -38,6 +44,12 @@ func metricOf(m metricsv1.Metric) metric {
 func (s *Service) CountBuilds(ctx context.Context, req *metricsv1.CountBuildsRequest) (*metricsv1.CountBuildsResponse, error) {
 	r, err := s.handle(ctx, builds, req)
 	return &metricsv1.CountBuildsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
+}
+
+// CountMirrors returns the number of mirrors.
+func (s *Service) CountMirrors(ctx context.Context, req *metricsv1.CountMirrorsRequest) (*metricsv1.CountMirrorsResponse, error) {
+	r, err := s.handle(ctx, mirrors, req)
+	return &metricsv1.CountMirrorsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
 }
 
 // CountPulls returns the number of pulls.
@@ -53,13 +65,13 @@ func (s *Service) CountFilesystemPulls(ctx context.Context, req *metricsv1.Count
 	return &metricsv1.CountFilesystemPullsResponse{Metric: r.metric, Count: &r.count, Orgs: r.orgs}, err
 }
 
-// A countRequest is a request for one of the three counts.
+// A countRequest is a request for one of the counts.
 type countRequest interface {
 	GetDate() string
 	GetOrg() string
 }
 
-// A countResult holds the fields of the three responses.
+// A countResult holds the fields of the responses.
 type countResult struct {
 	metric *string
 	count  float64

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,33 +14,58 @@ import (
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/metricsbus"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/retry"
 )
 
 // sourceTTL is the time after which a source without events is deleted.
 const sourceTTL = 366 * 24 * time.Hour
 
+// sweepInterval is the interval at which old usage is deleted.
+const sweepInterval = time.Hour
+
 // Run counts the events that other services publish, until ctx is cancelled. It waits while NATS
 // is unavailable.
 func (s *Service) Run(ctx context.Context) error {
-	retry.Forever(ctx, s.consume, func(err error) {
-		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; retrying", "err", err)
-	})
+	var sweeper sync.WaitGroup
+	defer sweeper.Wait()
+	sweeper.Go(func() { s.sweep(ctx) })
+	consumer := metricsbus.Consumer()
+	consumer.Outage = &retry.Outage{Log: s.deps.Log, Fails: "Events cannot be counted right now; retrying", Works: "Events are counted again"}
+	retry.Forever(ctx, consumer.Outage, func(ctx context.Context) error { return s.consume(ctx, consumer) })
 	return nil
 }
 
-func (s *Service) consume(ctx context.Context) error {
+// sweep deletes the usage of days that are no longer stored, now and every sweepInterval.
+func (s *Service) sweep(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		err := s.store.deleteUsage(ctx, s.deps.Now().AddDate(0, 0, 1-limits.UsageDays))
+		if err != nil && ctx.Err() == nil {
+			s.deps.Log.WarnContext(ctx, "Old usage was not deleted; it is tried again in an hour", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *Service) consume(ctx context.Context, consumer bus.Consumer) error {
 	if err := bus.CreateStreams(ctx, s.bus, metricsbus.Stream()); err != nil {
 		return err
 	}
 	if err := s.store.deleteSources(ctx, s.deps.Now().Add(-sourceTTL)); err != nil {
 		return fmt.Errorf("deleting old sources: %w", err)
 	}
-	return bus.Consume(ctx, s.bus, metricsbus.Consumer(), s.consumeBatch)
+	counting := &retry.Outage{Log: s.deps.Log, Fails: "Events that were read cannot be counted right now; retrying", Works: "Events that were read are counted again"}
+	return bus.Consume(ctx, s.bus, consumer, func(ctx context.Context, m jetstream.Msg) { s.consumeBatch(ctx, m, counting) })
 }
 
 // consumeBatch counts a batch of events, and acknowledges it after the counts are committed.
-func (s *Service) consumeBatch(ctx context.Context, m jetstream.Msg) {
+func (s *Service) consumeBatch(ctx context.Context, m jetstream.Msg, counting *retry.Outage) {
 	b := &metricsv1.Batch{}
 	if err := proto.Unmarshal(m.Data(), b); err != nil || b.GetSource() == "" || b.GetFirst() < 1 {
 		s.deps.Log.ErrorContext(ctx, "A batch of events is malformed and was dropped", "err", err)
@@ -49,10 +75,11 @@ func (s *Service) consumeBatch(ctx context.Context, m jetstream.Msg) {
 	ctx, cancel := context.WithTimeout(ctx, metricsbus.EventAckWait*8/10)
 	defer cancel()
 	if err := s.count(ctx, b); err != nil {
-		s.deps.Log.WarnContext(ctx, "Events cannot be counted right now; retrying", "err", err)
+		counting.Failed(ctx, err)
 		_ = m.NakWithDelay(time.Second)
 		return
 	}
+	counting.Succeeded(ctx)
 	if err := m.DoubleAck(ctx); err != nil {
 		s.deps.Log.DebugContext(ctx, "Acknowledging counted events failed; they will be delivered again and ignored", "err", err)
 	}
@@ -92,16 +119,29 @@ func (s *Service) observe(fresh []*metricsv1.Event, known int64) {
 	s.repeated.Add(float64(known))
 }
 
-// sum returns the counts of events, by day and for all days.
-func sum(events []*metricsv1.Event) map[eventKey]int64 {
-	counts := map[eventKey]int64{}
+// totals are what the events of a batch add to the tables.
+type totals struct {
+	// counts has the number of events, by day and for all days.
+	counts map[eventKey]int64
+	usage  map[usageKey]usageAmount
+}
+
+// sum returns the totals of events.
+func sum(events []*metricsv1.Event) totals {
+	t := totals{map[eventKey]int64{}, map[usageKey]usageAmount{}}
 	for _, e := range events {
 		m := metricOf(e.GetMetric())
 		if m == "" {
 			continue
 		}
-		counts[eventKey{m, dayOf(e.GetDay()), e.GetOrg()}]++
-		counts[eventKey{m, allDays, e.GetOrg()}]++
+		day := dayOf(e.GetDay())
+		key := usageKey{day, e.GetUserId(), e.GetWorkspaceId(), m}
+		t.usage[key] = usageAmount{e.GetRobotOrgId(), t.usage[key].amount + max(1, e.GetAmount())}
+		if m == buildSeconds {
+			continue
+		}
+		t.counts[eventKey{m, day, e.GetOrg()}]++
+		t.counts[eventKey{m, allDays, e.GetOrg()}]++
 	}
-	return counts
+	return t
 }

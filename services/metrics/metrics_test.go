@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,11 +17,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/crypto/bcrypt"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/metricsbus"
@@ -332,7 +336,12 @@ func TestGetStorage(t *testing.T) {
 	s, err := metrics.New(metrics.Deps{
 		DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now, Accounts: p.accounts,
 		Stores: []metrics.Store{{Name: "images", Size: func() (int64, error) { return size, nil }}, {Name: "layers", Limit: 9, Size: func() (int64, error) { return 0, nil }}},
-		Disks:  []metrics.Disk{{Folder: "data_dir", Reserve: 1, Space: func() (int64, int64, error) { return 2, 3, nil }}},
+		Servers: []metrics.Server{
+			{Name: "database", Space: func(context.Context) (int64, int64, error) { return 7, 0, nil }},
+			{Name: "nats", Space: func(context.Context) (int64, int64, error) { return 1, 8, nil }},
+			{Name: "down", Space: func(context.Context) (int64, int64, error) { return 0, 0, errors.New("no response") }},
+		},
+		Disks: []metrics.Disk{{Folder: "data_dir", Reserve: 1, Space: func() (int64, int64, error) { return 2, 3, nil }}},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -343,6 +352,7 @@ func TestGetStorage(t *testing.T) {
 		got, err := client.GetStorage(as(t.Context(), "ada:secret"), &metricsv1.GetStorageRequest{})
 		want := &metricsv1.GetStorageResponse{Stores: []*metricsv1.Store{
 			{Name: proto.String("images"), Size: proto.Float64(5)}, {Name: proto.String("layers"), Size: proto.Float64(0), Limit: proto.Float64(9)},
+			{Name: proto.String("database"), Size: proto.Float64(7)}, {Name: proto.String("nats"), Size: proto.Float64(1), Limit: proto.Float64(8)}, {Name: proto.String("down")},
 		}, Disks: []*metricsv1.Disk{{Folder: proto.String("data_dir"), Free: proto.Float64(2), Size: proto.Float64(3), Reserve: proto.Float64(1)}}}
 		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
 			t.Errorf("%v %s", err, diff)
@@ -351,6 +361,84 @@ func TestGetStorage(t *testing.T) {
 	}
 	if _, err := client.GetStorage(t.Context(), &metricsv1.GetStorageRequest{}); !errors.Is(err, fault.Unauthenticated) {
 		t.Errorf("anonymous: %v", err)
+	}
+}
+
+// accounts is a platform whose access tokens are the names of their owners. Only grace is an
+// administrator.
+type accounts struct {
+	metrics.Platform
+}
+
+func (accounts) Authorize(_ context.Context, req *platformv1.AuthorizeRequest, _ ...grpc.CallOption) (*platformv1.AuthorizeResponse, error) {
+	switch {
+	case !slices.Equal(req.GetScopes(), []string{"admin"}):
+		return nil, fault.Denied.Newf("the scopes are %q", req.GetScopes())
+	case req.GetAccessToken() == "grace":
+		return &platformv1.AuthorizeResponse{Administrator: true}, nil
+	case req.GetAccessToken() == "eve":
+		return &platformv1.AuthorizeResponse{}, nil
+	}
+	return nil, fault.Unauthenticated.Newf("The token is not known")
+}
+
+// TestGetHealth reads the state of the process, which is examined once for many calls. Only
+// administrators may read it.
+func TestGetHealth(t *testing.T) {
+	t.Parallel()
+	p, now, examined := newDeployment(t, testkit.SQLite(t)), time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), 0
+	serve := func(platform metrics.Platform) metricsv1.MetricsServiceClient {
+		s, err := metrics.New(metrics.Deps{
+			DB: p.db, Bus: p.bus, Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: func() time.Time { return now }, Accounts: p.accounts, Platform: platform,
+			Health: func(context.Context) metrics.Health {
+				examined++
+				return metrics.Health{
+					Dependencies: []metrics.Dependency{{Name: "database", Required: true}, {Name: "nats", Problem: "not connected"}},
+					Certificates: []metrics.Certificate{{Setting: "tls_cert_file", End: now.Add(time.Hour)}},
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, _ := testkit.Serve(t, s.Register, "gateway")
+		return metricsv1.NewMetricsServiceClient(conn)
+	}
+	client, alone := serve(accounts{}), serve(nil)
+	call := func(client metricsv1.MetricsServiceClient, authorization string) (*metricsv1.GetHealthResponse, error) {
+		return client.GetHealth(metadata.AppendToOutgoingContext(t.Context(), "authorization", authorization), &metricsv1.GetHealthRequest{})
+	}
+	account := "Basic " + base64.StdEncoding.EncodeToString([]byte("ada:secret"))
+	for _, c := range []struct {
+		who           string
+		client        metricsv1.MetricsServiceClient
+		authorization string
+		want          error
+	}{
+		{"anonymous", client, "", fault.Unauthenticated}, {"a metrics account", client, account, fault.Unauthenticated},
+		{"another user", client, "Bearer eve", fault.Denied}, {"an unknown token", client, "Bearer x", fault.Unauthenticated},
+		{"without a platform", alone, "Bearer grace", fault.Unauthenticated}, {"a metrics account without a platform", alone, account, fault.Unauthenticated},
+	} {
+		if got, err := call(c.client, c.authorization); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, %v", c.who, got, err)
+		}
+	}
+	if examined != 0 {
+		t.Error("the state was examined for callers who may not see it")
+	}
+	want := &metricsv1.GetHealthResponse{
+		Time: timestamppb.New(now), Dependencies: []*metricsv1.Dependency{
+			{Name: new("database"), Works: new(true), Required: new(true)}, {Name: new("nats"), Works: new(false), Required: new(false), Problem: new("not connected")},
+		}, Certificates: []*metricsv1.Certificate{{Setting: new("tls_cert_file"), ExpiryTime: timestamppb.New(now.Add(time.Hour))}},
+	}
+	for range 3 {
+		got, err := call(client, "Bearer grace")
+		if diff := cmp.Diff(want, got, protocmp.Transform()); err != nil || diff != "" {
+			t.Errorf("%v %s", err, diff)
+		}
+	}
+	if examined != 1 {
+		t.Errorf("the state was examined %d times", examined)
 	}
 }
 

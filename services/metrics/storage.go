@@ -20,6 +20,18 @@ type Store struct {
 	Size func() (int64, error)
 }
 
+// A Server stores content for the service, such as its database.
+type Server struct {
+	// Name is the store's name in the REST API.
+	Name string
+	// Space measures the size, and returns the maximum size, both in bytes; a maximum of 0 means
+	// no limit.
+	Space func(context.Context) (used, limit int64, err error)
+}
+
+// serverTime is the timeout for measuring a server.
+const serverTime = 2 * time.Second
+
 // A Disk is a disk that a process stores data on.
 type Disk struct {
 	// Folder is the setting that names the folder on it.
@@ -30,40 +42,47 @@ type Disk struct {
 	Space func() (free, size int64, err error)
 }
 
-// storageAge is how long a measurement is cached, since each measurement walks a directory tree.
+// storageAge is how long a measurement is cached, since each measurement walks a directory tree or
+// calls servers.
 const storageAge = 10 * time.Second
 
-// storage holds the last measurement of the stores.
-type storage struct {
+// A measurement holds the last result of measuring something. Use newMeasurement.
+type measurement[T any] struct {
 	sem  chan struct{} // capacity 1; its holder may measure
 	at   time.Time     // when the measurement ended
-	last *metricsv1.GetStorageResponse
+	last T
 	err  error
 }
 
-// GetStorage returns the sizes of the stores and disks of this process. They are measured at most once
-// per storageAge: neither the number of calls, nor disconnected callers, nor a failed measurement leads
-// to more.
-func (s *Service) GetStorage(ctx context.Context, _ *metricsv1.GetStorageRequest) (*metricsv1.GetStorageResponse, error) {
-	if err := s.authorize(ctx); err != nil {
-		return nil, err
-	}
-	m := &s.storage
+func newMeasurement[T any]() measurement[T] { return measurement[T]{sem: make(chan struct{}, 1)} }
+
+// get returns the last result, or measures. That happens at most once per storageAge: neither the
+// number of calls, nor disconnected callers, nor a failed measurement leads to more.
+func (m *measurement[T]) get(ctx context.Context, now func() time.Time, measure func(context.Context) (T, error)) (out T, err error) {
 	select {
 	case m.sem <- struct{}{}:
 		defer func() { <-m.sem }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return out, ctx.Err()
 	}
-	if m.at.IsZero() || s.deps.Now().Sub(m.at) >= storageAge {
-		m.last, m.err = s.measure()
-		m.at = s.deps.Now()
+	if m.at.IsZero() || now().Sub(m.at) >= storageAge {
+		m.last, m.err = measure(context.WithoutCancel(ctx))
+		m.at = now()
 	}
 	return m.last, m.err
 }
 
-// measure returns the current sizes of the stores and disks.
-func (s *Service) measure() (*metricsv1.GetStorageResponse, error) {
+// GetStorage returns the sizes of the stores and disks of this process.
+func (s *Service) GetStorage(ctx context.Context, _ *metricsv1.GetStorageRequest) (*metricsv1.GetStorageResponse, error) {
+	if err := s.authorize(ctx); err != nil {
+		return nil, err
+	}
+	return s.storage.get(ctx, s.deps.Now, s.measure)
+}
+
+// measure returns the current sizes of the stores and disks. The size of a server that does not
+// respond is unknown.
+func (s *Service) measure(ctx context.Context) (*metricsv1.GetStorageResponse, error) {
 	out := &metricsv1.GetStorageResponse{}
 	for _, store := range s.deps.Stores {
 		size, err := store.Size()
@@ -73,6 +92,19 @@ func (s *Service) measure() (*metricsv1.GetStorageResponse, error) {
 		m := &metricsv1.Store{Name: proto.String(store.Name), Size: proto.Float64(float64(size))}
 		if store.Limit > 0 {
 			m.Limit = proto.Float64(float64(store.Limit))
+		}
+		out.Stores = append(out.Stores, m)
+	}
+	for _, server := range s.deps.Servers {
+		m := &metricsv1.Store{Name: proto.String(server.Name)}
+		limited, cancel := context.WithTimeout(ctx, serverTime)
+		used, limit, err := server.Space(limited)
+		cancel()
+		if err == nil {
+			m.Size = proto.Float64(float64(used))
+		}
+		if err == nil && limit > 0 {
+			m.Limit = proto.Float64(float64(limit))
 		}
 		out.Stores = append(out.Stores, m)
 	}

@@ -39,9 +39,9 @@ type progress struct {
 	from, to int64
 }
 
-// add adds counts and updates the progress of their source in one transaction. It returns
+// add adds totals and updates the progress of their source in one transaction. It returns
 // errConcurrent if the stored ordinal of the source is not p.from.
-func (s store) add(ctx context.Context, p progress, counts map[eventKey]int64, now time.Time) (err error) {
+func (s store) add(ctx context.Context, p progress, t totals, now time.Time) (err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -55,17 +55,20 @@ func (s store) add(ctx context.Context, p progress, counts map[eventKey]int64, n
 		return err
 	}
 	// A fixed order prevents deadlocks between transactions.
-	keys := slices.SortedFunc(maps.Keys(counts), func(a, b eventKey) int {
+	keys := slices.SortedFunc(maps.Keys(t.counts), func(a, b eventKey) int {
 		return cmp.Or(cmp.Compare(a.metric, b.metric), cmp.Compare(a.day, b.day), cmp.Compare(a.org, b.org))
 	})
 	for _, k := range keys {
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO metrics_counts (metric, day, org, events) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (metric, day, org) DO UPDATE SET events = metrics_counts.events + excluded.events`,
-			string(k.metric), k.day, k.org, counts[k])
+			string(k.metric), k.day, k.org, t.counts[k])
 		if err != nil {
 			return fmt.Errorf("counting %s: %w", k, err)
 		}
+	}
+	if err := addUsage(ctx, tx, t.usage); err != nil {
+		return err
 	}
 	return tx.Commit()
 }

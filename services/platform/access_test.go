@@ -228,6 +228,18 @@ func calls(w *world) []struct {
 			_, err := c.ListRobots(ctx, &platformv1.ListRobotsRequest{OrgId: o})
 			return err
 		}},
+		{"own limits", "anyone", func(ctx context.Context) error {
+			_, err := c.ListOwnLimits(ctx, &platformv1.ListOwnLimitsRequest{})
+			return err
+		}},
+		{"limits of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.ListOrganizationLimits(ctx, &platformv1.ListOrganizationLimitsRequest{OrgId: o})
+			return err
+		}},
+		{"limits of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.ListOrganizationLimits(ctx, &platformv1.ListOrganizationLimitsRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
 		{"create robot, of the organisation", "boss", func(ctx context.Context) error {
 			_, err := c.CreateRobot(ctx, &platformv1.CreateRobotRequest{OrgId: o})
 			return err

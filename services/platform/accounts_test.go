@@ -18,6 +18,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/identity"
 )
 
 func TestTokens(t *testing.T) {
@@ -75,14 +76,21 @@ func TestDisableAndDeleteUser(t *testing.T) {
 		wantError(t, "a disabled user", use("view"), fault.Unauthenticated)
 		wantError(t, "a disabled user's logins", reads("view"), fault.Denied)
 		wantError(t, "somebody else", use("launch"), nil)
-		_, err := w.service.CreateTokenFor(t.Context(), name, "more", time.Time{})
+		_, err := w.service.CreateTokenFor(t.Context(), name, identity.NewToken{Name: "more"})
 		wantError(t, "a token for a disabled user", err, fault.Invalid)
 		wantError(t, "enabling", w.service.EnableUser(t.Context(), name), nil)
 		wantError(t, "an enabled user", use("view"), nil)
 		wantError(t, "an enabled user's logins", reads("view"), nil)
+		personal := must(w.client.CreateTrace(w.as("view"), &platformv1.CreateTraceRequest{Body: []byte(`{"runName":"r"}`)}))(t).GetWorkflowId()
+		must(w.client.BeginTrace(w.as("view"), &platformv1.BeginTraceRequest{WorkflowId: personal, Body: []byte(`{"workflow":{"runName":"r"}}`)}))(t)
+		shared := must(w.client.CreateTrace(w.as("launch"), &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"r"}`)}))(t).GetWorkflowId()
 		wantError(t, "deleting", w.service.DeleteUser(t.Context(), name), nil)
 		wantError(t, "a deleted user", use("view"), fault.Unauthenticated)
 		wantError(t, "deleting again", w.service.DeleteUser(t.Context(), name), fault.Invalid)
+		var left string
+		if err := db.QueryRowContext(t.Context(), `SELECT coalesce(min(id), '') FROM platform_workflows WHERE id IN ($1, $2)`, personal, shared).Scan(&left); err != nil || left != shared {
+			t.Errorf("of the runs %s is left, want %s: %v", left, shared, err)
+		}
 	})
 }
 
@@ -165,7 +173,7 @@ func TestCallLimitIsOfTheUser(t *testing.T) {
 	w := newWorldWith(t, d, c)
 	tokens := []string{w.tokens["view"], w.signIn(w.client, w.tokens["view"]).GetAccessToken()}
 	for n := range 3 {
-		tokens = append(tokens, must(w.service.CreateTokenFor(t.Context(), "view", fmt.Sprint("token ", n), time.Time{}))(t))
+		tokens = append(tokens, must(w.service.CreateTokenFor(t.Context(), "view", identity.NewToken{Name: fmt.Sprint("token ", n)}))(t))
 	}
 	served := 0
 	for n := range 200 {
@@ -176,12 +184,12 @@ func TestCallLimitIsOfTheUser(t *testing.T) {
 	if served >= 100 {
 		t.Errorf("%d calls of one user were served, and the limit is 100", served)
 	}
-	wantError(t, "one more token", w.use(must(w.service.CreateTokenFor(t.Context(), "view", "one more", time.Time{}))(t)), fault.Exhausted)
+	wantError(t, "one more token", w.use(must(w.service.CreateTokenFor(t.Context(), "view", identity.NewToken{Name: "one more"}))(t)), fault.Exhausted)
 	wantError(t, "another user", w.use(w.tokens["launch"]), nil)
 }
 
-// TestNamesAtOnce checks that one of several concurrent calls on two replicas gets a name.
-func TestNamesAtOnce(t *testing.T) {
+// TestConcurrentNames checks that one of several concurrent calls on two replicas gets a name.
+func TestConcurrentNames(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)
@@ -226,7 +234,7 @@ func TestNamesAtOnce(t *testing.T) {
 	})
 }
 
-func TestPeople(t *testing.T) {
+func TestListMembers(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)

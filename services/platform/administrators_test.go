@@ -121,7 +121,7 @@ func TestAccountsOfAdministrators(t *testing.T) {
 		if u := list.GetUsers()[0]; u.GetLastUsed() == nil || !u.GetAdministrator() {
 			t.Errorf("the administrator is listed as %v", u)
 		}
-		w.tokens["kim"] = must(w.service.CreateTokenFor(t.Context(), "kim", "t", w.clock.now.AddDate(1, 0, 0)))(t)
+		w.tokens["kim"] = must(w.service.CreateTokenFor(t.Context(), "kim", identity.NewToken{Name: "t", Expires: w.clock.now.AddDate(1, 0, 0)}))(t)
 		session := w.signIn(w.client, w.tokens["kim"])
 		wantError(t, "before", use(w.client, session.GetAccessToken()), nil)
 		off := &platformv1.UpdateAccountRequest{UserId: int64(kim.GetId()), Change: &platformv1.AccountChange{Disabled: new(true)}}

@@ -65,7 +65,11 @@ func (s *Service) recordRefusal(ctx context.Context, call string, req any, err e
 // checkCaller checks that an authenticated caller meets a requirement. The returned context
 // carries the principal if the call requires a role.
 func (s *Service) checkCaller(ctx context.Context, c identity.Caller, need requirement, req any) (context.Context, error) {
-	if err := c.Restriction.Check(need.scope); err != nil {
+	restriction := c.Restriction
+	if need.isAnyRepository {
+		restriction.Repositories = nil
+	}
+	if err := restriction.Check(need.scope); err != nil {
 		return nil, err
 	}
 	if c.Restriction.Workspace != 0 && !need.isAnyWorkspace && need.Workspace == orgs.NoRole {

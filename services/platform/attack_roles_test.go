@@ -74,9 +74,9 @@ func TestWhoUsesCredentials(t *testing.T) {
 	})
 }
 
-// TestRightsEndAtOnce checks that each change that revokes access is published, and that the next
-// call returns no login.
-func TestRightsEndAtOnce(t *testing.T) {
+// TestRightsEndImmediately checks that each change that revokes access is published, and that
+// the next call returns no login.
+func TestRightsEndImmediately(t *testing.T) {
 	t.Parallel()
 	bus := &listener{}
 	d := deps(t, testkit.SQLite(t))

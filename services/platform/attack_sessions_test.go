@@ -86,7 +86,7 @@ func TestSessionsEndWithTheirToken(t *testing.T) {
 func TestSessionsEndWhenTheirTokenExpires(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.SQLite(t))
-	short := must(w.service.CreateTokenFor(t.Context(), "view", "short", w.clock.now.Add(30*time.Minute)))(t)
+	short := must(w.service.CreateTokenFor(t.Context(), "view", identity.NewToken{Name: "short", Expires: w.clock.now.Add(30 * time.Minute)}))(t)
 	s := w.signIn(w.client, short)
 	wantError(t, "while the token is valid", use(w.client, s.GetAccessToken()), nil)
 	w.clock.now = w.clock.now.Add(31 * time.Minute)

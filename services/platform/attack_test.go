@@ -50,9 +50,9 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestRevokedAtOnce checks that no replica accepts a token after it was deleted on one replica,
+// TestRevokedImmediately checks that no replica accepts a token after it was deleted on one replica,
 // even if every replica has used it before.
-func TestRevokedAtOnce(t *testing.T) {
+func TestRevokedImmediately(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)

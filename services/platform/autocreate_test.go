@@ -83,7 +83,7 @@ func TestTokenLifetime(t *testing.T) {
 			d.Now, d.MaxTokenLife = now.Now, c.most
 			s, client := serveWith(t, d)
 			must(s.CreateUser(t.Context(), identity.Account{Name: "ada", Email: "ada@example.org"}))(t)
-			first := must(s.CreateTokenFor(t.Context(), "ada", "first", now.now.Add(time.Hour)))(t)
+			first := must(s.CreateTokenFor(t.Context(), "ada", identity.NewToken{Name: "first", Expires: now.now.Add(time.Hour)}))(t)
 			resp, err := client.CreateToken(bearer(t.Context(), first), &platformv1.CreateTokenRequest{Token: &platformv1.TokenSpec{Name: "t", Expires: c.expires}})
 			wantError(t, "creating", err, c.kind)
 			if err != nil {

@@ -19,9 +19,14 @@ func Callers() rpc.Callers {
 		}},
 		{Roles: []string{"container", "inspect", "build", "conda", "registry"}, Calls: []string{
 			platformv1.AccessService_GetCredentials_FullMethodName,
+			platformv1.AccessService_GetLimits_FullMethodName,
 		}},
 		{Roles: []string{"container"}, Calls: []string{
 			platformv1.AccessService_GetRunState_FullMethodName,
+		}},
+		{Roles: []string{"metrics"}, Calls: []string{
+			platformv1.AccessService_AuthorizeUsage_FullMethodName,
+			platformv1.AccessService_DescribeNames_FullMethodName,
 		}},
 	}
 	for _, rule := range accessRules() {
@@ -39,6 +44,8 @@ func (s *Service) Register(to *rpc.Server) {
 	for _, desc := range []grpc.ServiceDesc{
 		platformv1.AccessService_ServiceDesc, platformv1.IdentityService_ServiceDesc, platformv1.OrganizationService_ServiceDesc,
 		platformv1.CredentialService_ServiceDesc, platformv1.RunService_ServiceDesc, platformv1.AuditService_ServiceDesc,
+		platformv1.WebhookService_ServiceDesc,
+		platformv1.LimitService_ServiceDesc,
 	} {
 		to.Guard(desc.ServiceName, s.admit)
 	}
@@ -48,4 +55,6 @@ func (s *Service) Register(to *rpc.Server) {
 	platformv1.RegisterCredentialServiceServer(to, s)
 	platformv1.RegisterRunServiceServer(to, s)
 	platformv1.RegisterAuditServiceServer(to, s)
+	platformv1.RegisterWebhookServiceServer(to, s)
+	platformv1.RegisterLimitServiceServer(to, s)
 }

@@ -26,16 +26,16 @@ func (w *world) device() *platformv1.BeginDeviceSignInResponse {
 }
 
 // poll requests a device's tokens after some time, and returns the OAuth error code.
-func (w *world) poll(d *platformv1.BeginDeviceSignInResponse, after time.Duration) (token, told string, err error) {
+func (w *world) poll(d *platformv1.BeginDeviceSignInResponse, after time.Duration) (token, code string, err error) {
 	w.t.Helper()
 	w.clock.now = w.clock.now.Add(after)
 	resp, err := w.client.IssueTokens(w.t.Context(), &platformv1.IssueTokensRequest{
 		GrantType: identity.DeviceGrant, DeviceCode: d.GetDeviceCode(), ClientId: "cli",
 	})
 	if f, ok := fault.As(err); ok {
-		told = f.Meta["oauth"]
+		code = f.Meta["oauth"]
 	}
-	return resp.GetAccessToken(), told, err
+	return resp.GetAccessToken(), code, err
 }
 
 // allow enters a code and consents to its program.

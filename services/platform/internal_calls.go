@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -43,12 +44,14 @@ func (s *Service) Authorize(ctx context.Context, req *platformv1.AuthorizeReques
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.WorkspaceRole(ctx, c.User.ID, workspace); err != nil {
+	space, _, err := s.WorkspaceRole(ctx, c.User.ID, workspace)
+	if err != nil {
 		return nil, err
 	}
 	return &platformv1.AuthorizeResponse{Identity: &platformv1.Identity{
 		Endpoint: s.deps.Endpoint, UserId: c.User.ID, UserName: c.User.Name, Email: c.User.Email, WorkspaceId: workspace, RobotOrgId: c.RobotOrg,
-	}, Administrator: c.User.Administrator && c.Restriction.Workspace == 0}, nil
+		OrganizationId: cmp.Or(space.Workspace.OrgID, c.RobotOrg), Repositories: c.Restriction.RepositoryNames(),
+	}, Administrator: c.User.Administrator && c.Restriction.Workspace == 0 && len(c.Restriction.Repositories) == 0}, nil
 }
 
 // CreateToken creates a token for the caller, as identity.Service.CreateToken does, if the caller

@@ -29,3 +29,14 @@ func (n notifier) Notify(ctx context.Context, c caller.Change) {
 		n.log.WarnContext(ctx, "Publishing a change of roles or credentials failed; cached logins expire within a minute", "err", err)
 	}
 }
+
+// limitsChanged publishes that a limit has changed, after it has been stored. Errors are only
+// logged: other services read the limits again within half a minute.
+func (n notifier) limitsChanged(ctx context.Context) {
+	if n.bus == nil {
+		return
+	}
+	if err := n.bus.Publish(caller.LimitsSubject, nil); err != nil {
+		n.log.WarnContext(ctx, "Publishing a change of limits failed; it applies within half a minute", "err", err)
+	}
+}

@@ -333,7 +333,7 @@ func TestRobotGainsNothing(t *testing.T) {
 				OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{UserNameOrEmail: name},
 			})
 			wantError(t, "as a participant", err, fault.Invalid)
-			_, err = w.service.CreateTokenFor(t.Context(), name, "x", time.Time{}, "pull")
+			_, err = w.service.CreateTokenFor(t.Context(), name, identity.NewToken{Name: "x", Scopes: []string{"pull"}})
 			wantError(t, "a token by the operator", err, fault.Invalid)
 			wantError(t, "as an administrator", w.service.SetAdministrator(t.Context(), name, true), fault.Invalid)
 			_, err = w.service.CreateUser(t.Context(), identity.Account{Name: "robot:lab/bench/" + name, Email: "x@example.org"})

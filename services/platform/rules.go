@@ -24,6 +24,9 @@ type requirement struct {
 	// isAnyWorkspace marks calls without a workspace that a token of one workspace may make.
 	// Their handlers return only data of that workspace.
 	isAnyWorkspace bool
+	// isAnyRepository marks calls of rpc.ScopeAdmin that a token of some repositories may make.
+	// Their handlers only give rights to these repositories.
+	isAnyRepository bool
 	// RequiredRoles are the minimum roles in the scope of the request.
 	orgs.RequiredRoles
 }
@@ -43,6 +46,9 @@ func accessRules() []accessRule {
 			platformv1.AccessService_Authorize_FullMethodName,
 			platformv1.AccessService_GetCredentials_FullMethodName,
 			platformv1.AccessService_GetRunState_FullMethodName,
+			platformv1.AccessService_GetLimits_FullMethodName,
+			platformv1.AccessService_AuthorizeUsage_FullMethodName,
+			platformv1.AccessService_DescribeNames_FullMethodName,
 		}},
 		{need: requirement{isAnonymous: true, scope: rpc.ScopeAny}, calls: []string{
 			platformv1.IdentityService_GetServiceInfo_FullMethodName,
@@ -63,16 +69,22 @@ func accessRules() []accessRule {
 			platformv1.IdentityService_UpdateAccount_FullMethodName,
 			platformv1.IdentityService_DeleteAccount_FullMethodName,
 			platformv1.AuditService_ListAuditEvents_FullMethodName,
+			platformv1.LimitService_ListLimits_FullMethodName,
+			platformv1.LimitService_SetLimit_FullMethodName,
+			platformv1.LimitService_DeleteLimit_FullMethodName,
 		}},
 		{need: requirement{scope: rpc.ScopeAny, isAnyWorkspace: true}, calls: []string{
 			platformv1.IdentityService_GetUserInfo_FullMethodName,
 			platformv1.OrganizationService_ListUserWorkspaces_FullMethodName,
 		}},
+		{need: requirement{scope: rpc.ScopeAdmin, isAnyRepository: true}, calls: []string{
+			platformv1.IdentityService_CreateToken_FullMethodName,
+		}},
 		{need: requirement{scope: rpc.ScopeAdmin}, calls: []string{
 			platformv1.IdentityService_ListTokens_FullMethodName,
-			platformv1.IdentityService_CreateToken_FullMethodName,
 			platformv1.IdentityService_DeleteToken_FullMethodName,
 			platformv1.IdentityService_DeleteAllTokens_FullMethodName,
+			platformv1.LimitService_ListOwnLimits_FullMethodName,
 			platformv1.OrganizationService_ListOrganizations_FullMethodName,
 			platformv1.OrganizationService_CreateOrganization_FullMethodName,
 			platformv1.OrganizationService_ValidateOrganizationName_FullMethodName,
@@ -102,6 +114,7 @@ func accessRules() []accessRule {
 		{need: requirement{
 			scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Org: orgs.OrgOwner, Workspace: orgs.RoleAdmin, IsOfOwner: true, OrAdministrator: true},
 		}, calls: []string{
+			platformv1.LimitService_ListOrganizationLimits_FullMethodName,
 			platformv1.OrganizationService_ListRobots_FullMethodName,
 			platformv1.OrganizationService_DeleteRobot_FullMethodName,
 			platformv1.OrganizationService_ListRobotTokens_FullMethodName,
@@ -148,7 +161,17 @@ func workspaceRules() []accessRule {
 			platformv1.RunService_RecordHeartbeat_FullMethodName,
 			platformv1.RunService_CompleteTrace_FullMethodName,
 		}},
+		// The URL of a webhook may contain a secret, which users with lower roles must not see.
 		{need: requirement{scope: rpc.ScopeAdmin, RequiredRoles: orgs.RequiredRoles{Workspace: orgs.RoleMaintain}}, calls: []string{
+			platformv1.WebhookService_ListWebhooks_FullMethodName,
+			platformv1.WebhookService_CreateWebhook_FullMethodName,
+			platformv1.WebhookService_DescribeWebhook_FullMethodName,
+			platformv1.WebhookService_UpdateWebhook_FullMethodName,
+			platformv1.WebhookService_DeleteWebhook_FullMethodName,
+			platformv1.WebhookService_TestWebhook_FullMethodName,
+			platformv1.WebhookService_ListDeliveries_FullMethodName,
+			platformv1.WebhookService_DescribeDelivery_FullMethodName,
+			platformv1.WebhookService_RepeatDelivery_FullMethodName,
 			platformv1.CredentialService_CreateCredentials_FullMethodName,
 			platformv1.CredentialService_UpdateCredentials_FullMethodName,
 			platformv1.CredentialService_DeleteCredentials_FullMethodName,

@@ -15,6 +15,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/testkit"
@@ -54,12 +55,14 @@ func scopesOfCalls() map[rpc.Scope][]string {
 		rpc.ScopeAdmin: {
 			"ListTokens", "CreateToken", "DeleteToken", "DeleteAllTokens",
 			"ListAccounts", "CreateAccount", "UpdateAccount", "DeleteAccount", "ListAuditEvents",
+			"ListLimits", "SetLimit", "DeleteLimit", "ListOwnLimits", "ListOrganizationLimits",
 			"ListOrganizations", "CreateOrganization", "ValidateOrganizationName", "DescribeOrganization", "ListMembers", "LeaveOrganization",
 			"ListWorkspaces", "ValidateWorkspaceName", "UpdateOrganization", "DeleteOrganization", "AddMember", "UpdateMemberRole", "DeleteMember",
 			"CreateWorkspace", "DescribeWorkspace", "ListParticipants", "LeaveWorkspace", "UpdateWorkspace", "AddParticipant",
 			"UpdateParticipantRole", "DeleteParticipant", "DeleteWorkspace",
 			"ListRobots", "CreateRobot", "DeleteRobot", "ListRobotTokens", "CreateRobotToken", "DeleteRobotToken",
 			"ValidateCredentialsName", "CreateCredentials", "UpdateCredentials", "DeleteCredentials",
+			"ListWebhooks", "CreateWebhook", "DescribeWebhook", "UpdateWebhook", "DeleteWebhook", "TestWebhook", "ListDeliveries", "DescribeDelivery", "RepeatDelivery",
 		},
 	}
 }
@@ -67,7 +70,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 // callsWithToken lists the calls that require an access token.
 func callsWithToken() []string {
 	without := []string{
-		"Authorize", "GetCredentials", "GetRunState", "CreatePairing",
+		"Authorize", "GetCredentials", "GetRunState", "GetLimits", "AuthorizeUsage", "DescribeNames", "CreatePairing",
 		"GetServiceInfo", "CreateCode", "BeginSignIn", "FinishSignIn", "BeginDeviceSignIn", "DescribeDevice", "GrantConsent", "IssueTokens",
 	}
 	var all []string
@@ -124,6 +127,7 @@ func worksInWorkspace(name string) bool {
 	return slices.Contains(slices.Concat(by[rpc.ScopeAny], by[rpc.ScopeCredentials], by[rpc.ScopeRuns], []string{
 		"DescribeWorkspace", "ListParticipants", "LeaveWorkspace", "UpdateWorkspace", "AddParticipant", "UpdateParticipantRole", "DeleteParticipant",
 		"DeleteWorkspace", "ValidateCredentialsName", "CreateCredentials", "UpdateCredentials", "DeleteCredentials",
+		"ListWebhooks", "CreateWebhook", "DescribeWebhook", "UpdateWebhook", "DeleteWebhook", "TestWebhook", "ListDeliveries", "DescribeDelivery", "RepeatDelivery",
 	}), name)
 }
 
@@ -133,7 +137,7 @@ func TestCallWithoutScope(t *testing.T) {
 	every := identity.Restriction{Scopes: rpc.Scopes()}
 	for name, err := range map[string]error{
 		"none": every.Check(), "empty": every.Check(""), "one of two": every.Check(rpc.ScopePull, ""),
-		"of one workspace": identity.Restriction{Workspace: 5}.Check(""),
+		"of one workspace": identity.Restriction{Workspace: 5}.Check(""), "of repositories": identity.Restriction{Repositories: []oci.RepositoryPattern{"ghcr.io/*"}}.Check(""),
 	} {
 		if !lacksScope(err) {
 			t.Errorf("%s: %v", name, err)
@@ -306,6 +310,7 @@ func TestPreviousReleaseRejectsScopedTokens(t *testing.T) {
 		w := newWorld(t, db)
 		w.scoped("boss", "scoped", 0, "pull")
 		w.scoped("boss", "within", w.ws)
+		w.tokenOf(w.as("boss"), &platformv1.TokenSpec{Name: "lab", Repositories: []string{"ghcr.io/lab/*"}})
 		rows := must(db.QueryContext(t.Context(), `SELECT t.name, length(t.secret_hash) FROM platform_tokens t WHERE t.user_id = $1`, w.ids["boss"]))(t)
 		defer func() { _ = rows.Close() }()
 		seen := map[string]int{}
@@ -317,7 +322,7 @@ func TestPreviousReleaseRejectsScopedTokens(t *testing.T) {
 			}
 			seen[name] = n
 		}
-		if err := rows.Err(); err != nil || seen["first"] != 32 || seen["scoped"] != 0 || seen["within"] != 0 || len(seen) != 3 {
+		if err := rows.Err(); err != nil || seen["first"] != 32 || seen["scoped"] != 0 || seen["within"] != 0 || seen["lab"] != 0 || len(seen) != 4 {
 			t.Errorf("the stored hashes have %v bytes, %v", seen, err)
 		}
 	})
@@ -332,6 +337,7 @@ func TestScopedTokenOfAnotherPlatform(t *testing.T) {
 	for name, token := range map[string]string{
 		"with scopes":      e.scopedToken(e.as("launch"), "scoped", 0, "pull", "request", "build", "credentials:read"),
 		"of one workspace": e.scopedToken(e.as("launch"), "within", e.ws),
+		"of repositories":  e.tokenOf(e.as("launch"), &platformv1.TokenSpec{Name: "lab", Repositories: []string{"ghcr.io/lab/*"}}),
 	} {
 		if _, err := e.authorize(client, token, "", e.ws); !lacksScope(err) {
 			t.Errorf("%s: %v", name, err)

@@ -1,10 +1,11 @@
 // Package platform is the service for users, organisations and credentials. It combines its
 // subpackages: identity owns users, tokens and sign-in; orgs owns organisations and workspaces;
 // credentials owns logins for registries and channels; federation connects other platforms; runs
-// owns the reports of workflows; audit owns the audit trail. This package serves their gRPC
-// services, and AccessService for the other services of the program. It defines the access rules
-// of all calls, and dispatches calls of other services to this platform or to a connected one. It
-// owns no tables and never pulls an image.
+// owns the reports of workflows; webhooks sends events to addresses of users; quota owns the limits
+// of single organisations, workspaces and users; audit owns the audit trail. This package serves
+// their gRPC services, and AccessService for the other services of the program. It defines the
+// access rules of all calls, and dispatches calls of other services to this platform or to a
+// connected one. It owns no tables and never pulls an image.
 package platform
 
 import (
@@ -12,7 +13,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
@@ -26,8 +31,10 @@ import (
 	"slipway.dev/services/platform/identity"
 	"slipway.dev/services/platform/migrations"
 	"slipway.dev/services/platform/orgs"
+	"slipway.dev/services/platform/quota"
 	"slipway.dev/services/platform/runs"
 	"slipway.dev/services/platform/vault"
+	"slipway.dev/services/platform/webhooks"
 )
 
 // Migrations returns the schema migrations of this service, for sqldb.DB.Migrate.
@@ -65,6 +72,12 @@ type Deps struct {
 	// Bus publishes changes of credentials and roles. If it is nil, other services use cached
 	// logins for up to a minute (credentials.LoginTTL).
 	Bus Publisher
+	// Events is the connection on which events for webhooks arrive; nil disables webhooks.
+	Events *nats.Conn
+	// Receivers connects to the receivers of webhooks. It must apply the egress rules.
+	Receivers http.RoundTripper
+	// Metrics registers the metrics of webhooks; nil discards them.
+	Metrics prometheus.Registerer
 	// Log receives errors that do not fail a call; nil discards them.
 	Log *slog.Logger
 	// Now returns the current time.
@@ -79,6 +92,8 @@ type (
 	platforms     = federation.Service
 	records       = runs.Service
 	trail         = audit.Service
+	hooks         = webhooks.Service
+	quotas        = quota.Service
 )
 
 // Service implements the gRPC services of the platform with the methods of the embedded
@@ -90,12 +105,16 @@ type Service struct {
 	platformv1.UnsafeCredentialServiceServer
 	platformv1.UnsafeRunServiceServer
 	platformv1.UnsafeAuditServiceServer
+	platformv1.UnsafeWebhookServiceServer
+	platformv1.UnsafeLimitServiceServer
 	*users
 	*organisations
 	*logins
 	*platforms
 	*records
 	*trail
+	*hooks
+	*quotas
 	audit     audit.Log
 	deps      Deps
 	needs     map[string]requirement
@@ -125,18 +144,28 @@ func New(d Deps) (*Service, error) {
 		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Audit: s.audit, Notifier: changed, AdminLogins: d.AdminLogins, Log: d.Log, Now: d.Now,
 	})
 	s.platforms = federation.New(federation.Deps{DB: d.DB, Trusted: d.Foreign, Records: s.logins, Keys: d.Keys, Audit: s.audit, Now: d.Now})
+	s.hooks = webhooks.New(webhooks.Deps{
+		DB: d.DB, Bus: d.Events, Transport: d.Receivers, Keys: d.Keys, Limiter: d.Limiter, Audit: s.audit, Endpoint: d.Endpoint, Aliases: d.Aliases, Pages: d.Pages,
+		Version: d.Version, Metrics: d.Metrics, Log: d.Log, Now: d.Now,
+	})
+	s.quotas = quota.New(quota.Deps{
+		DB: d.DB, Endpoint: d.Endpoint, Limiter: d.Limiter, Audit: s.audit, Changed: changed.limitsChanged, Now: d.Now,
+	})
 	s.records = runs.New(runs.Deps{DB: d.DB, Pages: d.Pages, Now: d.Now})
 	return s, nil
 }
 
-// Run deletes expired rows every ten minutes, until ctx is cancelled.
+// Run sends events to webhooks, and deletes expired rows every ten minutes, until ctx is
+// cancelled.
 func (s *Service) Run(ctx context.Context) error {
+	sending := make(chan error, 1)
+	go func() { sending <- s.hooks.Run(ctx) }()
 	sweep := time.NewTicker(10 * time.Minute)
 	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return <-sending
 		case <-sweep.C:
 			if err := s.sweep(ctx); err != nil {
 				s.deps.Log.WarnContext(ctx, "Deleting expired rows failed; it is tried again in ten minutes", "err", err)
@@ -148,7 +177,7 @@ func (s *Service) Run(ctx context.Context) error {
 // sweep deletes expired rows, and audit events older than AuditRetention. Replicas may call it
 // concurrently.
 func (s *Service) sweep(ctx context.Context) error {
-	err := errors.Join(s.users.Sweep(ctx), s.platforms.Sweep(ctx))
+	err := errors.Join(s.users.Sweep(ctx), s.platforms.Sweep(ctx), s.hooks.Sweep(ctx))
 	if s.deps.AuditRetention > 0 {
 		err = errors.Join(err, s.audit.Sweep(ctx, s.deps.Now().Add(-s.deps.AuditRetention)))
 	}
@@ -162,7 +191,7 @@ func (s *Service) VerifyAudit(ctx context.Context, known ...audit.Position) (aud
 
 // sealedTables returns the tables whose rows contain envelopes.
 func (s *Service) sealedTables() vault.Tables {
-	return vault.Tables{DB: s.deps.DB, Names: append(federation.SealedTables(), credentials.Table)}
+	return vault.Tables{DB: s.deps.DB, Names: append(federation.SealedTables(), credentials.Table, webhooks.Table)}
 }
 
 // CheckKeys returns an error that names the key if a master key that is in use is missing. The

@@ -99,8 +99,8 @@ func TestCodeUsedTwice(t *testing.T) {
 	})
 }
 
-// TestCodeUsedAtOnce checks that concurrent uses of a code leave no session.
-func TestCodeUsedAtOnce(t *testing.T) {
+// TestCodeUsedConcurrently checks that concurrent uses of a code leave no session.
+func TestCodeUsedConcurrently(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		w := newWorld(t, db)

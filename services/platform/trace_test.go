@@ -211,8 +211,8 @@ func TestCreateAgain(t *testing.T) {
 	})
 }
 
-// TestReportsAtOnce checks the counts after concurrent reports of one run.
-func TestReportsAtOnce(t *testing.T) {
+// TestConcurrentReports checks the counts after concurrent reports of one run.
+func TestConcurrentReports(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		r := begun(t, db)

@@ -49,6 +49,8 @@ type platformClient interface {
 	platformv1.CredentialServiceClient
 	platformv1.RunServiceClient
 	platformv1.AuditServiceClient
+	platformv1.WebhookServiceClient
+	platformv1.LimitServiceClient
 }
 
 func newClient(conn grpc.ClientConnInterface) platformClient {
@@ -60,9 +62,13 @@ func newClient(conn grpc.ClientConnInterface) platformClient {
 		platformv1.CredentialServiceClient
 		platformv1.RunServiceClient
 		platformv1.AuditServiceClient
+		platformv1.WebhookServiceClient
+		platformv1.LimitServiceClient
 	}{
 		conn, platformv1.NewAccessServiceClient(conn), platformv1.NewIdentityServiceClient(conn), platformv1.NewOrganizationServiceClient(conn),
 		platformv1.NewCredentialServiceClient(conn), platformv1.NewRunServiceClient(conn), platformv1.NewAuditServiceClient(conn),
+		platformv1.NewWebhookServiceClient(conn),
+		platformv1.NewLimitServiceClient(conn),
 	}
 }
 
@@ -142,7 +148,7 @@ func (w *world) settle(prefix string) {
 			t.Fatal(err)
 		}
 		w.ids[name] = a.ID
-		if w.tokens[name], err = w.service.CreateTokenFor(t.Context(), prefix+name, "first", time.Time{}); err != nil {
+		if w.tokens[name], err = w.service.CreateTokenFor(t.Context(), prefix+name, identity.NewToken{Name: "first"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -28,9 +28,9 @@ func TestRedirectsHere(t *testing.T) {
 	}
 }
 
-// TestImagesThatLeadToVeryMuch serves images with more manifests and blobs than the limits
+// TestImagesWithVeryManyManifests serves images with more manifests and blobs than the limits
 // allow.
-func TestImagesThatLeadToVeryMuch(t *testing.T) {
+func TestImagesWithVeryManyManifests(t *testing.T) {
 	t.Parallel()
 	img := &image{blobs: map[digest.Digest]int64{}, parsed: map[digest.Digest]bool{}, others: map[digest.Digest]bool{}}
 	desc := func(s string) string { return fmt.Sprintf(`{"digest":"%s","size":1}`, digest.FromString(s)) }
@@ -43,7 +43,7 @@ func TestImagesThatLeadToVeryMuch(t *testing.T) {
 			others = append(others, fmt.Sprint(n, "manifest", i))
 			digests = append(digests, digest.FromString(others[i]))
 		}
-		img.addOthers(digests)
+		img.addManifests(digests)
 		err = img.addBlobs(oci.NewDocument(ocispec.MediaTypeImageManifest, []byte(`{"config":`+desc(fmt.Sprint(n))+`,"layers":[`+strings.Join(layers, ",")+`]}`)))
 	}
 	if !errors.Is(err, fault.Invalid) || len(img.blobs) > limits.ImageBlobs || len(img.others) > limits.ImageBlobs {

@@ -118,13 +118,13 @@ func TestStopWaiting(t *testing.T) {
 	t.Parallel()
 	s, ask := waitingRegistry(t, endless{end: make(chan struct{})})
 	var pulls sync.WaitGroup
-	told := func() {
+	respond := func() {
 		if w := ask("192.0.2.1"); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "pull again") {
 			t.Errorf("a pull is answered %d, %v: %s", w.Code, w.Header(), w.Body)
 		}
 	}
 	for range 3 {
-		pulls.Go(told)
+		pulls.Go(respond)
 	}
 	testkit.Until(t, "pulls", func() error {
 		if now := s.metrics.waiting.Load(); now < 3 {
@@ -134,5 +134,5 @@ func TestStopWaiting(t *testing.T) {
 	})
 	s.StopWaiting()
 	pulls.Wait()
-	told()
+	respond()
 }

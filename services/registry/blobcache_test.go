@@ -136,9 +136,9 @@ func TestTruncatedBlobsAreServedByTheRegistry(t *testing.T) {
 	}
 }
 
-// TestBlobsThatAreElsewhere checks that the target of an upstream redirect is fetched once
+// TestRedirectedBlobIsCached checks that the target of an upstream redirect is fetched once
 // and cached. Ranges of it are not cached.
-func TestBlobsThatAreElsewhere(t *testing.T) {
+func TestRedirectedBlobIsCached(t *testing.T) {
 	t.Parallel()
 	f, _ := newCachingFront(t)
 	path, read := f.name+"/blobs/"+f.layer, 0

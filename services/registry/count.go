@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// spoolLimit bounds the uncounted pulls on disk in bytes, about two million pulls.
+	// spoolLimit bounds the uncounted pulls on disk in bytes, about one million pulls.
 	spoolLimit = 64 << 20
 	// gather is how long events are collected into one message when there are many.
 	gather = 250 * time.Millisecond
@@ -28,13 +28,15 @@ const (
 // published from there. So it is counted exactly once even if a process is killed, and it
 // never waits for another service. A nil counter counts nothing.
 type counter struct {
-	spool   *spool.Spool
-	outbox  *metricsbus.Outbox
-	prefix  string
-	now     func() time.Time
-	log     *slog.Logger
-	lost    prometheus.Counter
-	failing atomic.Bool
+	spool  *spool.Spool
+	outbox *metricsbus.Outbox
+	prefix string
+	// platform is the address of this platform, whose users pulls are counted for.
+	platform string
+	now      func() time.Time
+	log      *slog.Logger
+	lost     prometheus.Counter
+	failing  atomic.Bool
 }
 
 func newCounter(d Deps) (*counter, error) {
@@ -51,7 +53,7 @@ func newCounter(d Deps) (*counter, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	c := &counter{spool: s, outbox: outbox, prefix: d.FilesystemPrefix, now: d.Now, log: d.Log,
+	c := &counter{spool: s, outbox: outbox, prefix: d.FilesystemPrefix, platform: d.PlatformURL, now: d.Now, log: d.Log,
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "slipway_registry_uncounted_pulls_total", Help: "Pulls that could not be written to the spool, and are not counted.",
 		}),
@@ -94,7 +96,7 @@ func (c *counter) pull(ctx context.Context, tok *resolvedToken) {
 
 // events returns the events that one pull is counted as.
 func (c *counter) events(tok *resolvedToken) [][]byte {
-	e := &metricsv1.Event{Metric: metricsv1.Metric_METRIC_PULLS, Day: int32(c.now().Unix() / (24 * 60 * 60)), Org: tok.org}
+	e := metricsbus.NewEvent(metricsv1.Metric_METRIC_PULLS, c.now(), tok.owner, c.platform)
 	metrics := []metricsv1.Metric{metricsv1.Metric_METRIC_PULLS}
 	if c.prefix != "" && tok.addsLayerUnder(c.prefix) {
 		metrics = append(metrics, metricsv1.Metric_METRIC_FILESYSTEM)

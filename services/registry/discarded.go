@@ -54,14 +54,14 @@ func (d *discarded) run(ctx context.Context, log *slog.Logger) {
 	if d.builds == nil {
 		return
 	}
-	retry.Forever(ctx, func(ctx context.Context) error {
+	outage := &retry.Outage{Log: log, Fails: "The list of discarded builds cannot be read right now; retrying", Works: "The list of discarded builds is read again"}
+	retry.Forever(ctx, outage, func(ctx context.Context) error {
 		if _, err := d.read(ctx); err != nil {
 			return err
 		}
+		outage.Succeeded(ctx)
 		retry.Sleep(ctx, limits.WorkerKeyLease)
 		return nil
-	}, func(err error) {
-		log.WarnContext(ctx, "The list of discarded builds cannot be read right now", "err", err)
 	})
 }
 

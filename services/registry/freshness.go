@@ -44,8 +44,8 @@ func newTagCache(d Deps) *tagCache {
 	}
 }
 
-// ask returns the digest that a tag points at, or the error of work.
-func (t *tagCache) ask(ctx context.Context, key tagKey, work func(context.Context) (digest.Digest, error)) (digest.Digest, error) {
+// lookup returns the digest that a tag points at, or the error of work.
+func (t *tagCache) lookup(ctx context.Context, key tagKey, work func(context.Context) (digest.Digest, error)) (digest.Digest, error) {
 	if a, ok := t.known.GetIfPresent(key); ok && t.now().Sub(a.asked) < t.freshness {
 		t.hits.RecordHits(1)
 		return a.digest, nil

@@ -11,9 +11,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// TestTagAnswersAreALoginsOwn checks that a result is used neither for another login, nor
+// TestTagLookupsAreKeptPerLogin checks that a result is used neither for another login, nor
 // for another repository, nor after the registry has refused the login.
-func TestTagAnswersAreALoginsOwn(t *testing.T) {
+func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1e9, 0)
 	a := newTagCache(Deps{Now: func() time.Time { return now }, Settings: Settings{TagFreshness: 10 * time.Second}})
@@ -22,10 +22,10 @@ func TestTagAnswersAreALoginsOwn(t *testing.T) {
 		return func(context.Context) (digest.Digest, error) { return digest.Digest(s), nil }
 	}
 	refuses := func(context.Context) (digest.Digest, error) { return "", fault.Denied.Newf("no") }
-	if d, err := a.ask(t.Context(), ada, says("one")); d != "one" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, says("one")); d != "one" || err != nil {
 		t.Fatal(d, err)
 	}
-	if d, err := a.ask(t.Context(), ada, refuses); d != "one" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, refuses); d != "one" || err != nil {
 		t.Errorf("told before: %q, %v", d, err)
 	}
 	for name, augmentation := range map[string]func(*tagKey){
@@ -38,16 +38,16 @@ func TestTagAnswersAreALoginsOwn(t *testing.T) {
 	} {
 		other := ada
 		augmentation(&other)
-		if d, err := a.ask(t.Context(), other, refuses); err == nil {
+		if d, err := a.lookup(t.Context(), other, refuses); err == nil {
 			t.Errorf("another %s is told %q", name, d)
 		}
 	}
 	now = now.Add(10 * time.Second)
-	if d, err := a.ask(t.Context(), ada, refuses); err == nil {
+	if d, err := a.lookup(t.Context(), ada, refuses); err == nil {
 		t.Errorf("too old: %q", d)
 	}
 	now = now.Add(-time.Second) // the clock is set back
-	if d, err := a.ask(t.Context(), ada, says("two")); d != "two" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, says("two")); d != "two" || err != nil {
 		t.Errorf("after a refusal: %q, %v", d, err)
 	}
 }

@@ -215,7 +215,7 @@ func codeOf(w *httptest.ResponseRecorder) string {
 	return body.Errors[0].Code
 }
 
-func TestTagsAreTheOneOfTheName(t *testing.T) {
+func TestTagListHasTagOfName(t *testing.T) {
 	t.Parallel()
 	f := newFront(t, 1000)
 	for query, want := range map[string][]string{"": {"v1"}, "?n=1": {"v1"}, "?n=0": {}, "?last=a": {"v1"}, "?last=v1": {}} {

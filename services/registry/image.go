@@ -138,7 +138,7 @@ func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest,
 		return d, nil
 	}
 	key := tagKey{r.access, r.repo, tok.source}
-	return r.images.tags.ask(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+	return r.images.tags.lookup(ctx, key, func(ctx context.Context) (digest.Digest, error) {
 		for _, d := range tok.allRoots() {
 			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
 				return r.images.client.Resolve(ctx, r.repo, tok.source, r.access)
@@ -217,8 +217,8 @@ func (img *image) addBlobs(doc oci.Document) error {
 	return nil
 }
 
-// addOthers records manifests that belong to the image.
-func (img *image) addOthers(list []digest.Digest) {
+// addManifests records manifests that belong to the image.
+func (img *image) addManifests(list []digest.Digest) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
 	for _, d := range list {

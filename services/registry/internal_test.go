@@ -136,7 +136,7 @@ func TestMissedRevocation(t *testing.T) {
 	})
 }
 
-func TestRevocationReachesAnAnswerOnItsWay(t *testing.T) {
+func TestRevocationAppliesToResponseInFlight(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := &containers{}

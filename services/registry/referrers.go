@@ -71,7 +71,7 @@ func (img *image) addReferrers(list []descriptor.Descriptor) {
 	for i, d := range list {
 		digests[i] = d.Digest
 	}
-	img.addOthers(digests)
+	img.addManifests(digests)
 }
 
 // referrers queries the referrers API of the upstream registry or, if it has none, the

@@ -79,6 +79,8 @@ type Settings struct {
 	// FilesystemPrefix is the URL prefix of file system clients' layers; "" recognises
 	// none.
 	FilesystemPrefix string
+	// PlatformURL is the address of this platform, whose users pulls are counted for.
+	PlatformURL string
 }
 
 // Registry is the handler of /v2/. Create it with New and call Close after use.
@@ -248,7 +250,7 @@ func (s *Registry) resolved(r *http.Request, p path) (*resolvedToken, error) {
 
 // charge charges a pull to the caller, or to the client's address.
 func (s *Registry) charge(r *http.Request, identity caller.ID) (ratelimit.Quota, error) {
-	return s.deps.Limiter.ChargeClient(r.Context(), ratelimit.Pulls, identity.Client(r.Context()), 1)
+	return s.deps.Limiter.ChargeCaller(r.Context(), ratelimit.Pulls, identity.Charged(r.Context()), 1)
 }
 
 func unknownName(cause error) error {

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -40,8 +41,8 @@ type resolvedToken struct {
 	// layers holds where added layers are fetched from, by digest.
 	layers   map[digest.Digest]addedLayer
 	identity caller.ID
-	// org is the organisation that pulls are counted for, or "".
-	org     string
+	// owner is the caller that pulls are counted for; nil for an anonymous one.
+	owner   *platformv1.Identity
 	expires time.Time
 	// build is the id of the build that creates the image, or "".
 	build string
@@ -198,13 +199,13 @@ func (t *tokens) get(ctx context.Context, token string) (*resolvedToken, error) 
 	if _, ok := t.refused.GetIfPresent(key); ok {
 		return nil, unknownName(nil)
 	}
-	return t.flight.Do(ctx, token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, token, false) })
+	return t.flight.Do(ctx, token, func(ctx context.Context) (*resolvedToken, error) { return t.fetch(ctx, token, false) })
 }
 
 // refresh reads the plan again if a client requests a digest that is not cached. Another
 // replica may have served the first part of the pull.
 func (t *tokens) refresh(ctx context.Context, old *resolvedToken) error {
-	fresh, err := t.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*resolvedToken, error) { return t.ask(ctx, old.token, true) })
+	fresh, err := t.flight.Do(ctx, "fresh "+old.token, func(ctx context.Context) (*resolvedToken, error) { return t.fetch(ctx, old.token, true) })
 	if err != nil {
 		return err
 	}
@@ -212,7 +213,7 @@ func (t *tokens) refresh(ctx context.Context, old *resolvedToken) error {
 	return nil
 }
 
-func (t *tokens) ask(ctx context.Context, token string, fresh bool) (*resolvedToken, error) {
+func (t *tokens) fetch(ctx context.Context, token string, fresh bool) (*resolvedToken, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	key := keyOf(token)
@@ -231,8 +232,8 @@ func (t *tokens) ask(ctx context.Context, token string, fresh bool) (*resolvedTo
 		if p.GetFormat() == "sif" {
 			scheme = "oras://"
 		}
-		return nil, coded(fault.NotFound.Newf("This image is frozen; pull %s%s/%s:%s",
-			scheme, src.GetRegistry(), src.GetRepository(), src.GetReference()), "NAME_UNKNOWN")
+		return nil, coded(fault.NotFound.Newf("This image has a permanent name; pull %s%s/%s%s",
+			scheme, src.GetRegistry(), src.GetRepository(), oci.Suffix(src.GetReference())), "NAME_UNKNOWN")
 	}
 	out, err := newResolvedToken(resp.GetPlan())
 	if err != nil {
@@ -258,7 +259,7 @@ func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 		source:    p.GetSource().GetReference(),
 		platforms: platforms,
 		identity:  caller.Of(p.GetIdentity()),
-		org:       caller.Organisation(p.GetIdentity()),
+		owner:     p.GetIdentity(),
 		expires:   p.GetExpiration().AsTime(),
 		layers:    map[digest.Digest]addedLayer{},
 		build:     p.GetBuildId(),

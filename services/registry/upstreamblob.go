@@ -95,7 +95,7 @@ func (s *Registry) checkAccess(r *http.Request, src reader, d ocispec.Descriptor
 // redirectOrCache redirects a client, unless the blob is to be cached: then the registry fetches
 // it from the redirect's target.
 func (s *Registry) redirectOrCache(w http.ResponseWriter, r *http.Request, src reader, key blob.Key, location string) error {
-	if r.Header.Get("Range") != "" || !s.blobs.Wants(key.Size) {
+	if r.Header.Get("Range") != "" || !s.blobs.Accepts(key.Size) {
 		redirect(w, location)
 		return nil
 	}

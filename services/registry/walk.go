@@ -82,6 +82,6 @@ func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]diges
 	for _, e := range refs {
 		next = append(next, e.Digest)
 	}
-	img.addOthers(next)
+	img.addManifests(next)
 	return next, nil
 }

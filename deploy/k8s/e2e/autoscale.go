@@ -132,10 +132,15 @@ func (w *world) scaleDown(ctx context.Context) (name string, running int, err er
 // cost, so that the autoscaler stops the busiest first, and returns the builders' numbers of
 // builds.
 func (w *world) mark(ctx context.Context) (map[string]int, error) {
-	err := w.until(ctx, "the long builds to run", 5*time.Minute, func() error {
-		n, err := w.running(ctx, "builder-.*")
+	var had map[string]int
+	err := w.until(ctx, "the long builds to run", 5*time.Minute, func() (err error) {
+		had, err = w.running(ctx)
+		n := 0
+		for _, one := range had {
+			n += one
+		}
 		if err == nil && n != builds {
-			err = fmt.Errorf("%d run", n)
+			err = fmt.Errorf("%d run as far as Prometheus knows: %v", n, had)
 		}
 		return err
 	})
@@ -146,12 +151,8 @@ func (w *world) mark(ctx context.Context) (map[string]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	had := map[string]int{}
 	for _, p := range pods {
 		name := p.Metadata.Name
-		if had[name], err = w.running(ctx, name); err != nil {
-			return nil, err
-		}
 		if _, err := w.kubectl(ctx, "-n", "slipway", "annotate", "pod", name, fmt.Sprintf("controller.kubernetes.io/pod-deletion-cost=%d", -had[name])); err != nil {
 			return nil, err
 		}
@@ -249,28 +250,37 @@ func (w *world) builders(ctx context.Context, least, most int) error {
 	})
 }
 
-// running queries Prometheus for the number of running builds of the builders whose names
-// match. If a scrape fails on a busy machine, its series ends, so recent samples count as well.
-func (w *world) running(ctx context.Context, pods string) (int, error) {
+// running queries Prometheus for the number of running builds of each builder, all at the same time.
+// A builder that has just started is missing. If a scrape fails on a busy machine, its series ends,
+// so recent samples count as well.
+func (w *world) running(ctx context.Context) (map[string]int, error) {
 	ip, err := w.kubectl(ctx, "-n", "monitoring", "get", "service", "prometheus-operated", "-o", "jsonpath={.spec.clusterIP}")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	query := url.QueryEscape(fmt.Sprintf("sum(last_over_time(slipway_builder_running{pod=~%q}[1m]))", pods))
+	query := url.QueryEscape("sum by (pod) (last_over_time(slipway_builder_running[1m]))")
 	raw, err := w.client.get(ctx, "http://"+ip+":9090/api/v1/query?query="+query, "")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	var answer struct {
-		Data struct{ Result []struct{ Value [2]any } }
+		Data struct {
+			Result []struct {
+				Metric struct{ Pod string }
+				Value  [2]any
+			}
+		}
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return 0, err
+		return nil, err
 	}
-	if len(answer.Data.Result) == 0 { // the builder has just started
-		return 0, nil
+	had := map[string]int{}
+	for _, r := range answer.Data.Result {
+		if had[r.Metric.Pod], err = strconv.Atoi(fmt.Sprint(r.Value[1])); err != nil {
+			return nil, err
+		}
 	}
-	return strconv.Atoi(fmt.Sprint(answer.Data.Result[0].Value[1]))
+	return had, nil
 }
 
 type pod struct {

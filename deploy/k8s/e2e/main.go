@@ -139,6 +139,10 @@ func removeAll(dir string) error {
 
 // inside starts the cluster and runs the scenarios.
 func inside(ctx context.Context, s settings) error {
+	pid, err := os.Readlink("/proc/self") // the number outside, until the cluster mounts its own /proc
+	if err != nil {
+		return err
+	}
 	c, err := newCluster(ctx, os.Getenv("SLIPWAY_E2E_INSIDE"))
 	if err != nil {
 		return err
@@ -152,7 +156,7 @@ func inside(ctx context.Context, s settings) error {
 		c.explain(ctx)
 	}
 	if s.keep {
-		fmt.Printf("The cluster stays until Ctrl-C: nsenter -t %d -a, KUBECONFIG=%s\n", os.Getpid(), filepath.Join(c.dir, "admin.kubeconfig"))
+		fmt.Printf("The cluster stays until Ctrl-C: nsenter -t %s -a, KUBECONFIG=%s\n", pid, filepath.Join(c.dir, "admin.kubeconfig"))
 		<-ctx.Done()
 	}
 	if err != nil {

@@ -86,6 +86,9 @@ func databasePath(cfg config.Config) (string, error) {
 	if !ok {
 		return "", errors.New("the server has a PostgreSQL database: back it up with pg_dump -Fc, and build_repository with the registry's own means (docs/operate/upgrade.md)")
 	}
+	if err := app.CheckMoved(cfg); err != nil {
+		return "", err
+	}
 	if _, err := os.Stat(path); err != nil {
 		return "", fmt.Errorf("there is no database at %s: set data_dir to the directory of the server", path)
 	}

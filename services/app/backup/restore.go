@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"slipway.dev/services/app"
 	"slipway.dev/services/registry/store"
@@ -55,11 +56,33 @@ func Restore(ctx context.Context, o Options) error {
 			return err
 		}
 	}
+	if err := giveToOwner(to); err != nil {
+		return err
+	}
 	if _, ok := s.Files[masterKeyFile]; !ok {
 		fmt.Fprintf(o.Progress, "The backup has no master key: put the server's at %s before you start it\n", app.MasterKeyFile(o.Config))
 	}
 	fmt.Fprintf(o.Progress, "Restored the backup of %s to %s; start slipwayd with the same settings\n", s.Created.Format("2006-01-02 15:04 UTC"), to)
 	return nil
+}
+
+// giveToOwner gives everything in a folder to the owner of the folder, so that a server that runs
+// as another user than the command can use it.
+func giveToOwner(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || int(owner.Uid) == os.Geteuid() {
+		return nil
+	}
+	return filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path, int(owner.Uid), int(owner.Gid))
+	})
 }
 
 // checkEmpty checks that a data_dir is empty except for files of an interrupted restore. In

@@ -30,8 +30,8 @@ type Options struct {
 	Token string
 	// Request is a container request for Conda packages, for one platform.
 	Request *containerv1.ContainerRequest
-	// Tell receives progress messages.
-	Tell func(line string)
+	// Progress receives progress messages.
+	Progress func(line string)
 }
 
 // Read parses the body of a container request.
@@ -68,7 +68,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	o.Tell("Assembling the image from its packages")
+	o.Progress("Assembling the image from its packages")
 	one, err := s.make(ctx, direct)
 	if err != nil {
 		return Report{}, fmt.Errorf("assembling the image: %w", err)
@@ -77,13 +77,13 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	if out.Lock, err = s.lock(ctx, one.build); err != nil {
 		return out, err
 	}
-	o.Tell("Installing the same packages in a container")
+	o.Progress("Installing the same packages in a container")
 	two, err := s.make(ctx, classicRequest(o, direct, out.Lock))
 	if err != nil {
 		return out, fmt.Errorf("installing the packages: %w", err)
 	}
 	out.Classic = two.build
-	o.Tell("Comparing " + one.name + " with " + two.name)
+	o.Progress("Comparing " + one.name + " with " + two.name)
 	a, err := s.tree(ctx, one)
 	if err != nil {
 		return out, err

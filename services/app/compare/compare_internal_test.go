@@ -54,8 +54,8 @@ func TestNotCompared(t *testing.T) {
 	}
 }
 
-// TestSaysWhyNot checks that the service's error is shown.
-func TestSaysWhyNot(t *testing.T) {
+// TestServiceErrorIsShown checks that the service's error is shown.
+func TestServiceErrorIsShown(t *testing.T) {
 	t.Parallel()
 	const ask, status, record = "POST /v1alpha2/container", "GET /v1alpha2/container/abc/status", "GET /v1alpha1/builds/beef_1"
 	made := map[string]string{ask: `{"requestId":"abc","buildId":"beef_1","targetImage":"h/wt/abc/b:1"}`, status: `{"status":"DONE","succeeded":true}`}
@@ -76,7 +76,7 @@ func TestSaysWhyNot(t *testing.T) {
 			}
 			_, _ = w.Write([]byte(text))
 		}))
-		_, err := Run(t.Context(), Options{Server: server.URL + "/", Request: Of([]string{"samtools"}), Tell: func(string) {}})
+		_, err := Run(t.Context(), Options{Server: server.URL + "/", Request: Of([]string{"samtools"}), Progress: func(string) {}})
 		server.Close()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -20,7 +20,7 @@ import (
 
 // tree reads the content of an image from the registry that serves its name. Nothing is
 // stored on disk.
-func (s *service) tree(ctx context.Context, image made) (*shadow.Tree, error) {
+func (s *service) tree(ctx context.Context, image builtImage) (*shadow.Tree, error) {
 	layers, err := s.layers(ctx, image.name)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", image.name, err)

@@ -21,8 +21,8 @@ import (
 // service is a client of a running service's public API.
 type service struct{ base, token string }
 
-// made is a built image.
-type made struct{ build, name string }
+// builtImage is a built image.
+type builtImage struct{ build, name string }
 
 // answerBytes is the maximum size of a response. A lock of thousands of packages is a tenth
 // of it.
@@ -80,12 +80,12 @@ func (s *service) send(ctx context.Context, method, path string, content io.Read
 }
 
 // make requests an image and waits until it exists.
-func (s *service) make(ctx context.Context, r *containerv1.ContainerRequest) (made, error) {
+func (s *service) make(ctx context.Context, r *containerv1.ContainerRequest) (builtImage, error) {
 	var answer containerv1.SubmitContainerResponse
 	if err := s.call(ctx, http.MethodPost, "/v1alpha2/container", r, &answer); err != nil {
-		return made{}, err
+		return builtImage{}, err
 	}
-	out := made{build: answer.GetBuildId(), name: answer.GetTargetImage()}
+	out := builtImage{build: answer.GetBuildId(), name: answer.GetTargetImage()}
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {

@@ -101,7 +101,7 @@ func TestBroken(t *testing.T) {
 		"an address":              {func(_ *testing.T, o *doctor.Options) { o.Config.HTTPAddr = "192.0.2.1:80" }, "ports", doctor.Fail, "not possible to listen"},
 		"an old certificate":      {certificate("localhost", -time.Hour), "certificates", doctor.Fail, "expired on"},
 		"a certificate of others": {certificate("example.org", 24*365*time.Hour), "certificates", doctor.Fail, "not for localhost"},
-		"a certificate that ends": {certificate("localhost", 24*time.Hour), "certificates", doctor.Warn, "expires on"},
+		"a certificate that ends": {certificate("localhost", 12*time.Hour), "certificates", doctor.Warn, "expires on"},
 		"no certificate": {func(t *testing.T, o *doctor.Options) {
 			o.Config.TLSCertFile, o.Config.TLSKeyFile = file(t, "x"), file(t, "y")
 		}, "certificates", doctor.Fail, "tls_cert_file"},
@@ -139,6 +139,19 @@ func TestBroken(t *testing.T) {
 			o.Config.CondaChannelAlias, o.Config.CondaChannels = strings.TrimSuffix(o.Channels[0], "/conda-forge"), []string{"bioconda=http://127.0.0.1:1/b"}
 			o.Channels = nil
 		}, "channels", doctor.Warn, "no packages from http://127.0.0.1:1/b:"},
+		"a missing file":         {func(_ *testing.T, o *doctor.Options) { o.Config.AdminRegistryAuth = "/nonexistent" }, "files", doctor.Fail, "admin_registry_auth_file: there is no file /nonexistent"},
+		"a file of another user": {foreignFile, "files", doctor.Fail, "cannot read"},
+		"a sign-in provider":     {func(_ *testing.T, o *doctor.Options) { o.Config.OIDCIssuer = "http://127.0.0.1:1" }, "sign-in", doctor.Fail, "users cannot sign in at http://127.0.0.1:1"},
+		"another issuer": {func(t *testing.T, o *doctor.Options) { o.Config.OIDCIssuer = testkit.NewIssuer(t).URL + "/" }, "sign-in", doctor.Fail,
+			"did not match"},
+		"an issuer without a trusted certificate": {func(t *testing.T, o *doctor.Options) {
+			other := httptest.NewTLSServer(http.NotFoundHandler())
+			t.Cleanup(other.Close)
+			o.Config.OIDCIssuer = other.URL
+		}, "sign-in", doctor.Fail, "certificate"},
+		"a sign-in without https": {func(t *testing.T, o *doctor.Options) {
+			o.Config.OIDCIssuer, o.Config.PlatformURL = testkit.NewIssuer(t).URL, "http://slipway.example.org/api"
+		}, "sign-in", doctor.Warn, "back to http://slipway.example.org/api/oauth/callback"},
 		"the clock": {func(_ *testing.T, o *doctor.Options) { o.Now = func() time.Time { return time.Now().Add(time.Hour) } }, "clock", doctor.Fail, "off by 1h0m"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,6 +168,42 @@ func TestBroken(t *testing.T) {
 				t.Errorf("not found: %+v", findings)
 			}
 		})
+	}
+}
+
+// foreignFile names a file that only another user can read, or for root one that the owner of
+// data_dir cannot read.
+func foreignFile(t *testing.T, o *doctor.Options) {
+	t.Helper()
+	o.Config.MasterKeyFile = file(t, "x")
+	if os.Geteuid() != 0 {
+		if err := os.Chmod(o.Config.MasterKeyFile, 0); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if err := os.Chown(o.Config.DataDir, 12345, 12345); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSignIn checks what is said of a provider that works, and of files that can be read.
+func TestSignIn(t *testing.T) {
+	t.Parallel()
+	o := healthy(t)
+	o.Config.OIDCIssuer, o.Config.OIDCClientID, o.Config.OIDCClientSecretFile = testkit.NewIssuer(t).URL, "slipway", file(t, "secret")
+	var got []string
+	for _, f := range doctor.Examine(t.Context(), o) {
+		if f.Check == "sign-in" || f.Check == "files" {
+			got = append(got, string(f.State)+" "+f.Text)
+		}
+	}
+	want := []string{
+		"ok this user can read the files that settings name (1)",
+		"ok " + o.Config.OIDCIssuer + " responds; its client slipway must have the redirect address http://localhost:1/api/oauth/callback",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

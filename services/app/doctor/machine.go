@@ -78,7 +78,7 @@ func (d *doctor) builds(ctx context.Context) []Finding {
 		return one("runc", "", errors.New("Dockerfiles cannot be built here: only root on Linux can run the build daemon"), Warn,
 			"run slipwayd as root (sudo), or set buildkit_addr; everything except Dockerfiles works without it, including images of Conda packages")
 	}
-	path, version, err := daemon.Look(ctx, d.Config.RuncPath)
+	path, version, err := daemon.Probe(ctx, d.Config.RuncPath)
 	return one("runc", fmt.Sprintf("%s, version %s, runs containers here", path, version), err, Fail, "")
 }
 

@@ -100,7 +100,8 @@ func (d *doctor) read(ctx context.Context, url string, through http.RoundTripper
 	return io.ReadAll(io.LimitReader(resp.Body, answerLimit))
 }
 
-// soon is how long before its expiry a certificate should be renewed.
+// soon is how long before its expiry a certificate should have been renewed, at most: a quarter of
+// its lifetime if that is shorter.
 const soon = 14 * 24 * time.Hour
 
 // certificates checks that certificates match their keys and the host of public_url, and
@@ -139,7 +140,7 @@ func (d *doctor) certificate(key, cert, private, host string) Finding {
 		f.Text, f.Do = fmt.Sprintf("%s is valid only from %s", key, leaf.NotBefore.Format(time.DateTime)), "check the clock of this machine (timedatectl), or wait"
 	case host != "" && leaf.VerifyHostname(host) != nil:
 		f.Text, f.Do = fmt.Sprintf("%s is not for %s: %v", key, host, leaf.VerifyHostname(host)), "take one that names the host of public_url"
-	case left < soon:
+	case left < min(soon, leaf.NotAfter.Sub(leaf.NotBefore)/4):
 		f.State, f.Text = Warn, fmt.Sprintf("%s expires on %s", key, leaf.NotAfter.Format(time.DateOnly))
 	default:
 		return Finding{Check: "certificates", State: OK, Text: fmt.Sprintf("%s is valid until %s", key, leaf.NotAfter.Format(time.DateOnly))}

@@ -29,14 +29,14 @@ func (d *doctor) database(ctx context.Context) []Finding {
 			return one(check, path+" is created at the first start", nil, OK, "")
 		}
 	}
-	old, err := app.Tables(ctx, d.Config)
+	bytes, old, err := app.Tables(ctx, d.Config)
 	if err != nil {
 		return one(check, "", fmt.Errorf("the database does not respond: %w", err), Fail, "check that it is running, and that database_url has its address, user and password")
 	}
 	if old != nil {
 		return one(check, "", old, Fail, "slipwayd migrate")
 	}
-	return one(check, "it responds, and its tables are of this version", nil, OK, "")
+	return one(check, fmt.Sprintf("it responds, its tables are of this version, and its size is %s", size(bytes)), nil, OK, "")
 }
 
 func (d *doctor) redis(ctx context.Context) []Finding {
@@ -67,12 +67,32 @@ func (d *doctor) nats(ctx context.Context) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	_, err = js.AccountInfo(ctx)
+	account, err := js.AccountInfo(ctx)
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		return one(check, "", errors.New("it responds, but without JetStream, in which builds wait for workers"), Fail, "start nats-server with --jetstream, or with a jetstream block in its configuration")
 	}
 	if err != nil && conn.LastError() != nil {
 		err = conn.LastError()
 	}
-	return one(check, "it responds, with JetStream", err, Fail, "check that it is running, and that nats_url has its address, user and password")
+	if err != nil {
+		return one(check, "", err, Fail, "check that it is running, and that nats_url has its address, user and password")
+	}
+	return streams(int64(account.Store), account.Limits.MaxStore)
+}
+
+// size formats a number of bytes.
+func size(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+// streams checks the space that the streams of an account use. A limit of 0 or less
+// means that there is no limit.
+func streams(used, limit int64) []Finding {
+	const check = "NATS"
+	if limit <= 0 {
+		return one(check, "it responds, with JetStream, and its streams use "+size(used), nil, OK, "")
+	}
+	text := fmt.Sprintf("it responds, with JetStream, and its streams use %s of %s", size(used), size(limit))
+	if float64(used) > 0.9*float64(limit) {
+		return one(check, "", errors.New(text), Warn, "raise the limit of the account (max_file); when it is reached, no builds are queued and no usage is counted")
+	}
+	return one(check, text, nil, OK, "")
 }

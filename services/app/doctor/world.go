@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"slipway.dev/services/app"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
@@ -70,6 +73,30 @@ func (d *doctor) registries(ctx context.Context) []Finding {
 	}
 	return append(out, one("registry", host+" (build_repository) responds and accepts its login", client.Ping(ctx, host, caller.LoginFor(logins, d.Config.BuildRepository)), Fail,
 		"check that it is running, that egress_allow names it if it is private, and that registry_auth_file has its login")...)
+}
+
+// provider checks the sign-in provider: its discovery document and issuer, its certificate, and that
+// browsers come back to the platform.
+func (d *doctor) provider(ctx context.Context) []Finding {
+	const check = "sign-in"
+	if d.Config.OIDCIssuer == "" {
+		return nil
+	}
+	callback, err := app.CheckProvider(ctx, d.Config)
+	if err != nil {
+		return one(check, "", fmt.Errorf("users cannot sign in at %s: %w", d.Config.OIDCIssuer, err), Fail,
+			"let this machine reach its /.well-known/openid-configuration, trust its authority (SSL_CERT_FILE), and set oidc_issuer to the issuer in that document")
+	}
+	if u, err := url.Parse(callback); err != nil || u.Scheme != "https" && !isOwnMachine(u.Hostname()) {
+		return one(check, "", fmt.Errorf("%s responds, but sends users back to %s without https, which providers reject", d.Config.OIDCIssuer, callback), Warn, "set platform_url, or public_url, to an https address")
+	}
+	return one(check, fmt.Sprintf("%s responds; its client %s must have the redirect address %s", d.Config.OIDCIssuer, d.Config.OIDCClientID, callback), nil, OK, "")
+}
+
+// isOwnMachine reports whether a host is this machine.
+func isOwnMachine(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // channels checks the Conda channels.

@@ -1,6 +1,6 @@
 // Package transfer moves the data of a slipwayd that ran as one process, with SQLite and the
 // embedded image store, to the database, the registry and the keys that several processes
-// share. It never changes the source. Rows are copied in one transaction and compared with the
+// share. It changes nothing in the source, and finally marks it as moved. Rows are copied in one transaction and compared with the
 // source before the commit; images are copied by digest.
 package transfer
 
@@ -83,6 +83,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		rows += c.Rows
 	}
 	fmt.Fprintf(o.Progress, "Copied and compared %d rows of %d tables\n", rows, len(copied))
+	if err := app.MarkMoved(dir); err != nil {
+		return fmt.Errorf("everything was copied, but %s is not marked as moved, so move it away: %w", dir, err)
+	}
 	return nil
 }
 

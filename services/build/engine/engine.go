@@ -12,6 +12,7 @@ import (
 const (
 	BuildKit = "buildkit"
 	Freeze   = "freeze"
+	Mirror   = "mirror"
 	Sif      = "sif"
 	Conda    = "conda"
 )
@@ -31,6 +32,9 @@ type Kind struct{ Engine, Architecture string }
 func KindOf(r *buildv1.Recipe) Kind { return Kind{r.GetEngine(), architecture(r)} }
 
 func architecture(r *buildv1.Recipe) string {
+	if r.GetEngine() == Mirror {
+		return Any
+	}
 	p, err := oci.ParsePlatform(r.GetPlatform())
 	switch {
 	case err != nil:

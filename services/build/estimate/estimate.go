@@ -10,6 +10,7 @@ import (
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
+	"slipway.dev/services/internal/ratelimit"
 )
 
 const (
@@ -28,16 +29,19 @@ type Estimator struct {
 	Workers *workers.Watch
 	// Now returns the current time.
 	Now func() time.Time
+	// RunningOf returns the limits of builds at a time that apply to a build; nil means that there
+	// are none.
+	RunningOf func(store.Load) []ratelimit.RunningLimit
 }
 
 // Of returns the estimated time from now until a build begins and until it ends; nil if
 // unknown or already past. Errors are those of the store.
 func (e Estimator) Of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
-	return look{Estimator: e, now: e.Now(), took: map[engine.Kind][]time.Duration{}}.of(ctx, r)
+	return estimation{Estimator: e, now: e.Now(), took: map[engine.Kind][]time.Duration{}}.of(ctx, r)
 }
 
-// look holds the data of one estimate.
-type look struct {
+// estimation holds the data of one estimate.
+type estimation struct {
 	Estimator
 	now time.Time
 	// took holds recent durations of builds of a kind, the shortest first.
@@ -45,12 +49,12 @@ type look struct {
 }
 
 // of implements Estimator.Of.
-func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
+func (e estimation) of(ctx context.Context, r store.Record) (start, end *time.Duration, err error) {
 	switch {
 	case !r.IsPending(), r.Request.GetUnsolved() != nil: // how long the solver takes is unknown
 		return nil, nil, nil
 	case !r.Started.IsZero():
-		end, err = e.left(ctx, r.Kind(), r.Started)
+		end, err = e.remaining(ctx, r.Kind(), r.Started)
 		return nil, end, err
 	case len(r.Request.GetPartIds()) > 0:
 		end, err = e.ofParts(ctx, r)
@@ -59,7 +63,7 @@ func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration
 	if start, err = e.start(ctx, r); err != nil || start == nil {
 		return nil, nil, err
 	}
-	own, err := e.left(ctx, r.Kind(), e.now)
+	own, err := e.remaining(ctx, r.Kind(), e.now)
 	if err != nil || own == nil {
 		return nil, nil, err
 	}
@@ -68,7 +72,7 @@ func (e look) of(ctx context.Context, r store.Record) (start, end *time.Duration
 
 // ofParts returns when a build that uses the images of other builds is likely to end: after
 // the last of them, plus its own duration.
-func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
+func (e estimation) ofParts(ctx context.Context, r store.Record) (*time.Duration, error) {
 	var last time.Duration
 	for _, id := range r.Request.GetPartIds() {
 		part, err := e.Store.Get(ctx, id)
@@ -87,17 +91,18 @@ func (e look) ofParts(ctx context.Context, r store.Record) (*time.Duration, erro
 	if r.Request.GetRecipe().GetEngine() == engine.Index { // takes almost no time
 		return &last, nil
 	}
-	own, err := e.left(ctx, r.Kind(), e.now)
+	own, err := e.remaining(ctx, r.Kind(), e.now)
 	if err != nil || own == nil {
 		return nil, err
 	}
 	return new(last + *own), nil
 }
 
-// start returns when a worker is likely to be free for a build: after the builds that run
-// on suitable workers and those that wait before it.
-func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error) {
-	able := e.Workers.Fit(r.Kind())
+// start returns when a worker is likely to be free for a build and the limits of builds at a time
+// of its user, workspace and organisation allow it: after the builds that run, and those that
+// wait before it.
+func (e estimation) start(ctx context.Context, r store.Record) (*time.Duration, error) {
+	able := e.Workers.Candidates(r.Kind())
 	if able.Slots == 0 {
 		return nil, nil
 	}
@@ -105,24 +110,35 @@ func (e look) start(ctx context.Context, r store.Record) (*time.Duration, error)
 	if err != nil || len(loads) > maxAhead {
 		return nil, err
 	}
-	free := make([]time.Duration, min(able.Slots, len(loads)+1))
+	own := e.runningOf(store.LoadOf(r))
+	var before []build
 	for _, l := range loads {
-		if !able.Carries(l.Worker, l.Kind) {
+		b := build{isRunning: !l.Started.IsZero(), needsSlot: able.MayRun(l.Worker, l.Kind), limits: e.runningOf(l)}
+		if !b.needsSlot && !b.sharesLimit(own) {
 			continue
 		}
-		left, err := e.left(ctx, l.Kind, e.since(l))
+		left, err := e.remaining(ctx, l.Kind, e.since(l))
 		if err != nil || left == nil {
 			return nil, err
 		}
-		free[slices.Index(free, slices.Min(free))] += *left
+		b.left = *left
+		before = append(before, b)
 	}
-	return new(slices.Min(free)), nil
+	start := startAfter(before, build{needsSlot: true, limits: own}, able.Slots)
+	return &start, nil
 }
 
-// left returns how much longer a build that began at since is likely to take: the median of
+func (e estimation) runningOf(l store.Load) []ratelimit.RunningLimit {
+	if e.RunningOf == nil {
+		return nil
+	}
+	return e.RunningOf(l)
+}
+
+// remaining returns how much longer a build that began at since is likely to take: the median of
 // the earlier builds of its kind that took at least as long as it has run; nil if no build
 // did.
-func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
+func (e estimation) remaining(ctx context.Context, c engine.Kind, since time.Time) (*time.Duration, error) {
 	took, known := e.took[c]
 	if !known {
 		var err error
@@ -141,7 +157,7 @@ func (e look) left(ctx context.Context, c engine.Kind, since time.Time) (*time.D
 }
 
 // since returns when a load began to run. A waiting load counts as if it began now.
-func (e look) since(l store.Load) time.Time {
+func (e estimation) since(l store.Load) time.Time {
 	if l.Started.IsZero() {
 		return e.now
 	}

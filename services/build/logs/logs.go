@@ -37,12 +37,12 @@ func New(js jetstream.JetStream, rows store.Store) *Logs {
 
 // Begin writes the first line of a build's log before a worker can. It may be repeated.
 func (l *Logs) Begin(ctx context.Context, id, text string) error {
-	return l.Note(ctx, id, "preface", text)
+	return l.AppendLine(ctx, id, "preface", text)
 }
 
-// Note appends a line of the build service to a build's log, while no worker has the build.
+// AppendLine appends a line of the build service to a build's log, while no worker has the build.
 // key identifies the line within the build, so that the call can be retried.
-func (l *Logs) Note(ctx context.Context, id, key, text string) error {
+func (l *Logs) AppendLine(ctx context.Context, id, key, text string) error {
 	raw, err := proto.Marshal(&buildv1.LogChunk{Entries: []*buildv1.LogEntry{{Text: text}}})
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"slipway.dev/services/build/workers"
 	"slipway.dev/services/internal/bus"
 	"slipway.dev/services/internal/bus/buildbus"
+	"slipway.dev/services/internal/ratelimit"
 )
 
 // Queue holds the jobs of builds. It has no state of its own and is safe for concurrent
@@ -35,6 +36,9 @@ type Queue struct {
 	// RunningUser and RunningAnonymous limit how many builds of one kind each owner may
 	// have with the workers at a time; 0 means no limit besides fair scheduling.
 	RunningUser, RunningAnonymous int
+	// RunningOf returns the limits that administrators have set for the user, the workspace and the
+	// organisation of a build; nil means that there are none.
+	RunningOf func(store.Record) []ratelimit.RunningLimit
 	// ReserveForUsers prevents anonymous clients from occupying all slots together.
 	ReserveForUsers bool
 }

@@ -8,6 +8,7 @@ import (
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
 	"slipway.dev/services/internal/fairshare"
+	"slipway.dev/services/internal/ratelimit"
 )
 
 // ahead is how many jobs are on the bus per slot of the live workers: one that runs and one
@@ -15,12 +16,13 @@ import (
 // first.
 const ahead = 2
 
-// share returns how many builds of one kind an owner may have with the workers at a time.
-// If there are several slots, an anonymous client never gets all of them, since builds that
-// only sleep would block all others until their time limit.
-func (q *Queue) share(c fairshare.Client, slots int) int {
-	if !c.IsStranger() {
-		if n := q.RunningUser; n > 0 {
+// share returns how many builds of one kind an owner may have with the workers at a time. A limit
+// of the user's own replaces RunningUser; isFull checks it. If there are several slots, an anonymous
+// client never gets all of them, since builds that only sleep would block all others until their
+// time limit.
+func (q *Queue) share(c fairshare.Client, hasOwn bool, slots int) int {
+	if !c.IsAnonymous() {
+		if n := q.RunningUser; n > 0 && !hasOwn {
 			return n
 		}
 		return ahead * slots
@@ -68,13 +70,17 @@ func (q *Queue) turns(waiting, out []store.Record) []store.Record {
 type round struct {
 	*Queue
 	// fits holds the suitable workers for each kind of waiting build.
-	fits map[engine.Kind]workers.Fitting
+	fits map[engine.Kind]workers.Candidates
 	// free is how many more builds of a kind may be dispatched.
 	free map[engine.Kind]int
 	// strangers is how many slots for a kind anonymous builds occupy or may occupy.
 	strangers map[engine.Kind]int
 	held      map[holding]int
 	busy      fairshare.Tally
+	// own holds the limits of the subjects of each build, and running how many dispatched builds
+	// of all kinds a subject with a limit has.
+	own     map[string][]ratelimit.RunningLimit
+	running map[ratelimit.Subject]int
 }
 
 // A holding identifies the dispatched builds of one kind and owner.
@@ -85,12 +91,20 @@ type holding struct {
 
 func (q *Queue) newRound(waiting, out []store.Record) *round {
 	r := &round{
-		Queue: q, fits: map[engine.Kind]workers.Fitting{}, free: map[engine.Kind]int{}, strangers: map[engine.Kind]int{}, held: map[holding]int{},
+		Queue: q, fits: map[engine.Kind]workers.Candidates{}, free: map[engine.Kind]int{}, strangers: map[engine.Kind]int{}, held: map[holding]int{},
+		own: map[string][]ratelimit.RunningLimit{}, running: map[ratelimit.Subject]int{},
+	}
+	if q.RunningOf != nil {
+		for _, b := range slices.Concat(waiting, out) {
+			if limits := q.RunningOf(b); limits != nil {
+				r.own[b.ID] = limits
+			}
+		}
 	}
 	for _, b := range waiting {
 		c := b.Kind()
 		if _, known := r.fits[c]; !known {
-			r.fits[c] = q.Workers.Fit(c)
+			r.fits[c] = q.Workers.Candidates(c)
 			r.free[c] = ahead * r.fits[c].Slots
 		}
 	}
@@ -106,7 +120,10 @@ func (r *round) give(b store.Record) {
 	r.free[c]--
 	r.held[holding{b.Owner, c}]++
 	r.busy.Add(client, 1)
-	if !client.IsStranger() {
+	for _, l := range r.own[b.ID] {
+		r.running[l.Subject]++
+	}
+	if !client.IsAnonymous() {
 		return
 	}
 	worker := b.Worker
@@ -114,7 +131,7 @@ func (r *round) give(b store.Record) {
 		worker = ""
 	}
 	for kind, f := range r.fits { // a worker's slots are shared by all architectures of an engine
-		if kind.Engine == c.Engine && f.Carries(worker, c) {
+		if kind.Engine == c.Engine && f.MayRun(worker, c) {
 			r.strangers[kind]++
 		}
 	}
@@ -123,8 +140,19 @@ func (r *round) give(b store.Record) {
 func (r *round) mustWait(b store.Record) bool {
 	c, client := b.Kind(), fairshare.ParseClient(b.Owner)
 	slots := r.fits[c].Slots
-	return r.free[c] <= 0 || r.held[holding{b.Owner, c}] >= r.share(client, slots) ||
-		client.IsStranger() && r.strangers[c] >= r.strangersShare(slots)
+	return r.free[c] <= 0 || r.isFull(b) || r.held[holding{b.Owner, c}] >= r.share(client, r.hasOwn(b), slots) ||
+		client.IsAnonymous() && r.strangers[c] >= r.strangersShare(slots)
+}
+
+// isFull reports whether the user, the workspace or the organisation of a build has as many
+// dispatched builds as its own limit allows.
+func (r *round) isFull(b store.Record) bool {
+	return slices.ContainsFunc(r.own[b.ID], func(l ratelimit.RunningLimit) bool { return l.Most > 0 && r.running[l.Subject] >= l.Most })
+}
+
+// hasOwn reports whether the user of a build has a limit of its own.
+func (r *round) hasOwn(b store.Record) bool {
+	return slices.ContainsFunc(r.own[b.ID], func(l ratelimit.RunningLimit) bool { return l.Of == ratelimit.User })
 }
 
 func (r *round) compare(a, b store.Record) int {

@@ -13,6 +13,7 @@ import (
 	"slipway.dev/services/build/engine"
 	"slipway.dev/services/build/store"
 	"slipway.dev/services/build/workers"
+	"slipway.dev/services/internal/ratelimit"
 )
 
 // queued returns builds of owners, oldest first: of users (capital letters) and of
@@ -207,4 +208,57 @@ func TestFairness(t *testing.T) {
 	if b := strings.Count(order[:20], "B"); b != 10 {
 		t.Errorf("of the first 20, %d are B's: %s", b, order)
 	}
+}
+
+// TestRunningLimits checks that the builds of a workspace or an organisation of all users and kinds
+// count against its own limit, and that a user's own limit replaces the setting.
+func TestRunningLimits(t *testing.T) {
+	t.Parallel()
+	lab, bench := ratelimit.Subject{Of: ratelimit.Organization, ID: 3}, ratelimit.Subject{Of: ratelimit.Workspace, ID: 5}
+	of := func(s ratelimit.Subject, most int) []ratelimit.RunningLimit {
+		return []ratelimit.RunningLimit{{Subject: s, Most: most}}
+	}
+	user := func(name rune, most int) []ratelimit.RunningLimit {
+		return of(ratelimit.Subject{Of: ratelimit.User, ID: int64(name)}, most)
+	}
+	for _, tc := range []struct {
+		name         string
+		waiting, out string
+		user         int
+		own          map[string][]ratelimit.RunningLimit // by owner
+		want         string
+	}{
+		{name: "none", waiting: "AAABBB", want: "ABABAB"},
+		{name: "users of one organisation", waiting: "AAABBBCC", own: map[string][]ratelimit.RunningLimit{"A": of(lab, 3), "B": of(lab, 3)}, want: "ABCAC"},
+		{name: "it has dispatched builds", waiting: "AABBC", out: "AB", own: map[string][]ratelimit.RunningLimit{"A": of(lab, 3), "B": of(lab, 3)}, want: "CA"},
+		{name: "it is full", waiting: "AABBC", out: "AAB", own: map[string][]ratelimit.RunningLimit{"A": of(lab, 2), "B": of(lab, 2)}, want: "C"},
+		{name: "a workspace in an organisation", waiting: "AAABBB", own: map[string][]ratelimit.RunningLimit{"A": append(of(bench, 1), of(lab, 2)...), "B": of(lab, 2)}, want: "AB"},
+		{name: "no limit", waiting: "AAAA", own: map[string][]ratelimit.RunningLimit{"A": of(lab, 0)}, want: "AAAA"},
+		{name: "a user with more than the setting", waiting: "AAAABB", user: 1, own: map[string][]ratelimit.RunningLimit{"A": user('A', 3)}, want: "ABAA"},
+		{name: "a user without a limit", waiting: "AAAABB", user: 1, own: map[string][]ratelimit.RunningLimit{"A": user('A', 0)}, want: "ABAAA"},
+		{name: "a user with less than the setting", waiting: "AAAABB", user: 2, own: map[string][]ratelimit.RunningLimit{"A": user('A', 1)}, want: "ABB"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			q := &Queue{Workers: watching(t, 4, "amd64"), RunningUser: tc.user, RunningOf: func(b store.Record) []ratelimit.RunningLimit {
+				return tc.own[strings.TrimPrefix(b.Owner, "user:")]
+			}}
+			if got := letters(q.turns(queued(tc.waiting), queuedLater(tc.out))); got != tc.want {
+				t.Errorf("next are %q, want %q", got, tc.want)
+			}
+		})
+	}
+	q := &Queue{Workers: watching(t, 4, "amd64", "arm64"), RunningOf: func(store.Record) []ratelimit.RunningLimit { return of(lab, 2) }}
+	if got := q.turns([]store.Record{build(1, "user:A", "arm64"), build(2, "user:B", "arm64")}, []store.Record{build(3, "user:C", "amd64")}); len(got) != 1 {
+		t.Errorf("%d builds for another architecture are next", len(got))
+	}
+}
+
+// queuedLater is queued, with other ids.
+func queuedLater(owners string) []store.Record {
+	all := queued(owners)
+	for i := range all {
+		all[i].ID = "9" + all[i].ID
+	}
+	return all
 }

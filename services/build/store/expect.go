@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"slipway.dev/services/build/engine"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -14,13 +15,22 @@ type Load struct {
 	// Worker has run it since Started; both are zero while it waits.
 	Worker  string
 	Started time.Time
+	// Caller is the caller whose limits apply, without a robot's organisation and repositories.
+	Caller caller.ID
+}
+
+// LoadOf returns a build that waits.
+func LoadOf(r Record) Load {
+	who := caller.Of(r.Request.GetIdentity())
+	return Load{Kind: r.Kind(), Caller: caller.ID{Endpoint: who.Endpoint, UserID: who.UserID, WorkspaceID: who.WorkspaceID, OrganizationID: who.OrganizationID}}
 }
 
 // Loads returns up to limit builds: first the running builds, then the builds that wait
 // ahead of r, each with the oldest first.
 func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	rows, err := s.db.QueryContext(ctx, `
-		SELECT engine, architecture, CASE WHEN started_at > 0 THEN worker ELSE '' END, started_at
+		SELECT engine, architecture, CASE WHEN started_at > 0 THEN worker ELSE '' END, started_at,
+			endpoint, user_id, workspace_id, organization_id
 		FROM build_builds WHERE state = 'PENDING' AND engine <> $1 AND (started_at > 0 OR created_at < $2)
 		ORDER BY CASE WHEN started_at > 0 THEN 0 ELSE 1 END, created_at, id LIMIT $3`,
 		engine.Index, sqldb.Micros(r.Created), limit)
@@ -32,7 +42,8 @@ func (s Store) Loads(ctx context.Context, r Record, limit int) ([]Load, error) {
 	for rows.Next() {
 		var l Load
 		var started int64
-		if err := rows.Scan(&l.Kind.Engine, &l.Kind.Architecture, &l.Worker, &started); err != nil {
+		if err := rows.Scan(&l.Kind.Engine, &l.Kind.Architecture, &l.Worker, &started,
+			&l.Caller.Endpoint, &l.Caller.UserID, &l.Caller.WorkspaceID, &l.Caller.OrganizationID); err != nil {
 			return nil, err
 		}
 		l.Started = sqldb.Time(started)

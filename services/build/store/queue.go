@@ -12,6 +12,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/build/engine"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -20,8 +21,8 @@ func (s Store) Pending(ctx context.Context, target, scope string) (Record, error
 	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'PENDING'`, target, scope)
 }
 
-// Made returns the newest successful build of an image.
-func (s Store) Made(ctx context.Context, target, scope string) (Record, error) {
+// NewestSuccess returns the newest successful build of an image.
+func (s Store) NewestSuccess(ctx context.Context, target, scope string) (Record, error) {
 	return s.one(ctx, `target = $1 AND scope = $2 AND state = 'COMPLETED' AND succeeded ORDER BY number DESC LIMIT 1`, target, scope)
 }
 
@@ -55,13 +56,14 @@ func (s Store) Newest(ctx context.Context, contentDigest string) (Record, error)
 	return s.one(ctx, `content_id = $1 AND content_digest = $2 ORDER BY number DESC LIMIT 1`, contentDigest[:16], contentDigest)
 }
 
-// OfUser returns builds of a user of a platform, the newest first, and their total number.
-func (s Store) OfUser(ctx context.Context, endpoint string, user, workspace int64, limit, offset int) (list []Record, total int32, err error) {
-	const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0)`
-	if total, err = s.count(ctx, mine, endpoint, user, workspace); err != nil {
+// OfUser returns builds of a user of a platform, the newest first, and their total number. If the
+// user has a workspace or repositories, it only returns builds with the same.
+func (s Store) OfUser(ctx context.Context, who caller.ID, limit, offset int) (list []Record, total int32, err error) {
+	const mine = `endpoint = $1 AND user_id = $2 AND (workspace_id = $3 OR $3 = 0) AND (restriction = $4 OR $4 = '')`
+	if total, err = s.count(ctx, mine, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction()); err != nil {
 		return nil, 0, err
 	}
-	list, err = s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $4 OFFSET $5`, endpoint, user, workspace, limit, offset)
+	list, err = s.list(ctx, mine+` ORDER BY created_at DESC, id LIMIT $5 OFFSET $6`, who.Endpoint, who.UserID, who.WorkspaceID, who.Restriction(), limit, offset)
 	return list, total, err
 }
 
@@ -82,8 +84,8 @@ func (s Store) OpenIndexes(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND engine = $1`, engine.Index)
 }
 
-// MadeOfOthers returns the unfinished builds that may use images of other builds.
-func (s Store) MadeOfOthers(ctx context.Context) ([]Record, error) {
+// Dependents returns the unfinished builds that may use images of other builds.
+func (s Store) Dependents(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `state = 'PENDING' AND engine IN ($1, $2)`, engine.Index, engine.Sif)
 }
 
@@ -92,20 +94,20 @@ func (s Store) Untaken(ctx context.Context, before time.Time) ([]Record, error) 
 	return s.list(ctx, `state = 'PENDING' AND started_at = 0 AND solve_at = 0 AND engine <> $1 AND created_at < $2`, engine.Index, sqldb.Micros(before))
 }
 
-// inView is how many waiting builds of one owner the dispatcher considers. It never
-// dispatches more at a time, and the limit prevents one owner's long queue from hiding the
-// builds of others.
+// inView is how many waiting builds of one owner in one workspace the dispatcher considers. It
+// never dispatches more at a time, and the limit prevents one long queue from hiding other builds:
+// those of other owners, and of the same owner in workspaces whose limit is not used up.
 const inView = 50
 
-// FirstOfEach returns the waiting builds of each owner, up to inView. Users come first, so
-// that any number of anonymous owners does not hide them.
+// FirstOfEach returns the waiting builds of each owner and workspace, up to inView. Users come first,
+// so that any number of anonymous owners does not hide them, and then the first of each queue.
 func (s Store) FirstOfEach(ctx context.Context) ([]Record, error) {
 	return s.list(ctx, `id IN (
 		SELECT id FROM (
-			SELECT id, ROW_NUMBER() OVER (PARTITION BY owner ORDER BY created_at, id) AS place
+			SELECT id, ROW_NUMBER() OVER (PARTITION BY owner, workspace_id ORDER BY created_at, id) AS place
 			FROM build_builds WHERE state = 'PENDING' AND published_at = 0 AND solve_at = 0 AND engine <> $1
 		) AS queue WHERE place <= $2)
-		ORDER BY CASE WHEN user_id = 0 THEN 1 ELSE 0 END, created_at, id LIMIT 2000`, engine.Index, inView)
+		ORDER BY CASE WHEN user_id = 0 THEN 1 ELSE 0 END, ROW_NUMBER() OVER (PARTITION BY owner, workspace_id ORDER BY created_at, id), created_at, id LIMIT 2000`, engine.Index, inView)
 }
 
 // Unfinished holds the number of waiting and running builds, and since when the oldest has
@@ -159,17 +161,16 @@ func (s Store) Unpublish(ctx context.Context, r Record) error {
 }
 
 // Reroute is Release for a build that continues on another engine: it waits again, and its
-// time limit starts when that engine takes it.
-func (s Store) Reroute(ctx context.Context, id string, req *buildv1.SubmitBuildRequest) error {
+// time limit starts when that engine takes it. It returns false if the build has ended.
+func (s Store) Reroute(ctx context.Context, id string, req *buildv1.SubmitBuildRequest) (changed bool, err error) {
 	raw, err := proto.Marshal(req)
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = s.change(ctx, `
+	return s.change(ctx, `
 		UPDATE build_builds SET engine = $2, architecture = $3, request = $4,
 			published_at = 0, publications = publications + 1, delivery = 0, ticket = '', started_at = 0
 		WHERE id = $1 AND state = 'PENDING'`, id, req.GetRecipe().GetEngine(), engine.KindOf(req.GetRecipe()).Architecture, raw)
-	return err
 }
 
 // Release is Unpublish for a build that its worker has returned to the queue. Its ticket
@@ -193,8 +194,10 @@ func (s Store) Take(ctx context.Context, id string, delivery int64, worker, tick
 		if taken = n > 0; err != nil || !taken {
 			return err
 		}
-		_, err = tx.ExecContext(ctx, `INSERT INTO build_makers (build_id, worker) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, worker)
-		return err
+		if _, err = tx.ExecContext(ctx, `INSERT INTO build_makers (build_id, worker) VALUES ($1, $2) ON CONFLICT DO NOTHING`, id, worker); err != nil {
+			return err
+		}
+		return addStarted(ctx, tx, id, now)
 	})
 	return taken, err
 }
@@ -209,7 +212,10 @@ func (s Store) Complete(ctx context.Context, r *buildv1.Result, now time.Time) (
 			SET state = 'COMPLETED', completed_at = $2, succeeded = $3, reason = $4, message = $5, digest = $6
 			WHERE id = $1 AND state = 'PENDING' AND ($3 AND ticket NOT IN ('`+revokedTicket+`', '`+revokedInputs+`') OR NOT $3 AND delivery <= $7)`,
 			r.GetBuildId(), sqldb.Micros(now), r.GetSucceeded(), r.GetReason(), r.GetMessage(), r.GetDigest(), r.GetDelivery()))
-		if ended = n > 0; err != nil || !ended || !r.GetSucceeded() {
+		if ended = n > 0; err != nil || !ended {
+			return err
+		}
+		if err := addEnded(ctx, tx, r.GetBuildId(), r.GetSucceeded(), now); err != nil || !r.GetSucceeded() {
 			return err
 		}
 		_, err = tx.ExecContext(ctx, `UPDATE build_discarded SET rebuilt = TRUE
@@ -228,5 +234,6 @@ func (s Store) RemoveEnded(ctx context.Context, before time.Time) error {
 	_, err3 := s.change(ctx, `DELETE FROM build_caches WHERE noted_at < $1`, at)
 	_, err4 := s.change(ctx, `DELETE FROM build_layer_keys WHERE build_id NOT IN (SELECT id FROM build_builds)`)
 	_, err5 := s.change(ctx, `DELETE FROM build_makers WHERE build_id NOT IN (SELECT id FROM build_builds)`)
-	return errors.Join(err1, err2, err3, err4, err5)
+	_, err6 := s.change(ctx, `DELETE FROM build_events WHERE at < $1`, at)
+	return errors.Join(err1, err2, err3, err4, err5, err6)
 }

@@ -38,8 +38,8 @@ func TestQuickWorker(t *testing.T) {
 		}
 		first := waits("at first", 0)
 		for name, again := range map[string]func() error{
-			"goes on in steps": func() error { return s.Reroute(ctx, rec.ID, rec.Request) },
-			"was handed back":  func() error { return s.Release(ctx, rec.ID) },
+			"continues in steps": func() error { _, err := s.Reroute(ctx, rec.ID, rec.Request); return err },
+			"was handed back":    func() error { return s.Release(ctx, rec.ID) },
 		} {
 			before := waits("before it "+name, first.Publications)
 			if taken, err := s.Take(ctx, rec.ID, 1, "worker", "ticket", time.Now()); err != nil || !taken {
@@ -52,7 +52,7 @@ func TestQuickWorker(t *testing.T) {
 				t.Fatal(err)
 			}
 			first = waits("after it "+name, before.Publications+1)
-			if anew := name == "goes on in steps"; first.Started.IsZero() != anew {
+			if anew := name == "continues in steps"; first.Started.IsZero() != anew {
 				t.Errorf("after it %s it runs since %s", name, first.Started)
 			}
 		}

@@ -73,13 +73,17 @@ func (r Record) solveAt() int64 {
 func (r Record) Kind() engine.Kind { return engine.KindOf(r.Request.GetRecipe()) }
 
 // CacheScope identifies the caches of one owner, so that no owner uses cached data of
-// another. Compressions have separate caches, since a cached layer keeps its compression.
+// another. So do an owner's access tokens for different repositories, as SECURITY.md says.
+// Compressions have separate caches, since a cached layer keeps its compression.
 func (r Record) CacheScope() string {
-	owner := r.Owner
-	if id := caller.Of(r.Request.GetIdentity()); id.RobotOrgID != 0 { // Owner is the organisation, whose robots must not share caches
+	id, owner := caller.Of(r.Request.GetIdentity()), r.Owner
+	if id.RobotOrgID != 0 { // Owner is the organisation, whose robots must not share caches
 		owner = id.User()
 	}
 	name := owner + "\n" + r.Request.GetScope()
+	if restriction := id.Restriction(); restriction != "" {
+		name += "\n" + restriction
+	}
 	if c := r.Request.GetRecipe().GetCompression(); c != nil {
 		name += fmt.Sprintf("\n%s %t %d %t", c.GetMode(), c.Level != nil, c.GetLevel(), c.GetForce())
 	}
@@ -88,5 +92,8 @@ func (r Record) CacheScope() string {
 
 // Image returns a target as one string.
 func Image(t *buildv1.Target) string {
+	if t.GetDigest() != "" {
+		return t.GetRegistry() + "/" + t.GetRepository() + "@" + t.GetDigest()
+	}
 	return t.GetRegistry() + "/" + t.GetRepository() + ":" + t.GetTag()
 }

@@ -142,7 +142,7 @@ func revokedBuilds(ctx context.Context, tx *sql.Tx, name string) ([]revokedBuild
 	// build is recorded after the builds whose images it reads, unless the clock was set back.
 	for before := -1; before < len(t.found); {
 		before = len(t.found)
-		err = each(ctx, tx, t.look, `SELECT id, owner, digest, request, state, succeeded, created_at FROM build_builds
+		err = each(ctx, tx, t.add, `SELECT id, owner, digest, request, state, succeeded, created_at FROM build_builds
 			WHERE (state = 'PENDING' OR succeeded) AND created_at >= $1 ORDER BY created_at, number, id`, first)
 		if err != nil {
 			return nil, err
@@ -165,8 +165,8 @@ type tainted struct {
 	found        map[string]revokedBuild
 }
 
-// look adds the build in a row if it is tainted.
-func (t tainted) look(rows *sql.Rows) error {
+// add adds the build in a row if it is tainted.
+func (t tainted) add(rows *sql.Rows) error {
 	r := Record{Request: &buildv1.SubmitBuildRequest{}}
 	var raw []byte
 	var state string

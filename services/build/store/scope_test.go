@@ -29,3 +29,17 @@ func TestScopesOfRobots(t *testing.T) {
 		t.Errorf("four callers have %d scopes of caches", len(scopes))
 	}
 }
+
+// TestScopesOfRestrictedTokens checks that the access tokens of one user for different
+// repositories share no caches.
+func TestScopesOfRestrictedTokens(t *testing.T) {
+	t.Parallel()
+	scopes := map[string]bool{}
+	for _, repositories := range [][]string{nil, {"ghcr.io/lab/*"}, {"ghcr.io/other/*"}} {
+		id := &platformv1.Identity{Endpoint: "https://platform.test", UserId: 1, Repositories: repositories}
+		scopes[store.Record{Owner: "user 1", Request: &buildv1.SubmitBuildRequest{Identity: id}}.CacheScope()] = true
+	}
+	if len(scopes) != 3 {
+		t.Errorf("three tokens have %d scopes of caches", len(scopes))
+	}
+}

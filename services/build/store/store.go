@@ -15,6 +15,7 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 
 	"slipway.dev/services/build/engine"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 )
@@ -49,15 +50,15 @@ func (s Store) Insert(ctx context.Context, r *Record) (bool, error) {
 		INSERT INTO build_builds (id, content_id, number, content_digest, target, scope, state, engine, architecture, owner,
 			endpoint, user_id, workspace_id, email, client_ip, request, trace_parent, time_limit,
 			created_at, published_at, publications, started_at, completed_at, delivery, worker, ticket,
-			succeeded, reason, message, digest, counted, conda_lock, solve_at)
+			succeeded, reason, message, digest, counted, conda_lock, solve_at, robot_org_id, restriction, organization_id)
 		VALUES ($1, $2, $3, $4, $5, $6, $20, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
-			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24, $25)
+			$18, 0, 0, 0, $21, 0, '', '', $22, '', '', $23, $19, $24, $25, $26, $27, $28)
 		ON CONFLICT DO NOTHING`,
 		r.ID, req.GetContentId(), r.Number, req.GetContentDigest(), Image(req.GetTarget()), req.GetScope(),
 		req.GetRecipe().GetEngine(), engine.KindOf(req.GetRecipe()).Architecture, r.Owner,
 		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), req.GetClientIp(),
 		request, r.TraceParent, r.TimeLimit.Microseconds(), sqldb.Micros(r.Created), r.Counted,
-		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock, r.solveAt())
+		state, sqldb.Micros(r.Completed), r.Succeeded, r.Digest, lock, r.solveAt(), id.GetRobotOrgId(), caller.Of(id).Restriction(), caller.Of(id).OrganizationID)
 	if err != nil {
 		return false, err
 	}

@@ -57,17 +57,17 @@ func (s Store) Solve(ctx context.Context, id string, req *buildv1.SubmitBuildReq
 }
 
 // Unsolve removes the lock of a build, so that its packages are solved again. The build waits
-// like a new build, and its time limit starts when a worker takes it.
-func (s Store) Unsolve(ctx context.Context, id string, req *buildv1.SubmitBuildRequest, now time.Time) error {
+// like a new build, and its time limit starts when a worker takes it. It returns false if the
+// build has ended.
+func (s Store) Unsolve(ctx context.Context, id string, req *buildv1.SubmitBuildRequest, now time.Time) (changed bool, err error) {
 	raw, err := proto.Marshal(req)
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = s.change(ctx, `
+	return s.change(ctx, `
 		UPDATE build_builds SET request = $2, conda_lock = NULL, solve_at = $3,
 			published_at = 0, publications = publications + 1, delivery = 0, ticket = '', started_at = 0
 		WHERE id = $1 AND state = 'PENDING'`, id, raw, sqldb.Micros(now))
-	return err
 }
 
 // SolveLater postpones the solution of a build's packages to the given time.

@@ -248,6 +248,8 @@ func task(name string) string {
 		return "put Conda packages into images"
 	case engine.Freeze:
 		return "freeze existing images"
+	case engine.Mirror:
+		return "mirror images"
 	}
 	return "build images"
 }

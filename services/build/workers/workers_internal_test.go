@@ -70,9 +70,9 @@ func TestNoWorker(t *testing.T) {
 	}
 }
 
-// TestNobodyCanBuild checks which workers a submission waits for, and the error if it would
+// TestNoWorkerCanBuild checks which workers a submission waits for, and the error if it would
 // wait in vain.
-func TestNobodyCanBuild(t *testing.T) {
+func TestNoWorkerCanBuild(t *testing.T) {
 	t.Parallel()
 	worker := func(name, problem string, engines ...string) *buildv1.Presence {
 		p := &buildv1.Presence{Worker: name, Slots: 1, Problem: problem}
@@ -85,37 +85,37 @@ func TestNobodyCanBuild(t *testing.T) {
 	full := worker("full", "its disk is almost full")
 	full.DiskFull = true
 	able, left := worker("other", "", "buildkit"), &buildv1.Presence{Worker: "other"}
-	type says = []*buildv1.Presence
+	type presences = []*buildv1.Presence
 	for _, tc := range []struct {
 		name  string
-		first says
+		first presences
 		pause time.Duration
-		then  says
+		then  presences
 		want  string // "" if the build waits
 	}{
 		{name: "just started", want: "no worker right now"},
 		{name: "nobody came", pause: reportWindow, want: "no worker right now"},
-		{name: "the worker cannot", first: says{broken}, want: "cannot build images: buildkit: there is no runc"},
-		{name: "the worker starts", first: says{starting}},
-		{name: "the worker found out that it cannot", first: says{starting, worker("other", "no disk")}, want: "no disk"},
-		{name: "one cannot, the other starts", first: says{broken, starting}},
-		{name: "one cannot, the other can", first: says{broken, able}},
-		{name: "one cannot, the other left early", first: says{broken, starting, left}, want: "there is no runc"},
-		{name: "one cannot, the other was here", first: says{able, left, broken}},
-		{name: "one cannot, the other was here long ago", first: says{able, left}, pause: Absence, then: says{broken}, want: "there is no runc"},
-		{name: "the disk is full", first: says{full}, want: "disks of this service's workers are almost full"},
-		{name: "the disk of one is full, the other can", first: says{full, able}},
-		{name: "the disk of one is full, the other starts", first: says{full, starting}},
-		{name: "the disk of one is full, the other cannot", first: says{broken, full}, want: "cannot build images: "},
-		{name: "the disk is full, but the worker could build a moment ago", first: says{able, func() *buildv1.Presence { p := worker("other", "its disk is almost full"); p.DiskFull = true; return p }()}, want: "almost full"},
-		{name: "the first worker starts, long after us", pause: reportWindow, then: says{starting}},
-		{name: "nobody has the engine", pause: reportWindow, then: says{worker("other", "", "sif")}, want: "builds for linux/amd64"},
+		{name: "the worker cannot", first: presences{broken}, want: "cannot build images: buildkit: there is no runc"},
+		{name: "the worker starts", first: presences{starting}},
+		{name: "the worker found out that it cannot", first: presences{starting, worker("other", "no disk")}, want: "no disk"},
+		{name: "one cannot, the other starts", first: presences{broken, starting}},
+		{name: "one cannot, the other can", first: presences{broken, able}},
+		{name: "one cannot, the other left early", first: presences{broken, starting, left}, want: "there is no runc"},
+		{name: "one cannot, the other was here", first: presences{able, left, broken}},
+		{name: "one cannot, the other was here long ago", first: presences{able, left}, pause: Absence, then: presences{broken}, want: "there is no runc"},
+		{name: "the disk is full", first: presences{full}, want: "disks of this service's workers are almost full"},
+		{name: "the disk of one is full, the other can", first: presences{full, able}},
+		{name: "the disk of one is full, the other starts", first: presences{full, starting}},
+		{name: "the disk of one is full, the other cannot", first: presences{broken, full}, want: "cannot build images: "},
+		{name: "the disk is full, but the worker could build a moment ago", first: presences{able, func() *buildv1.Presence { p := worker("other", "its disk is almost full"); p.DiskFull = true; return p }()}, want: "almost full"},
+		{name: "the first worker starts, long after us", pause: reportWindow, then: presences{starting}},
+		{name: "no worker has the engine", pause: reportWindow, then: presences{worker("other", "", "sif")}, want: "builds for linux/amd64"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			now, c := time.Unix(0, 0), engine.Kind{Engine: "buildkit", Architecture: "amd64"}
 			w := New(func() time.Time { return now }, false)
-			hear := func(all says) {
+			receive := func(all presences) {
 				for _, p := range all {
 					raw, err := proto.Marshal(p)
 					if err != nil {
@@ -125,9 +125,9 @@ func TestNobodyCanBuild(t *testing.T) {
 					_ = w.Able(c) // it records when the kind was last available
 				}
 			}
-			hear(tc.first)
+			receive(tc.first)
 			now = now.Add(tc.pause)
-			hear(tc.then)
+			receive(tc.then)
 			err := w.Able(c)
 			if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, fault.Unsupported) && !errors.Is(err, fault.Full) || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("it is answered %v, want %q", err, tc.want)

@@ -168,7 +168,7 @@ func (c *Claims) try(ctx context.Context, a *attempt) (h *holding, found, again 
 			return nil, false, err == nil, err
 		}
 	}
-	h, err = c.hold(ctx, a.kv, a.name, e.revision)
+	h, err = c.tryClaim(ctx, a.kv, a.name, e.revision)
 	return h, false, h == nil && err == nil, err
 }
 
@@ -260,9 +260,9 @@ func (c *Claims) await(ctx context.Context, kv jetstream.KeyValue, name string, 
 	}
 }
 
-// hold claims the key. The argument on is its last revision, or 0 if the key is missing.
-// hold returns nil if another worker was faster.
-func (c *Claims) hold(ctx context.Context, kv jetstream.KeyValue, name string, on uint64) (*holding, error) {
+// tryClaim claims the key. The argument on is its last revision, or 0 if the key is missing.
+// tryClaim returns nil if another worker was faster.
+func (c *Claims) tryClaim(ctx context.Context, kv jetstream.KeyValue, name string, on uint64) (*holding, error) {
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	put := func() (uint64, error) { return kv.Update(ctx, name, nil, on) }

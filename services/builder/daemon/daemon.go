@@ -64,7 +64,7 @@ type Daemon struct {
 	groups   *groups
 	own      *group // the daemon's own group
 	steps    *steps
-	door     *net.UnixListener // where slipway-runc presents steps
+	listener *net.UnixListener // where slipway-runc presents steps
 
 	mu      sync.Mutex
 	child   *child // nil while the daemon is not running
@@ -95,25 +95,25 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 		return nil, fmt.Errorf("the build daemon's folder cannot be made: %w", err)
 	}
 	d := &Daemon{o: o, programs: p, done: make(chan struct{}), groups: newGroups(groupsDir, o.Log), steps: newSteps(o.Egress, o.Log)}
-	if d.door, err = listenSteps(d.socket("steps")); err != nil {
+	if d.listener, err = listenSteps(d.socket("steps")); err != nil {
 		return nil, fmt.Errorf("the build daemon cannot be started: %w", err)
 	}
 	if o.DaemonMemory > 0 {
 		d.own = d.groups.make("buildkitd", "daemon", memoryLimit(o.DaemonMemory))
 	}
 	if d.child, err = d.start(); err != nil {
-		d.leave()
+		d.release()
 		return nil, fmt.Errorf("the build daemon cannot be started: %w", err)
 	}
-	go d.steps.serve(d.door)
+	go d.steps.serve(d.listener)
 	ctx, d.stop = context.WithCancel(ctx)
 	go d.supervise(ctx, d.child)
 	return d, nil
 }
 
-// leave releases the daemon's resources.
-func (d *Daemon) leave() {
-	_ = d.door.Close()
+// release releases the daemon's resources.
+func (d *Daemon) release() {
+	_ = d.listener.Close()
 	d.own.release()
 }
 
@@ -121,7 +121,7 @@ func (d *Daemon) leave() {
 func (d *Daemon) Close() {
 	d.stop()
 	<-d.done
-	d.leave()
+	d.release()
 }
 
 // Address returns the daemon's address, or an error while it is not running.
@@ -144,8 +144,8 @@ func (d *Daemon) Admit(scope string) step.Share {
 	}
 }
 
-// Grown returns how many bytes the daemon's folder may have grown since a time.
-func (d *Daemon) Grown(since time.Time) int64 { return grown(d.o.Dir, since) }
+// GrowthSince returns how many bytes the daemon's folder may have grown since a time.
+func (d *Daemon) GrowthSince(since time.Time) int64 { return grown(d.o.Dir, since) }
 
 // stableAfter is how long a daemon must run until the delays of restarts start over.
 const stableAfter = time.Minute
@@ -212,7 +212,7 @@ const fullSeconds = 5
 // isFull reports whether less than a twentieth of the daemon's memory limit is free or
 // reclaimable.
 func (d *Daemon) isFull() bool {
-	return d.o.DaemonMemory > 0 && d.own.held() >= d.o.DaemonMemory/20*19
+	return d.o.DaemonMemory > 0 && d.own.pinnedMemory() >= d.o.DaemonMemory/20*19
 }
 
 func (d *Daemon) become(c *child, problem error) {

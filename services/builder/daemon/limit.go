@@ -96,9 +96,9 @@ func (p *group) path() string {
 
 func (p *group) outOfMemory() bool { return p != nil && outOfMemoryIn(p.dirs) }
 
-// held returns how many bytes of the group's memory are only released when its processes
+// pinnedMemory returns how many bytes of the group's memory are only released when its processes
 // end; 0 if unknown.
-func (p *group) held() int64 {
+func (p *group) pinnedMemory() int64 {
 	if p == nil {
 		return 0
 	}

@@ -92,8 +92,8 @@ func read(t *testing.T, into map[string]string, name, path string) {
 	into[name] = string(raw)
 }
 
-// TestWhatAGroupHolds reads the memory for both versions of control groups.
-func TestWhatAGroupHolds(t *testing.T) {
+// TestGroupMemory reads the memory for both versions of control groups.
+func TestGroupMemory(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int64{
 		"cache 7\nrss 5\ntotal_cache 9\ntotal_rss 528482304\n": 528482304,
@@ -105,11 +105,11 @@ func TestWhatAGroupHolds(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "memory.stat"), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := (&group{dirs: []string{t.TempDir(), dir}}).held(); got != want {
+		if got := (&group{dirs: []string{t.TempDir(), dir}}).pinnedMemory(); got != want {
 			t.Errorf("%q is %d bytes, want %d", text, got, want)
 		}
 	}
-	if (*group)(nil).held() != 0 {
+	if (*group)(nil).pinnedMemory() != 0 {
 		t.Error("no group holds something")
 	}
 }

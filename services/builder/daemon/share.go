@@ -15,18 +15,18 @@ import (
 
 // build holds what the steps of one build share.
 type build struct {
-	parent string // the parent of their control groups; "" for none
-	steps  chan struct{}
-	conns  chan struct{}
-	pace   *rate.Limiter
-	log    *logBudget
+	parent  string // the parent of their control groups; "" for none
+	steps   chan struct{}
+	conns   chan struct{}
+	limiter *rate.Limiter
+	log     *logBudget
 }
 
 func newBuild(parent string) *build {
 	return &build{
 		parent: parent, log: newLogBudget(),
 		steps: make(chan struct{}, limits.StepsAtOnce), conns: make(chan struct{}, limits.StepConnections),
-		pace: rate.NewLimiter(limits.StepConnectionsASecond, limits.StepConnectionsAtFirst),
+		limiter: rate.NewLimiter(limits.StepConnectionsASecond, limits.StepConnectionsAtFirst),
 	}
 }
 
@@ -120,7 +120,7 @@ func (c *counted) Accept() (net.Conn, error) {
 		_ = conn.Close()
 		return nil, net.ErrClosed
 	}
-	if c.build.pace.Wait(c.ctx) != nil {
+	if c.build.limiter.Wait(c.ctx) != nil {
 		<-c.build.conns
 		_ = conn.Close()
 		return nil, net.ErrClosed

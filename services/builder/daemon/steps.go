@@ -70,7 +70,7 @@ func waitTemporary(err error) bool {
 
 // presented is a step as slipway-runc presents it.
 type presented struct {
-	step.Hello
+	step.Request
 	process  *os.File // becomes readable when the step ends
 	outputs  []*os.File
 	listener net.Listener // nil for a step without network
@@ -98,7 +98,7 @@ func (s *steps) take(conn *net.UnixConn) error {
 	b := s.builds.of(p.Token)
 	if b == nil {
 		defer p.close()
-		return answer(conn, step.Welcome{Refused: "the build that it belongs to has ended"}, nil)
+		return sendResponse(conn, step.Response{Refused: "the build that it belongs to has ended"}, nil)
 	}
 	select {
 	case b.steps <- struct{}{}:
@@ -110,12 +110,12 @@ func (s *steps) take(conn *net.UnixConn) error {
 	ours, theirs, err := outputs(b.log, p.outputs)
 	if err != nil {
 		defer p.close()
-		return errors.Join(err, answer(conn, step.Welcome{Refused: "the build service has too many open logs; try again"}, nil))
+		return errors.Join(err, sendResponse(conn, step.Response{Refused: "the build service has too many open logs; try again"}, nil))
 	}
-	stop := s.offer(p, b)
+	stop := s.serveProxy(p, b)
 	defer stop()
 	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	err = answer(conn, step.Welcome{Parent: b.parent}, theirs)
+	err = sendResponse(conn, step.Response{Parent: b.parent}, theirs)
 	closeAll(theirs)
 	for _, o := range ours {
 		go o.pump() // ends with the last process of the step, and closes what was received
@@ -127,8 +127,8 @@ func (s *steps) take(conn *net.UnixConn) error {
 	return nil
 }
 
-// offer serves the step's proxy until stop is called.
-func (s *steps) offer(p *presented, b *build) (stop func()) {
+// serveProxy serves the step's proxy until stop is called.
+func (s *steps) serveProxy(p *presented, b *build) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	if p.listener == nil {
 		return func() { cancel(); _ = p.process.Close() }
@@ -169,7 +169,7 @@ func receive(conn *net.UnixConn) (*presented, error) {
 		return nil, err
 	}
 	p := &presented{}
-	if err := json.Unmarshal(buf[:n], &p.Hello); err != nil || len(fds) < 3 || p.Network != (len(fds) == 4) {
+	if err := json.Unmarshal(buf[:n], &p.Request); err != nil || len(fds) < 3 || p.Network != (len(fds) == 4) {
 		closeAll(fds)
 		return nil, errors.New("it came with descriptors that do not match its header")
 	}
@@ -191,8 +191,8 @@ func receive(conn *net.UnixConn) (*presented, error) {
 	return p, nil
 }
 
-// answer sends the welcome, with the descriptors of the step's output.
-func answer(conn *net.UnixConn, w step.Welcome, fds []int) error {
+// sendResponse sends the response, with the descriptors of the step's output.
+func sendResponse(conn *net.UnixConn, w step.Response, fds []int) error {
 	raw, err := json.Marshal(w)
 	if err != nil {
 		return err

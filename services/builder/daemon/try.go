@@ -17,8 +17,8 @@ import (
 	"slipway.dev/services/builder/daemon/step"
 )
 
-// Look runs a whole trial: see [Try] and [Trial.Result].
-func Look(ctx context.Context, runtime string) (path, version string, err error) {
+// Probe runs a whole trial: see [Try] and [Trial.Result].
+func Probe(ctx context.Context, runtime string) (path, version string, err error) {
 	t := Try(ctx, runtime)
 	defer t.Close()
 	return t.Result()
@@ -118,7 +118,7 @@ func writeBundle(dir, program string) error {
 	}
 	raw, err := json.Marshal(m{
 		"ociVersion": "1.0.2",
-		"process":    m{"args": []string{"/try", step.Nothing}, "cwd": "/", "user": m{"uid": 0, "gid": 0}, "noNewPrivileges": true},
+		"process":    m{"args": []string{"/try", step.NoOp}, "cwd": "/", "user": m{"uid": 0, "gid": 0}, "noNewPrivileges": true},
 		"root":       m{"path": "rootfs", "readonly": true},
 		"mounts":     []m{{"destination": "/proc", "type": "proc", "source": "proc"}},
 		"linux":      m{"namespaces": namespaces, "cgroupsPath": "/" + rootGroup + "/try-" + filepath.Base(dir)},

@@ -10,10 +10,10 @@ import (
 	"slipway.dev/services/internal/testkit"
 )
 
-// TestLook checks, for several kinds of runc, whether they can run steps, and the reasons.
-func TestLook(t *testing.T) {
+// TestProbe checks, for several kinds of runc, whether they can run steps, and the reasons.
+func TestProbe(t *testing.T) {
 	testkit.Builders(t)
-	path, version, err := daemon.Look(t.Context(), "")
+	path, version, err := daemon.Probe(t.Context(), "")
 	if err != nil || path == "" || version == "" {
 		t.Fatalf("%s, %s, %v", path, version, err)
 	}
@@ -32,7 +32,7 @@ func TestLook(t *testing.T) {
 		if err := os.WriteFile(runc, []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := daemon.Look(t.Context(), runc); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := daemon.Probe(t.Context(), runc); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
 	}

@@ -23,9 +23,9 @@ const (
 
 // applied is an image that was unpacked layer by layer. It is the simplest correct
 // implementation, for comparison.
-type applied map[string]*held
+type applied map[string]*content
 
-type held struct {
+type content struct {
 	*inode
 	layer, touched int
 }
@@ -42,7 +42,7 @@ func (a applied) below(path string) []string {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(a)), func(p string) bool { return !strings.HasPrefix(p, path+"/") && path != "" })
 }
 
-func (a applied) put(path string, h *held) {
+func (a applied) put(path string, h *content) {
 	if old := a[path]; h.kind != tar.TypeDir || old == nil || old.kind != tar.TypeDir {
 		for _, p := range a.below(path) {
 			delete(a, p)
@@ -76,7 +76,7 @@ func (a applied) apply(layer int, h *tar.Header) error {
 		a.remove(layer, append(a.below(path), path)...)
 		return nil
 	}
-	made := &held{&inode{h.Typeflag, h.Mode, h.Uname + h.Linkname}, layer, layer}
+	made := &content{&inode{h.Typeflag, h.Mode, h.Uname + h.Linkname}, layer, layer}
 	if h.Typeflag == tar.TypeLink {
 		target := a[h.Linkname]
 		if target == nil || target.kind == tar.TypeDir {
@@ -88,7 +88,7 @@ func (a applied) apply(layer int, h *tar.Header) error {
 		p := strings.Join(parts[:i+1], "/")
 		switch up := a[p]; {
 		case up == nil || up.kind != tar.TypeDir && up.layer < layer:
-			a.put(p, &held{&inode{tar.TypeDir, 0o755, ""}, -1, layer})
+			a.put(p, &content{&inode{tar.TypeDir, 0o755, ""}, -1, layer})
 		case up.kind != tar.TypeDir:
 			return errNotApplied
 		}
@@ -139,7 +139,7 @@ func read(t testing.TB, in io.Reader) applied {
 		if h.Typeflag == tar.TypeLink {
 			made = out[h.Linkname].inode
 		}
-		out[strings.TrimSuffix(h.Name, "/")] = &held{inode: made}
+		out[strings.TrimSuffix(h.Name, "/")] = &content{inode: made}
 	}
 }
 

@@ -99,7 +99,7 @@ func (e *emitter) entry(at entryID, h *tar.Header, content io.Reader) error {
 
 // rest writes the directories that have no entry, and counts what is left out.
 func (e *emitter) rest(path string, dir uint32) error {
-	if e.tree.nodes.At(dir).at == nowhere() && path != "" {
+	if e.tree.nodes.At(dir).at == noEntry() && path != "" {
 		if err := e.implied(path); err != nil {
 			return err
 		}

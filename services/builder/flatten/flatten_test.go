@@ -278,8 +278,8 @@ func TestWriteKeeps(t *testing.T) {
 	}
 }
 
-// TestWriteTellsWhoFailed checks that read errors are not reported as errors of the image.
-func TestWriteTellsWhoFailed(t *testing.T) {
+// TestWriteDistinguishesErrors checks that read errors are not reported as errors of the image.
+func TestWriteDistinguishesErrors(t *testing.T) {
 	t.Parallel()
 	plain := archive(t, file("a", strings.Repeat("x", 4000)))
 	for _, broken := range []error{errors.New("the connection broke"), fmt.Errorf("shorter than was told: %w", io.EOF)} {

@@ -58,7 +58,7 @@ func (n *names) find(parent uint32, name string) (id uint32, ok bool) {
 
 // add counts the name of a new node and links it into its directory.
 func (n *names) add(parent, id uint32, name string) error {
-	if err := n.keep(name); err != nil {
+	if err := n.countName(name); err != nil {
 		return err
 	}
 	p := n.at(id)
@@ -84,8 +84,8 @@ func (n *names) enter(parent, id uint32) {
 	up.below = id
 }
 
-// keep counts a name.
-func (n *names) keep(name string) error {
+// countName counts a name.
+func (n *names) countName(name string) error {
 	n.count++
 	n.bytes += int64(len(name))
 	switch {

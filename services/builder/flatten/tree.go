@@ -11,8 +11,8 @@ import (
 // entryID identifies an entry by the numbers of its layer and of the entry in it.
 type entryID struct{ layer, entry int32 }
 
-// nowhere returns the id of a directory that has no entry.
-func nowhere() entryID { return entryID{-1, -1} }
+// noEntry returns the id of a directory that has no entry.
+func noEntry() entryID { return entryID{-1, -1} }
 
 // node is a name in the tree. It holds no pointers.
 type node struct {
@@ -45,7 +45,7 @@ func newTree(n *names) (*tree, error) {
 	n.use(func(id uint32) *place { return &t.nodes.At(id).place })
 	_, root, err := t.nodes.Add()
 	if err == nil {
-		*root = newDir(nowhere(), -1)
+		*root = newDir(noEntry(), -1)
 	}
 	return t, n.full(err)
 }
@@ -72,7 +72,7 @@ func (t *tree) put(parent uint32, name string, made node) (uint32, *node, error)
 		return id, n, t.add(parent, id, name)
 	}
 	if o := t.nodes.At(old); o.gone {
-		err = t.keep(name)
+		err = t.countName(name)
 	} else {
 		o.gone = true
 	}
@@ -165,7 +165,7 @@ func (t *tree) parent(dir string, layer int32) (id uint32, err error) {
 			return 0, refuse("has entries below %s, which is not a directory in the same layer", quoted(strings.TrimSuffix(dir, "/"+rest)))
 		}
 		if next == nil || !next.isDir {
-			if below, next, err = t.put(id, name, newDir(nowhere(), layer)); err != nil {
+			if below, next, err = t.put(id, name, newDir(noEntry(), layer)); err != nil {
 				return 0, err
 			}
 		}
@@ -203,7 +203,7 @@ func (t *tree) drop(id uint32, layer int32) {
 		n.gone = true
 	case n.isDir:
 		if n.at.layer < layer {
-			n.at, n.inode = nowhere(), nowhere()
+			n.at, n.inode = noEntry(), noEntry()
 		}
 		t.empty(id, layer)
 	}

@@ -63,11 +63,16 @@ func (j Job) Repository() upstream.Repository {
 	return upstream.Repository{Host: j.Target.GetRegistry(), Name: j.Target.GetRepository()}
 }
 
-// Place returns the repository as "<host>/<repository>".
-func (j Job) Place() string { return j.Target.GetRegistry() + "/" + j.Target.GetRepository() }
+// RepositoryName returns the repository as "<host>/<repository>".
+func (j Job) RepositoryName() string { return j.Target.GetRegistry() + "/" + j.Target.GetRepository() }
 
-// Image returns the image's name with its tag.
-func (j Job) Image() string { return j.Place() + ":" + j.Target.GetTag() }
+// Image returns the image's name with its tag or, for a mirror without a tag, its digest.
+func (j Job) Image() string {
+	if j.Target.GetDigest() != "" {
+		return j.RepositoryName() + "@" + j.Target.GetDigest()
+	}
+	return j.RepositoryName() + ":" + j.Target.GetTag()
+}
 
 // CacheRepository returns the repository for cached layers, or the zero value.
 func (j Job) CacheRepository() upstream.Repository {

@@ -34,22 +34,22 @@ func NewLogins(work buildv1.WorkServiceClient, ticket string) *Logins {
 
 // Read returns the login for an image that the recipe names.
 func (l *Logins) Read(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
-	return l.Ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_READ)
+	return l.Lookup(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_READ)
 }
 
 // Push returns the login for the target repository.
 func (l *Logins) Push(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
-	return l.Ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH)
+	return l.Lookup(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_PUSH)
 }
 
 // Cache returns the login for the repository of cached layers.
 func (l *Logins) Cache(ctx context.Context, repo upstream.Repository) (upstream.Login, error) {
-	return l.Ask(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE)
+	return l.Lookup(ctx, repo, buildv1.LoginPurpose_LOGIN_PURPOSE_CACHE)
 }
 
-// Ask returns the login for a repository and a purpose, or the zero Login if the build
+// Lookup returns the login for a repository and a purpose, or the zero Login if the build
 // service has none.
-func (l *Logins) Ask(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
+func (l *Logins) Lookup(ctx context.Context, repo upstream.Repository, why buildv1.LoginPurpose) (upstream.Login, error) {
 	r, err := l.getWithRetry(ctx, &buildv1.GetBuildCredentialsRequest{Ticket: l.ticket, Registry: repo.Host, Repository: repo.Name, Purpose: why})
 	if errors.Is(err, fault.NotFound) {
 		return upstream.Login{}, nil

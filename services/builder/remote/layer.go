@@ -3,13 +3,11 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient/types/descriptor"
-	"github.com/regclient/regclient/types/ref"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/jobs"
@@ -103,24 +101,25 @@ func (o *Source) OpenAdded(ctx context.Context, l *containerv1.Layer) (io.ReadCl
 		_ = content.Close()
 		return nil, jobs.Build.Failure("A layer's digest is malformed", err)
 	}
-	return &untilEnd{checked, content}, nil
+	return &untilEnd{checked, content, "A layer"}, nil
 }
 
-// untilEnd verifies a layer when it has been read.
+// untilEnd verifies a layer or another blob when it has been read.
 type untilEnd struct {
 	*Verifier
 	io.Closer
+	what string
 }
 
 // Read returns the next bytes, and at the end an error if the content is wrong.
 func (u *untilEnd) Read(p []byte) (int, error) {
 	n, err := u.Verifier.Read(p)
 	if errors.Is(err, errTooLong) {
-		return n, jobs.Build.Failure("A layer cannot be used: "+err.Error(), err)
+		return n, jobs.Build.Failure(u.what+" cannot be used: "+err.Error(), err)
 	}
 	if errors.Is(err, io.EOF) {
 		if wrong := u.Verify(); wrong != nil {
-			return n, jobs.Build.Failure("A layer cannot be used: "+wrong.Error(), wrong)
+			return n, jobs.Build.Failure(u.what+" cannot be used: "+wrong.Error(), wrong)
 		}
 	}
 	return n, err
@@ -131,16 +130,11 @@ func (u *untilEnd) Read(p []byte) (int, error) {
 // made.
 func (w session) included(ctx context.Context, from *containerv1.LayerOrigin) (*Source, error) {
 	repo := upstream.Repository{Host: from.GetRegistry(), Name: from.GetRepository()}
-	login, err := w.logins.Read(ctx, repo)
+	r, err := w.repository(ctx, repo)
 	if err != nil {
-		return nil, fmt.Errorf("fetching the login at %s: %w", repo.Host, err)
+		return nil, err
 	}
-	access := upstream.Access{Scope: w.try + " source", Login: login}
-	o := &Source{
-		session: w, Name: repo.Host + "/" + repo.Name + "@" + from.GetReference(), client: w.control(repo.Host, access, w.Mirrors),
-	}
-	o.ref, err = ref.New(o.Name)
-	return o, err
+	return &Source{Repository: r, Name: repo.Host + "/" + repo.Name + "@" + from.GetReference()}, nil
 }
 
 // includedLayer returns the descriptor of a layer in its included image.

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"io"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -19,7 +20,7 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 		return err
 	}
 	for _, l := range from.Layers {
-		if isForeign(l) {
+		if IsForeign(l) {
 			out.Print("", fmt.Sprintf("%s is not copied: it is a foreign layer", l.Digest))
 			continue
 		}
@@ -39,21 +40,58 @@ func (t *Target) Push(ctx context.Context, from *Source, image oci.Image, job jo
 	return t.PutManifest(ctx, t.Ref, image.Manifest)
 }
 
-// Copy copies a layer in the cheapest way that works, and returns that way for the log.
-func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (how string, err error) {
-	d := BlobOf(l)
-	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
-		return "exists", there.Close()
+// A CopyKind is how the target's registry got a blob.
+type CopyKind string
+
+// Kinds of copies.
+const (
+	Existed CopyKind = "exists"
+	Mounted CopyKind = "was mounted"
+	Copied  CopyKind = "was copied"
+)
+
+// A SourceError is the error of the source of a copy, as opposed to its target.
+type SourceError struct{ Err error }
+
+// Error implements error.
+func (e *SourceError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the error of the registry.
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// Copy copies a layer of an image to the target's repository, unless it exists there.
+func (t *Target) Copy(ctx context.Context, from *Source, l ocispec.Descriptor) (CopyKind, error) {
+	return t.copy(ctx, from.Repository, l, from.Open)
+}
+
+// CopyVerified copies a blob, like Copy, and verifies its content.
+func (t *Target) CopyVerified(ctx context.Context, from *Repository, b ocispec.Descriptor) (CopyKind, error) {
+	return t.copy(ctx, from, b, from.OpenVerified)
+}
+
+func (t *Target) copy(ctx context.Context, from *Repository, b ocispec.Descriptor, open func(context.Context, ocispec.Descriptor) (io.ReadCloser, error)) (CopyKind, error) {
+	if how := t.has(ctx, from, b); how != "" {
+		return how, nil
 	}
-	if from.ref.Registry == t.Ref.Registry && t.Client.BlobMount(ctx, from.ref, t.Ref, d) == nil {
-		return "was mounted", nil
-	}
-	content, err := from.Open(ctx, l)
+	content, err := open(ctx, b)
 	if err != nil {
-		return "", err
+		return "", &SourceError{err}
 	}
 	defer content.Close()
-	return "was copied", t.PutBlob(ctx, d, content)
+	return Copied, t.PutBlob(ctx, BlobOf(b), content)
+}
+
+// has returns how the target's repository has got a blob without a copy, or "".
+func (t *Target) has(ctx context.Context, from *Repository, b ocispec.Descriptor) CopyKind {
+	d := BlobOf(b)
+	if there, err := t.Client.BlobHead(ctx, t.Ref, d); err == nil {
+		_ = there.Close()
+		return Existed
+	}
+	if from.at.Host == t.repo.Host && t.Client.BlobMount(ctx, from.ref, t.Ref, d) == nil {
+		return Mounted
+	}
+	return ""
 }
 
 // Complete applies the recipe's configuration to the image with the digest built, which the

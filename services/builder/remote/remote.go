@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/regclient/regclient"
 	"google.golang.org/grpc"
 
@@ -56,9 +57,12 @@ func (d Deps) Open(ctx context.Context, job jobs.Job) (from *Source, image oci.I
 type Registries interface {
 	Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (digest.Digest, error)
 	Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (oci.Document, error)
+	Referrers(ctx context.Context, repo upstream.Repository, d digest.Digest, a upstream.Access) ([]ocispec.Descriptor, error)
 	Source(repo upstream.Repository, a upstream.Access) oci.Source
 	Token(ctx context.Context, r upstream.TokenRequest) (token string, expires time.Time, err error)
 	ReadBlob(ctx context.Context, repo upstream.Repository, d digest.Digest, a upstream.Access, from, length int64) (io.ReadCloser, error)
+	StartUpload(ctx context.Context, repo upstream.Repository, a upstream.Access) (*upstream.Upload, error)
+	ContinueUpload(ctx context.Context, repo upstream.Repository, a upstream.Access, location string) (*upstream.Upload, error)
 	BaseURL(host string) string
 }
 

@@ -2,16 +2,13 @@ package remote
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"strings"
 
 	"github.com/containerd/platforms"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
-	"github.com/regclient/regclient/types/ref"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/builder/jobs"
@@ -22,11 +19,8 @@ import (
 
 // A Source is the base image of a build, for one platform.
 type Source struct {
-	session
-	Name   string // for messages
-	client *regclient.RegClient
-	ref    ref.Ref
-	source oci.Source
+	*Repository
+	Name string // for messages
 	// doc is the image manifest, and Layers are the layers that it lists.
 	doc    oci.Document
 	Layers []ocispec.Descriptor
@@ -36,23 +30,16 @@ type Source struct {
 func (d Deps) Source(ctx context.Context, job jobs.Job, l *jobs.Logins) (*Source, error) {
 	src := job.Recipe.GetSource()
 	repo := upstream.Repository{Host: src.GetRegistry(), Name: src.GetRepository()}
-	login, err := l.Read(ctx, repo)
+	from, err := d.Repository(ctx, job, l, repo)
 	if err != nil {
-		return nil, fmt.Errorf("fetching the login at %s: %w", src.GetRegistry(), err)
-	}
-	access := upstream.Access{Scope: job.Try() + " source", Login: login}
-	o := &Source{
-		session: d.newSession(job, l), Name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference(),
-		client: d.control(repo.Host, access, d.Mirrors), source: d.Registries.Source(repo, access),
-	}
-	if o.ref, err = ref.New(o.Name); err != nil {
 		return nil, err
 	}
+	o := &Source{Repository: from, Name: src.GetRegistry() + "/" + src.GetRepository() + "@" + src.GetReference()}
 	platform, err := oci.ParsePlatform(job.Recipe.GetPlatform())
 	if err != nil {
 		return nil, err
 	}
-	if o.doc, err = pick(ctx, o.source, digest.Digest(src.GetReference()), platform); err != nil {
+	if o.doc, err = pick(ctx, o.documents, digest.Digest(src.GetReference()), platform); err != nil {
 		return nil, o.unreadable(ctx, err)
 	}
 	m, err := oci.ParseManifest(o.doc)
@@ -90,7 +77,7 @@ func (o *Source) unreadable(ctx context.Context, err error) error {
 // configuration is empty.
 func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.Image, error) {
 	if a := oci.NewAugmentation(c); !a.IsZero() {
-		made, err := oci.Augment(ctx, o.source, o.doc, a)
+		made, err := oci.Augment(ctx, o.documents, o.doc, a)
 		if err != nil {
 			return oci.Image{}, o.unreadable(ctx, err)
 		}
@@ -103,7 +90,7 @@ func (o *Source) With(ctx context.Context, c *containerv1.ContainerConfig) (oci.
 	if t := m.Config.MediaType; !oci.IsConfig(t) {
 		return oci.Image{}, jobs.Build.Failure(o.Name+" is not a container image: its config is of the type "+fault.Clip(t, jobs.TextBytes), nil)
 	}
-	raw, err := o.source.Config(ctx, m.Config)
+	raw, err := o.documents.Config(ctx, m.Config)
 	return oci.Image{Manifest: o.doc, Config: oci.NewDocument(m.Config.MediaType, raw)}, o.unreadable(ctx, err)
 }
 
@@ -119,7 +106,7 @@ func BlobOf(l ocispec.Descriptor) descriptor.Descriptor {
 	return descriptor.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
 }
 
-// isForeign reports whether a layer is permanently stored outside the registry.
-func isForeign(l ocispec.Descriptor) bool {
-	return len(l.URLs) > 0 || strings.Contains(l.MediaType, "nondistributable") || strings.Contains(l.MediaType, "foreign")
+// IsForeign reports whether a layer is permanently stored outside of registries.
+func IsForeign(l ocispec.Descriptor) bool {
+	return strings.HasPrefix(l.MediaType, "application/vnd.oci.image.layer.nondistributable.") || l.MediaType == "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/regclient/regclient"
 	"github.com/regclient/regclient/types/descriptor"
 	"github.com/regclient/regclient/types/manifest"
@@ -56,6 +59,28 @@ func (t *Target) Failed(ctx context.Context, what string, err error) error {
 		return jobs.Push.Failure(what+": "+f.Public, err)
 	}
 	return err
+}
+
+// permanentStatus matches the text of regclient's errors for statuses that another try does not
+// change.
+var permanentStatus = regexp.MustCompile(`\[http 4(0[0-79]|1\d|2[0-8]|[3-9]\d)\]`)
+
+// Retry reports whether and when another try may succeed after an error of a registry, and returns
+// the error as a sentence for the user.
+func (t *Target) Retry(err error) (after time.Duration, why string, ok bool) {
+	if err == nil || errors.As(err, new(*jobs.Failure)) || permanentStatus.MatchString(err.Error()) {
+		return 0, "", false
+	}
+	f, known := fault.As(upstream.ControlFault(t.repo.Host, err))
+	if !known || !errors.Is(f, fault.Unavailable) && !errors.Is(f, fault.Timeout) && !errors.Is(f, fault.Exhausted) {
+		return 0, "", false
+	}
+	return f.RetryAfter, f.Public, true
+}
+
+// Resolve returns the digest of a tag in the target's repository, or fault.NotFound.
+func (t *Target) Resolve(ctx context.Context, tag string) (digest.Digest, error) {
+	return t.Registries.Resolve(ctx, t.repo, tag, t.access)
 }
 
 // PutDocument pushes a config.

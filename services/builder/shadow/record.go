@@ -30,7 +30,7 @@ func (c *comparison) record(name string, direct, classic []byte) {
 	var a, b map[string]any
 	err := json.Unmarshal(direct, &a)
 	if err2 := json.Unmarshal(classic, &b); err != nil || err2 != nil {
-		c.add(name, "content", "JSON: "+words(err), "JSON: "+words(err2))
+		c.add(name, "content", "JSON: "+errorText(err), "JSON: "+errorText(err2))
 		return
 	}
 	all := maps.Clone(a)
@@ -49,7 +49,7 @@ func (c *comparison) record(name string, direct, classic []byte) {
 	}
 }
 
-func words(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return "well formed"
 	}

@@ -20,8 +20,8 @@ type Difference struct {
 	Classic string `json:"classic"`
 }
 
-// Known is a kind of difference that any two installers have.
-type Known struct {
+// KnownDifference is a kind of difference that any two installers have.
+type KnownDifference struct {
 	// Why is the reason.
 	Why string `json:"why"`
 	// Count is the number of names or fields with this difference, and Example is one of
@@ -35,9 +35,9 @@ type Report struct {
 	// Names is the number of names in either image.
 	Names int `json:"names"`
 	// Records is the number of conda-meta records in both images.
-	Records     int          `json:"records"`
-	Differences []Difference `json:"differences"`
-	Known       []Known      `json:"known"`
+	Records     int               `json:"records"`
+	Differences []Difference      `json:"differences"`
+	Known       []KnownDifference `json:"known"`
 }
 
 // Equal reports whether there are no differences except known ones.
@@ -45,7 +45,7 @@ func (r Report) Equal() bool { return len(r.Differences) == 0 }
 
 // Compare compares an image that was assembled from packages with an installer's image.
 func Compare(direct, classic *Tree) Report {
-	c := &comparison{known: map[string]*Known{}}
+	c := &comparison{known: map[string]*KnownDifference{}}
 	for _, name := range names(direct, classic) {
 		a, inDirect := direct.entries[name]
 		b, inClassic := classic.entries[name]
@@ -64,7 +64,7 @@ func Compare(direct, classic *Tree) Report {
 	for _, k := range c.known {
 		c.report.Known = append(c.report.Known, *k)
 	}
-	slices.SortFunc(c.report.Known, func(a, b Known) int { return cmp.Compare(a.Why, b.Why) })
+	slices.SortFunc(c.report.Known, func(a, b KnownDifference) int { return cmp.Compare(a.Why, b.Why) })
 	return c.report
 }
 
@@ -86,7 +86,7 @@ func names(a, b *Tree) []string {
 // comparison is a report in progress.
 type comparison struct {
 	report Report
-	known  map[string]*Known
+	known  map[string]*KnownDifference
 }
 
 // Reasons why installers differ.
@@ -165,7 +165,7 @@ func (c *comparison) add(name, what, direct, classic string) {
 
 func (c *comparison) expected(why, example string) {
 	if c.known[why] == nil {
-		c.known[why] = &Known{Why: why, Example: example}
+		c.known[why] = &KnownDifference{Why: why, Example: example}
 	}
 	c.known[why].Count++
 }

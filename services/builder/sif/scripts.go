@@ -105,12 +105,12 @@ func (c config) runscript() string {
 		cmd = []string{"/bin/sh"}
 	}
 	if len(cmd) > 0 {
-		out += "[ $# -gt 0 ] || set --" + words(cmd) + "\n"
+		out += "[ $# -gt 0 ] || set --" + quoteArguments(cmd) + "\n"
 	}
-	return out + "exec" + words(c.Config.Entrypoint) + " \"$@\"\n"
+	return out + "exec" + quoteArguments(c.Config.Entrypoint) + " \"$@\"\n"
 }
 
-func words(list []string) string {
+func quoteArguments(list []string) string {
 	out := ""
 	for _, w := range list {
 		out += " " + quote(w)

@@ -14,9 +14,9 @@ const (
 	emptyListing = 3
 )
 
-// mark is an entry of a directory's index: the offset of a header in the listing, its block
+// indexEntry is an entry of a directory's index: the offset of a header in the listing, its block
 // of the table, and the first name after it.
-type mark struct {
+type indexEntry struct {
 	at, block uint32
 	name      string
 }
@@ -27,7 +27,7 @@ type listing struct {
 	start ref
 	size  uint32
 	links uint32
-	index []mark
+	index []indexEntry
 }
 
 // list writes the listing of a directory whose inodes have been written. The names under
@@ -47,7 +47,7 @@ func (t *tables) list(dir uint32) {
 		if t.listings.size != block {
 			block = t.listings.size
 			_, name, _ := t.entry(all[0])
-			d.index = append(d.index, mark{d.size, uint32(block), name})
+			d.index = append(d.index, indexEntry{d.size, uint32(block), name})
 		}
 		n := t.run(all)
 		d.size += t.names(all[:n], &d)

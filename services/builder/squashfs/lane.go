@@ -46,12 +46,12 @@ type lane struct {
 	// The following fields belong to the goroutine that stores blocks.
 
 	// begin is the position of the current file's first block, and chain the sum of its
-	// blocks. under is set while a file has stored blocks and waits for more.
-	begin uint64
-	chain sum
-	under bool
-	runs  *sums
-	table *arena.Table[fragment]
+	// blocks. hasStored is set while a file has stored blocks and waits for more.
+	begin     uint64
+	chain     sum
+	hasStored bool
+	runs      *sums
+	table     *arena.Table[fragment]
 	// blocks holds the lengths of the blocks of all files.
 	blocks *arena.Table[uint32]
 }
@@ -125,7 +125,7 @@ func (l *lane) store() error {
 		if l.ctx.Err() != nil {
 			return context.Cause(l.ctx)
 		}
-		if err := l.keep(b); err != nil {
+		if err := l.storeBlock(b); err != nil {
 			return err
 		}
 		l.free <- b
@@ -133,7 +133,7 @@ func (l *lane) store() error {
 	return nil
 }
 
-func (l *lane) keep(b *block) error {
+func (l *lane) storeBlock(b *block) error {
 	if b.file == nil {
 		content, word := b.content()
 		_, f, err := l.table.Add()
@@ -147,8 +147,8 @@ func (l *lane) keep(b *block) error {
 		b.file.holes += uint64(len(b.raw))
 		return l.list(b.file, 0)
 	}
-	if !l.under {
-		l.begin, l.chain, l.under = l.image.end, sum{}, true
+	if !l.hasStored {
+		l.begin, l.chain, l.hasStored = l.image.end, sum{}, true
 	}
 	content, word := b.content()
 	if b.hole {
@@ -185,7 +185,7 @@ func (l *lane) list(f *file, word uint32) error {
 // conclude completes a file. If an earlier file has the same blocks, the file uses those,
 // and the next file overwrites its own.
 func (l *lane) conclude(f *file) error {
-	l.under = false
+	l.hasStored = false
 	if same, ok := l.runs.find(l.chain); ok {
 		f.start, l.image.end = same, l.begin
 		return nil

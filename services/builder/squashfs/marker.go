@@ -47,20 +47,20 @@ func (m marker) join(list, last sum, word uint32) sum {
 	return m.of(all[:])
 }
 
-// known is a content that is stored. It holds no pointers.
-type known struct {
+// storedContent is a content that is stored. It holds no pointers.
+type storedContent struct {
 	sum sum
 	at  uint64
 }
 
 // sums finds stored contents by sum.
 type sums struct {
-	table *arena.Table[known]
+	table *arena.Table[storedContent]
 	index *arena.Index
 }
 
 func newSums(memory *arena.Arena) *sums {
-	s := &sums{table: arena.NewTable[known](memory)}
+	s := &sums{table: arena.NewTable[storedContent](memory)}
 	s.index = arena.NewIndex(memory, func(id uint32) uint64 { return s.table.At(id).sum.hash() })
 	return s
 }
@@ -83,6 +83,6 @@ func (s *sums) add(of sum, at uint64) error {
 	if err != nil {
 		return err
 	}
-	*k = known{of, at}
+	*k = storedContent{of, at}
 	return s.index.Add(of.hash(), id)
 }

@@ -41,7 +41,7 @@ func become(args []string) error {
 			return err
 		}
 		os.Exit(0)
-	case step.Nothing:
+	case step.NoOp:
 		os.Exit(0)
 	case "exec":
 		err = step.RestrictProcess(call.process, strict)

@@ -22,7 +22,7 @@ func prepare(c call, strict bool) error {
 	if err != nil {
 		return err
 	}
-	welcome, err := introduce(step.Hello{Token: bundle.Token, Network: network})
+	response, err := sendRequest(step.Request{Token: bundle.Token, Network: network})
 	if err != nil {
 		return err
 	}
@@ -31,38 +31,38 @@ func prepare(c call, strict bool) error {
 		// A path, so that `runc exec` joins the network as well. This process becomes runc.
 		joins = fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
 	}
-	bundle.Place(welcome.Parent, c.id, joins)
+	bundle.Place(response.Parent, c.id, joins)
 	return bundle.Write()
 }
 
-// introduce presents the step to the process that serves steps, and returns its response.
-func introduce(h step.Hello) (step.Welcome, error) {
+// sendRequest presents the step to the process that serves steps, and returns its response.
+func sendRequest(h step.Request) (step.Response, error) {
 	// Connect before changing networks: the path of a socket does not depend on them.
 	conn, err := connect()
 	if err != nil {
-		return step.Welcome{}, err
+		return step.Response{}, err
 	}
 	defer func() { _ = unix.Close(conn) }()
 	me, err := unix.PidfdOpen(os.Getpid(), 0) // still identifies this process when it is runc
 	if err != nil {
-		return step.Welcome{}, fmt.Errorf("watching it: %w", err)
+		return step.Response{}, fmt.Errorf("watching it: %w", err)
 	}
 	fds := []int{me, 1, 2}
 	if h.Network {
 		l, err := enter()
 		if err != nil {
-			return step.Welcome{}, err
+			return step.Response{}, err
 		}
 		fds = append(fds, l)
 	}
 	raw, err := json.Marshal(h)
 	if err != nil {
-		return step.Welcome{}, err
+		return step.Response{}, err
 	}
 	if err := unix.Sendmsg(conn, raw, unix.UnixRights(fds...), nil, 0); err != nil {
-		return step.Welcome{}, fmt.Errorf("the build service does not listen: %w", err)
+		return step.Response{}, fmt.Errorf("the build service does not listen: %w", err)
 	}
-	w, err := welcomed(conn)
+	w, err := readResponse(conn)
 	// Executing runc closes all others; these would keep the step's proxy open.
 	for _, fd := range append(fds[3:], me) {
 		_ = unix.Close(fd)
@@ -82,9 +82,9 @@ func connect() (int, error) {
 	return conn, nil
 }
 
-// welcomed waits for the response and redirects this process's output to the received
+// readResponse waits for the response and redirects this process's output to the received
 // descriptors. The response may only arrive after other steps of the build have ended.
-func welcomed(conn int) (w step.Welcome, err error) {
+func readResponse(conn int) (w step.Response, err error) {
 	buf, oob := make([]byte, step.PacketBytes), make([]byte, unix.CmsgSpace(2*4))
 	n, oobn, _, _, err := unix.Recvmsg(conn, buf, oob, unix.MSG_CMSG_CLOEXEC)
 	for errors.Is(err, unix.EINTR) {

@@ -41,8 +41,11 @@ func asked(t *testing.T, answers map[string]string) string {
 
 const (
 	robotsAnswer      = `{"robots":[{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci","workspaceId":3,"role":"launch","createdBy":"ada","dateCreated":"2026-01-31T12:00:00Z","lastUsed":null}]}`
+	limitsAnswer      = `{"limits":[{"of":"workspace","id":3,"name":"lab/rnaseq","kind":"builds","value":"250/1h","lastUpdated":"2026-01-31T12:00:00Z","remaining":12},{"of":"workspace","id":3,"name":"lab/rnaseq","kind":"runningBuilds","value":"4","lastUpdated":"2026-01-31T12:00:00Z","remaining":null}],"totalSize":2}`
 	robotTokensAnswer = `{"tokens":[{"id":5,"name":"cluster","dateCreated":"2026-01-31T12:00:00Z","expires":"2026-05-01T12:00:00Z","scopes":["pull","request"]}]}`
-	tokensAnswer      = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
+	tokensAnswer      = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"repositories":["ghcr.io/lab/*","docker.io/library/debian"],"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
+	hooksAnswer       = `{"webhooks":[{"id":"h1","url":"https://hooks.example.org/\u001b[31ma","events":["build.*"],"disabled":false,"failingSince":"2026-01-31T12:00:00Z"},{"id":"h2","url":"https://b","events":["*"],"disabled":true}]}`
+	sentAnswer        = `{"deliveries":[{"id":"d1","type":"build.failed","subject":"b_1","status":"FAILED","attempts":3,"dateCreated":"2026-01-31T12:00:00Z","problem":"The receiver rejected the message: 500 Internal Server Error"}],"totalSize":1}`
 	credsAnswer       = `{"credentials":[{"id":"abc","name":"quay","provider":"container-reg","keys":{"registry":"quay.io","userName":"ada"},"lastUsed":"2026-01-31T12:00:00Z"}]}`
 	runAnswer         = `{"id":"r1","runName":"happy_ørsted","projectName":"nf-core/rnaseq","status":"%","submit":"2026-01-31T12:00:00Z","duration":61000,"userName":"ada","errorMessage":null,"json":5}`
 	loadAnswer        = `{"workflowProgress":{"pending":1,"submitted":2,"running":3,"succeeded":4,"failed":1,"cpuEfficiency":75.4},"processesProgress":[{"process":"A","running":3}],"totalProcesses":1}`
@@ -68,16 +71,19 @@ func TestAccounts(t *testing.T) {
 		answers   map[string]string
 	}{
 		{
-			"tokens list", "ID                NAME           SCOPES        WORKSPACE  CREATED               LAST USED             FROM       EXPIRES\n" +
-				"9007199254740991  laptop         all           all        2026-01-31T12:00:00Z  never                 -          2027-01-31T12:00:00Z\n" +
-				"5                 ci             pull,request  3          2026-01-31T12:00:00Z  2026-02-01T12:00:00Z  192.0.2.7  never\n" +
-				"6                 session of nf  all           all        2026-01-31T12:00:00Z  never                 -          never\n",
+			"tokens list", "ID                NAME           SCOPES        WORKSPACE  REPOSITORIES                            CREATED               LAST USED             FROM       EXPIRES\n" +
+				"9007199254740991  laptop         all           all        all                                     2026-01-31T12:00:00Z  never                 -          2027-01-31T12:00:00Z\n" +
+				"5                 ci             pull,request  3          ghcr.io/lab/*,docker.io/library/debian  2026-01-31T12:00:00Z  2026-02-01T12:00:00Z  192.0.2.7  never\n" +
+				"6                 session of nf  all           all        all                                     2026-01-31T12:00:00Z  never                 -          never\n",
 			map[string]string{"GET /api/tokens": tokensAnswer},
 		},
 		{"tokens create ci", "key\n", map[string]string{`POST /api/tokens {"name":"ci"}`: `{"accessKey":"key"}`}},
 		{"tokens create ci --scope pull,request --scope runs --workspace lab/rnaseq", "key\n", map[string]string{
 			"GET /api/user-info": mine["GET /api/user-info"], "GET /api/user/7/workspaces": mine["GET /api/user/7/workspaces"],
 			`POST /api/tokens {"name":"ci","scopes":["pull","request","runs"],"workspaceId":"3"}`: `{"accessKey":"key"}`,
+		}},
+		{"tokens create ci --repository ghcr.io/lab/* --repository docker.io/debian,quay.io/x", "key\n", map[string]string{
+			`POST /api/tokens {"name":"ci","repositories":["ghcr.io/lab/*","docker.io/debian","quay.io/x"]}`: `{"accessKey":"key"}`,
 		}},
 		{"tokens delete ci 9007199254740991", "Deleted token ci.\nDeleted token 9007199254740991.\n", map[string]string{
 			"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/5": "", "DELETE /api/tokens/9007199254740991": "",
@@ -88,6 +94,27 @@ func TestAccounts(t *testing.T) {
 			"robots list lab/rnaseq", "ID  NAME  ROLE    CREATED BY  CREATED               LAST USED\n12  ci    launch  ada         2026-01-31T12:00:00Z  never\n",
 			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer}),
 		},
+		{
+			"limits show lab/rnaseq", "KIND           LIMIT   LEFT  SET\nbuilds         250/1h  12    2026-01-31T12:00:00Z\nrunningBuilds  4       -     2026-01-31T12:00:00Z\n",
+			with(mine, map[string]string{"GET /api/orgs/1/limits?workspaceId=3": limitsAnswer}),
+		},
+		{"limits show -o name", "", map[string]string{"GET /api/limits": `{"limits":[]}`}},
+		{
+			"limits list --of workspace --search lab/", "ID  OF         NAME        KIND           LIMIT   SET\n3   workspace  lab/rnaseq  builds         250/1h  2026-01-31T12:00:00Z\n" +
+				"3   workspace  lab/rnaseq  runningBuilds  4       2026-01-31T12:00:00Z\n",
+			map[string]string{"GET /api/admin/limits?max=1000&of=workspace&search=lab%2F": limitsAnswer},
+		},
+		{"limits set workspace lab/rnaseq builds 250/1h", "Set  workspace lab/rnaseq  builds  250/1h\n", with(mine, map[string]string{
+			`PUT /api/admin/limits/workspace/3/builds {"value":"250/1h"}`: `{"limit":{"of":"workspace","id":3,"name":"lab/rnaseq","kind":"builds","value":"250/1h"}}`,
+		})},
+		{"limits set organization 77 builds 0", "Set  organization other  builds  0\n", map[string]string{
+			`PUT /api/admin/limits/organization/77/builds {"value":"0"}`: `{"limit":{"of":"organization","id":77,"name":"other","kind":"builds","value":"0"}}`,
+		}},
+		{"limits set user ada pulls 9/1s", "Set  user ada  pulls  9/1s\n", map[string]string{
+			"GET /api/admin/users?max=1000&search=ada":            `{"users":[{"id":6,"userName":"adam"},{"id":7,"userName":"ada"}]}`,
+			`PUT /api/admin/limits/user/7/pulls {"value":"9/1s"}`: `{"limit":{"of":"user","id":7,"name":"ada","kind":"pulls","value":"9/1s"}}`,
+		}},
+		{"limits delete organization lab builds", "Deleted limit builds of organization lab.\n", with(mine, map[string]string{"DELETE /api/admin/limits/organization/1/builds": ""})},
 		{"robots list lab -o name", "", with(mine, map[string]string{"GET /api/orgs/1/robots": `{"robots":[]}`})},
 		{"robots list 5/8 -o name", "12\n", with(mine, map[string]string{"GET /api/orgs/5/robots?workspaceId=8": robotsAnswer})},
 		{"robots create lab/rnaseq ci --role view", "Created  robot:lab/rnaseq/ci\n", with(mine, map[string]string{
@@ -97,17 +124,33 @@ func TestAccounts(t *testing.T) {
 			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "DELETE /api/orgs/1/robots/12?workspaceId=3": "",
 		})},
 		{
-			"robots tokens list lab/rnaseq ci", "ID  NAME     SCOPES        CREATED               LAST USED  FROM  EXPIRES\n" +
-				"5   cluster  pull,request  2026-01-31T12:00:00Z  never      -     2026-05-01T12:00:00Z\n",
+			"robots tokens list lab/rnaseq ci", "ID  NAME     SCOPES        REPOSITORIES  CREATED               LAST USED  FROM  EXPIRES\n" +
+				"5   cluster  pull,request  all           2026-01-31T12:00:00Z  never      -     2026-05-01T12:00:00Z\n",
 			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "GET /api/orgs/1/robots/12/tokens?workspaceId=3": robotTokensAnswer}),
 		},
 		{"robots tokens create lab ci cluster --scope pull,request --expires-in 0", "key\n", with(mine, map[string]string{
 			"GET /api/orgs/1/robots": robotsAnswer, `POST /api/orgs/1/robots/12/tokens {"name":"cluster","expires":"never","scopes":["pull","request"]}`: `{"accessKey":"key"}`,
 		})},
+		{"robots tokens create lab ci cluster --scope pull --repository ghcr.io/lab/*", "key\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots": robotsAnswer, `POST /api/orgs/1/robots/12/tokens {"name":"cluster","scopes":["pull"],"repositories":["ghcr.io/lab/*"]}`: `{"accessKey":"key"}`,
+		})},
 		{"robots tokens delete lab/rnaseq ci cluster", "Deleted token cluster.\n", with(mine, map[string]string{
 			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "GET /api/orgs/1/robots/12/tokens?workspaceId=3": robotTokensAnswer,
 			"DELETE /api/orgs/1/robots/12/tokens/5?workspaceId=3": "",
 		})},
+		{
+			"webhooks list", "ID  URL                          EVENTS   STATUS\nh1  https://hooks.example.org/a  build.*  failing since 2026-01-31T12:00:00Z\nh2  https://b                    *        disabled\n",
+			map[string]string{"GET /api/webhooks": hooksAnswer},
+		},
+		{"webhooks create https://hooks.example.org --event build.*,container.ready --workspace lab/rnaseq", "whsec_a\n", with(mine, map[string]string{
+			`POST /api/webhooks?workspaceId=3 {"url":"https://hooks.example.org","events":["build.*","container.ready"]}`: `{"webhook":{"id":"h1"},"secret":"whsec_a"}`,
+		})},
+		{"webhooks update h1 --enable --url https://c --new-secret", "whsec_b\n", map[string]string{`PUT /api/webhooks/h1 {"url":"https://c","disabled":false,"newSecret":true}`: `{"webhook":{"id":"h1"},"secret":"whsec_b"}`}},
+		{"webhooks delete h1 h2", "Deleted webhook h1.\nDeleted webhook h2.\n", map[string]string{"DELETE /api/webhooks/h1": "", "DELETE /api/webhooks/h2": ""}},
+		{"webhooks deliveries h1 --status failed -o name", "d1\n", map[string]string{"GET /api/webhooks/h1/deliveries?max=20&status=FAILED": sentAnswer}},
+		{"webhooks message h1 d1", "{}\n", map[string]string{"GET /api/webhooks/h1/deliveries/d1": `{"delivery":{"id":"d1"},"body":"{}"}`}},
+		{"webhooks repeat h1 d1", "Queued d1 again.\n", map[string]string{"POST /api/webhooks/h1/deliveries/d1/repeat": `{"delivery":{"id":"d1"}}`}},
+		{"__complete webhooks repeat h1 ", "d1\tbuild.failed FAILED\n:36\n", map[string]string{"GET /api/webhooks/h1/deliveries": sentAnswer}},
 		{"__complete robots delete ", "lab\t1\nlab/rnaseq\t3\n:36\n", mine},
 		{"__complete robots delete lab ", "ci\tlaunch\n:36\n", with(mine, map[string]string{"GET /api/orgs/1/robots": robotsAnswer})},
 		{"__complete robots tokens delete lab ci ", "cluster\tpull,request\n:36\n", with(mine, map[string]string{

@@ -132,7 +132,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-func TestBrokenAnswer(t *testing.T) {
+func TestInvalidResponse(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "10")
@@ -144,7 +144,7 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 }
 
-func TestEndlessAnswer(t *testing.T) {
+func TestEndlessResponse(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		for chunk := make([]byte, 1<<20); ; {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/services/cmd/slipway/internal/account"
+	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/conda"
 	"slipway.dev/services/cmd/slipway/internal/image"
 	"slipway.dev/services/cmd/slipway/internal/runs"
@@ -42,10 +43,11 @@ func run(ctx context.Context, root *cobra.Command) int {
 	if err == nil {
 		return 0
 	}
-	root.PrintErrln("slipway:", err)
 	if _, ok := errors.AsType[usage.Error](err); !ok {
+		session.PrintError(cmd, err)
 		return 1
 	}
+	root.PrintErrln("slipway:", err)
 	root.PrintErrf("See `%s --help`.\n", cmd.CommandPath())
 	return 2
 }
@@ -65,7 +67,8 @@ stay in the shell's history.
 
 Only results go to standard output; messages go to standard error, without
 colours. Scripts get them with -o json, yaml or name, or choose from them
-with --json FIELDS and --jq EXPRESSION, which needs no jq. On a terminal, long
+with --json FIELDS and --jq EXPRESSION, which needs no jq. With JSON, the error
+of a failed command is JSON, too: message, code, details. On a terminal, long
 results are shown in SLIPWAY_PAGER or PAGER, if set. Exit codes: 0, success;
 1, failure, also of a build that was waited for; 2, the command line is invalid,
 and nothing was sent.`,
@@ -78,13 +81,13 @@ and nothing was sent.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%w", err) })
 	s.Add(root, env)
 	root.AddCommand(
-		image.Command(&s), image.Build(&s), conda.Command(&s), s.Paged(image.Inspect(&s)),
+		image.Command(&s), image.Mirror(&s), image.Build(&s), conda.Command(&s), batch.Command(&s), s.Paged(image.Inspect(&s)),
 		s.Paged(conda.Search(&s)), conda.Lock(&s), s.Paged(conda.Explain(&s)), s.Paged(conda.Licenses(&s)),
 		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
 		s.Paged(image.Containers(&s)), s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),
 		session.Login(&s), session.Logout(&s), session.Whoami(&s),
-		account.Tokens(&s), account.Robots(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
+		account.Tokens(&s), account.Robots(&s), account.Webhooks(&s), account.Limits(&s), account.Workspaces(&s), account.Credentials(&s), runs.Command(&s),
 	)
-	root.AddCommand(account.Org(&s), account.Workspace(&s), account.Member(&s), s.Paged(account.Audit(&s)), versionCommand())
+	root.AddCommand(account.Org(&s), account.Workspace(&s), account.Member(&s), s.Paged(account.Audit(&s)), s.Paged(account.Usage(&s)), versionCommand())
 	return root
 }

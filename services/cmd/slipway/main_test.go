@@ -20,9 +20,15 @@ type outcome struct {
 
 // slipway runs a command line in its own environment.
 func slipway(ctx context.Context, env map[string]string, args ...string) outcome {
+	return slipwayWith(ctx, "", env, args...)
+}
+
+// slipwayWith runs the command line with a standard input.
+func slipwayWith(ctx context.Context, in string, env map[string]string, args ...string) outcome {
 	var out, errs bytes.Buffer
 	root := command(func(name string) string { return env[name] })
 	root.SetArgs(args)
+	root.SetIn(strings.NewReader(in))
 	root.SetOut(&out)
 	root.SetErr(&errs)
 	code := run(ctx, root)

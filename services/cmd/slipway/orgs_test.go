@@ -26,6 +26,47 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// TestUsage shows the usage of each kind of owner, as a table, JSON and CSV.
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	const row = `"builds":2,"buildSeconds":95,"pulls":7,"filesystemPulls":0}]}`
+	server := asked(t, map[string]string{
+		"GET /api/user/usage": `{"from":"2026-02-01","to":"2026-02-28","rows":[{"userId":7,"userName":"ada",` + row,
+		"GET /api/user/usage?by=day%2Corganization&from=2026-02-01&to=2026-02-02": `{"from":"2026-02-01","to":"2026-02-02","rows":[{"day":"2026-02-01","orgId":5,` + row,
+		"GET /api/user/usage?by=day":                `{"from":"2026-02-01","to":"2026-02-28","rows":[]}`,
+		"GET /api/orgs?max=1000":                    `{"organizations":[{"orgId":5,"name":"lab"}]}`,
+		"GET /api/admin/usage?by=workspace&orgId=5": `{"rows":[{"workspaceId":8,"workspaceName":"rnaseq","orgId":5,"orgName":"lab",` + row,
+		"GET /api/admin/usage?orgId=6":              `{"rows":[{"userId":9,` + row,
+		"GET /api/admin/usage?workspaceId=8":        `{"rows":[{"userId":7,"userName":"ada",` + row,
+		"GET /api/admin/usage?format=csv":           "user_id,pulls\r\n7,3\r\n",
+	})
+	for _, c := range []struct {
+		args, want string // of the output, or of the error after a "!"
+	}{
+		{"usage", "USER  BUILDS  BUILD TIME  PULLS\nada   2       1m35s       7\n"},
+		{"usage --by day,organization --from 2026-02-01 --to 2026-02-02", "2026-02-01  5             2       1m35s       7\n"},
+		{"usage --org lab --by workspace", "lab/rnaseq  2 "},
+		{"usage --org 6 -o name", "9\n"},
+		{"usage --workspace 8 -o yaml", "userName: ada\n"},
+		{"usage --workspace 8 --jq .rows[0].pulls", "7\n"},
+		{"usage --all --csv", "user_id,pulls\r\n7,3\r\n"},
+		{"usage --by day", "!Nothing was built or pulled from 2026-02-01 to 2026-02-28."},
+		{"usage --org other", "!no organisation of yours called"},
+		{"usage --from yesterday", "!--from must be a day such as 2026-02-28"},
+		{"usage --all --org lab", "!org"},
+		{"usage --all --csv -o json", "!csv"},
+	} {
+		got := slipway(t.Context(), map[string]string{"SLIPWAY_TOKEN": "secret"}, append(strings.Fields(c.args), "--server", server)...)
+		out, want := got.out, c.want
+		if strings.HasPrefix(want, "!") {
+			out, want = got.errs, want[1:]
+		}
+		if !strings.Contains(out, want) {
+			t.Errorf("%s: %+v; want %q", c.args, got, c.want)
+		}
+	}
+}
+
 // TestOrganisations creates, lists and deletes organisations, workspaces and memberships.
 func TestOrganisations(t *testing.T) {
 	t.Parallel()

@@ -44,8 +44,8 @@ func TestEmptyLists(t *testing.T) {
 	}
 }
 
-// TestAwaitSaysWhatWasMade checks that the last line has the digest and the size.
-func TestAwaitSaysWhatWasMade(t *testing.T) {
+// TestAwaitPrintsResult checks that the last line has the digest and the size.
+func TestAwaitPrintsResult(t *testing.T) {
 	t.Parallel()
 	url, _ := answering(t, map[string]string{
 		"POST /v1alpha2/container":              builtAnswer,

@@ -26,7 +26,7 @@ func pulled(t *testing.T, url, file string) (string, error) {
 	return said.String(), err
 }
 
-func TestPullGoesOnWhereItBroke(t *testing.T) {
+func TestPullResumesAfterInterruption(t *testing.T) {
 	t.Parallel()
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	sum := sha256.Sum256(content)
@@ -92,7 +92,7 @@ func (h *half) Write(p []byte) (int, error) {
 	return h.ResponseWriter.Write(p)
 }
 
-func TestPullSaysWhyNot(t *testing.T) {
+func TestPullReportsReason(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)

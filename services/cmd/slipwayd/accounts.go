@@ -70,7 +70,7 @@ func userCommand() *cobra.Command {
 		oneUser("disable", "disabled", "Disable a user: their tokens and sessions stop working immediately, their data stays", (*app.Accounts).DisableUser),
 		oneUser("enable", "enabled", "Enable a disabled user, with their previous tokens", (*app.Accounts).EnableUser),
 		oneUser("unlink", "unlinked", "Unlink a user from their account at the OpenID Connect provider, and end the sessions that began there", (*app.Accounts).UnlinkUser),
-		oneUser("delete", "deleted", "Delete a user, with their tokens and personal credentials", (*app.Accounts).DeleteUser),
+		oneUser("delete", "deleted", "Delete a user, with their tokens, and personal credentials, runs and webhooks", (*app.Accounts).DeleteUser),
 		roleCommand("grant", "is an administrator", "Make a user an administrator", true),
 		roleCommand("revoke", "is not an administrator", "Revoke the role of an administrator, except the last one's", false),
 	)
@@ -104,20 +104,20 @@ func stateOf(u app.User) string {
 
 func tokenCommand() *cobra.Command {
 	group := &cobra.Command{Use: "token", Short: "Create and revoke users' access tokens"}
-	var userName, name string
+	var userName string
+	var spec app.NewToken
 	var ttl lifetime.Value
-	var scopes []string
 	create := &cobra.Command{
 		Use:     "create --user NAME",
 		Short:   "Create an access token and print it, this once",
-		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d\n  slipwayd token create --user ci --scope pull,request,build",
+		Example: "  slipwayd token create --user ada --name laptop --expires-in 90d\n  slipwayd token create --user ci --scope pull,request,build --repository 'ghcr.io/lab/*'",
 		Args:    cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {
-			expires := ttl.From(time.Now())
+			spec.Expires = ttl.From(time.Now())
 			if !cmd.Flags().Changed("expires-in") {
-				expires = a.DefaultExpiry()
+				spec.Expires = a.DefaultExpiry()
 			}
-			token, err := a.CreateTokenFor(cmd.Context(), userName, name, expires, scopes...)
+			token, err := a.CreateTokenFor(cmd.Context(), userName, spec)
 			if err != nil {
 				return err
 			}
@@ -126,9 +126,10 @@ func tokenCommand() *cobra.Command {
 		}),
 	}
 	create.Flags().StringVar(&userName, "user", "", "User name or e-mail address.")
-	create.Flags().StringVar(&name, "name", "cli", "The name of the token.")
+	create.Flags().StringVar(&spec.Name, "name", "cli", "The name of the token.")
 	create.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire (default: 90d, or token_max_lifetime).")
-	create.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for, e.g. pull; can be repeated (default: everything that the user can do).")
+	create.Flags().StringSliceVar(&spec.Scopes, "scope", nil, "What the token may be used for, e.g. pull; can be repeated (default: everything that the user can do).")
+	create.Flags().StringSliceVar(&spec.Repositories, "repository", nil, "A `repository` that requests with the token may name, or all below a path, e.g. ghcr.io/lab/*; can be repeated (default: all).")
 	revoke := &cobra.Command{
 		Use: "revoke --user NAME", Short: "Revoke all tokens of a user immediately", Args: cobra.NoArgs,
 		RunE: withAccounts(false, func(cmd *cobra.Command, a *app.Accounts) error {

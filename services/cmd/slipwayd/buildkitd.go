@@ -23,8 +23,9 @@ func buildkitdCommand() *cobra.Command {
 A step only reaches a proxy, which allows public addresses and those of
 egress_allow. buildkitd fetches and pushes through a proxy with the same rules, so
 egress_allow must contain registries in private networks. Registries in
-insecure_registries use plain HTTP, and steps do not reach them by name. Of the
-other settings, build_no_new_privileges, runc_path and log_level have an effect.
+insecure_registries use plain HTTP, and steps do not reach them by name. Images are
+pulled from the mirrors in registry_mirrors. Of the other settings,
+build_no_new_privileges, runc_path and log_level have an effect.
 
 It must run as root, at least of a user namespace: start it with rootlesskit, or as
 root. buildkitd, slipway-runc and runc must be next to it or on the PATH. After

@@ -69,7 +69,7 @@ It fails if the images have other differences.`,
 
 // comparison returns the options for the flags and arguments.
 func comparison(cmd *cobra.Command, server, tokenFile string, args []string) (compare.Options, error) {
-	o := compare.Options{Server: server, Tell: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
+	o := compare.Options{Server: server, Progress: func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }}
 	var err error
 	if o.Config, err = load(cmd); err != nil {
 		return o, err

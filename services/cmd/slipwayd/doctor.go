@@ -19,10 +19,11 @@ func doctorCommand() *cobra.Command {
 		Short: "Check the installation and suggest fixes",
 		Long: `Check the installation and suggest fixes.
 
-It checks the settings, data_dir and its disk, ports, certificates, public_url,
-runc (by running an empty container), control groups, the database, Redis and NATS,
-DNS, registries, Conda channels and the clock. It changes nothing. Run it as the
-user that runs slipwayd, with the same settings.
+It checks the settings, data_dir and its disk, the files that settings name, ports,
+certificates, public_url, runc (by running an empty container), control groups, the
+database, Redis and NATS, DNS, registries, the sign-in provider, Conda channels and
+the clock. It changes nothing. Run it as the user that runs slipwayd, with the same
+settings. If root runs it, files are checked for the owner of data_dir.
 
 It fails if a check fails; warnings do not count.`,
 		Args: cobra.NoArgs,

@@ -111,7 +111,7 @@ with the others, and needs the addresses of the other roles.`,
 // logSettings logs the values in effect without secrets; on a terminal only those that were
 // set.
 func logSettings(log *slog.Logger, cfg *config.Config) {
-	few := app.ForPeople(os.Stderr, *cfg)
+	few := app.IsTextLog(os.Stderr, *cfg)
 	var attrs []any
 	for _, f := range config.Fields(cfg) {
 		if !few || f.String() != f.Default && f.Default != "" || f.Default == "" && f.String() != "" && !strings.HasSuffix(f.Key, "_url") {

@@ -23,9 +23,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// tarpit returns a channel server that does not respond to requests for channels named
+// newSlowChannel returns a channel server that does not respond to requests for channels named
 // slow… until the test ends.
-func tarpit(t *testing.T) *web {
+func newSlowChannel(t *testing.T) *web {
 	t.Helper()
 	site := newWeb(t)
 	site.set("/c/linux-64/repodata.json", repodata("1"))
@@ -83,7 +83,7 @@ func (w *world) asksFor(t *testing.T, client string, slow int) (refused int) {
 // other clients nor the operator's channels.
 func TestSlowChannels(t *testing.T) {
 	t.Parallel()
-	site := tarpit(t)
+	site := newSlowChannel(t)
 	w := open(t, site, t.TempDir(), func(o *channel.Options) {
 		var err error
 		if o.Names, err = channel.NewNames(site.URL, []string{"ours=" + site.URL + "/ours"}); err != nil {
@@ -110,7 +110,7 @@ func TestSlowChannels(t *testing.T) {
 // as soon as another client needs it.
 func TestSharedWait(t *testing.T) {
 	t.Parallel()
-	w := open(t, tarpit(t), t.TempDir())
+	w := open(t, newSlowChannel(t), t.TempDir())
 	w.asksFor(t, "mallory", 10)
 	c, err := w.Resolve("c")
 	if err != nil {
@@ -208,7 +208,7 @@ func TestDiskShares(t *testing.T) {
 	}
 	w.settled()
 	var total int64
-	for _, s := range w.Standings() {
+	for _, s := range w.Statuses() {
 		total += s.Size
 	}
 	if !w.Remembers("hers") || !w.Remembers("ours") || w.Remembers("c0") || !w.Remembers("c99") || total > size/8+size/16 {

@@ -72,7 +72,7 @@ func (f *fetch) validatorsOf(file string) index.Meta {
 
 // whole builds the index from one file that contains all records.
 func (f *fetch) whole(ctx context.Context, file string) error {
-	resp, err := f.ask(ctx, folder(f.base, f.subdir)+file, f.validatorsOf(file))
+	resp, err := f.request(ctx, folder(f.base, f.subdir)+file, f.validatorsOf(file))
 	if err != nil {
 		return err
 	}
@@ -88,12 +88,12 @@ func (f *fetch) whole(ctx context.Context, file string) error {
 	defer done()
 	_, err = index.Build(f.path, text, m, func(m *index.Meta) error {
 		if _, err := io.Copy(io.Discard, body); err != nil {
-			return broken(err)
+			return readError(err)
 		}
 		m.Snapshot = "sha256:" + hex.EncodeToString(body.hash.Sum(nil))
 		return nil
 	})
-	return broken(err)
+	return readError(err)
 }
 
 // opened returns the decompressed content of a file, up to most bytes.
@@ -130,8 +130,8 @@ func (f *inflated) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken returns the error for a file that could not be read to its end.
-func broken(err error) error {
+// readError returns the error for a file that could not be read to its end.
+func readError(err error) error {
 	if err == nil || errors.As(err, new(*fault.Error)) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -159,5 +159,5 @@ func all(resp *http.Response, most int64) ([]byte, error) {
 	if err == nil && int64(len(raw)) > most {
 		err = fmt.Errorf("it has more than %d bytes", most)
 	}
-	return raw, broken(err)
+	return raw, readError(err)
 }

@@ -10,8 +10,8 @@ import (
 // It reports the outcome of earlier fetches and contacts no channel, so that a readiness
 // probe does not depend on external hosts.
 func (s *Store) Health() error {
-	var failed []Standing
-	for _, one := range s.Standings() {
+	var failed []Status
+	for _, one := range s.Statuses() {
 		if one.Channel != "" && one.Failure != "" {
 			failed = append(failed, one)
 		}

@@ -49,10 +49,10 @@ var errAbsent = errors.New("the channel does not have it")
 // errUnchanged is returned if the existing index is up to date.
 var errUnchanged = errors.New("the channel has nothing new")
 
-// ask requests a file of a channel. known holds the validators of an earlier response for
+// request requests a file of a channel. known holds the validators of an earlier response for
 // the same file. It returns errAbsent, errUnchanged, or a fault that names the channel's
 // host.
-func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*http.Response, error) {
+func (f *fetch) request(ctx context.Context, address string, known index.Meta) (*http.Response, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fault.Unavailable.New("The channel's addresses are malformed", nil)
@@ -89,7 +89,7 @@ func (f *fetch) ask(ctx context.Context, address string, known index.Meta) (*htt
 // including mirrors, never receive it. It reports whether the request has a login.
 func (f *fetch) login(req *http.Request) bool {
 	own, err := url.Parse(f.channel)
-	return err == nil && spec.Door{Channel: own, Username: f.access.Username, Password: f.access.Password}.Open(req)
+	return err == nil && spec.ChannelLogin{Channel: own, Username: f.access.Username, Password: f.access.Password}.Authorize(req)
 }
 
 // refused returns the error for a response without a file. isSigned is whether the request had

@@ -21,9 +21,9 @@ type paced struct {
 	ctx context.Context //nolint:containedctx // it ends with the body
 	end context.CancelCauseFunc
 
-	mu    sync.Mutex
-	timer *time.Timer
-	came  int64
+	mu       sync.Mutex
+	timer    *time.Timer
+	received int64
 }
 
 // pace monitors the body of a request whose context is ctx; end cancels ctx.
@@ -39,11 +39,11 @@ func pace(ctx context.Context, end context.CancelCauseFunc, body io.ReadCloser) 
 func (p *paced) check() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.came < limits.ChannelPace {
+	if p.received < limits.ChannelPace {
 		p.end(errSlow)
 		return
 	}
-	p.came = 0
+	p.received = 0
 	p.timer.Reset(limits.ChannelStall)
 }
 
@@ -52,7 +52,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	n, err := p.ReadCloser.Read(b)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.came += int64(n)
+	p.received += int64(n)
 	if err != nil {
 		p.timer.Stop()
 	}

@@ -77,9 +77,9 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
-// TestRedirectTakesNoToken checks that a redirect sends neither login nor address to
+// TestRedirectReceivesNoToken checks that a redirect sends neither login nor address to
 // another host.
-func TestRedirectTakesNoToken(t *testing.T) {
+func TestRedirectReceivesNoToken(t *testing.T) {
 	t.Parallel()
 	files, site := newWeb(t), newWeb(t)
 	files.answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(repodata("1")) })

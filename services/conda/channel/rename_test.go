@@ -46,13 +46,13 @@ func TestRename(t *testing.T) {
 	}
 	w.settled()
 	named := 0
-	for _, one := range w.Standings() {
+	for _, one := range w.Statuses() {
 		if one.Channel != "" {
 			named++
 		}
 	}
 	if named != 1 {
-		t.Errorf("%d lists are those of the channel: %+v", named, w.Standings())
+		t.Errorf("%d lists are those of the channel: %+v", named, w.Statuses())
 	}
 	site.paths()
 	w.clock.forward(2 * time.Hour) // all lists are due

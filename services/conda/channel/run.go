@@ -67,7 +67,7 @@ func (s *Store) update(ctx context.Context, e *entry) {
 		s.prune()
 	}
 	s.metrics.refreshed(err, s.now().Sub(start))
-	s.settle(e, f, x, err)
+	s.finish(e, f, x, err)
 	if err == nil {
 		s.log.Info("A channel was read", "channel", c.Name, "subdir", e.key.subdir, "records", x.Meta().Records, "skipped", x.Meta().Skipped, "from", x.Meta().Source, "ms", s.now().Sub(start).Milliseconds())
 	}
@@ -96,8 +96,8 @@ func (f *fetch) safely(ctx context.Context) (err error) {
 	return f.run(ctx)
 }
 
-// settle records the result of a fetch and wakes the callers that wait for it.
-func (s *Store) settle(e *entry, f *fetch, x *index.Index, err error) {
+// finish records the result of a fetch and wakes the callers that wait for it.
+func (s *Store) finish(e *entry, f *fetch, x *index.Index, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()

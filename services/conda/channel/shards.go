@@ -23,7 +23,7 @@ import (
 // shards, it returns errAbsent, because one complete file is faster than thousands of
 // shards.
 func (f *fetch) shards(ctx context.Context) error {
-	resp, err := f.ask(ctx, folder(f.base, f.subdir)+shardsFile, f.validatorsOf(shardsFile))
+	resp, err := f.request(ctx, folder(f.base, f.subdir)+shardsFile, f.validatorsOf(shardsFile))
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (f *fetch) fill(ctx context.Context, w *index.Writer, list index.Shards, mi
 
 // shard fetches a compressed shard and verifies its hash.
 func (f *fetch) shard(ctx context.Context, address string, want index.Hash) ([]byte, error) {
-	resp, err := f.ask(ctx, address, index.Meta{})
+	resp, err := f.request(ctx, address, index.Meta{})
 	if err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func (s *Store) Get(ctx context.Context, c Channel, subdir string, a Access) (St
 	ctx, cancel := context.WithTimeout(ctx, limits.ChannelWait)
 	defer cancel()
 	for {
-		state, wait, err := s.look(e, a)
+		state, wait, err := s.stateOrWait(e, a)
 		if wait == nil {
 			return state, err
 		}
@@ -194,8 +194,8 @@ func (s *Store) Get(ctx context.Context, c Channel, subdir string, a Access) (St
 	}
 }
 
-// look returns the state of an entry, or a channel to wait on.
-func (s *Store) look(e *entry, a Access) (State, <-chan struct{}, error) {
+// stateOrWait returns the state of an entry, or a channel to wait on.
+func (s *Store) stateOrWait(e *entry, a Access) (State, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -291,7 +291,7 @@ func (s *Store) forget() bool {
 	}
 	oldest := idle[most][0]
 	for _, e := range idle[most] {
-		if e.goesBefore(oldest) {
+		if e.evictsBefore(oldest) {
 			oldest = e
 		}
 	}
@@ -299,15 +299,15 @@ func (s *Store) forget() bool {
 	return true
 }
 
-func (e *entry) goesBefore(o *entry) bool {
+func (e *entry) evictsBefore(o *entry) bool {
 	if (e.index == nil) != (o.index == nil) {
 		return e.index == nil
 	}
 	return e.used.Before(o.used)
 }
 
-// Known returns an index that all callers may read if it is loaded, otherwise nil.
-func (s *Store) Known(c Channel, subdir string) *index.Index {
+// Loaded returns an index that all callers may read if it is loaded, otherwise nil.
+func (s *Store) Loaded(c Channel, subdir string) *index.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e, ok := s.entries[key{url: c.URL, subdir: subdir}]; ok {

@@ -37,7 +37,7 @@ func (x *Index) Names() iter.Seq[string] {
 }
 
 // IsNear reports whether one edit turns a into b.
-func IsNear(a, b string) bool { return near([]byte(a), []byte(b)) }
+func IsNear(a, b string) bool { return isOneEdit([]byte(a), []byte(b)) }
 
 // Seal sets the checksum of the directory in the bytes of a file, so that its content is
 // checked next.
@@ -63,7 +63,7 @@ func WithNames(size int) []byte {
 // WriteAll writes b to a file in pieces of a size, and returns the errors of writing and of
 // closing.
 func WriteAll(f *os.File, b []byte, size int) (writing, ending error) {
-	out := writeBehind(f)
+	out := newBackgroundWriter(f)
 	for piece := range slices.Chunk(b, size) {
 		if _, writing = out.Write(piece); writing != nil {
 			break

@@ -122,7 +122,7 @@ func TestRecordsOfAFolderElsewhere(t *testing.T) {
 	}
 }
 
-func TestSkipsWhatNoRecordIs(t *testing.T) {
+func TestSkipsInvalidRecords(t *testing.T) {
 	t.Parallel()
 	x := build(t, `{"packages":{
 		"../../etc-1-0.conda": {"name":"etc","version":"1","build":"0"},
@@ -142,9 +142,9 @@ func TestSkipsWhatNoRecordIs(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatIsNoRepodata checks that a damaged or hostile file is an error and leaves
+// TestRejectsInvalidRepodata checks that a damaged or hostile file is an error and leaves
 // the existing file unchanged.
-func TestRefusesWhatIsNoRepodata(t *testing.T) {
+func TestRejectsInvalidRepodata(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"an empty file":           "",

@@ -83,12 +83,12 @@ func (l *records) add(fileName, raw []byte) error {
 		return nil // too large to be processed
 	}
 	r.FileName = string(fileName)
-	l.place(r)
+	l.insert(r)
 	return nil
 }
 
-// place adds a record. A ".conda" replaces the same artifact as ".tar.bz2".
-func (l *records) place(r spec.Record) {
+// insert adds a record. A ".conda" replaces the same artifact as ".tar.bz2".
+func (l *records) insert(r spec.Record) {
 	r.Channel, r.Subdir, r.URL = l.x.place.Channel, l.x.place.Subdir, l.x.base+r.FileName // of characters that URLs do not escape, see isWord
 	stem := strings.TrimSuffix(strings.TrimSuffix(r.FileName, ".conda"), ".tar.bz2")
 	if i, twin := l.at[stem]; twin {

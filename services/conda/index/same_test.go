@@ -76,9 +76,9 @@ func asShards(t *testing.T, text []byte) map[string][]byte {
 	return out
 }
 
-// TestShardsSayWhatTheListSays checks that shards and repodata of a channel give the same
+// TestShardsMatchList checks that shards and repodata of a channel give the same
 // records.
-func TestShardsSayWhatTheListSays(t *testing.T) {
+func TestShardsMatchList(t *testing.T) {
 	t.Parallel()
 	text := condadata.Repodata(t, "conda-forge", "noarch")
 	path := filepath.Join(t.TempDir(), "x.idx")

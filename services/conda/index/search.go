@@ -81,15 +81,15 @@ func rank(text, name []byte) (Rank, bool) {
 		return Prefix, true
 	case bytes.Contains(name, text):
 		return Within, true
-	case near(text, name):
+	case isOneEdit(text, name):
 		return Similar, true
 	}
 	return 0, false
 }
 
-// near reports whether one edit turns a into b. It returns false for strings of fewer than
+// isOneEdit reports whether one edit turns a into b. It returns false for strings of fewer than
 // three characters, which would match too much.
-func near(a, b []byte) bool {
+func isOneEdit(a, b []byte) bool {
 	if len(a) < 3 || len(b)-len(a) > 1 || len(a)-len(b) > 1 {
 		return false
 	}
@@ -114,7 +114,7 @@ func (x *Index) Near(text string, most int) (out []string, err error) {
 	defer runtime.KeepAlive(x)
 	defer unreadable(&err)()
 	for i := 0; i < x.count && len(out) < most; i++ {
-		if name := x.name(i); near([]byte(text), name) {
+		if name := x.name(i); isOneEdit([]byte(text), name) {
 			out = append(out, string(name))
 		}
 	}

@@ -135,7 +135,7 @@ func writeShards(t *testing.T, h index.Hash, shards map[string][]byte) *index.In
 	return x
 }
 
-func TestRefusesWhatIsNoShard(t *testing.T) {
+func TestRejectsInvalidShard(t *testing.T) {
 	t.Parallel()
 	deep := make([]byte, 100_000)
 	for i := range deep {

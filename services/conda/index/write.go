@@ -20,7 +20,7 @@ import (
 // caller must call Commit or Discard. It must not be used concurrently.
 type Writer struct {
 	file *os.File
-	out  *behind
+	out  *backgroundWriter
 	path string
 	off  uint64
 	most uint64
@@ -34,7 +34,7 @@ type Writer struct {
 	head  []byte // of the entry being written
 	uses  *uses
 	// depends passes the dependencies of records on to uses.
-	depends *behind
+	depends *backgroundWriter
 	meta    Meta
 }
 
@@ -63,7 +63,7 @@ func Create(path string) (*Writer, error) {
 		return nil, fmt.Errorf("making an index: %w", err)
 	}
 	u := &uses{ids: map[string]uint32{}}
-	return &Writer{file: f, out: writeBehind(f), path: path, ids: map[string]uint32{}, last: none, most: limits.ChannelRepodata, uses: u, depends: writeBehind(u)}, nil
+	return &Writer{file: f, out: newBackgroundWriter(f), path: path, ids: map[string]uint32{}, last: none, most: limits.ChannelRepodata, uses: u, depends: newBackgroundWriter(u)}, nil
 }
 
 // Bound limits the size of all records together, in bytes.
@@ -261,7 +261,7 @@ func (w *Writer) writeDirectory(m Meta) error {
 // A directory writes the sections after the data and computes their offsets and checksum.
 // It retains its first error.
 type directory struct {
-	to  *behind
+	to  *backgroundWriter
 	at  uint64
 	sum uint32
 	err error

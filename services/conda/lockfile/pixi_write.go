@@ -69,9 +69,9 @@ func writePixiPackage(w *markup.YAMLWriter, r spec.Record) {
 	}
 	w.Member(2, "sha256", r.SHA256)
 	w.Member(2, "md5", r.MD5)
-	w.Texts("depends", r.Depends)
-	w.Texts("constrains", r.Constrains)
-	w.Texts("track_features", r.TrackFeatures)
+	w.Strings("depends", r.Depends)
+	w.Strings("constrains", r.Constrains)
+	w.Strings("track_features", r.TrackFeatures)
 	w.Member(2, "python_site_packages_path", r.PythonSitePackagesPath)
 	w.Member(2, "license", r.License)
 	w.Member(2, "license_family", r.LicenseFamily)
@@ -89,7 +89,7 @@ func writePixiWheel(w *markup.YAMLWriter, py spec.PyPIPackage) {
 	w.Member(2, "name", py.Name)
 	w.Member(2, "version", py.Version)
 	w.Member(2, "sha256", py.SHA256)
-	w.Texts("requires_dist", py.Requires)
+	w.Strings("requires_dist", py.Requires)
 	w.Member(2, "requires_python", py.RequiresPython)
 }
 

@@ -35,9 +35,9 @@ func TestLockOfRegistry(t *testing.T) {
 	}
 }
 
-// TestDoorOfRegistry checks that a registry gets a user name and a password, whatever the user name is, and
-// another host or scheme gets nothing.
-func TestDoorOfRegistry(t *testing.T) {
+// TestChannelLoginOfRegistry checks that a registry gets a user name and a password, whatever
+// the user name is, and another host or scheme gets nothing.
+func TestChannelLoginOfRegistry(t *testing.T) {
 	t.Parallel()
 	at, err := url.Parse("oci://ghcr.io/team/lab")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestDoorOfRegistry(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := spec.Door{Channel: at, Username: user, Password: "s3cret"}.Open(req)
+			got := spec.ChannelLogin{Channel: at, Username: user, Password: "s3cret"}.Authorize(req)
 			name, password, _ := req.BasicAuth()
 			if got != want || (name == user && password == "s3cret") != want || req.URL.String() != address {
 				t.Errorf("%s as %s: %v, %q, %s", address, user, got, name, req.URL)

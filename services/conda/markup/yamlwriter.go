@@ -58,8 +58,8 @@ func (w *YAMLWriter) List(indent int, key string, n int) {
 	w.Line(indent, key+":")
 }
 
-// Texts writes a list of strings; nothing if it is empty.
-func (w *YAMLWriter) Texts(key string, list []string) {
+// Strings writes a list of strings; nothing if it is empty.
+func (w *YAMLWriter) Strings(key string, list []string) {
 	if len(list) == 0 {
 		return
 	}

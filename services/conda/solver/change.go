@@ -35,10 +35,10 @@ func (c *change) of(p Problem) Problem {
 	return p
 }
 
-// settle replaces a loose specification with the version that it has in a solution of p,
+// pin replaces a loose specification with the version that it has in a solution of p,
 // both in the change and in p. It returns false if the solution has no version that can be
 // requested.
-func (c *change) settle(p *Problem, in *Solution) bool {
+func (c *change) pin(p *Problem, in *Solution) bool {
 	if !c.isLoose {
 		return true
 	}
@@ -57,8 +57,8 @@ func (c *change) settle(p *Problem, in *Solution) bool {
 	return true
 }
 
-// words returns the change as an instruction to the user.
-func (c *change) words() string {
+// instruction returns the change as an instruction to the user.
+func (c *change) instruction() string {
 	switch {
 	case c.added != nil:
 		return "add the channel " + c.added.Name

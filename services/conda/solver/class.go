@@ -17,8 +17,8 @@ type class struct {
 	records []int32
 }
 
-// alike returns the records of the class of record i, including i.
-func (p *candidates) alike(i int32) []int32 {
+// classMembers returns the records of the class of record i, including i.
+func (p *candidates) classMembers(i int32) []int32 {
 	if p.classes == nil {
 		p.classes = make([][]int32, len(p.records))
 	}

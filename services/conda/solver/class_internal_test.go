@@ -8,9 +8,9 @@ import (
 	"slipway.dev/services/conda/spec"
 )
 
-// quarrels returns a problem in which every version of a package needs two incompatible
+// conflictingVersions returns a problem in which every version of a package needs two incompatible
 // packages, with the given number of builds per version.
-func quarrels(builds int) *Problem {
+func conflictingVersions(builds int) *Problem {
 	source := memory{}
 	put := func(name string, version, builds int, needs ...string) {
 		for b := range builds {
@@ -29,12 +29,12 @@ func quarrels(builds int) *Problem {
 	return &Problem{Channels: []Channel{{Name: "c", Sources: []Source{source}}}, Specs: []spec.MatchSpec{{Name: "tool"}}}
 }
 
-// TestWhatIsLearntOfABuildIsLearntOfAll checks that additional equal builds do not make a
+// TestEqualBuildsAreLearntTogether checks that additional equal builds do not make a
 // problem harder.
-func TestWhatIsLearntOfABuildIsLearntOfAll(t *testing.T) {
+func TestEqualBuildsAreLearntTogether(t *testing.T) {
 	t.Parallel()
 	learnt := func(builds int) int {
-		p := quarrels(builds)
+		p := conflictingVersions(builds)
 		s := newSearch(t.Context(), newLibrary(p), p.Specs)
 		if err := s.solve(); !errors.Is(err, errNone) {
 			t.Fatal(err)

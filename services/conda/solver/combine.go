@@ -14,7 +14,7 @@ func (a *adviser) combine(ctx context.Context) {
 	p, c := a.problem, a.conflict
 	var changes []change
 	for len(changes) < maxChanges {
-		next, ok := a.mend(ctx, p, c)
+		next, ok := a.repair(ctx, p, c)
 		if !ok {
 			return
 		}
@@ -25,7 +25,7 @@ func (a *adviser) combine(ctx context.Context) {
 		}
 		switch err := s.solve(); {
 		case err == nil:
-			a.settleAll(p, changes, s.solution())
+			a.suggestAll(p, changes, s.solution())
 			return
 		case !errors.Is(err, errNone) || !errors.As(explain(ctx, s), &c):
 			return
@@ -33,8 +33,8 @@ func (a *adviser) combine(ctx context.Context) {
 	}
 }
 
-// mend returns a change that makes the specifications of a conflict solvable.
-func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, bool) {
+// repair returns a change that makes the specifications of a conflict solvable.
+func (a *adviser) repair(ctx context.Context, p Problem, c *Conflict) (change, bool) {
 	part := adviser{problem: p, conflict: c, tries: a.tries, most: 1, packages: len(p.Specs)}
 	var places []int // indexes into p of the specifications that are part of the conflict
 	part.problem.Specs = slices.DeleteFunc(slices.Clone(p.Specs), func(wanted spec.MatchSpec) bool { return !part.isPart(wanted) })
@@ -43,7 +43,7 @@ func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, boo
 			places = append(places, at)
 		}
 	}
-	part.look(ctx)
+	part.findChanges(ctx)
 	if len(part.found) == 0 {
 		return change{}, false
 	}
@@ -55,11 +55,11 @@ func (a *adviser) mend(ctx context.Context, p Problem, c *Conflict) (change, boo
 	return out, true
 }
 
-// settleAll suggests changes that together turn the request into p, which has the given
+// suggestAll suggests changes that together turn the request into p, which has the given
 // solution.
-func (a *adviser) settleAll(p Problem, changes []change, solution *Solution) {
+func (a *adviser) suggestAll(p Problem, changes []change, solution *Solution) {
 	for i := range changes {
-		if !changes[i].settle(&p, solution) {
+		if !changes[i].pin(&p, solution) {
 			return
 		}
 	}

@@ -52,10 +52,10 @@ type Reason struct {
 // A Missing is a name that does not exist in the channels of the request.
 type Missing struct {
 	Name string `json:"name"`
-	// Nearest lists similar names, best first. Elsewhere lists other channels that have the
+	// Nearest lists similar names, best first. InOtherChannels lists other channels that have the
 	// name.
-	Nearest   []string `json:"nearest,omitempty"`
-	Elsewhere []string `json:"elsewhere,omitempty"`
+	Nearest         []string `json:"nearest,omitempty"`
+	InOtherChannels []string `json:"elsewhere,omitempty"`
 	// Platforms lists other platforms for which the channels have the name. Version is the
 	// newest version on these platforms, or "" if unknown.
 	Platforms []string `json:"platforms,omitempty"`

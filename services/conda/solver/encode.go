@@ -71,7 +71,7 @@ func (s *search) encodeRecord(v int32) (conflict []lit, _ error) {
 	if s.level[v] < s.depth() {
 		s.late = append(s.late, v)
 	}
-	records := p.alike(v - p.first)
+	records := p.classMembers(v - p.first)
 	if len(records) == 1 {
 		return s.encode(v, needs, bars)
 	}
@@ -105,7 +105,7 @@ func (s *search) encode(v int32, needs, bars []*want) (conflict []lit, _ error) 
 		s.addBar(w)
 		w.bars = append(w.bars, v)
 		implied = append(implied, yes(w.bar))
-		keep(s.holdBar(w))
+		keep(s.checkBar(w))
 	}
 	for _, l := range implied {
 		keep(s.imply(l, reason{kind: byPair, other: yes(v)}))
@@ -139,8 +139,8 @@ func (s *search) addBar(w *want) {
 	}
 }
 
-// holdBar makes a bar false if the chosen record does not match it.
-func (s *search) holdBar(w *want) (conflict []lit) {
+// checkBar makes a bar false if the chosen record does not match it.
+func (s *search) checkBar(w *want) (conflict []lit) {
 	p := w.pkg
 	if p.chosen < 0 || w.fits[p.chosen] {
 		return nil

@@ -31,7 +31,7 @@ func explain(ctx context.Context, failed *search) error {
 		// The remaining dependencies may not be the cause.
 		edges = nil
 	}
-	return tell(newSearch(ctx, failed.library, few), edges)
+	return newConflict(newSearch(ctx, failed.library, few), edges)
 }
 
 // smallest returns a subset of a list for which holds is true, as small as possible. It

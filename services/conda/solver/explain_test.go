@@ -55,7 +55,7 @@ func (s spelling) Nearest(name string) []string {
 	return nil
 }
 
-func (s spelling) Elsewhere(name string) []solver.Channel {
+func (s spelling) InOtherChannels(name string) []solver.Channel {
 	if name == "bwa" {
 		return s.elsewhere
 	}

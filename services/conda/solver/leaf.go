@@ -8,7 +8,7 @@ import (
 )
 
 // leaf returns a node that explains why no record matches a want.
-func (t *teller) leaf(w *want) (*node, error) {
+func (t *treeBuilder) leaf(w *want) (*node, error) {
 	n := &node{want: w, Reason: Reason{Spec: w.spec.String()}}
 	name := w.pkg.name
 	switch {
@@ -36,7 +36,7 @@ func (p *candidates) hasVersion(wanted spec.VersionSpec) bool {
 	return slices.ContainsFunc(p.versions, wanted.Match)
 }
 
-func (t *teller) machine(w *want) string {
+func (t *treeBuilder) machine(w *want) string {
 	if len(w.pkg.records) == 0 {
 		return "the machine has no " + w.pkg.name
 	}
@@ -45,7 +45,7 @@ func (t *teller) machine(w *want) string {
 }
 
 // absence explains why a name has no records.
-func (t *teller) absence(w *want) (string, error) {
+func (t *treeBuilder) absence(w *want) (string, error) {
 	name := w.pkg.name
 	newest := t.library.problem.newest(name)
 	if !newest.IsZero() {
@@ -74,7 +74,7 @@ func channelNames(channels []Channel) string {
 }
 
 // missing returns the missing names in the tree, with alternatives.
-func (t *teller) missing(roots []*node) []Missing {
+func (t *treeBuilder) missing(roots []*node) []Missing {
 	var out []Missing
 	var walk func(n *node)
 	walk = func(n *node) {
@@ -83,8 +83,8 @@ func (t *teller) missing(roots []*node) []Missing {
 			m := Missing{Name: name}
 			if names := t.library.problem.Names; names != nil && len(out) < maxKinds {
 				m.Nearest = names.Nearest(name)
-				for _, c := range names.Elsewhere(name) {
-					m.Elsewhere = append(m.Elsewhere, c.Name)
+				for _, c := range names.InOtherChannels(name) {
+					m.InOtherChannels = append(m.InOtherChannels, c.Name)
 				}
 				m.Version, m.Platforms = names.Platforms(name)
 			}
@@ -106,8 +106,8 @@ func (m *Missing) hint() string {
 	switch {
 	case len(m.Platforms) > 0:
 		return "; " + strings.TrimSpace(m.Name+" "+m.Version) + " is only available for " + strings.Join(m.Platforms, " and ")
-	case len(m.Elsewhere) > 0:
-		return "; it is in " + m.Elsewhere[0] + ", which is not among your channels"
+	case len(m.InOtherChannels) > 0:
+		return "; it is in " + m.InOtherChannels[0] + ", which is not among your channels"
 	case len(m.Nearest) > 0:
 		return ": did you mean " + strings.Join(m.Nearest[:min(3, len(m.Nearest))], ", ") + "?"
 	}

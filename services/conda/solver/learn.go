@@ -65,14 +65,14 @@ func (s *search) analyze(conflict []lit) (clause []lit, depth int32) {
 	}
 	s.backTo(level)
 	clear(s.seen)
-	clear(s.beside)
+	clear(s.displaced)
 	a := analysis{search: s, level: level, clause: make([]lit, 1, 8)}
 	a.meet(conflict)
 	clause = a.walk()
 	for _, l := range clause[1:] {
 		depth = max(depth, s.depthOf(l.variable()))
 	}
-	s.blame(clause)
+	s.bumpActivity(clause)
 	return clause, depth
 }
 
@@ -103,7 +103,7 @@ func (a *analysis) meet(clause []lit) {
 		a.open++
 		if a.isBeside(v) {
 			p := a.variables[v].pkg
-			a.beside[p] = append(a.beside[p], v)
+			a.displaced[p] = append(a.displaced[p], v)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (a *analysis) walk() []lit {
 		// The other records of a package became false right after the chosen one became
 		// true.
 		if p := a.variables[v].pkg; p != nil && !l.isNo() {
-			for _, other := range a.beside[p] {
+			for _, other := range a.displaced[p] {
 				if a.open == 1 {
 					a.clause[0] = yes(other)
 					return a.clause
@@ -138,8 +138,8 @@ func (a *analysis) walk() []lit {
 	}
 }
 
-// blame increases the activity of the packages of a clause.
-func (s *search) blame(clause []lit) {
+// bumpActivity increases the activity of the packages of a clause.
+func (s *search) bumpActivity(clause []lit) {
 	for _, l := range clause {
 		of := &s.variables[l.variable()]
 		p := of.pkg

@@ -21,7 +21,7 @@ const checkEvery = 256
 
 // match returns the candidates that match spec, which was parsed from text. It ends with the
 // error of over.
-func (l *library) match(over func() error, at place, text string, wanted spec.MatchSpec) (*match, error) {
+func (l *library) match(over func() error, at packageKey, text string, wanted spec.MatchSpec) (*match, error) {
 	known := l.matches[at]
 	if known == nil {
 		known = map[string]*match{}
@@ -35,7 +35,7 @@ func (l *library) match(over func() error, at place, text string, wanted spec.Ma
 		return nil, err
 	}
 	m := &match{spec: wanted, fits: make([]bool, len(p.records))}
-	if err := m.judge(over, p); err != nil {
+	if err := m.evaluate(over, p); err != nil {
 		return nil, err
 	}
 	const word = 300 // bytes of a want, a match and their map entries
@@ -60,13 +60,13 @@ func (m *match) versions(over func() error, p *candidates) ([]bool, error) {
 	return of, nil
 }
 
-// judge matches the specification against each record.
-func (m *match) judge(over func() error, p *candidates) error {
+// evaluate matches the specification against each record.
+func (m *match) evaluate(over func() error, p *candidates) error {
 	of, err := m.versions(over, p)
 	if err != nil {
 		return err
 	}
-	more := m.spec.AsksMore()
+	more := m.spec.HasOtherFields()
 	for at, i := range p.order {
 		if at%checkEvery == 0 {
 			if err := over(); err != nil {

@@ -45,8 +45,8 @@ type reach struct {
 	at     int32 // index into the package's versions
 }
 
-// better compares two reaches; the better one comes first.
-func (a reach) better(b reach) int {
+// compare orders two reaches; the better one comes first.
+func (a reach) compare(b reach) int {
 	switch {
 	case !a.known && !b.known:
 		return 0
@@ -68,7 +68,7 @@ func (s *search) breakTie(p *candidates, tied []int32) error {
 	can := map[int32][]named{} // by the first record of a class
 	var shared []string
 	for at, i := range tied {
-		class := p.alike(i)[0]
+		class := p.classMembers(i)[0]
 		if _, known := can[class]; known {
 			continue
 		}
@@ -92,7 +92,7 @@ func (s *search) breakTie(p *candidates, tied []int32) error {
 		can[i] = slices.DeleteFunc(of, func(n named) bool { _, ok := slices.BinarySearch(shared, n.name); return !ok })
 	}
 	slices.SortStableFunc(tied, func(x, y int32) int {
-		return cmp.Or(compareReach(can[p.alike(x)[0]], can[p.alike(y)[0]]), cmp.Compare(p.records[y].Timestamp, p.records[x].Timestamp))
+		return cmp.Or(compareReach(can[p.classMembers(x)[0]], can[p.classMembers(y)[0]]), cmp.Compare(p.records[y].Timestamp, p.records[x].Timestamp))
 	})
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *search) breakTie(p *candidates, tied []int32) error {
 // names.
 func compareReach(a, b []named) int {
 	for k := range a {
-		if c := a[k].better(b[k].reach); c != 0 {
+		if c := a[k].compare(b[k].reach); c != 0 {
 			return c
 		}
 	}
@@ -132,7 +132,7 @@ func (s *search) reaches(r *spec.Record) ([]named, error) {
 		switch {
 		case !twice:
 			out = slices.Insert(out, at, named{w.pkg.name, now})
-		case now.known && out[at].better(now) < 0:
+		case now.known && out[at].compare(now) < 0:
 			out[at].reach = now
 		}
 	}

@@ -72,10 +72,10 @@ func stretch(t *testing.T, p *Problem) (longest time.Duration) {
 	return longest
 }
 
-// TestASearchSeesSoonThatItIsOver checks that a search checks its context at least every 50
+// TestSearchChecksContextOften checks that a search checks its context at least every 50
 // ms of processor time of its thread, which does not depend on the load of the machine.
 // Longer times are measured again, since garbage collection may have caused them.
-func TestASearchSeesSoonThatItIsOver(t *testing.T) {
+func TestSearchChecksContextOften(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	const most = 50 * time.Millisecond

@@ -21,8 +21,8 @@ type library struct {
 	// by name.
 	virtual   []spec.Record
 	installed map[string]*spec.Record
-	byPlace   map[place]*candidates
-	matches   map[place]map[string]*match
+	byPlace   map[packageKey]*candidates
+	matches   map[packageKey]map[string]*match
 	// taken is the approximate memory in use, and allowed its current limit, in bytes.
 	taken, allowed int64
 }
@@ -42,12 +42,12 @@ func (l *library) take(bytes int) error {
 	return nil
 }
 
-// A place is a package name with the channel that it must come from; "" selects the channel
+// A packageKey is a package name with the channel that it must come from; "" selects the channel
 // by priority.
-type place struct{ name, channel string }
+type packageKey struct{ name, channel string }
 
 func newLibrary(p *Problem) *library {
-	l := &library{problem: p, byPlace: map[place]*candidates{}, matches: map[place]map[string]*match{}, installed: map[string]*spec.Record{}}
+	l := &library{problem: p, byPlace: map[packageKey]*candidates{}, matches: map[packageKey]map[string]*match{}, installed: map[string]*spec.Record{}}
 	for i := range p.Installed {
 		l.installed[p.Installed[i].Name] = &p.Installed[i]
 	}
@@ -71,12 +71,12 @@ type candidates struct {
 	version  []int32
 	// order lists all records, best first except for ties (see search.sort).
 	order []int32
-	// classes is, by record, the records of its class, computed on first use (see alike).
+	// classes is, by record, the records of its class, computed on first use (see classMembers).
 	classes [][]int32
 }
 
 // candidates returns the records of a name, and loads them on first use.
-func (l *library) candidates(at place) (*candidates, error) {
+func (l *library) candidates(at packageKey) (*candidates, error) {
 	if known := l.byPlace[at]; known != nil {
 		return known, nil
 	}

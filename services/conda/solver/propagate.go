@@ -21,12 +21,12 @@ func (s *search) propagate() (conflict []lit) {
 		case of.kind == ofGate:
 			conflict = s.implyAll(of.want.needs, l)
 		case of.kind == ofBar && !l.isNo():
-			conflict = s.barOthers(of.want, l)
+			conflict = s.excludeMismatches(of.want, l)
 		case of.kind == ofBar:
 			conflict = s.implyAll(of.want.bars, l)
 		}
 		if conflict == nil {
-			conflict = s.lookAt(l.not())
+			conflict = s.checkWatches(l.not())
 		}
 		if conflict != nil {
 			return conflict
@@ -59,7 +59,7 @@ func (s *search) chosen(p *pkg, v int32) (conflict []lit) {
 		if other == v || s.value[other] != 0 {
 			continue
 		}
-		if c := s.lookAt(yes(other)); c != nil {
+		if c := s.checkWatches(yes(other)); c != nil {
 			return c
 		}
 	}
@@ -146,8 +146,8 @@ func (s *search) implyAll(records []int32, because lit) (conflict []lit) {
 	return nil
 }
 
-// barOthers makes all records false that do not match a bar.
-func (s *search) barOthers(w *want, because lit) (conflict []lit) {
+// excludeMismatches makes all records false that do not match a bar.
+func (s *search) excludeMismatches(w *want, because lit) (conflict []lit) {
 	p := w.pkg
 	if p.chosen >= 0 && w.fits[p.chosen] {
 		return nil
@@ -163,8 +163,8 @@ func (s *search) barOthers(w *want, because lit) (conflict []lit) {
 	return nil
 }
 
-// lookAt checks the learnt clauses that watch l, which is now false.
-func (s *search) lookAt(l lit) (conflict []lit) {
+// checkWatches checks the learnt clauses that watch l, which is now false.
+func (s *search) checkWatches(l lit) (conflict []lit) {
 	watching := s.watches[l]
 	keep := watching[:0]
 	for at, id := range watching {

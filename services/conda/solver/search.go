@@ -44,10 +44,10 @@ type search struct {
 	// come later in the trail than the record, so backtracking removes them first (see
 	// relate).
 	late []int32
-	// seen marks the variables that analyze has met. beside collects the records that are
+	// seen marks the variables that analyze has met. displaced collects the records that are
 	// false because another record of their package is chosen.
-	seen   map[int32]bool
-	beside map[*pkg][]int32
+	seen      map[int32]bool
+	displaced map[*pkg][]int32
 }
 
 // A need is the list of requirements of one record, or of the request.
@@ -66,7 +66,7 @@ func newSearch(ctx context.Context, l *library, specs []spec.MatchSpec) *search 
 	s := &search{
 		over: func() error { return context.Cause(ctx) }, library: l, specs: specs,
 		channelOf: map[string]string{}, pkgs: map[string]*pkg{}, wants: map[string]*want{},
-		depends: map[*spec.Record][]*want{}, implies: map[int32][]lit{}, seen: map[int32]bool{}, beside: map[*pkg][]int32{},
+		depends: map[*spec.Record][]*want{}, implies: map[int32][]lit{}, seen: map[int32]bool{}, displaced: map[*pkg][]int32{},
 	}
 	for _, wanted := range specs {
 		if wanted.Channel != "" {

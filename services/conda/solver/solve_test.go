@@ -146,9 +146,9 @@ func (b backwards) Records(name string) ([]spec.Record, error) {
 	return out, nil
 }
 
-// TestOrderOfRecordsIsNothing checks that the solution does not depend on the order of a
+// TestRecordOrderDoesNotMatter checks that the solution does not depend on the order of a
 // source's records.
-func TestOrderOfRecordsIsNothing(t *testing.T) {
+func TestRecordOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	linux, noarch := records(condadata.Records(t, "conda-forge", "linux-64")), records(condadata.Records(t, "conda-forge", "noarch"))
 	var answers []string
@@ -189,8 +189,8 @@ func TestTooManySpecs(t *testing.T) {
 	}
 }
 
-// pigeons returns a pigeonhole problem, which takes a CDCL solver exponential time.
-func pigeons(t *testing.T, holes int) solver.Problem {
+// pigeonholeProblem returns a pigeonhole problem, which takes a CDCL solver exponential time.
+func pigeonholeProblem(t *testing.T, holes int) solver.Problem {
 	t.Helper()
 	var all []spec.Record
 	var names []string
@@ -227,7 +227,7 @@ func (l leaver) Records(name string) ([]spec.Record, error) {
 // TestCancel checks that cancellation ends a long solve.
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	p := pigeons(t, 12)
+	p := pigeonholeProblem(t, 12)
 	ctx, cancel := context.WithCancel(t.Context())
 	p.Channels[0].Sources[0] = leaver{p.Channels[0].Sources[0], cancel, "hole11"}
 	if _, err := solver.Solve(ctx, p); !errors.Is(err, context.Canceled) {

@@ -70,8 +70,8 @@ type Problem struct {
 type Names interface {
 	// Nearest returns names in the problem's channels that are similar to name, best first.
 	Nearest(name string) []string
-	// Elsewhere returns other channels that have name, best first.
-	Elsewhere(name string) []Channel
+	// InOtherChannels returns other channels that have name, best first.
+	InOtherChannels(name string) []Channel
 	// Platforms returns the other platforms for which the problem's channels have name, and
 	// its newest version on these platforms, or "" if unknown.
 	Platforms(name string) (version string, platforms []string)

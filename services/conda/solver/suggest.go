@@ -37,7 +37,7 @@ func Suggest(ctx context.Context, p Problem, c *Conflict) ([]Suggestion, error) 
 	defer cancel()
 	tries := limits.CondaTries
 	a := adviser{problem: p, conflict: c, tries: &tries, most: maxSuggestions, packages: len(p.Specs) - p.Fixed}
-	a.look(within)
+	a.findChanges(within)
 	if len(a.out) == 0 {
 		a.combine(within)
 	}
@@ -59,9 +59,9 @@ type adviser struct {
 	out   []Suggestion
 }
 
-// look tries changes to each specification that is part of the conflict.
-func (a *adviser) look(ctx context.Context) {
-	for _, step := range []func(context.Context, spec.MatchSpec, int){a.names, a.channels, a.loosen, a.leaveOut} {
+// findChanges tries changes to each specification that is part of the conflict.
+func (a *adviser) findChanges(ctx context.Context) {
+	for _, step := range []func(context.Context, spec.MatchSpec, int){a.names, a.channels, a.loosen, a.tryRemove} {
 		for at, wanted := range a.problem.Specs[:len(a.problem.Specs)-a.problem.Fixed] {
 			if a.isPart(wanted) {
 				step(ctx, wanted, at)
@@ -94,7 +94,7 @@ func (a *adviser) try(ctx context.Context, c change) bool {
 	}
 	p := c.of(a.problem)
 	s := a.search(ctx, p)
-	if s == nil || s.solve() != nil || !c.settle(&p, s.solution()) {
+	if s == nil || s.solve() != nil || !c.pin(&p, s.solution()) {
 		return false
 	}
 	a.found = append(a.found, c)
@@ -107,7 +107,7 @@ func (a *adviser) suggest(p Problem, changes ...change) {
 	var s Suggestion
 	words := make([]string, len(changes))
 	for i := range changes {
-		words[i] = changes[i].words()
+		words[i] = changes[i].instruction()
 	}
 	if last := len(words) - 1; last > 0 {
 		words[last] = "and " + words[last]
@@ -130,7 +130,7 @@ func (a *adviser) names(ctx context.Context, wanted spec.MatchSpec, at int) {
 	if i < 0 || a.problem.Names == nil {
 		return
 	}
-	for _, c := range a.problem.Names.Elsewhere(wanted.Name) {
+	for _, c := range a.problem.Names.InOtherChannels(wanted.Name) {
 		if a.try(ctx, change{added: &c}) {
 			break
 		}
@@ -171,12 +171,12 @@ func (a *adviser) loosen(ctx context.Context, wanted spec.MatchSpec, at int) {
 		}
 	}
 	alone := spec.MatchSpec{Name: wanted.Name}
-	if alone.String() != wanted.String() && !a.isAskedTwice(wanted.Name) {
+	if alone.String() != wanted.String() && !a.isDuplicate(wanted.Name) {
 		a.try(ctx, change{at: at, was: wanted, spec: alone, isLoose: true})
 	}
 }
 
-func (a *adviser) isAskedTwice(name string) bool {
+func (a *adviser) isDuplicate(name string) bool {
 	n := 0
 	for _, s := range a.problem.Specs {
 		if s.Name == name {
@@ -186,8 +186,8 @@ func (a *adviser) isAskedTwice(name string) bool {
 	return n > 1
 }
 
-// leaveOut tries to remove a package if no better change was found.
-func (a *adviser) leaveOut(ctx context.Context, wanted spec.MatchSpec, at int) {
+// tryRemove tries to remove a package if no better change was found.
+func (a *adviser) tryRemove(ctx context.Context, wanted spec.MatchSpec, at int) {
 	if len(a.found) == 0 && a.packages > 1 {
 		a.try(ctx, change{at: at, was: wanted, isLeftOut: true})
 	}

@@ -63,7 +63,7 @@ func deadEnd(ends []path) string {
 	if len(before) == 1 {
 		return end.Text
 	}
-	return before.text() + ", but " + end.Text + others(before)
+	return before.text() + ", but " + end.Text + otherVersionsNote(before)
 }
 
 // contest returns a sentence for the shortest paths to two incompatible requirements of one
@@ -90,7 +90,7 @@ func contest(demands []path) string {
 	if len(a) == 1 {
 		return "you asked for " + a[0].Spec + " and for " + b[0].Spec + ", and no " + a[0].want.pkg.name + " is both"
 	}
-	return a.text() + ", but " + b.text() + others(a, b)
+	return a.text() + ", but " + b.text() + otherVersionsNote(a, b)
 }
 
 // alternatives reports whether two paths diverge at different versions of a package, only
@@ -117,8 +117,8 @@ func disjoint(a, b *node) bool {
 	return true
 }
 
-// others returns a note that other versions on the paths do not help.
-func others(paths ...path) string {
+// otherVersionsNote returns a note that other versions on the paths do not help.
+func otherVersionsNote(paths ...path) string {
 	var names []string
 	for _, p := range paths {
 		for i, n := range p {

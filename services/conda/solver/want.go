@@ -33,7 +33,7 @@ func (s *search) pkg(name string) (*pkg, error) {
 	if err := s.over(); err != nil {
 		return nil, err
 	}
-	records, err := s.library.candidates(s.place(name))
+	records, err := s.library.candidates(s.keyOf(name))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (s *search) pkg(name string) (*pkg, error) {
 	return p, nil
 }
 
-func (s *search) place(name string) place { return place{name, s.channelOf[name]} }
+func (s *search) keyOf(name string) packageKey { return packageKey{name, s.channelOf[name]} }
 
 // A want is a match within one search.
 type want struct {
@@ -103,7 +103,7 @@ func (s *search) newWant(text string, wanted spec.MatchSpec) (*want, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.library.match(s.over, s.place(wanted.Name), text, wanted)
+	m, err := s.library.match(s.over, s.keyOf(wanted.Name), text, wanted)
 	if err != nil {
 		return nil, err
 	}

@@ -140,8 +140,8 @@ func writeOptions(out *strings.Builder, options []option) {
 	}
 }
 
-// AsksMore reports whether fields other than name and version are set.
-func (m *MatchSpec) AsksMore() bool {
+// HasOtherFields reports whether fields other than name and version are set.
+func (m *MatchSpec) HasOtherFields() bool {
 	return !m.Build.Any() || !m.BuildNumber.Any() || len(m.TrackFeatures) > 0 ||
 		m.Channel+m.Subdir+m.FileName+m.URL+m.MD5+m.SHA256+m.License+m.LicenseFamily != ""
 }

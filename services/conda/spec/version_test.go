@@ -8,11 +8,11 @@ import (
 	"slipway.dev/services/internal/testkit/condadata"
 )
 
-// TestVersionQuestions compares with rattler's results.
-func TestVersionQuestions(t *testing.T) {
+// TestVersionComparisons compares with rattler's results.
+func TestVersionComparisons(t *testing.T) {
 	t.Parallel()
 	wrong := 0
-	for _, q := range condadata.Questions(t) {
+	for _, q := range condadata.VersionComparisons(t) {
 		got := compare(q[1], q[2])
 		if q[0] == "M" {
 			got = match(q[1], q[2])

@@ -32,8 +32,8 @@ func NewUnpacking(turns fairshare.Turns, client fairshare.Client) *Unpacking {
 	return &Unpacking{turns: turns, client: client, left: limits.LayersExpanded}
 }
 
-// Spent returns the number of uncompressed bytes.
-func (u *Unpacking) Spent() int64 { return limits.LayersExpanded - u.left }
+// Unpacked returns the number of uncompressed bytes.
+func (u *Unpacking) Unpacked() int64 { return limits.LayersExpanded - u.left }
 
 // tarDigest returns the digest of the uncompressed content. It waits for its turn, and ends
 // with ctx.

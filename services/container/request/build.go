@@ -52,7 +52,7 @@ func (r Resolved) message(recipe *buildv1.Recipe, digest string, names conda.Nam
 	return &buildv1.SubmitBuildRequest{
 		ContentId: digest[:16], ContentDigest: digest, Recipe: recipe, Scope: to.Scope,
 		Target:   &buildv1.Target{Registry: to.Registry, Repository: to.Repository + path, Tag: tag},
-		Identity: r.Who, ClientIp: clientIP, DryRun: r.Raw.GetDryRun(),
+		Identity: r.Caller, ClientIp: clientIP, DryRun: r.Raw.GetDryRun(),
 	}
 }
 
@@ -77,7 +77,7 @@ func (r Resolved) sif(plan BuildPlan, b *buildv1.SubmitBuildRequest, to Destinat
 		ContainerFile: plan.shownFile, CondaFile: plan.condaFile, Compression: compressionOf(r.Raw),
 	}
 	if r.AddsToSif() {
-		recipe.Config, to = r.Added(), to.Of(caller.Of(r.Who))
+		recipe.Config, to = r.Added(), to.Of(caller.Of(r.Caller))
 	}
 	out := r.message(recipe, sifDigest(b, recipe.GetConfig(), to.Scope), plan.names, to, clientIP)
 	out.SolvedFrom, out.Parts = b.GetSolvedFrom(), []*buildv1.SubmitBuildRequest{b}

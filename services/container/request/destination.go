@@ -17,7 +17,7 @@ type Destination struct {
 // UserDestination returns the repository that the request names.
 func (r Resolved) UserDestination() (Destination, error) {
 	registry, path, err := oci.ParseRepository(r.Raw.GetBuildRepository())
-	return Destination{Registry: registry, Repository: path, Scope: ScopeOf(caller.Of(r.Who))}, err
+	return Destination{Registry: registry, Repository: path, Scope: ScopeOf(caller.Of(r.Caller))}, err
 }
 
 // Of returns the part of the service's own repository that belongs to one caller.

@@ -58,6 +58,9 @@ func Parse(raw *containerv1.ContainerRequest, owns func(registry, repository str
 // CheckContent performs the checks after authentication that need no recipe. deprecated
 // reports whether the request used the deprecated path.
 func (p Parsed) CheckContent(deprecated bool) error {
+	if p.Raw.GetMirror() {
+		return p.checkMirror()
+	}
 	if err := checkContent(p.Raw); err != nil {
 		return err
 	}
@@ -75,9 +78,9 @@ func (p Parsed) Platform() ocispec.Platform { return p.Platforms[0] }
 // IsSif reports whether a Singularity image is requested.
 func (p Parsed) IsSif() bool { return p.Raw.GetFormat() == FormatSif }
 
-// Makes reports whether the request's additions become part of an image that outlives every
-// name.
-func (p Parsed) Makes() bool { return p.Raw.GetFreeze() || p.IsSif() }
+// IsPermanent reports whether the request's additions become part of an image that outlives every
+// name. A mirror has no additions.
+func (p Parsed) IsPermanent() bool { return p.Raw.GetFreeze() || p.Raw.GetMirror() || p.IsSif() }
 
 // IsRecipe reports whether a request requires a build.
 func IsRecipe(r *containerv1.ContainerRequest) bool {

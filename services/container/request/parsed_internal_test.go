@@ -69,7 +69,14 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		{"format", `{"containerImage": "a", "format": "zip"}`, `format must be one of docker, oci, sif, not "zip"`},
 		{"strategy", `{"containerImage": "a", "nameStrategy": "x"}`, `nameStrategy must be one of none, tagPrefix, imageSuffix, not "x"`},
 		{"template", `{"containerImage": "a", "buildTemplate": "x"}`, "buildTemplate must be one of"},
-		{"mirror", `{"containerImage": "a", "mirror": true}`, "mirror is not supported; leave it out"},
+		{"mirror without an image", `{"mirror": true, "buildRepository": "h.io/x"}`, "mirror needs containerImage"},
+		{"mirror without a repository", `{"containerImage": "a", "mirror": true}`, "mirror needs buildRepository"},
+		{"mirror of a recipe", `{"mirror": true, "buildRepository": "h.io/x", "containerFile": "RlJPTSBh"}`, "mirror and containerFile exclude each other"},
+		{"mirror of packages", `{"mirror": true, "buildRepository": "h.io/x", "packages": {"type": "CONDA", "entries": ["a"]}}`, "mirror and packages exclude each other"},
+		{"mirror and freeze", `{"containerImage": "a", "mirror": true, "buildRepository": "h.io/x", "freeze": true}`, "mirror and freeze exclude each other"},
+		{"mirror and additions", `{"containerImage": "a", "mirror": true, "buildRepository": "h.io/x", "containerConfig": {"env": ["A=b"]}}`, "mirror and containerConfig exclude each other"},
+		{"mirror and inclusions", `{"containerImage": "a", "mirror": true, "buildRepository": "h.io/x", "containerIncludes": ["b"]}`, "mirror and containerIncludes exclude each other"},
+		{"mirror as sif", `{"containerImage": "a", "mirror": true, "buildRepository": "h.io/x", "format": "sif"}`, "mirror and format sif exclude each other"},
 		{"scan mode", `{"containerImage": "a", "scanMode": "lazy"}`, `scanMode must be one of none, async, required, not "lazy"`},
 		{"required scan", `{"containerImage": "a", "scanMode": "required"}`, "scanMode required is not supported; leave it out"},
 		{"levels of no scan", `{"containerImage": "a", "scanLevels": ["low"]}`, "scanLevels without scanMode is not supported"},
@@ -154,8 +161,8 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestEncodedTexts checks that limits apply to the decoded length.
-func TestEncodedTexts(t *testing.T) {
+// TestEncodedStrings checks that limits apply to the decoded length.
+func TestEncodedStrings(t *testing.T) {
 	t.Parallel()
 	file := func(n int) string {
 		return ("FROM a\n" + strings.Repeat("#"+strings.Repeat("x", 1022)+"\n", n/1024+1))[:n]

@@ -77,7 +77,7 @@ func (r Resolved) StepsPlan(of Packages, known Solution) BuildPlan {
 func (r Resolved) PackagePlan(of Packages, lock *Locked, base digest.Digest) BuildPlan {
 	out := BuildPlan{Field: of.after.Field, names: of.conda.Naming(), condaFile: of.conda.Text()}
 	if lock == nil {
-		out.MayBePrivate = !caller.Of(r.Who).IsAnonymous()
+		out.MayBePrivate = !caller.Of(r.Caller).IsAnonymous()
 	} else {
 		out.MayBePrivate = lock.GetPrivate()
 		out.names = out.names.In(lock.GetAnswer().GetLocks()[0].GetPackages())

@@ -11,7 +11,7 @@ import (
 type Resolved struct {
 	Parsed
 	// Who is the caller; nil if anonymous.
-	Who *platformv1.Identity
+	Caller *platformv1.Identity
 	Recipe
 	Data Contents
 	// Included holds the layers of the included images.
@@ -63,6 +63,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		Format:            p.Raw.GetFormat(),
 		DryRun:            p.Raw.GetDryRun(),
 		Freeze:            p.Raw.GetFreeze(),
+		Mirror:            p.Raw.GetMirror(),
 		BuildRepository:   p.Raw.GetBuildRepository(),
 		CacheRepository:   p.Raw.GetCacheRepository(),
 		NameStrategy:      p.Raw.GetNameStrategy(),
@@ -74,7 +75,7 @@ func (p Parsed) Stored(isIssued bool, included Inclusions) *containerv1.Containe
 		out.ContainerImage = ""
 	}
 	// A run must not extend the life of a name beyond the names that it was made from.
-	if isIssued && !p.Makes() || !included.Until.IsZero() {
+	if isIssued && !p.IsPermanent() || !included.Until.IsZero() {
 		out.WorkflowId = ""
 	}
 	return out

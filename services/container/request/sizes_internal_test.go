@@ -72,7 +72,7 @@ func each(d protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor,
 	for i := range d.Fields().Len() {
 		fd := d.Fields().Get(i)
 		if internal, _ := proto.GetExtension(fd.Options(), openapiv1.E_Internal).(bool); internal {
-			continue // removed before storage (TestOriginsAreNobodysToClaim)
+			continue // removed before storage (TestOriginCannotBeClaimed)
 		}
 		at := append(append([]protoreflect.FieldDescriptor{}, path...), fd)
 		visit(at)

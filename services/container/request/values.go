@@ -107,7 +107,6 @@ func checkLater(r *containerv1.ContainerRequest) error {
 		name  string
 		asked bool
 	}{
-		{"mirror", r.GetMirror()},
 		{"scanMode required", r.GetScanMode() == "required"}, // the image must not be used without a scan
 		{"scanLevels without scanMode", len(r.GetScanLevels()) > 0 && (r.GetScanMode() == "" || r.GetScanMode() == "none")},
 	} {

@@ -13,8 +13,8 @@ import (
 	"slipway.dev/services/internal/sqldb"
 )
 
-// A Remembered is the stored solution of a request.
-type Remembered struct {
+// A StoredLock is the stored solution of a request.
+type StoredLock struct {
 	// Lock is nil if the request was queued before it was solved.
 	Lock *condav1.SolvePackagesResponse
 	// Base is the digest of the base image.
@@ -26,16 +26,16 @@ type Remembered struct {
 // LockOf returns the solution that is stored under the first of two IDs or, without one, under
 // the second. It ignores solutions from before since, and returns sql.ErrNoRows without a
 // solution.
-func (s Store) LockOf(ctx context.Context, first, second string, since time.Time) (Remembered, error) {
+func (s Store) LockOf(ctx context.Context, first, second string, since time.Time) (StoredLock, error) {
 	var packed []byte
 	var id, base string
 	err := s.db.PreparedRow(ctx, `
 		SELECT id, lock, base FROM container_locks WHERE id IN ($1, $2) AND created_at > $3 ORDER BY CASE WHEN id = $1 THEN 0 ELSE 1 END LIMIT 1`,
 		first, second, sqldb.Micros(since)).Scan(&id, &packed, &base)
 	if err != nil {
-		return Remembered{}, err
+		return StoredLock{}, err
 	}
-	out := Remembered{Base: digest.Digest(base), ID: id}
+	out := StoredLock{Base: digest.Digest(base), ID: id}
 	if len(packed) == 0 {
 		return out, out.Base.Validate()
 	}

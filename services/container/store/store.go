@@ -15,6 +15,7 @@ import (
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/container/tokens"
+	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 )
@@ -30,8 +31,8 @@ type Store struct {
 func New(db *sqldb.DB) Store {
 	return Store{db: db, requests: db.NewGroupWriter(`
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
-			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id)
-		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12)`)}
+			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id, restriction)
+		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`)}
 }
 
 // A Record is a row of container_requests.
@@ -74,7 +75,7 @@ func (s Store) Insert(ctx context.Context, r Record) error {
 	}
 	return s.requests.Exec(ctx,
 		tokens.IDOf(r.Plan.GetToken()), sqldb.Micros(r.Created), sqldb.Micros(r.Expires),
-		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run)
+		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run, caller.Of(id).Restriction())
 }
 
 // Get returns a request by its ID or its token, with all digests that it has resolved to.

@@ -11,11 +11,11 @@ import (
 type bound struct {
 	mu         sync.Mutex
 	most, held int64
-	order      *list.List // of *held, most recently used first
+	order      *list.List // of *entry, most recently used first
 	at         map[string]*list.Element
 }
 
-type held struct {
+type entry struct {
 	token string
 	size  int64
 }
@@ -39,15 +39,15 @@ func (b *bound) add(token string, n int) (gone []string) {
 	defer b.mu.Unlock()
 	e, ok := b.at[token]
 	if !ok {
-		e = b.order.PushFront(&held{token: token, size: overhead})
+		e = b.order.PushFront(&entry{token: token, size: overhead})
 		b.at[token] = e
 		b.held += overhead
 	}
 	b.order.MoveToFront(e)
-	e.Value.(*held).size += int64(n) //nolint:forcetypeassert // nothing else is put in
+	e.Value.(*entry).size += int64(n) //nolint:forcetypeassert // nothing else is put in
 	b.held += int64(n)
 	for b.held > b.most && b.order.Len() > 1 {
-		last := b.order.Remove(b.order.Back()).(*held) //nolint:forcetypeassert // nothing else is put in
+		last := b.order.Remove(b.order.Back()).(*entry) //nolint:forcetypeassert // nothing else is put in
 		delete(b.at, last.token)
 		b.held -= last.size
 		gone = append(gone, last.token)

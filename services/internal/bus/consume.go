@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"slipway.dev/services/internal/retry"
 )
 
 // CreateStreams creates the streams that do not exist. Existing streams retain their
@@ -31,6 +33,8 @@ type Consumer struct {
 	Config jetstream.ConsumerConfig
 	// Prefetch is the number of messages that are fetched ahead.
 	Prefetch int
+	// Outage, if not nil, is over when messages can be received.
+	Outage *retry.Outage
 }
 
 // Consume creates the consumer and calls handle for its messages, one after another, with
@@ -47,6 +51,9 @@ func Consume(ctx context.Context, js jetstream.JetStream, c Consumer, handle fun
 		return err
 	}
 	defer messages.Stop()
+	if c.Outage != nil {
+		c.Outage.Succeeded(ctx)
+	}
 	for {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		switch {

@@ -5,6 +5,7 @@
 package caller
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 )
 
@@ -23,11 +25,17 @@ type ID struct {
 	UserID, WorkspaceID int64
 	// RobotOrgID is the organisation of a robot; 0 for a user.
 	RobotOrgID int64
+	// OrganizationID is the organisation of the workspace, or of a robot; 0 if neither is known.
+	OrganizationID int64
+	// Repositories are those that the access token is restricted to, separated by spaces; "" for
+	// all. Use CheckRepository.
+	Repositories string
 }
 
 // Of returns the ID of an identity. A nil identity is anonymous.
 func Of(id *platformv1.Identity) ID {
-	return ID{id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetRobotOrgId()}
+	// Identities of robots that earlier releases have stored have no organisation of their own.
+	return ID{id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetRobotOrgId(), cmp.Or(id.GetOrganizationId(), id.GetRobotOrgId()), strings.Join(id.GetRepositories(), " ")}
 }
 
 // IsAnonymous reports whether the caller is anonymous.
@@ -48,12 +56,22 @@ func (c ID) Client(ctx context.Context) fairshare.Client {
 	return fairshare.User(c.User())
 }
 
-// String returns the caller as a cache key, or "" if it is anonymous.
+// Charged returns what a call is charged to: the client, and the subjects whose limits apply.
+func (c ID) Charged(ctx context.Context) ratelimit.Caller {
+	return ratelimit.Caller{Client: c.Client(ctx), Endpoint: c.Endpoint, UserID: c.UserID, WorkspaceID: c.WorkspaceID, OrganizationID: c.OrganizationID}
+}
+
+// String returns the caller as a cache key, or "" if it is anonymous. Tokens of different
+// repositories have different keys, so that none of them is served from the cache of another.
 func (c ID) String() string {
 	if c.IsAnonymous() {
 		return ""
 	}
-	return strconv.FormatInt(c.WorkspaceID, 10) + "/" + c.User()
+	name := strconv.FormatInt(c.WorkspaceID, 10) + "/" + c.User()
+	if c.Repositories != "" {
+		name += " " + c.Restriction()
+	}
+	return name
 }
 
 // Fields are the identity fields of a request body. Each field has two names.

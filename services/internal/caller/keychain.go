@@ -143,7 +143,9 @@ func (k *Keychain) UserLogin(ctx context.Context, caller ID, host, repository st
 
 // Access returns the access with which a caller pulls from a repository. An anonymous caller
 // gets the service's login, if it has one. An identified caller gets the caller's own login or
-// none. Images in the repository of builds are only readable through token names (see
+// none. For repositories that an access token is not for, its caller gets no login
+// (CheckRepository), so that only public images are read there: those that the operator's settings
+// and base images refer to. Images in the repository of builds are only readable through token names (see
 // BuildAccess). The login that builds are pushed with is not used for other repositories of its
 // registry either.
 func (k *Keychain) Access(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
@@ -157,9 +159,14 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		}
 		return upstream.Access{Login: login}, nil
 	}
+	if !caller.MayName(host, repository) {
+		return upstream.Access{Scope: caller.String(), Withheld: "the access token is only for some repositories, and has no logins for others"}, nil
+	}
+	scope := caller.String()
+	caller.Repositories = ""
 	key := keychainKey{caller, strings.TrimSuffix(host+"/"+repository, "/")}
 	if cached, ok := k.cache.GetIfPresent(key); ok {
-		return upstream.Access{Scope: caller.String(), Login: cached.login, Withheld: cached.withheld}, nil
+		return upstream.Access{Scope: scope, Login: cached.login, Withheld: cached.withheld}, nil
 	}
 	before := k.changes.Load()
 	resp, err := k.platform.GetCredentials(ctx, &platformv1.GetCredentialsRequest{
@@ -177,7 +184,7 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 	if k.changes.Load() == before {
 		k.cache.Set(key, userLogin{l, resp.GetWithheld(), ttl})
 	}
-	return upstream.Access{Scope: caller.String(), Login: l, Withheld: resp.GetWithheld()}, nil
+	return upstream.Access{Scope: scope, Login: l, Withheld: resp.GetWithheld()}, nil
 }
 
 // ReadAuthFile reads logins from a file in the format of docker's config.json. The keys of

@@ -85,8 +85,9 @@ type Config struct {
 
 	LimitPlatform ratelimit.Limit `key:"limit_platform" reload:"true" default:"20/1s,72000/1h" help:"Calls of the platform's REST API by one user, with all their access tokens and sessions. 0: no limit."`
 
-	LimitBuildsUser      ratelimit.Limit `key:"limit_builds_user" reload:"true" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
-	LimitBuildsAnonymous ratelimit.Limit `key:"limit_builds_anonymous" reload:"true" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit. Unless it is set explicitly, a process with all roles that only its own machine can reach has no limit."`
+	LimitBuildsUser         ratelimit.Limit `key:"limit_builds_user" reload:"true" default:"100/1h" help:"Builds that one user may start. 0: no limit."`
+	LimitBuildsOrganization ratelimit.Limit `key:"limit_builds_organization" reload:"true" default:"0" help:"Builds that all users and robots together may start in the workspaces of one organisation, in addition to their own limits; see also slipway limits. 0: no limit."`
+	LimitBuildsAnonymous    ratelimit.Limit `key:"limit_builds_anonymous" reload:"true" default:"25/24h" help:"Builds that one address without a user may start. 0: no limit. Unless it is set explicitly, a process with all roles that only its own machine can reach has no limit."`
 
 	StreamsClient     int `key:"streams_client" default:"100" help:"Logs, event streams and downloads of Singularity images that one address may have open at a time (one IPv6 /64). 0: no limit."`
 	StreamsTotal      int `key:"streams_total" default:"4000" help:"Likewise of all clients of one process. 0: no limit."`

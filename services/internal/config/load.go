@@ -102,7 +102,7 @@ func Load(fs *pflag.FlagSet, env func(string) (string, bool)) (Config, error) {
 	}
 	for key := range file {
 		if !slices.ContainsFunc(fields, func(f Field) bool { return f.Key == key }) {
-			problems = append(problems, fmt.Errorf("%s: there is no setting %q%s", path, key, meant(key, keys(fields))))
+			problems = append(problems, fmt.Errorf("%s: there is no setting %q%s", path, key, suggestion(key, keys(fields))))
 		}
 	}
 	c.followListeners()

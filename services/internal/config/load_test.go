@@ -274,9 +274,9 @@ func again(t testing.TB, c config.Config) (config.Config, error) {
 // values compares the values of settings, ignoring how they were set.
 func values() cmp.Option { return cmpopts.IgnoreFields(config.Config{}, "Given") }
 
-// TestGiven checks that explicitly set settings are distinguished from unset ones, even if
+// TestExplicitSettings checks that explicitly set settings are distinguished from unset ones, even if
 // the value is the same.
-func TestGiven(t *testing.T) {
+func TestExplicitSettings(t *testing.T) {
 	t.Parallel()
 	got, err := load(t, []string{"--data-dir", "./data"}, map[string]string{"SLIPWAY_TOKEN_TTL": "36h"}, "limit_builds_anonymous: 25/24h\n")
 	slices.Sort(got.Given)
@@ -288,7 +288,7 @@ func TestGiven(t *testing.T) {
 	}
 }
 
-func TestShownValuesCanBeGiven(t *testing.T) {
+func TestShownValuesAreValidInput(t *testing.T) {
 	t.Parallel()
 	c, err := load(t, nil, nil, "")
 	if err != nil {

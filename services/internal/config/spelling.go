@@ -10,9 +10,9 @@ import (
 	"slipway.dev/services/internal/spelling"
 )
 
-// others lists variables with the same prefix that are not settings: those of the command
+// otherVariables lists variables with the same prefix that are not settings: those of the command
 // line and of tests, and the one for the file.
-func others() []string {
+func otherVariables() []string {
 	return []string{
 		"SLIPWAY_CONFIG", "SLIPWAY_SERVER", "SLIPWAY_TOKEN", "SLIPWAY_WORKSPACE",
 		"SLIPWAY_METRICS_USER", "SLIPWAY_METRICS_PASSWORD",
@@ -31,11 +31,11 @@ func Misspelt(environ []string) (unknown []string, err error) {
 	var problems []error
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if !strings.HasPrefix(name, "SLIPWAY_") || known[name] || slices.Contains(others(), name) ||
+		if !strings.HasPrefix(name, "SLIPWAY_") || known[name] || slices.Contains(otherVariables(), name) ||
 			strings.HasPrefix(name, "SLIPWAY_TEST_") || strings.HasPrefix(name, "SLIPWAY_STEP_") {
 			continue
 		}
-		if hint := meant(name, names); hint != "" {
+		if hint := suggestion(name, names); hint != "" {
 			problems = append(problems, fmt.Errorf("the variable %s is no setting%s", name, hint))
 			continue
 		}
@@ -53,8 +53,8 @@ func keys(fields []Field) []string {
 	return out
 }
 
-// meant returns "; did you mean …?" with the most similar name, or "" if none is similar.
-func meant(name string, names []string) string {
+// suggestion returns "; did you mean …?" with the most similar name, or "" if none is similar.
+func suggestion(name string, names []string) string {
 	best, least := "", 1+len(name)/5 // maximum edit distance
 	for _, n := range names {
 		if d := spelling.Distance(strings.ToLower(name), strings.ToLower(n)); d <= least {

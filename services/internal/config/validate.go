@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/bucket"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/upstream"
 )
@@ -35,7 +36,7 @@ func (c *Config) Validate() error {
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
 			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
-			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile, "oidc_client_secret_file": c.OIDCClientSecretFile,
+			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile,
 			"blob_cache_credentials_file": c.BlobCacheLogin,
 		}),
 		networks("trusted_proxies", c.TrustedProxies), origins("cors_origins", c.CORSOrigins), mirrors("registry_mirrors", c),
@@ -187,13 +188,10 @@ func provider(c *Config) error {
 	return errors.Join(webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
 }
 
-// maxOrigins is the maximum number of cors_origins, which are compared with those of requests.
-const maxOrigins = 100
-
 // origins checks web origins: scheme, host and port as browsers write them.
 func origins(key string, values []string) error {
-	if len(values) > maxOrigins {
-		return fmt.Errorf("%s may have %d origins, not %d", key, maxOrigins, len(values))
+	if len(values) > limits.Origins {
+		return fmt.Errorf("%s may have %d origins, not %d", key, limits.Origins, len(values))
 	}
 	for _, v := range values {
 		u, err := url.Parse(v)

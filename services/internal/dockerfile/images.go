@@ -10,11 +10,9 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 )
-
-// maxImages is how many different images a Dockerfile may name, since each is looked up.
-const maxImages = 50
 
 // Images returns the images that a build for a platform reads, each once, in the order of
 // their first mention: those of FROM, then those of COPY --from and RUN --mount=from=,
@@ -45,8 +43,8 @@ func (f *File) Images(p ocispec.Platform) ([]oci.Reference, error) {
 			}
 		}
 	}
-	if len(r.images) > maxImages {
-		return nil, fault.Invalid.Newf("the Dockerfile names %d images; the maximum is %d", len(r.images), maxImages)
+	if len(r.images) > limits.DockerfileImages {
+		return nil, fault.Invalid.Newf("the Dockerfile names %d images; the maximum is %d", len(r.images), limits.DockerfileImages)
 	}
 	return r.images, nil
 }

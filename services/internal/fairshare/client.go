@@ -31,8 +31,8 @@ func Address(ip netip.Addr) Client {
 	return Client{addr: ip}
 }
 
-// IsStranger reports whether the client is neither a user nor the service.
-func (c Client) IsStranger() bool { return c.user == "" && !c.service }
+// IsAnonymous reports whether the client is neither a user nor the service.
+func (c Client) IsAnonymous() bool { return c.user == "" && !c.service }
 
 // String returns the client as a key for logs, maps and rate limits: "user:<id>",
 // "ip:<IPv4 address>", "ip:<IPv6 prefix>/64" or "service".

@@ -92,7 +92,7 @@ func (p *Pool) endUnknown(known []*Lease) {
 			if r.network.IsValid() {
 				c = Address(r.network.Addr())
 			}
-			(&Lease{pool: p, path: p.usage.path(c, 0), stranger: c.IsStranger(), amount: extra}).Release()
+			(&Lease{pool: p, path: p.usage.path(c, 0), stranger: c.IsAnonymous(), amount: extra}).Release()
 			return
 		}
 	}

@@ -61,13 +61,13 @@ func (l *Lease) enqueue(n int64) (*waiter, error) {
 	}
 	p.sequence++
 	w := &waiter{path: l.path, stranger: l.stranger, rank: l.rank, amount: n, sequence: p.sequence, grows: true, granted: make(chan struct{})}
-	if whole := (&waiter{path: l.path, stranger: l.stranger, amount: l.amount + n}); !p.mayEverHold(whole) {
-		return nil, p.noPlace(whole)
+	if whole := (&waiter{path: l.path, stranger: l.stranger, amount: l.amount + n}); !p.fitsCapacity(whole) {
+		return nil, p.rejection(whole)
 	}
 	p.add(w)
 	if p.dispatch(); !w.served && p.config.MaxWaiting == 0 {
 		p.remove(w)
-		return nil, p.noPlace(w)
+		return nil, p.rejection(w)
 	}
 	return w, nil
 }

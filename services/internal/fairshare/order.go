@@ -17,7 +17,7 @@ const (
 const turn = 7
 
 func rankOf(r Request) (rank int) {
-	for _, second := range [rankBits]bool{r.Client.IsStranger(), r.Untrusted, r.Class != Short, r.Class == Background} {
+	for _, second := range [rankBits]bool{r.Client.IsAnonymous(), r.Untrusted, r.Class != Short, r.Class == Background} {
 		rank <<= 1
 		if second {
 			rank |= 1
@@ -154,7 +154,7 @@ func (p *Pool) serve(w *waiter) {
 func (p *Pool) hold(path []*record, stranger bool, amount int64) {
 	now := time.Now()
 	for _, r := range path {
-		r.settle(now)
+		r.update(now)
 		r.held += amount
 	}
 	p.held += amount

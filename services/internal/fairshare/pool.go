@@ -126,7 +126,7 @@ func (p *Pool) TryAcquire(r Request) (*Lease, error) {
 	defer p.mu.Unlock()
 	w := p.enqueue(r)
 	if p.dispatch(); !w.served {
-		err := p.noPlace(w)
+		err := p.rejection(w)
 		p.remove(w)
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (p *Pool) lease(w *waiter) Lease {
 func (p *Pool) enqueue(r Request) *waiter {
 	p.sequence++
 	w := &waiter{
-		path: p.usage.path(r.Client, p.sequence), stranger: r.Client.IsStranger(), rank: rankOf(r), amount: max(r.Amount, 1),
+		path: p.usage.path(r.Client, p.sequence), stranger: r.Client.IsAnonymous(), rank: rankOf(r), amount: max(r.Amount, 1),
 		sequence: p.sequence, granted: make(chan struct{}),
 	}
 	p.add(w)
@@ -171,8 +171,8 @@ func (p *Pool) remove(w *waiter) {
 
 // refuses returns an error if an enqueued request may not wait. The caller holds mu.
 func (p *Pool) refuses(w *waiter) error {
-	if p.config.MaxWaiting == 0 || !p.mayEverHold(w) {
-		return p.noPlace(w)
+	if p.config.MaxWaiting == 0 || !p.fitsCapacity(w) {
+		return p.rejection(w)
 	}
 	if p.isQueueFull(w) {
 		p.metrics.refused(reasonQueue)
@@ -202,8 +202,8 @@ func (p *Pool) isQueueFull(w *waiter) bool {
 	return full
 }
 
-// mayEverHold reports whether the request fits into an empty pool.
-func (p *Pool) mayEverHold(w *waiter) bool {
+// fitsCapacity reports whether the request fits into an empty pool.
+func (p *Pool) fitsCapacity(w *waiter) bool {
 	most := p.config.Capacity
 	if w.stranger {
 		most -= p.config.Reserved
@@ -214,9 +214,9 @@ func (p *Pool) mayEverHold(w *waiter) bool {
 	return w.amount <= most
 }
 
-// noPlace returns the error for a request that is not served and does not wait. The caller
+// rejection returns the error for a request that is not served and does not wait. The caller
 // holds mu.
-func (p *Pool) noPlace(w *waiter) error {
+func (p *Pool) rejection(w *waiter) error {
 	own := w.client()
 	if most := p.config.PerClient; most > 0 && own.held+w.amount > most {
 		p.metrics.refused(reasonClient)

@@ -21,8 +21,8 @@ func (t *Tally) Add(c Client, n int64) {
 // Compare returns a negative number if a is served before b, and 0 if neither is: users
 // before strangers, then the client that holds less, compared network by network.
 func (t *Tally) Compare(a, b Client) int {
-	if a.IsStranger() != b.IsStranger() {
-		if b.IsStranger() {
+	if a.IsAnonymous() != b.IsAnonymous() {
+		if b.IsAnonymous() {
 			return -1
 		}
 		return 1

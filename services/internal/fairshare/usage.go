@@ -60,7 +60,7 @@ func (u *usage) sweep(now time.Time) {
 	var idle []*record
 	for _, r := range u.records {
 		if r.held == 0 && r.waiting == 0 {
-			r.settle(now)
+			r.update(now)
 			idle = append(idle, r)
 		}
 	}
@@ -74,8 +74,8 @@ func (u *usage) sweep(now time.Time) {
 	u.sweepAt = max(maxRecords, 2*len(u.records))
 }
 
-// settle brings the average up to date. It is called before held changes.
-func (r *record) settle(now time.Time) {
+// update brings the average up to date. It is called before held changes.
+func (r *record) update(now time.Time) {
 	if age := now.Sub(r.at); age > 0 {
 		kept := math.Exp2(-float64(age) / float64(halfLife))
 		r.average = r.average*kept + float64(r.held)*(1-kept)
@@ -85,6 +85,6 @@ func (r *record) settle(now time.Time) {
 
 // share returns what the group holds plus the decayed average of what it held.
 func (r *record) share(now time.Time) float64 {
-	r.settle(now)
+	r.update(now)
 	return float64(r.held) + r.average
 }

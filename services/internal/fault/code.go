@@ -13,6 +13,10 @@ type Code string
 
 // The codes that are more precise than the kind of a fault.
 const (
+	// ObjectTaken is an object that exists already, so that it cannot be created or renamed.
+	ObjectTaken Code = "object.taken"
+	// ObjectChanged is an object that another request changed at the same time.
+	ObjectChanged Code = "object.changed"
 	// TokenScope is an access token that lacks the scope that a call needs, or that is for another
 	// workspace.
 	TokenScope Code = "auth.scope"
@@ -21,12 +25,18 @@ const (
 	CondaConflict Code = "conda.conflict"
 	// CondaChannel is a Conda channel that does not exist or that cannot be read.
 	CondaChannel Code = "conda.channel"
+	// CondaNotFound is a package that a Conda channel does not have.
+	CondaNotFound Code = "conda.notFound"
+	// BuildFailed is an image that does not exist, because its build failed.
+	BuildFailed Code = "build.failed"
 	// BuildRunning is an image that is still being built.
 	BuildRunning Code = "build.running"
 	// BuildUnsupported is a build for which there is no worker.
 	BuildUnsupported Code = "build.unsupported"
 	// ImageNotFound is an image that its registry does not have.
 	ImageNotFound Code = "image.notFound"
+	// ImagePlatform is an image that is not available for a platform.
+	ImagePlatform Code = "image.platform"
 	// ImageDenied is an image that its registry does not show to the caller. Many registries
 	// respond alike for images that do not exist.
 	ImageDenied Code = "image.denied"

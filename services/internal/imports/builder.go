@@ -40,6 +40,7 @@ func builderRules() []Rule {
 		{Package: builder + "engine/buildkit/buildkittest", May: append(engine(), builder+"daemon", builder+"engine/buildkit", "services/internal/testkit")},
 		{Package: builder + "engine/conda", May: append(engine(), builder+"claim", packages+"artifact", packages+"layering", conda+"spec"), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/freeze", May: engine(), Never: []string{buildkit, sql, redis}},
+		{Package: builder + "engine/mirror", May: append(engine(), buildBus), Never: []string{buildkit, sql, redis}},
 		{Package: builder + "engine/sif", May: append(engine(), builder+"flatten", builder+"sif", builder+"squashfs"), Never: []string{buildkit, sql, redis}},
 		// The worker gets its engines as arguments; a test uses a real one.
 		{Package: "services/builder", May: []string{

@@ -33,6 +33,7 @@ const (
 // Packages that define messages on the bus, for publishers and consumers.
 const (
 	buildBus   = "services/internal/bus/buildbus"
+	eventBus   = "services/internal/bus/eventbus"
 	metricsBus = "services/internal/bus/metricsbus"
 )
 
@@ -61,9 +62,11 @@ func internalRules() []Rule {
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
 		}},
 		{Package: "services/internal/caller", May: []string{
-			"proto/gen/...", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/rpc", "services/internal/upstream",
+			"proto/gen/...", "services/internal/fairshare", "services/internal/fault", "services/internal/limits", "services/internal/oci", "services/internal/ratelimit",
+			"services/internal/rpc", "services/internal/upstream",
 		}},
-		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus"}, Never: []string{buildkit, sql, redis}},
+		{Package: eventBus, May: []string{"proto/gen/...", "services/internal/bus", "services/internal/limits"}, Never: []string{buildkit, sql, redis}},
+		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus", "services/internal/caller", "services/internal/retry"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
 		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
@@ -105,12 +108,16 @@ func Rules() []Rule {
 		{Package: "services/platform/credentials", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
 		// Credentials of other platforms are used like our own.
 		{Package: "services/platform/federation", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/credentials", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
+		// A webhook belongs to a user or a workspace.
+		{Package: "services/platform/webhooks", May: append(slices.Clone(storing), eventBus, "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/orgs", "services/platform/vault"), Never: []string{buildkit}},
+		// A limit is of an organisation, a workspace or a user.
+		{Package: "services/platform/quota", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity"), Never: []string{buildkit}},
 		// The service itself only combines its packages.
 		{Package: "services/platform", May: append(slices.Clone(storing), "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build/migrations", Only: []string{}},
 		{Package: "services/build/engine", May: []string{"proto/gen/...", "services/internal/oci"}, Only: []string{}},
 		{Package: "services/build/store", May: []string{
-			"proto/gen/...", "services/build/engine", "services/build/migrations", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
+			"proto/gen/...", "services/build/engine", "services/build/migrations", eventBus, metricsBus, "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
 		}, Never: []string{buildkit}},
 		{Package: "services/build/workers", May: []string{"proto/gen/...", "services/build/engine", "services/internal/fault"}, Only: []string{"google.golang.org/protobuf/..."}},
 		{Package: "services/build/logs", May: []string{
@@ -118,15 +125,15 @@ func Rules() []Rule {
 		}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/build/queue", May: []string{
 			"proto/gen/...", "services/build/engine", "services/build/logs", "services/build/store", "services/build/workers", "services/internal/bus", buildBus,
-			"services/internal/fairshare",
+			"services/internal/fairshare", "services/internal/ratelimit",
 		}, Never: []string{buildkit, sql, redis}},
-		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers"}, Only: []string{}},
-		{Package: "services/build", May: append(slices.Clone(storing), buildBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
+		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
+		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
-			"proto/gen/...", "services/container/tokens", "services/internal/fault", "services/internal/limits", sqldb,
+			"proto/gen/...", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
 		}, Never: []string{redis}},
 		{Package: "services/container/request", May: []string{
 			"proto/gen/...", "services/container/conda", "services/container/definition", conda + "spec", "services/internal/caller", "services/internal/dockerfile", "services/internal/fault",

@@ -27,6 +27,9 @@ func clientRules() []Rule {
 			"proto/gen/...", client + "dockerfile", client + "follow", client + "layer", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
+		{Package: client + "batch", May: []string{
+			"proto/gen/...", library, client + "conda", client + "image", client + "output", client + "session", client + "usage",
+		}},
 		{Package: client + "account", May: []string{
 			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
 		}},

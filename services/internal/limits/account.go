@@ -18,6 +18,9 @@ const (
 	// TokenScopes is the maximum number of scopes of an access token, which is the number of all
 	// scopes.
 	TokenScopes = 7
+	// TokenRepositories is the maximum number of repositories that an access token is restricted
+	// to, and TokenRepository the maximum length of each in bytes.
+	TokenRepositories, TokenRepository = 50, 255
 	// SessionsPerUser is the maximum number of sessions of a user. A further sign-in ends
 	// the least recently used session.
 	SessionsPerUser = 100
@@ -36,12 +39,17 @@ const (
 	ParticipantsPerWorkspace = 5000
 	// CredentialsPerWorkspace is the maximum number of credentials of a workspace.
 	CredentialsPerWorkspace = 500
+	// CredentialKeys limits the keys of credentials as JSON, in bytes.
+	CredentialKeys = 100_000
 	// RunsPerWorkspace is the maximum number of runs of a workspace. No run is stored
 	// beyond it until others are deleted.
 	RunsPerWorkspace = 100_000
 	// TasksPerRun is the maximum number of stored tasks of a run. Further tasks are
 	// accepted but not stored.
 	TasksPerRun = 500_000
+	// ProcessesPerRun is the maximum number of processes of a run that are counted separately, and
+	// ExecutorsPerProcess that of the executors that are listed of each.
+	ProcessesPerRun, ExecutorsPerProcess = 5000, 100
 	// RunDocument and TaskDocument limit the stored document of a run or task in bytes. The
 	// largest members are removed until it fits.
 	RunDocument  = 2 << 20
@@ -61,6 +69,13 @@ const (
 	AuditWindow   = time.Hour
 	// AuditChanges is the maximum number of changes of one user within AuditWindow.
 	AuditChanges = 1000
+	// OwnLimits is the maximum number of limits of single organisations, workspaces and users.
+	OwnLimits = 5000
+	// OwnLimitText is the maximum length of such a limit in bytes, and OwnLimitRules that of its
+	// rules. OwnLimitCount and OwnLimitWindow are the largest count and the longest window.
+	OwnLimitText, OwnLimitRules = 100, 3
+	OwnLimitCount               = 1_000_000_000
+	OwnLimitWindow              = 31 * 24 * time.Hour
 )
 
 // accountRows lists the limits of what is stored at the platform.
@@ -78,8 +93,10 @@ func accountRows() []Row {
 		{What: "Workspaces of an organisation", Bound: fmt.Sprint(WorkspacesPerOrganization), Why: fills},
 		{What: "Members of an organisation; participants of a workspace", Bound: fmt.Sprintf("%d; %d", MembersPerOrganization, ParticipantsPerWorkspace), Why: fills},
 		{What: "Credentials of a workspace", Bound: fmt.Sprint(CredentialsPerWorkspace), Why: "their list has no pages, and each pull searches them"},
+		{What: "Keys of credentials", Bound: size(CredentialKeys), Why: "they are encrypted and decrypted as a whole; the longest in use are service accounts of some KiB"},
 		{What: "Runs of a workspace", Bound: fmt.Sprint(RunsPerWorkspace), Why: fills},
 		{What: "Tasks of a run", Bound: fmt.Sprintf("%d; more are not stored", TasksPerRun), Why: "any client may report a run; a rejected report would abort the run"},
+		{What: "Processes of a run that are counted; executors of each", Bound: fmt.Sprintf("%d; %d", ProcessesPerRun, ExecutorsPerProcess), Why: "all are read and written with each report; the tasks of others count only for the run"},
 		{
 			What: "Stored document of a run; of a task", Bound: fmt.Sprintf("%s; %s", size(RunDocument), size(TaskDocument)),
 			Why: "each report may add to it; its largest members are removed until it fits",
@@ -89,8 +106,17 @@ func accountRows() []Row {
 			Why: "a list of the largest would take hundreds of megabytes; requests for a single run or task return more",
 		},
 		{What: "Words of a search for runs", Bound: fmt.Sprint(SearchWords), Why: "each is searched in every run of the workspace"},
+		{What: "Limits of single organisations, workspaces and users", Bound: strconv.Itoa(OwnLimits), Why: "every process that applies limits keeps all of them in memory"},
+		{
+			What: "Such a limit", Bound: fmt.Sprintf("%d bytes, %d rules, %d in %dh", OwnLimitText, OwnLimitRules, OwnLimitCount, int(OwnLimitWindow.Hours())),
+			Why: "each rule is a counter in Redis, which lives as long as its window",
+		},
 		{
 			What: "Scopes of an access token", Bound: fmt.Sprint(TokenScopes), Why: "there are no more",
+		},
+		{
+			What: "Repositories of an access token", Bound: fmt.Sprintf("%d of %d bytes", TokenRepositories, TokenRepository),
+			Why: "they are stored with each request and build of the token",
 		},
 		{
 			What: "Access tokens of a user", Bound: fmt.Sprint(TokensPerUser),

@@ -27,6 +27,10 @@ const (
 	BuildUnsolved  = 10 * time.Minute
 )
 
+// LimitsWait is how long after its start the build role waits for the limits of organisations,
+// workspaces and users before it starts builds without them.
+const LimitsWait = 30 * time.Second
+
 // SolvesAwaited is how many container requests of a process wait concurrently for the
 // solver. Further requests are queued and solved before their build.
 const SolvesAwaited = 32

@@ -27,6 +27,9 @@ const SlicesHeld = 4096
 // one transaction.
 const RowsTogether = 128
 
+// Origins is the maximum number of other web origins that may use the REST API.
+const Origins = 100
+
 // LogWaiting is the maximum amount of the process's own log that is buffered, in bytes.
 const LogWaiting = 1 << 20
 
@@ -40,6 +43,7 @@ func clientRows() []Row {
 		{What: "requests that are written to the database in one transaction", Bound: fmt.Sprint(RowsTogether), Why: "all of them wait until it is on disk"},
 		{What: "lines of a process's own log that wait to be written", Bound: size(LogWaiting), Why: "a slow reader of the log must not block the process; further lines are dropped and counted (slipway_log_dropped_total)"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
+		{What: "origins in cors_origins", Bound: fmt.Sprint(Origins), Why: "the origin of each request is compared with all"},
 		{What: "headers of a request", Bound: size(Headers), Why: "they are in memory before they are checked"},
 		{What: "open requests of an HTTP/2 connection", Bound: fmt.Sprint(RequestsOfConnection), Why: "one connection must not open an unlimited number of requests"},
 		{What: "logs, event streams and downloads that one address has open", Key: "streams_client", Why: "they stay open for hours, at up to " + size(IdleStream) + " each"},

@@ -81,9 +81,9 @@ const (
 	License = 500
 	// LicensedNames is the number of packages whose licences a search compares.
 	LicensedNames = 500
-	// CondaPatience is how long a request waits for the solver if it can only be built with
+	// CondaTimeout is how long a request waits for the solver if it can only be built with
 	// the solution.
-	CondaPatience = 25 * time.Second
+	CondaTimeout = 25 * time.Second
 	// CondaLosses is how often an image is assembled again because its layers were evicted
 	// from the worker before they were sent.
 	CondaLosses = 3
@@ -124,7 +124,7 @@ func condaRows() []Row {
 		{What: "SPDX expression of a package", Bound: size(License), Why: "its parser is recursive; a longer one is reported as none"},
 		{What: "packages in a search by licence", Bound: fmt.Sprint(LicensedNames) + " whose names match", Why: "the licence is in the records of a package, of which all are read"},
 		{What: "chains of dependencies that explain why a package is in an environment", Bound: fmt.Sprintf("%d, %d steps and %s", CondaChains, CondaChainSteps, size(CondaChainsSize)), Why: "each dependent of the package has one, of up to all other packages"},
-		{What: "waiting for a solution without which an image cannot be built", Bound: fmt.Sprint(CondaPatience), Why: "enough for the first fetch of a channel; less than the gateway's timeout of a minute"},
+		{What: "waiting for a solution without which an image cannot be built", Bound: fmt.Sprint(CondaTimeout), Why: "enough for the first fetch of a channel; less than the gateway's timeout of a minute"},
 		{What: "times that a Conda image is assembled again because its layers were evicted", Bound: fmt.Sprint(CondaLosses), Why: "images larger than conda_layers would be retried forever"},
 		{What: "R packages of a request that are built from source (cranFallback)", Bound: fmt.Sprint(CranSources), Why: "that a package has no Conda package is found by solving without it, within the time for a solution"},
 		{What: "scripts of Conda packages that a build runs", Bound: fmt.Sprint(CondaScripts), Why: "their list is one message on the bus; bioconda has 3,000 packages with a script"},

@@ -11,6 +11,8 @@ const (
 	DockerfileWords = 100_000
 	// DockerfileStages is the maximum number of FROM instructions.
 	DockerfileStages = 100
+	// DockerfileImages is the maximum number of different images that it names.
+	DockerfileImages = 50
 	// DockerfileInstructions is the maximum number of instructions. ONBUILD instructions
 	// count each time that they run.
 	DockerfileInstructions = 2000
@@ -37,6 +39,7 @@ func dockerfileRows() []Row {
 		{What: "Dockerfile, decoded", Bound: size(Dockerfile), Why: "the longest in use have some tens of KiB"},
 		{What: "Dockerfile: words", Bound: strconv.Itoa(DockerfileWords), Why: "each takes 160 bytes while it is read"},
 		{What: "Dockerfile: stages", Bound: strconv.Itoa(DockerfileStages), Why: "each base image is looked up and stored"},
+		{What: "Dockerfile: different images", Bound: strconv.Itoa(DockerfileImages), Why: "each is looked up in its registry"},
 		{What: "Dockerfile: instructions", Bound: strconv.Itoa(DockerfileInstructions), Why: "including those that ONBUILD repeats in each stage, also of base images; images have at most a few hundred layers"},
 		{What: "Dockerfile: variables and labels that it sets", Bound: strconv.Itoa(DockerfileVariables), Why: "engines search them linearly"},
 		{What: "Dockerfile: growth of an instruction by its variables", Bound: size(DockerfileGrowth), Why: "variables that refer to each other double with each line"},

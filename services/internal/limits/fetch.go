@@ -66,13 +66,27 @@ const (
 	// bucket again.
 	BucketUploads, BucketUpload, BucketCommit, BucketUnseen = 16, time.Hour, time.Minute, 16
 	// BucketHold is how long a bucket may delay a client, plus one second for each
-	// BucketRate bytes. BucketAway is how long a failing bucket is not used.
-	BucketHold, BucketRate, BucketAway = time.Second, 32 << 20, 30 * time.Second
-	// BlobAway is how long, and BlobResumptions how often, an interrupted download of a
+	// BucketRate bytes. BucketBackoff is how long a failing bucket is not used.
+	BucketHold, BucketRate, BucketBackoff = time.Second, 32 << 20, 30 * time.Second
+	// BlobResumeWindow is how long, and BlobResumptions how often, an interrupted download of a
 	// blob is resumed.
-	BlobAway, BlobResumptions = 30 * time.Second, 5
-	// MirrorAway is how long an unavailable mirror is not contacted.
-	MirrorAway = 30 * time.Second
+	BlobResumeWindow, BlobResumptions = 30 * time.Second, 5
+	// MirrorManifests is the maximum number of manifests that a mirror copies, MirrorDocuments
+	// their maximum total size in bytes, and MirrorDepth how deep indexes and referrers may be
+	// nested. MirrorBlobs is the number of blobs that one mirror copies at a time, and
+	// MirrorTries how often it tries to copy a blob or a manifest, with pauses of at most
+	// MirrorPause.
+	MirrorManifests, MirrorDocuments, MirrorDepth, MirrorBlobs, MirrorTries, MirrorPause = 5000, 64 << 20, 5, 4, 4, time.Minute
+	// MirrorContinued is the minimum size of a blob, in bytes, whose upload another worker can
+	// continue. UploadAddress is the maximum length of the address of an upload. The state of
+	// an upload is stored every UploadSave bytes, with the last UploadSteps states of its hash,
+	// which are UploadStep bytes apart.
+	// UploadRecord is its maximum size in bytes, UploadRecords that of all states, and
+	// UploadAge how long they are stored.
+	MirrorContinued, UploadAddress, UploadSave, UploadStep, UploadSteps = 8 << 20, 4 << 10, 4 << 20, 1 << 20, 16
+	UploadRecord, UploadRecords, UploadAge                              = 16 << 10, 64 << 20, 24 * time.Hour
+	// MirrorBackoff is how long an unavailable mirror is not contacted.
+	MirrorBackoff = 30 * time.Second
 	// ImageEntries is the maximum number of entries of an image that is converted to a
 	// Singularity image, and of its names including parent directories. ImageNameBytes is
 	// the maximum total length of the names.
@@ -116,7 +130,7 @@ func fetchRows() []Row {
 		{What: "blobs in a bucket", Bound: n(BucketBlobs), Why: "one replica holds all names in memory while it lists the bucket"},
 		{What: "concurrent uploads of one process to a bucket", Bound: n(BucketUploads) + ", for " + BucketUpload.String(), Why: "each has a connection and 1 MiB in memory"},
 		{What: "delay of a client by an upload to the bucket", Bound: BucketHold.String() + ", plus one second for each " + size(BucketRate), Why: "pulls must not wait for a cache; a slower bucket does not get the blob"},
-		{What: "failing bucket", Bound: "not contacted for " + BucketAway.String(), Why: "each pull would wait for it"},
+		{What: "failing bucket", Bound: "not contacted for " + BucketBackoff.String(), Why: "each pull would wait for it"},
 		{What: "layers of an image", Bound: n(ImageLayers), Why: "engines stop at 128; each layer is in memory for the duration of a pull"},
 		{What: "images of an index that are modified", Bound: n(ImagesChanged), Why: "each costs two requests, and memory for two documents"},
 		{What: "documents larger than " + size(SmallDocument) + " that one process reads concurrently", Bound: size(DocumentsAtOnce), Why: "decoding costs a small multiple of it; clients get equal shares, " + n(DocumentsWaiting) + " requests wait, and one that waits longer than " + DocumentsWait.String() + " fails with 503"},
@@ -126,8 +140,12 @@ func fetchRows() []Row {
 		{What: "referrers of a manifest that are listed", Bound: n(Referrers) + ", from " + n(ReferrerPages) + " pages", Why: "a registry can link its pages in a loop"},
 		{What: "manifests that are searched for a digest", Bound: n(WalkManifests), Why: "an index can lead to indexes, and these to referrers"},
 		{What: "blobs that one image refers to", Bound: n(ImageBlobs), Why: "they are in memory for the duration of a pull"},
-		{What: "unavailable mirror of registry_mirrors", Bound: "not contacted for " + MirrorAway.String(), Why: "each request would wait for it"},
-		{What: "interrupted download of a blob", Bound: "resumed for " + BlobAway.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is disconnected downloads the blob again; otherwise it would wait forever"},
+		{What: "unavailable mirror of registry_mirrors", Bound: "not contacted for " + MirrorBackoff.String(), Why: "each request would wait for it"},
+		{What: "manifests that a mirror copies", Bound: n(MirrorManifests) + ", " + size(MirrorDocuments) + ", " + n(MirrorDepth) + " deep", Why: "the builder holds them in memory while it copies the blobs"},
+		{What: "address of an unfinished upload to a registry", Bound: size(UploadAddress), Why: "it is sent with each part; some registries include a signed state"},
+		{What: "states of unfinished uploads of mirrors in NATS", Bound: size(UploadRecord) + " for a blob, " + size(UploadRecords) + " in all, for " + UploadAge.String(), Why: "without its state, a blob is sent again as a whole"},
+		{What: "blobs that a mirror copies at a time", Bound: n(MirrorBlobs) + ", " + n(MirrorTries) + " tries for each", Why: "one mirror would use all connections of a builder"},
+		{What: "interrupted download of a blob", Bound: "resumed for " + BlobResumeWindow.String() + ", " + n(BlobResumptions) + " times", Why: "a client that is disconnected downloads the blob again; otherwise it would wait forever"},
 		{What: "names of an image that is converted to a Singularity image", Bound: n(ImageEntries) + ", " + size(ImageNameBytes), Why: "they are in memory, with those of all parent directories, of which one entry can have two thousand"},
 		{What: "Singularity image that a build begins from", Bound: size(SifBasePacked) + ", unpacked " + size(SifBaseBytes) + " and build_disk, " + n(ImageEntries) + " files, " + n(SifBaseDepth) + " folders inside each other, " + size(ImageNameBytes) + " for the names of hard links, " + n(SifDescriptors) + " parts", Why: "it is unpacked to a layer on the disk of a worker"},
 		{What: "names, inodes, link targets and attributes of a Singularity image", Bound: size(ImageTables), Why: "they are in memory until all files are written; an ordinary file takes 200 bytes, but every link can have a target of 4 KiB, and every file 64 KiB of attributes"},

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 )
@@ -21,11 +22,36 @@ const (
 	BodiesWaiting = 500
 	BodyWait      = 30 * time.Second
 	SmallBodyWait = 5 * time.Second
-	// BodyPatience is how long a large body may take to arrive while others wait.
-	BodyPatience = 10 * time.Second
+	// BodyTimeout is how long a large body may take to arrive while others wait.
+	BodyTimeout = 10 * time.Second
 	// RequestValues is the maximum number of JSON values of a body, including each list
 	// element and member.
 	RequestValues = 20_000
+	// BatchRequests is the maximum number of container requests in one call, and BatchValues the
+	// maximum number of JSON values of its body.
+	BatchRequests = 1000
+	BatchValues   = 100_000
+	// BatchIdentities is the maximum number of different identities in one call.
+	BatchIdentities = 10
+	// BatchConcurrency is how many requests of one call are handled concurrently,
+	// BatchesConcurrency of all calls of a process, and BatchesConcurrencyClient of the calls of
+	// one client. BatchesWaiting and BatchesWaitingClient are how many calls wait, and BatchWait
+	// how long.
+	BatchConcurrency                             = 32
+	BatchesConcurrency, BatchesConcurrencyClient = 128, 32
+	BatchesWaiting, BatchesWaitingClient         = 100, 4
+	BatchWait                                    = 20 * time.Second
+	// BatchTime is how long the requests of one call may take: less than the timeout of the
+	// gateway after BatchWait.
+	BatchTime = 35 * time.Second
+	// BatchRest is the part of the gateway's timeout that is left for the response.
+	BatchRest = 5 * time.Second
+	// BatchAllDetails is the maximum size of the details of all errors in one response, in bytes.
+	BatchAllDetails = 2 << 20
+	// BatchMessage and BatchDetails are the maximum sizes of the message and the details of the
+	// error of one request in one call.
+	BatchMessage = 4 << 10
+	BatchDetails = 16 << 10
 	// RequestDepth is the maximum nesting of JSON values.
 	RequestDepth = 100
 	// ContainerFile and EnvironmentFile are the maximum decoded sizes. Encoded is the
@@ -103,13 +129,18 @@ func requestRows() []Row {
 	return []Row{
 		{What: "request body", Bound: size(RequestBody), Why: "two layers of the largest size, as base64"},
 		{What: "request body: JSON values", Bound: strconv.Itoa(RequestValues), Why: "each takes 100 to 300 bytes when parsed, although it may be sent as two"},
+		{What: "container requests in one call", Bound: fmt.Sprintf("%d, with %d different identities", BatchRequests, BatchIdentities), Why: "each is authorized and charged as if it came alone; an access token may have to be verified by another platform"},
+		{What: "container requests in one call: JSON values", Bound: strconv.Itoa(BatchValues), Why: "a hundred for each request"},
+		{What: "requests of calls with several container requests, handled concurrently", Bound: fmt.Sprintf("%d of a process, %d of a client, %d of a call; %d calls wait, %d of a client, for up to %s", BatchesConcurrency, BatchesConcurrencyClient, BatchConcurrency, BatchesWaiting, BatchesWaitingClient, BatchWait), Why: "calls with one request never wait for them; clients get equal shares"},
+		{What: "time for all container requests in one call", Bound: BatchTime.String(), Why: "the gateway's timeout is a minute; requests that are not done by then fail with 504, and the others are unaffected"},
+		{What: "error of one of several container requests", Bound: fmt.Sprintf("message %s, details %s, details of all %s", size(BatchMessage), size(BatchDetails), size(BatchAllDetails)), Why: "a response has up to a thousand; larger details are left out"},
 		{What: "request body: nesting", Bound: strconv.Itoa(RequestDepth), Why: "parsers are recursive"},
 		{What: "request body of the platform", Bound: size(RunBody), Why: "a run reports some hundred tasks in one request"},
 		{What: "request body of the platform: JSON values", Bound: strconv.Itoa(RunValues), Why: "some thousand tasks with all their metrics"},
 		{What: "memory for request bodies larger than 1 MiB", Key: "body_memory", Why: "each counts " + strconv.Itoa(BodyCopies) + " times its length: it is copied between HTTP and the service that handles it, and garbage is not collected immediately; other requests wait in a fair order"},
 		{What: "memory for smaller request bodies", Bound: "a quarter of body_memory", Why: "they never wait behind large ones"},
 		{What: "requests that wait for memory for their bodies", Bound: strconv.Itoa(BodiesWaiting) + ", for " + BodyWait.String() + " (small ones " + SmallBodyWait.String() + ")", Why: "a waiting request holds a connection but no body; then it fails with 503"},
-		{What: "time for a body larger than 1 MiB to arrive while others wait for its memory", Bound: BodyPatience.String(), Why: "a slow client must not hold the memory of many"},
+		{What: "time for a body larger than 1 MiB to arrive while others wait for its memory", Bound: BodyTimeout.String(), Why: "a slow client must not hold the memory of many"},
 		{What: "form of the sign-in", Bound: "64 KiB", Why: "it holds a few tokens"},
 		{What: "containerFile, decoded", Bound: size(ContainerFile), Why: "the contract's"},
 		{What: "condaFile, packages.environment, decoded", Bound: size(EnvironmentFile), Why: "the contract's; parsed YAML takes twenty times its size"},

@@ -25,10 +25,10 @@ const (
 	collectEvery = time.Second
 )
 
-// much is the number of allocated bytes from which Collect collects garbage. It is more than
+// collectFrom is the number of allocated bytes from which Collect collects garbage. It is more than
 // the size of a request body, so that a body that a client announces and does not send causes
 // no collection.
-const much = 40 << 20
+const collectFrom = 40 << 20
 
 // Guard reports how near this process is to its limit. It is safe for concurrent use; the
 // zero value has no limit.
@@ -61,11 +61,12 @@ func (g *Guard) Over(share float64) bool {
 	return g.share.Load() >= int64(share*1000)
 }
 
-// Collect collects garbage if much has been allocated since the last collection.
+// Collect collects garbage if more than collectFrom bytes have been allocated since the last
+// collection.
 func (g *Guard) Collect() {
 	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(s)
-	if s[0].Value.Uint64() < s[1].Value.Uint64()+much {
+	if s[0].Value.Uint64() < s[1].Value.Uint64()+collectFrom {
 		return
 	}
 	runtime.GC()

@@ -21,8 +21,8 @@ func fill(head, one, tail string) string {
 	return head + strings.Repeat(one+",", room/(len(one)+1)) + one + tail
 }
 
-// few returns a document with n elements, each of which is created by one.
-func few(head, tail string, one func(i int) string, n int) string {
+// nested returns a document with n elements, each of which is created by one.
+func nested(head, tail string, one func(i int) string, n int) string {
 	list := make([]string, n)
 	for i := range list {
 		list[i] = one(i)
@@ -45,10 +45,10 @@ func TestHostileDocuments(t *testing.T) {
 		{"deeply nested objects", strings.Repeat(`{"a":`, limits.Document/5)},
 		{"a config of empty history", config},
 		{"a config of empty variables", fill(`{"config":{"Env":[`, `""`, `]}}`)},
-		{"a config of many members", few(`{`, `}`, func(i int) string { return fmt.Sprintf(`"%d":0`, i) }, limits.DocumentValues/2)},
-		{"many members in its config", few(`{"config":{`, `}}`, func(i int) string { return fmt.Sprintf(`"%d":0`, i) }, limits.DocumentValues/2)},
-		{"many labels", few(`{"config":{"Labels":{`, `}}}`, func(i int) string { return fmt.Sprintf(`"%d":"%0100d"`, i, i) }, limits.DocumentValues-10)},
-		{"many variables", few(`{"config":{"Env":[`, `]}}`, func(i int) string { return fmt.Sprintf(`"%d=%0100d"`, i, i) }, limits.DocumentValues-10)},
+		{"a config of many members", nested(`{`, `}`, func(i int) string { return fmt.Sprintf(`"%d":0`, i) }, limits.DocumentValues/2)},
+		{"many members in its config", nested(`{"config":{`, `}}`, func(i int) string { return fmt.Sprintf(`"%d":0`, i) }, limits.DocumentValues/2)},
+		{"many labels", nested(`{"config":{"Labels":{`, `}}}`, func(i int) string { return fmt.Sprintf(`"%d":"%0100d"`, i, i) }, limits.DocumentValues-10)},
+		{"many variables", nested(`{"config":{"Env":[`, `]}}`, func(i int) string { return fmt.Sprintf(`"%d=%0100d"`, i, i) }, limits.DocumentValues-10)},
 		{"a long text", `{"architecture":"` + strings.Repeat("a", limits.Document-20) + `"}`},
 		{"escapes", `{"architecture":"` + strings.Repeat(`\u00e9`, limits.Document/6-10) + `"}`},
 	} {
@@ -65,8 +65,8 @@ func readAll(t testing.TB, raw []byte) {
 	_, _ = oci.ParseManifest(doc)
 	_ = oci.Annotations(doc)
 	manifest := []byte(ociKind.text("{}", ociKind.layerOf("old", 5), ""))
-	_, _ = oci.Augment(t.Context(), anything{manifest, raw}, oci.NewDocument(ocispec.MediaTypeImageManifest, manifest), everything, linuxAMD64)
-	_, _ = oci.Augment(t.Context(), anything{raw, []byte(`{}`)}, oci.Document{MediaType: ocispec.MediaTypeImageManifest, Bytes: raw}, everything, linuxAMD64)
+	_, _ = oci.Augment(t.Context(), permissive{manifest, raw}, oci.NewDocument(ocispec.MediaTypeImageManifest, manifest), everything, linuxAMD64)
+	_, _ = oci.Augment(t.Context(), permissive{raw, []byte(`{}`)}, oci.Document{MediaType: ocispec.MediaTypeImageManifest, Bytes: raw}, everything, linuxAMD64)
 }
 
 // TestLimits checks that documents at each limit are accepted, and documents above it rejected.

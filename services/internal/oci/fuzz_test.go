@@ -15,14 +15,14 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// anything returns the same manifest and config for every digest.
-type anything struct{ manifest, config []byte }
+// permissive returns the same manifest and config for every digest.
+type permissive struct{ manifest, config []byte }
 
-func (a anything) Manifest(context.Context, digest.Digest) (oci.Document, error) {
+func (a permissive) Manifest(context.Context, digest.Digest) (oci.Document, error) {
 	return oci.NewDocument(ocispec.MediaTypeImageManifest, a.manifest), nil
 }
 
-func (a anything) Config(context.Context, ocispec.Descriptor) ([]byte, error) { return a.config, nil }
+func (a permissive) Config(context.Context, ocispec.Descriptor) ([]byte, error) { return a.config, nil }
 
 var everything = oci.Augmentation{
 	Entrypoint: []string{"/entry", "-x"}, Cmd: []string{"<run>"}, WorkingDir: "/work", Env: []string{"A=1", "PATH=/x"},
@@ -41,14 +41,14 @@ func FuzzAugment(f *testing.F) {
 	addSeeds(f)
 	f.Fuzz(func(t *testing.T, manifest, config []byte) {
 		root := oci.NewDocument(ocispec.MediaTypeImageManifest, manifest)
-		out, err := oci.Augment(t.Context(), anything{manifest, config}, root, everything, linuxAMD64)
+		out, err := oci.Augment(t.Context(), permissive{manifest, config}, root, everything, linuxAMD64)
 		if err != nil {
 			if !errors.Is(err, fault.Invalid) {
 				t.Errorf("%v is no fault.Invalid", err)
 			}
 			return
 		}
-		again, err := oci.Augment(t.Context(), anything{manifest, config}, root, everything, linuxAMD64)
+		again, err := oci.Augment(t.Context(), permissive{manifest, config}, root, everything, linuxAMD64)
 		if diff := cmp.Diff(out, again); err != nil || diff != "" {
 			t.Errorf("another run: %v %s", err, diff)
 		}
@@ -97,7 +97,7 @@ func FuzzAugmentIndex(f *testing.F) {
 	f.Add(r.index(dockerKind, describe(img, `,"data":"QQ=="`+platform("linux", "amd64", "v1")), describe(img, platform("unknown", "unknown", ""))).Bytes)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		root := oci.NewDocument(ocispec.MediaTypeImageIndex, raw)
-		out, err := oci.Augment(t.Context(), anything{img.Bytes, []byte(`{}`)}, root, everything, linuxAMD64)
+		out, err := oci.Augment(t.Context(), permissive{img.Bytes, []byte(`{}`)}, root, everything, linuxAMD64)
 		if err != nil {
 			if !errors.Is(err, fault.Invalid) && !errors.Is(err, fault.NotFound) {
 				t.Errorf("%v is neither Invalid nor NotFound", err)

@@ -1,7 +1,8 @@
 -- Charges ARGV[1] to every key, or to none. ARGV[2i], ARGV[2i+1]: how many the
 -- rule of KEYS[i] allows, and the width of a bucket in milliseconds.
 -- After them, where the caller may hold a slice: the replica's mark, the number and the rest of
--- the slice that it gives back, how many it wants now, and the number of that slice.
+-- the slice that it gives back, how many it wants now, the number of that slice, and 1 to charge
+-- even where a rule is exceeded.
 -- Answers {1 or 0, limit, remaining, milliseconds until some is given back} of
 -- the tightest rule, then the slice that was taken, 0 for none, and the milliseconds
 -- until the first of the rules' buckets is over: a slice counts in the buckets of now; and
@@ -18,6 +19,7 @@ local charge = tonumber(ARGV[1])
 local extra = 2 * #KEYS + 1
 local replica, back = ARGV[extra + 1], tonumber(ARGV[extra + 3]) or 0
 local want = tonumber(ARGV[extra + 4]) or 0
+local spent = ARGV[extra + 6] == '1'
 local life = 1000
 
 local function tidy(key, bucket)
@@ -67,7 +69,7 @@ for i, key in ipairs(KEYS) do
     redis.call('PEXPIRE', key, 62 * width + 5000)
   end
   local rule = {limit, limit - used, (oldest + 61) * width - now, i}
-  if used + charge > limit then
+  if used + charge > limit and not spent then
     if allowed == 1 then tightest = rule end
     allowed = 0
   elseif allowed == 1 and (tightest == nil or rule[2] < tightest[2]) then

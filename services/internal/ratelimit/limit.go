@@ -28,8 +28,9 @@ const (
 // Limits are the limits by kind. A kind that is missing is not limited.
 type Limits map[Kind]ByClient
 
-// ByClient are the limit of one user, and that of one address without a user.
-type ByClient struct{ User, Anonymous Limit }
+// ByClient are the limit of one user, that of one address without a user, and the one that all
+// callers in the workspaces of one organisation share.
+type ByClient struct{ User, Anonymous, Organization Limit }
 
 // Limit is a list of rules that must all hold, e.g. 20 in a second and 72,000 in
 // an hour. The zero value limits nothing.

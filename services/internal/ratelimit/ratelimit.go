@@ -8,10 +8,12 @@ package ratelimit
 import (
 	"context"
 	_ "embed"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +45,10 @@ type Limiter struct {
 	downTil atomic.Int64 // Unix nanoseconds; 0 while Redis is available
 	stock   *stock
 	limits  atomic.Pointer[Limits]
+	own     atomic.Pointer[Own]
+	// known is closed when own is set for the first time.
+	known     chan struct{}
+	knownOnce sync.Once
 }
 
 // New creates a Limiter and registers its metrics. Before SetLimits there are no limits.
@@ -52,6 +58,7 @@ func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logg
 		script: redis.NewScript(chargeScript),
 		log:    log,
 		stock:  newStock(),
+		known:  make(chan struct{}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "slipway_ratelimit_refused_total", Help: "Calls rejected because a limit was reached, by limit.",
 		}, []string{"limit"}),
@@ -61,6 +68,7 @@ func New(client redis.UniversalClient, reg prometheus.Registerer, log *slog.Logg
 	}
 	l.stock.sweep = l.sweep
 	l.SetLimits(nil)
+	l.own.Store(&Own{})
 	reg.MustRegister(l.refused, l.open)
 	return l
 }
@@ -90,7 +98,7 @@ func (l *Limiter) SetLimits(all Limits) { l.limits.Store(&all) }
 // LimitOf returns the limit of a client for one kind of call.
 func (l *Limiter) LimitOf(k Kind, client fairshare.Client) Limit {
 	limits := (*l.limits.Load())[k]
-	if client.IsStranger() {
+	if client.IsAnonymous() {
 		return limits.Anonymous
 	}
 	return limits.User
@@ -105,25 +113,36 @@ func (l *Limiter) ChargeClient(ctx context.Context, k Kind, client fairshare.Cli
 // and the error is fault.Exhausted with the time to wait. The argument name names the limited
 // calls, e.g. "pulls", for keys and messages. While Redis is unavailable every charge succeeds.
 func (l *Limiter) Charge(ctx context.Context, name, caller string, limit Limit, n int) (Quota, error) {
+	return l.charge(ctx, account{name, caller}, User, limit, n)
+}
+
+// charge charges a limit of a client or, if of is another category, of a subject.
+func (l *Limiter) charge(ctx context.Context, who account, of Category, limit Limit, n int) (Quota, error) {
 	if len(limit) == 0 || n == 0 {
 		return Quota{}, nil
 	}
-	if til := l.downTil.Load(); til != 0 && time.Now().UnixNano() < til {
+	if l.isDown() {
 		l.open.Inc()
 		return Quota{}, nil
 	}
-	a, err := l.spend(ctx, account{name, caller}, limit, n)
+	a, err := l.spend(ctx, who, limit, n)
 	if err != nil {
-		return l.letThrough(ctx, err)
+		return l.admit(ctx, err)
 	}
 	if l.downTil.Load() != 0 && l.downTil.Swap(0) != 0 {
 		l.log.Info("Redis is available again; limits are enforced")
 	}
 	if !a.allowed {
-		l.refused.WithLabelValues(name).Inc()
-		return a.Quota, exhausted(name, caller, a)
+		l.refused.WithLabelValues(who.name).Inc()
+		return a.Quota, exhausted(who, of, a)
 	}
 	return a.Quota, nil
+}
+
+// isDown reports whether Redis has failed within the last pause.
+func (l *Limiter) isDown() bool {
+	til := l.downTil.Load()
+	return til != 0 && time.Now().UnixNano() < til
 }
 
 // sliceWaits is how many slices a charge waits for. The first may be too small for all
@@ -143,23 +162,30 @@ func (l *Limiter) spend(ctx context.Context, who account, limit Limit, n int) (a
 		case <-ctx.Done():
 			return answer{}, ctx.Err()
 		}
+		if l.isDown() { // waiting again would take another timeout
+			return answer{}, errDown
+		}
 		q, fetch, coming = l.stock.spend(who, limit, n, waited < sliceWaits)
 	}
 	if q.Limit != 0 {
 		return answer{allowed: true, Quota: q}, nil
 	}
 	a, err := l.run(ctx, who, limit, n, fetch.trade)
+	if err != nil && ctx.Err() == nil {
+		l.failed(err) // before the charges that wait for the slice continue
+	}
 	l.stock.arrived(fetch, a, err)
 	a.Remaining += a.slice // still available to this caller
 	return a, err
 }
 
 // A trade is the part of a script call that concerns slices: the unused charges of the old
-// slice that it returns, and the size of the new slice that it requests. The zero value does
-// neither.
+// slice that it returns, and the size of the new slice that it requests. spent is 1 for a charge
+// that is not rejected, since it has happened. The zero value does nothing of that.
 type trade struct {
 	oldNumber, back  int
 	want, nextNumber int
+	spent            int
 }
 
 // answer is the result of the script: the caller's quota, and the size of the fetched slice (0
@@ -206,37 +232,54 @@ func (l *Limiter) words(c charged, n int, t trade) ([]string, []any) {
 		args = append(args, r.Count, (r.Window.Milliseconds()+buckets-1)/buckets)
 	}
 	if t != (trade{}) {
-		args = append(args, c.mark, t.oldNumber, t.back, t.want, t.nextNumber)
+		args = append(args, c.mark, t.oldNumber, t.back, t.want, t.nextNumber, t.spent)
 	}
 	return c.keys, args
 }
 
-func (l *Limiter) letThrough(ctx context.Context, err error) (Quota, error) {
+func (l *Limiter) admit(ctx context.Context, err error) (Quota, error) {
 	if ctx.Err() != nil {
 		return Quota{}, ctx.Err()
 	}
 	l.open.Inc()
+	l.failed(err)
+	return Quota{}, nil
+}
+
+// errDown is returned to charges that waited for a slice that Redis did not grant, because it failed.
+var errDown = errors.New("redis failed while a charge waited for it")
+
+// failed notes that Redis has failed, so that it is not called for a while.
+func (l *Limiter) failed(err error) {
 	if l.downTil.Swap(time.Now().Add(pause).UnixNano()) == 0 {
 		l.log.Warn("Redis is unavailable; limits are not enforced", "err", err)
 	}
-	return Quota{}, nil
 }
 
 // exhausted returns a fault with the limit, the time to wait, and how to raise the limit.
 // The wait is never longer than the window.
-func exhausted(name, caller string, a answer) error {
+func exhausted(who account, of Category, a answer) error {
 	wait := max(min(a.Reset.Round(time.Second), a.window), time.Second)
-	of, remedy := "", ""
+	whose, remedy := of.of(), ""
 	if a.network != "" {
-		of = " for the network " + strings.TrimPrefix(a.network, "ip:")
+		whose = " for the network " + strings.TrimPrefix(a.network, "ip:")
 	}
-	if strings.HasPrefix(caller, "ip:") {
+	if strings.HasPrefix(who.caller, "ip:") {
 		remedy = "; with an access token the limit is higher"
 	}
 	e := fault.Exhausted.Newf("Too many %s: the limit%s is %d in %s; try again in %s%s",
-		name, of, a.Limit, shortDuration(a.window), shortDuration(wait), remedy).After(wait).WithCode(fault.LimitCode(name))
+		Kind(who.name).noun(), whose, a.Limit, shortDuration(a.window), shortDuration(wait), remedy).After(wait).WithCode(fault.LimitCode(who.name))
 	e.Meta = a.Meta()
+	e.Detail = of.detail()
 	return e
+}
+
+// noun returns what a limit counts, for messages.
+func (k Kind) noun() string {
+	if k == BuildMinutes {
+		return "minutes of building"
+	}
+	return string(k)
 }
 
 // Meta returns the quota as decimal strings under the Meta… keys, with the reset in

@@ -57,7 +57,7 @@ func TestChargesAreKeptApart(t *testing.T) {
 	})
 }
 
-func TestExactlyTheLimitAtOnce(t *testing.T) {
+func TestExactlyTheLimitConcurrently(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		replicas := []*ratelimit.Limiter{newLimiter(t, client), newLimiter(t, client)}
@@ -235,7 +235,7 @@ func count(t testing.TB, reg prometheus.Gatherer, name string) float64 {
 	return 0
 }
 
-func TestACallerWhoLeavesIsNotLetThrough(t *testing.T) {
+func TestCancelledCallIsRejected(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	l := ratelimit.New(testkit.Redis(t), reg, testkit.Log(t))

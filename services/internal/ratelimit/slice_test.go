@@ -70,8 +70,8 @@ func held(all ...*ratelimit.Limiter) int {
 	return sum
 }
 
-// crowd charges with all replicas concurrently until each was rejected.
-func crowd(t *testing.T, all []*ratelimit.Limiter, limit ratelimit.Limit) int {
+// callConcurrently charges with all replicas concurrently until each was rejected.
+func callConcurrently(t *testing.T, all []*ratelimit.Limiter, limit ratelimit.Limit) int {
 	t.Helper()
 	var sum atomic.Int64
 	var wg sync.WaitGroup
@@ -92,13 +92,13 @@ func TestEightReplicasReachTheLimitAndNoMore(t *testing.T) {
 			all = append(all, all[0])
 			got := 0
 			for round := 0; got < 1000 && round < 10; round++ {
-				got += crowd(t, all, limit)
+				got += callConcurrently(t, all, limit)
 				h.forward(2 * time.Second) // all slices have ended
 				for _, l := range all {
 					l.Sweep()
 				}
 			}
-			if got != 1000 || crowd(t, all, limit) != 0 || held(all...) != 0 {
+			if got != 1000 || callConcurrently(t, all, limit) != 0 || held(all...) != 0 {
 				t.Errorf("%d of 1000 were let in, %d are held", got, held(all...))
 			}
 			if err := client.FlushAll(t.Context()).Err(); err != nil {
@@ -108,7 +108,7 @@ func TestEightReplicasReachTheLimitAndNoMore(t *testing.T) {
 	})
 }
 
-func TestALostReplicaTakesItsSliceAlong(t *testing.T) {
+func TestSliceOfLostReplicaExpires(t *testing.T) {
 	t.Parallel()
 	testkit.EachRedis(t, func(t *testing.T, client redis.UniversalClient) {
 		all, _ := replicas(t, 2, client)
@@ -173,9 +173,9 @@ func TestSlicesAreGivenBack(t *testing.T) {
 	}
 }
 
-// TestARepeatedTripGivesBackOnce checks that a request which is repeated because its
+// TestRepeatedRefundAppliesOnce checks that a request which is repeated because its
 // response was lost returns nothing twice.
-func TestARepeatedTripGivesBackOnce(t *testing.T) {
+func TestRepeatedRefundAppliesOnce(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(*ratelimit.Limiter){
 		"when it is closed": (*ratelimit.Limiter).Close,
@@ -282,7 +282,7 @@ func TestASliceEndsWithItsBucket(t *testing.T) {
 	}
 }
 
-func TestTheFirstChargeAndSmallLimitsTakeNoSlice(t *testing.T) {
+func TestFirstChargeAndSmallLimitsTakeNoSlice(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name  string
@@ -342,9 +342,42 @@ func TestWaitingChargesShareASlice(t *testing.T) {
 	}
 }
 
-// A gate delays all commands until it is open, and counts the scripts.
+// TestWaitingChargesFailTogether lets many charges wait for a slice that Redis does not grant,
+// because it fails: none of them calls Redis again, which could take another timeout.
+func TestWaitingChargesFailTogether(t *testing.T) {
+	t.Parallel()
+	const waiting = 100
+	client, calls := testkit.Redis(t), &gate{open: make(chan struct{}), err: errors.New("i/o timeout")}
+	all, _ := replicas(t, 1, client)
+	limit := ratelimit.Limit{{Count: 100_000, Window: time.Hour}}
+	charge(t, all[0], "ada", limit, 1) // counted alone
+	client.AddHook(calls)
+	var done sync.WaitGroup
+	for range waiting + 1 {
+		done.Go(func() {
+			if q, err := all[0].Charge(t.Context(), "pulls", "ada", limit, 1); err != nil || q.Limit != 0 {
+				t.Errorf("got %v, %v; want it open", q, err)
+			}
+		})
+	}
+	testkit.Until(t, "all charges to wait", func() error {
+		if n := all[0].Awaited(); n < waiting {
+			return fmt.Errorf("%d of %d wait", n, waiting)
+		}
+		return nil
+	})
+	close(calls.open)
+	done.Wait()
+	if n := calls.scripts.Load(); n != 1 {
+		t.Errorf("Redis was called %d times while it failed", n)
+	}
+}
+
+// A gate delays all commands until it is open, and counts the scripts. Then commands fail with err,
+// if it is not nil.
 type gate struct {
 	open    chan struct{}
+	err     error
 	scripts atomic.Int64
 }
 
@@ -355,6 +388,9 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		<-g.open
 		if cmd.Name() == "evalsha" {
 			g.scripts.Add(1)
+		}
+		if g.err != nil {
+			return g.err
 		}
 		return next(ctx, cmd)
 	}
@@ -406,7 +442,7 @@ func TestCallersHeldAreBounded(t *testing.T) {
 	}
 }
 
-func TestSlicesAndARedisThatGoesAway(t *testing.T) {
+func TestSlicesWithoutRedis(t *testing.T) {
 	t.Parallel()
 	_, mini := clocked(t)
 	b := &broken{dial: mini.Dial}

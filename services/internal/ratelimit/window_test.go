@@ -153,7 +153,7 @@ func TestSeveralRules(t *testing.T) {
 	}
 }
 
-func TestKeysGoAway(t *testing.T) {
+func TestCountersExpire(t *testing.T) {
 	t.Parallel()
 	l, mini := clocked(t)
 	limit := ratelimit.Limit{{Count: 2, Window: time.Second}, {Count: 3, Window: time.Minute}}

@@ -19,11 +19,11 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // Forever calls do repeatedly until ctx is done, with a pause of one second between calls. It
-// passes errors to failed, except after ctx is done.
-func Forever(ctx context.Context, do func(context.Context) error, failed func(error)) {
+// reports errors to the outage. do reports successes.
+func Forever(ctx context.Context, outage *Outage, do func(context.Context) error) {
 	for ctx.Err() == nil {
-		if err := do(ctx); err != nil && ctx.Err() == nil {
-			failed(err)
+		if err := do(ctx); err != nil {
+			outage.Failed(ctx, err)
 		}
 		Sleep(ctx, time.Second)
 	}

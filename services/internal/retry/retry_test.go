@@ -3,6 +3,8 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,15 +16,16 @@ func TestForever(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		begin, round, failed := time.Now(), 0, 0
-		retry.Forever(ctx, func(context.Context) error {
-			if round++; round == 3 {
+		var log strings.Builder
+		begin, round := time.Now(), 0
+		retry.Forever(ctx, &retry.Outage{Log: slog.New(slog.NewTextHandler(&log, nil)), Fails: "down", Works: "up"}, func(context.Context) error {
+			if round++; round == 63 {
 				cancel() // errors after this are not reported
 			}
 			return errors.New("refused")
-		}, func(error) { failed++ })
-		if round != 3 || failed != 2 || time.Since(begin) != 2*time.Second {
-			t.Errorf("%d rounds, %d failures in %s", round, failed, time.Since(begin))
+		})
+		if lines := strings.Count(log.String(), "down"); round != 63 || lines != 2 || time.Since(begin) != 62*time.Second {
+			t.Errorf("%d rounds, %d lines in %s", round, lines, time.Since(begin))
 		}
 	})
 }

@@ -148,9 +148,7 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	defer func() {
 		err = s.leave(ctx, info.FullMethod, start, recover(), err)
 		if err != nil {
-			// The client must not retry: only calls that no server responded to may be
-			// retried.
-			_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", "-1"))
+			_ = grpc.SetTrailer(ctx, noRetry())
 		}
 	}()
 	guarded, err := s.guard(info.FullMethod)(ctx, info.FullMethod, req)
@@ -160,6 +158,9 @@ func (s *Server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return next(guarded, req)
 }
 
+// noRetry tells the client not to retry: only calls that no server responded to may be retried.
+func noRetry() metadata.MD { return metadata.Pairs("grpc-retry-pushback-ms", "-1") }
+
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	start := time.Now()
 	ctx, cancel, err := s.enter(ss.Context(), info.FullMethod)
@@ -167,7 +168,12 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 		return err
 	}
 	defer cancel()
-	defer func() { err = s.leave(ctx, info.FullMethod, start, recover(), err) }()
+	defer func() {
+		err = s.leave(ctx, info.FullMethod, start, recover(), err)
+		if err != nil {
+			ss.SetTrailer(noRetry())
+		}
+	}()
 	to := &serverStream{ServerStream: ss, ctx: ctx, call: info.FullMethod, guard: s.guard(info.FullMethod)}
 	if info.IsClientStream {
 		if err := to.check(nil); err != nil {
@@ -211,6 +217,7 @@ func (s *Server) enter(ctx context.Context, method string) (context.Context, con
 		return nil, nil, s.refused(method, err)
 	}
 	ctx = WithScope(ctx, s.scopes[method])
+	ctx = context.WithValue(ctx, publicKey{}, func(ctx context.Context, err error) error { return s.public(ctx, method, err) })
 	if deadline, ok := ctx.Deadline(); ok {
 		ctx, cancel := context.WithDeadline(ctx, deadline.Add(-reserve))
 		return ctx, cancel, nil
@@ -247,6 +254,18 @@ func (s *Server) leave(ctx context.Context, method string, start time.Time, pani
 	err = s.public(ctx, method, err)
 	s.o.Metrics.seconds.WithLabelValues(method, status.Code(err).String()).Observe(time.Since(start).Seconds())
 	return err
+}
+
+type publicKey struct{}
+
+// Public returns the status that the caller of a call gets for an error of its handler, and logs
+// the error as if the handler had returned it. It is for handlers whose response has the errors
+// of several requests. Without a call in ctx, the status is an internal error.
+func Public(ctx context.Context, err error) *status.Status {
+	if public, ok := ctx.Value(publicKey{}).(func(context.Context, error) error); ok {
+		return status.Convert(public(ctx, err))
+	}
+	return status.New(codes.Internal, internal)
 }
 
 func (s *Server) public(ctx context.Context, method string, err error) error {

@@ -30,13 +30,13 @@ func LoadCertificate(certFile, keyFile string) (*Certificate, error) {
 	return c, nil
 }
 
-// NotAfter returns the end of the certificate's validity.
-func (c *Certificate) NotAfter() (time.Time, error) {
+// Validity returns the times between which the certificate is valid.
+func (c *Certificate) Validity() (begin, end time.Time, err error) {
 	cert, err := c.current()
 	if err != nil {
-		return time.Time{}, err
+		return time.Time{}, time.Time{}, err
 	}
-	return cert.Leaf.NotAfter, nil
+	return cert.Leaf.NotBefore, cert.Leaf.NotAfter, nil
 }
 
 // current returns the certificate. If the files cannot be read, e.g. because they are

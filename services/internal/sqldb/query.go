@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -124,6 +125,35 @@ type Page struct {
 // contain s, in which `*` matches any text.
 func Like(s string) string {
 	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`).Replace(strings.ToLower(s)) + "%"
+}
+
+// Placeholders returns the parameters of rows, such as "($1, $2), ($3, $4)", beginning with
+// first.
+func Placeholders(first, rows, columns int) string {
+	var b strings.Builder
+	for r := range rows {
+		if r > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for c := range columns {
+			if c > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteByte('$')
+			b.WriteString(strconv.Itoa(first + r*columns + c))
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+// In returns a list for the operator IN and its arguments, $1 and following. ids must not be empty.
+func In(ids []int64) (list string, args []any) {
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	return Placeholders(1, 1, len(ids)), args
 }
 
 // A Listing is a query that reads a list, and one that counts its rows. Count may be "".

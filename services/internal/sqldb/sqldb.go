@@ -31,6 +31,8 @@ import (
 type DB struct {
 	*sql.DB
 	dialect database.Dialect
+	// path is the file of a SQLite database.
+	path string
 	// statements are the prepared statements: *sql.Stmt by query.
 	statements sync.Map
 }
@@ -92,7 +94,7 @@ func openSQLite(path string) (*DB, error) {
 	}
 	db.SetMaxOpenConns(4)
 	db.SetMaxIdleConns(4)
-	return &DB{DB: db, dialect: database.DialectSQLite3}, nil
+	return &DB{DB: db, dialect: database.DialectSQLite3, path: path}, nil
 }
 
 // IsSQLite reports whether the database is a SQLite file.

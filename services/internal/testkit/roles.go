@@ -2,9 +2,9 @@ package testkit
 
 import "slipway.dev/services/internal/rpc"
 
-// LetIn allows roles to call every method of the services on a server. It is for fake
+// AllowRoles allows roles to call every method of the services on a server. It is for fake
 // services without a table of callers.
-func LetIn(s *rpc.Server, roles ...string) {
+func AllowRoles(s *rpc.Server, roles ...string) {
 	rule := rpc.Rule{Roles: roles}
 	for service, info := range s.GetServiceInfo() {
 		for _, m := range info.Methods {

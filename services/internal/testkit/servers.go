@@ -6,9 +6,12 @@ package testkit
 import (
 	"context"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 
@@ -112,4 +115,44 @@ func NATS(t testing.TB) *nats.Conn {
 		s.WaitForShutdown()
 	})
 	return nc
+}
+
+// An Unsteady server is an embedded NATS that a test stops and starts again, with the same data.
+type Unsteady struct {
+	t   testing.TB
+	dir string
+	at  atomic.Pointer[server.Server]
+}
+
+// UnsteadyNATS starts an embedded NATS, and returns a connection to it, which reconnects.
+func UnsteadyNATS(t testing.TB) (*nats.Conn, *Unsteady) {
+	t.Helper()
+	u := &Unsteady{t: t, dir: t.TempDir()}
+	u.Start()
+	t.Cleanup(u.Stop)
+	conn, err := bus.Local(u, Log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return conn, u
+}
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (u *Unsteady) InProcessConn() (net.Conn, error) { return u.at.Load().InProcessConn() }
+
+// Start starts the server.
+func (u *Unsteady) Start() {
+	u.t.Helper()
+	s, err := embedded.StartNATS(u.dir, Log(u.t))
+	if err != nil {
+		u.t.Fatal(err)
+	}
+	u.at.Store(s)
+}
+
+// Stop stops the server.
+func (u *Unsteady) Stop() {
+	u.at.Load().Shutdown()
+	u.at.Load().WaitForShutdown()
 }

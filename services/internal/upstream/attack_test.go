@@ -117,9 +117,9 @@ func many() []byte {
 	return []byte(`{"schemaVersion":2,"mediaType":"` + ocispec.MediaTypeImageIndex + `","manifests":[` + strings.Repeat(`{},`, limits.Document/3-50) + `{}]}`)
 }
 
-// TestHostileAnswers verifies that both clients reject responses that would use much
+// TestHostileResponses verifies that both clients reject responses that would use much
 // memory, with memory proportional to their size.
-func TestHostileAnswers(t *testing.T) {
+func TestHostileResponses(t *testing.T) {
 	w := newWorld(t, testkit.Open)
 	raw := many()
 	var packed bytes.Buffer
@@ -167,7 +167,7 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		w.Intercept(func(rw http.ResponseWriter, r *http.Request) bool { tc.serve(rw, r); return true })
 		control := newControl(t, []string{"127.0.0.1"}, w.Host)
-		control.Hurry()
+		control.ShortenPauses()
 		heap.Within(t, 0, 64<<20, nil, func() {
 			if doc, err := w.client.Manifest(t.Context(), w.repo, "1", anonymous); err == nil {
 				t.Errorf("%s: the client read %s", tc.name, doc.Digest)

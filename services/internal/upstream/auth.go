@@ -17,10 +17,11 @@ import (
 )
 
 // A tokenKey identifies an Authorization header, which is valid for one access to one
-// repository.
+// repository, for reading or for pushing too.
 type tokenKey struct {
 	repo   Repository
 	access Access
+	push   bool
 }
 
 type authHeader struct {
@@ -53,9 +54,9 @@ func (a *authorizer) header(key tokenKey) string {
 	return h.value
 }
 
-// answer returns the header for the challenge in a 401 response, or "" if the challenge
+// authorize returns the header for the challenge in a 401 response, or "" if the challenge
 // cannot be met.
-func (a *authorizer) answer(ctx context.Context, key tokenKey, resp *http.Response) (string, error) {
+func (a *authorizer) authorize(ctx context.Context, key tokenKey, resp *http.Response) (string, error) {
 	a.cache.Invalidate(key)
 	for _, line := range resp.Header.Values("Www-Authenticate") {
 		challenges, err := parseChallenges(line)
@@ -92,7 +93,10 @@ func (a *authorizer) bearer(ctx context.Context, key tokenKey, c challenge) (str
 		Host: key.repo.Host, Realm: c.params["realm"], Service: c.params["service"],
 		Scopes: strings.Fields(c.params["scope"]), Login: key.access.Login,
 	}
-	if len(request.Scopes) == 0 && key.repo.Name != "" {
+	switch {
+	case key.push: // the challenge of a request for the status of an upload is for reading
+		request.Scopes = []string{"repository:" + key.repo.Name + ":pull,push"}
+	case len(request.Scopes) == 0 && key.repo.Name != "":
 		request.Scopes = []string{"repository:" + key.repo.Name + ":pull"}
 	}
 	h, err := a.fetch(ctx, request)

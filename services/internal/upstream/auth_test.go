@@ -63,7 +63,7 @@ func TestTokensAreKeptPerIdentity(t *testing.T) {
 	}
 }
 
-func TestAKnownLoginIsSentAtOnce(t *testing.T) {
+func TestStoredLoginIsSentImmediately(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Basic)
 	for _, want := range []int{2, 1} {
@@ -119,7 +119,7 @@ func TestTokenLife(t *testing.T) {
 	}
 }
 
-func TestATokenThatIsRefusedIsReplaced(t *testing.T) {
+func TestRejectedTokenIsReplaced(t *testing.T) {
 	t.Parallel()
 	var given []string
 	client, repo := serve(t, tokenRegistry("300", &given, &authorizations{}))
@@ -134,7 +134,7 @@ func TestATokenThatIsRefusedIsReplaced(t *testing.T) {
 	}
 }
 
-func TestTheRegistryNeverSeesTheLogin(t *testing.T) {
+func TestRegistryNeverReceivesLogin(t *testing.T) {
 	t.Parallel()
 	var given []string
 	seen := &authorizations{}
@@ -212,7 +212,7 @@ func TestTokenServiceRefuses(t *testing.T) {
 	}
 }
 
-func TestRealmsThatAreNotAsked(t *testing.T) {
+func TestForbiddenRealms(t *testing.T) {
 	t.Parallel()
 	stranger, asked := listen(t)
 	for _, tc := range []struct{ name, realm string }{

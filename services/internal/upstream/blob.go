@@ -77,7 +77,7 @@ func (c *Client) blob(ctx context.Context, method string, repo Repository, d dig
 			break
 		}
 		drain(resp)
-		resp, err = c.authorized(ctx, method, target.String(), tokenKey{repo, a}, header)
+		resp, err = c.authorized(ctx, method, target.String(), tokenKey{repo: repo, access: a}, header)
 		if err != nil {
 			return nil, a.Explain(unreachable(repo.Host, err))
 		}
@@ -120,15 +120,39 @@ func rangeStart(contentRange string) int64 {
 	return n
 }
 
-// ReadBlob opens a part of a blob, following redirects. length must be at least 1. The
-// content is not verified. The caller must close the reader.
+// ReadBlob opens a part of a blob, following redirects. length must be at least 1. If the
+// connection breaks, reading continues with another request. The content is not verified. The
+// caller must close the reader.
 func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest, a Access, from, length int64) (io.ReadCloser, error) {
+	b, err := c.openPart(ctx, repo, d, a, from, length)
+	if err != nil || b.Size <= 0 {
+		return body(b), err
+	}
+	if _, ok := b.Body.(*resumingReader); ok {
+		return b.Body, nil
+	}
+	return &resumingReader{ctx: ctx, body: b.Body, at: from, left: b.Size, reopen: func(at, left int64) (io.ReadCloser, error) {
+		// The address that the registry redirected to may have expired.
+		b, err := c.openPart(ctx, repo, d, a, at, left)
+		return body(b), err
+	}}, nil
+}
+
+// body returns the body of a blob, and nil for nil.
+func body(b *Blob) io.ReadCloser {
+	if b == nil {
+		return nil
+	}
+	return b.Body
+}
+
+// openPart requests a part of a blob, following redirects. A redirected response is not resumed.
+func (c *Client) openPart(ctx context.Context, repo Repository, d digest.Digest, a Access, from, length int64) (*Blob, error) {
 	part := fmt.Sprintf("bytes=%d-%d", from, from+length-1)
 	b, err := c.Blob(ctx, http.MethodGet, repo, d, a, part)
 	if err != nil {
 		return nil, err
 	}
-	status, rng := b.Status, b.ContentRange
 	for hop := 0; b.Redirect != nil; hop++ {
 		if hop == limits.Redirects {
 			return nil, unexpected(repo.Host, errors.New("it redirects too often"))
@@ -137,17 +161,16 @@ func (c *Client) ReadBlob(ctx context.Context, repo Repository, d digest.Digest,
 		if err != nil {
 			return nil, err
 		}
-		b = &Blob{Body: resp.Body}
+		b = &Blob{Status: resp.StatusCode, ContentRange: resp.Header.Get("Content-Range"), Size: resp.ContentLength, Body: resp.Body}
 		if resp.StatusCode >= 300 {
 			if b.Redirect, err = resp.Location(); err != nil {
 				return nil, unexpected(repo.Host, err)
 			}
 			drain(resp)
 		}
-		status, rng = resp.StatusCode, resp.Header.Get("Content-Range")
 	}
-	if status == http.StatusPartialContent && rangeStart(rng) == from || status == http.StatusOK && from == 0 {
-		return b.Body, nil
+	if b.Status == http.StatusPartialContent && rangeStart(b.ContentRange) == from || b.Status == http.StatusOK && from == 0 {
+		return b, nil
 	}
 	_ = b.Body.Close()
 	return nil, unexpected(repo.Host, errors.New("it does not return the requested range"))

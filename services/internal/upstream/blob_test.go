@@ -139,7 +139,7 @@ func (b *breaking) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestBlobGoesOnWhereItWasCut(t *testing.T) {
+func TestBlobResumesAfterInterruption(t *testing.T) {
 	t.Parallel()
 	raw := bytes.Repeat([]byte("0123456789"), 1000)
 	for _, tc := range []struct {

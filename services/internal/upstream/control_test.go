@@ -99,7 +99,7 @@ func TestControlKeepsToTheEgressRules(t *testing.T) {
 	}
 }
 
-func TestControlTellsAccessesApart(t *testing.T) {
+func TestControlSeparatesAccesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, testkit.Bearer)
 	c := newControl(t, []string{"127.0.0.1"}, w.Host)

@@ -81,7 +81,7 @@ func TestNamesOfForbiddenAddresses(t *testing.T) {
 	}
 }
 
-func TestANameThatChangesItsAnswer(t *testing.T) {
+func TestHostWhoseAddressChanges(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
 	var questions atomic.Int64
@@ -102,7 +102,7 @@ func TestANameThatChangesItsAnswer(t *testing.T) {
 	}
 }
 
-func TestANameWithSeveralAddresses(t *testing.T) {
+func TestHostWithSeveralAddresses(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
 	e := newEgress(t, "127.0.0.1")
@@ -117,7 +117,7 @@ func TestANameWithSeveralAddresses(t *testing.T) {
 	}
 }
 
-func TestAnAllowedName(t *testing.T) {
+func TestAllowedName(t *testing.T) {
 	t.Parallel()
 	address, _ := listen(t)
 	e := newEgress(t, "registry.test")
@@ -136,7 +136,7 @@ func TestAnAllowedName(t *testing.T) {
 	}
 }
 
-func TestClientDoesNotAskForbiddenAddresses(t *testing.T) {
+func TestClientRejectsForbiddenAddresses(t *testing.T) {
 	t.Parallel()
 	var questions atomic.Int64
 	e := newEgress(t)

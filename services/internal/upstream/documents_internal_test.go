@@ -31,9 +31,9 @@ func (d *Documents) isFree(t *testing.T) {
 	lease.Release()
 }
 
-// TestDocumentsAtOnce exhausts the budget. Further calls wait until memory is released, and
+// TestConcurrentDocuments exhausts the budget. Further calls wait until memory is released, and
 // fail if that takes too long.
-func TestDocumentsAtOnce(t *testing.T) {
+func TestConcurrentDocuments(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDocuments()

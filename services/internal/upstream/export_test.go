@@ -19,8 +19,8 @@ func (c *Client) Impatient(d time.Duration) {
 	c.http.Transport.(*http.Transport).ResponseHeaderTimeout = d
 }
 
-// Hurry limits the pause before retries to a few milliseconds.
-func (c *Control) Hurry() { c.pause = time.Millisecond }
+// ShortenPauses limits the pause before retries to a few milliseconds.
+func (c *Control) ShortenPauses() { c.pause = time.Millisecond }
 
 // Passable exports passable.
 func Passable(c *Client, ctx context.Context, host string, target *url.URL) (*url.URL, error) { //nolint:revive // the client is what is tested

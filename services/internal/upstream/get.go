@@ -29,7 +29,9 @@ func (c *Client) get(ctx context.Context, method, kind string, repo Repository, 
 	}
 	u := c.BaseURL(repo.Host) + "/v2/" + repo.Name + path
 	defer c.metrics.observe(repo.Host, kind, time.Now())
-	resp, err := c.withRetries(ctx, func() (*http.Response, error) { return c.authorized(ctx, method, u, tokenKey{repo, a}, header) })
+	resp, err := c.withRetries(ctx, func() (*http.Response, error) {
+		return c.authorized(ctx, method, u, tokenKey{repo: repo, access: a}, header)
+	})
 	if err != nil {
 		c.metrics.failed(repo.Host, kind)
 		return nil, a.Explain(unreachable(repo.Host, err))
@@ -75,7 +77,7 @@ func (c *Client) authorized(ctx context.Context, method, u string, key tokenKey,
 		if err != nil || resp.StatusCode != http.StatusUnauthorized || second {
 			return resp, err
 		}
-		answer, err := c.auth.answer(ctx, key, resp)
+		answer, err := c.auth.authorize(ctx, key, resp)
 		if answer == "" && err == nil {
 			return resp, nil
 		}

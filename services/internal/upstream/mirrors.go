@@ -106,7 +106,7 @@ func (t *mirroredTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			return resp, nil
 		}
 		if unavailable && r.Context().Err() == nil {
-			m.retryAt.Store(time.Now().Add(limits.MirrorAway).UnixNano())
+			m.retryAt.Store(time.Now().Add(limits.MirrorBackoff).UnixNano())
 		}
 	}
 	return t.RoundTripper.RoundTrip(r)
@@ -133,14 +133,14 @@ func (t *mirroredTransport) try(r *http.Request, m Mirror, name, path string) (_
 	header := r.Header.Clone()
 	header.Del("Authorization") // it is for the registry
 	header.Del("Cookie")
-	resp, err := t.client.authorized(r.Context(), r.Method, t.client.BaseURL(m.Host)+"/v2/"+repo.Name+path, tokenKey{repo, Access{}}, header)
+	resp, err := t.client.authorized(r.Context(), r.Method, t.client.BaseURL(m.Host)+"/v2/"+repo.Name+path, tokenKey{repo: repo}, header)
 	for hop := 0; err == nil && isRedirect(resp) && hop < limits.Redirects; hop++ {
 		target := ownLocation(resp)
 		if target == nil {
 			break
 		}
 		drain(resp)
-		resp, err = t.client.authorized(r.Context(), r.Method, target.String(), tokenKey{repo, Access{}}, header)
+		resp, err = t.client.authorized(r.Context(), r.Method, target.String(), tokenKey{repo: repo}, header)
 	}
 	if status := (*statusError)(nil); errors.As(err, &status) { // of its token service
 		return nil, busy(status.code)

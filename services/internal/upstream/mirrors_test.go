@@ -86,9 +86,9 @@ func (c *copied) read(t *testing.T, a upstream.Access) (asked, mirrored int) {
 	return len(c.Requests()), len(c.mirror.Requests())
 }
 
-// TestMirrorsAreAskedFirst verifies that the registry gets no requests if a mirror has the
+// TestMirrorsAreTriedFirst verifies that the registry gets no requests if a mirror has the
 // image.
-func TestMirrorsAreAskedFirst(t *testing.T) {
+func TestMirrorsAreTriedFirst(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []testkit.Auth{testkit.Open, testkit.Basic, testkit.Bearer} {
 		c := newCopied(t, auth)
@@ -145,9 +145,9 @@ func TestMirrorsThatRefuseOneRepository(t *testing.T) {
 	}
 }
 
-// TestMirrorsAreNotAskedForOtherURLs verifies that other URLs, which use the same
+// TestMirrorsAreNotUsedForOtherURLs verifies that other URLs, which use the same
 // transport, are not requested from a mirror and do not mark it as unavailable.
-func TestMirrorsAreNotAskedForOtherURLs(t *testing.T) {
+func TestMirrorsAreNotUsedForOtherURLs(t *testing.T) {
 	t.Parallel()
 	c := newCopied(t, testkit.Open)
 	c.mirror.Push(t, "hub/team/app:1", c.image)

@@ -35,7 +35,7 @@ func (e *Egress) checkOwn(resolved string) error {
 	if err == nil && !isLocal(ap.Addr()) {
 		return nil
 	}
-	return fault.Invalid.New("the build service itself listens at port "+port+", which steps may not reach", fmt.Errorf("egress to %s refused", resolved))
+	return fault.Invalid.New("the service itself listens at port "+port+", which is not available to its users", fmt.Errorf("egress to %s refused", resolved))
 }
 
 // isLocal reports whether an address belongs to this machine.

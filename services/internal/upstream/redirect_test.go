@@ -36,7 +36,7 @@ func storage(t testing.TB, raw []byte) (url string, seen *authorizations) {
 	return s.URL, seen
 }
 
-func TestARedirectGetsNoLogin(t *testing.T) {
+func TestRedirectReceivesNoLogin(t *testing.T) {
 	t.Parallel()
 	for _, auth := range []testkit.Auth{testkit.Basic, testkit.Bearer} {
 		w := newWorld(t, auth)

@@ -16,7 +16,7 @@ import (
 var errElsewhere = errors.New("it returns a different range than requested")
 
 // A resumingReader reads a body of known length. If the connection breaks, it requests the
-// rest of the blob. The registry may be unavailable for up to limits.BlobAway.
+// rest of the blob. The registry may be unavailable for up to limits.BlobResumeWindow.
 type resumingReader struct {
 	ctx  context.Context //nolint:containedctx // io.Reader has no argument for it
 	body io.ReadCloser
@@ -91,7 +91,7 @@ func (r *resumingReader) resume() error {
 			return nil
 		}
 		away := errors.Is(err, fault.Unavailable) || errors.Is(err, fault.Timeout)
-		if !away || errors.Is(err, errElsewhere) || time.Since(since) >= limits.BlobAway {
+		if !away || errors.Is(err, errElsewhere) || time.Since(since) >= limits.BlobResumeWindow {
 			return errors.Join(r.broken, err)
 		}
 		if !sleep(r.ctx, min(backoff(min(try, 3)), 2*time.Second)) {

@@ -37,9 +37,9 @@ func TestBlobOfUnavailableRegistry(t *testing.T) {
 		least, most time.Duration
 	}{
 		{"for two seconds", 2 * time.Second, fault.Unavailable.Newf("away"), true, 2 * time.Second, 5 * time.Second},
-		{"for most of the time", limits.BlobAway - time.Second, fault.Unavailable.Newf("away"), true, limits.BlobAway - time.Second, limits.BlobAway + 5*time.Second},
+		{"for most of the time", limits.BlobResumeWindow - time.Second, fault.Unavailable.Newf("away"), true, limits.BlobResumeWindow - time.Second, limits.BlobResumeWindow + 5*time.Second},
 		{"slow for ten seconds", 10 * time.Second, fault.Timeout.Newf("slow"), true, 10 * time.Second, 15 * time.Second},
-		{"for ever", time.Hour, fault.Unavailable.Newf("away"), false, limits.BlobAway, limits.BlobAway + 5*time.Second},
+		{"for ever", time.Hour, fault.Unavailable.Newf("away"), false, limits.BlobResumeWindow, limits.BlobResumeWindow + 5*time.Second},
 		{"then without the blob", time.Hour, fault.NotFound.Newf("gone"), false, 0, time.Second},
 		{"then denying access", time.Hour, fault.Denied.Newf("no"), false, 0, time.Second},
 	} {

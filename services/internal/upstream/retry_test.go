@@ -106,7 +106,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-func TestRetryWaitsAsLongAsItIsTold(t *testing.T) {
+func TestRetryHonoursRetryAfter(t *testing.T) {
 	t.Parallel()
 	a := &answers{list: []http.HandlerFunc{status(429, "1"), good}}
 	client, repo := serve(t, a)
@@ -134,7 +134,7 @@ func TestNoRetryBeyondTheDeadline(t *testing.T) {
 }
 
 // The first pause is at least 50 ms, so that no retry fits into the deadline.
-func TestNoAnswerShortlyBeforeTheDeadline(t *testing.T) {
+func TestNoResponseShortlyBeforeDeadline(t *testing.T) {
 	t.Parallel()
 	client, repo := serve(t, http.HandlerFunc(cut))
 	ctx, cancel := context.WithTimeout(t.Context(), 45*time.Millisecond)
@@ -160,7 +160,7 @@ func TestTimeoutsAreNotRetried(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeaves(t *testing.T) {
+func TestCancelledCallIsNotRetried(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	a := &answers{list: []http.HandlerFunc{func(_ http.ResponseWriter, r *http.Request) {
@@ -177,7 +177,7 @@ func TestACallerWhoLeaves(t *testing.T) {
 	}
 }
 
-func TestNobodyThere(t *testing.T) {
+func TestNoServerListening(t *testing.T) {
 	t.Parallel()
 	host := "127.0.0.1:" + testkit.FreePort(t)
 	client := newClient(t, newEgress(t, "127.0.0.1"), host)
@@ -187,7 +187,7 @@ func TestNobodyThere(t *testing.T) {
 	}
 }
 
-func TestLengthOfAnAnswerIsChecked(t *testing.T) {
+func TestResponseLengthIsChecked(t *testing.T) {
 	t.Parallel()
 	client, repo := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(1000))

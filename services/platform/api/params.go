@@ -66,7 +66,7 @@ func CheckRows(ctx context.Context, db *sqldb.DB, what string, limit int, from s
 // NameTaken returns fault.Conflict for a name that is in use. what is a singular noun with
 // its article, such as "a workspace".
 func NameTaken(what, name string) error {
-	return fault.Conflict.Newf("There is %s named %q already", what, name)
+	return fault.Conflict.Newf("There is %s named %q already", what, name).WithCode(fault.ObjectTaken)
 }
 
 // nameForm matches letters and digits, with single - and _ between them.

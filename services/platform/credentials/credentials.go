@@ -16,6 +16,7 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/paging"
 	"slipway.dev/services/platform/api"
@@ -91,8 +92,8 @@ func (c *record) apply(spec *platformv1.CredentialsSpec, secret []byte) ([]byte,
 		return nil, fault.Invalid.Newf("keys.password must be given again to change the registry of a login")
 	}
 	out, err := json.Marshal(keys)
-	if err == nil && len(out) > 100_000 {
-		return nil, fault.Invalid.Newf("keys must be smaller than 100,000 bytes")
+	if err == nil && len(out) > limits.CredentialKeys {
+		return nil, fault.Invalid.Newf("keys may have %d bytes, not %d", limits.CredentialKeys, len(out))
 	}
 	return out, err
 }

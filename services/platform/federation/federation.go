@@ -155,8 +155,9 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 		} `json:"user"`
 		// Token is the restriction of the token. Only platforms that run this program report it.
 		Token struct {
-			Scopes      []string `json:"scopes"`
-			WorkspaceID int64    `json:"workspaceId"`
+			Scopes       []string `json:"scopes"`
+			WorkspaceID  int64    `json:"workspaceId"`
+			Repositories []string `json:"repositories"`
 		} `json:"token"`
 	}
 	if err := f.get(ctx, endpoint, "/user-info", access, nil, &result); err != nil {
@@ -166,8 +167,8 @@ func (f *Service) identify(ctx context.Context, endpoint, access string, workspa
 		// Some platforms return 200 and {} for an unknown token.
 		return nil, fault.Unauthenticated.New("The platform "+endpoint+" does not know the access token; sign in there again", errors.New("/user-info returns no user"))
 	}
-	if len(result.Token.Scopes) > 0 || result.Token.WorkspaceID != 0 {
-		return nil, fault.Denied.Newf("Access tokens with scopes or of one workspace only work at the platform that issued them, %s", endpoint).WithCode(fault.TokenScope)
+	if len(result.Token.Scopes) > 0 || result.Token.WorkspaceID != 0 || len(result.Token.Repositories) > 0 {
+		return nil, fault.Denied.Newf("Access tokens with scopes, of one workspace or of some repositories only work at the platform that issued them, %s", endpoint).WithCode(fault.TokenScope)
 	}
 	if workspace != 0 {
 		var ignored struct{}

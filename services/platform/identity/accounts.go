@@ -48,7 +48,7 @@ func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
 	}
 	if !created {
-		return a, fault.Conflict.Newf("There is a user with that name or e-mail address already")
+		return a, fault.Conflict.Newf("There is a user with that name or e-mail address already").WithCode(fault.ObjectTaken)
 	}
 	return a, nil
 }
@@ -68,11 +68,21 @@ func (s *Service) Users(ctx context.Context) ([]Account, error) {
 	return out, nil
 }
 
+// A NewToken describes an access token for the command line.
+type NewToken struct {
+	Name string
+	// Expires is zero for a token that never expires.
+	Expires time.Time
+	// Scopes and Repositories restrict the token; empty means all.
+	Scopes, Repositories []string
+}
+
 // CreateTokenFor creates an access token for the user with a name or e-mail address, and
-// returns it. The token is secret. A zero expires means that it never expires; without scopes it
-// has all rights of the user. It returns fault.Invalid for an unknown user or scope.
-func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, expires time.Time, scopes ...string) (string, error) {
-	restriction, err := readRestriction(scopes, 0)
+// returns it. The token is secret. A zero Expires means that it never expires; without
+// Scopes and Repositories it has all rights of the user. It returns fault.Invalid for an unknown
+// user or scope, or a malformed repository.
+func (s *Service) CreateTokenFor(ctx context.Context, userName string, spec NewToken) (string, error) {
+	restriction, err := readRestriction(spec.Scopes, spec.Repositories, 0)
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +93,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, userName, name string, exp
 	if !u.Disabled.IsZero() {
 		return "", fault.Invalid.Newf("%s is disabled, so a token would not work; enable the user first: `slipwayd user enable --name %s`", userName, u.Name)
 	}
-	t, _, err := s.createToken(ctx, tokenRecord{user: u, name: name, expires: expires, restriction: restriction})
+	t, _, err := s.createToken(ctx, tokenRecord{user: u, name: spec.Name, expires: spec.Expires, restriction: restriction})
 	if err != nil {
 		return "", err
 	}

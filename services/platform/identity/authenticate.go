@@ -74,7 +74,7 @@ func (s *Service) TokenOwner(ctx context.Context, secret string) (Caller, error)
 func (s *Service) authenticateFull(ctx context.Context, secret string) (tokenRecord, error) {
 	rec, err := s.authenticate(ctx, secret)
 	if err == nil && !rec.restriction.IsZero() {
-		err = errScope("A token with scopes or of one workspace cannot be used to sign in a program, which would get all permissions of the user; use a token without them")
+		err = errScope("A token with scopes, of one workspace or of some repositories cannot be used to sign in a program, which would get all permissions of the user; use a token without restrictions")
 	}
 	return rec, err
 }

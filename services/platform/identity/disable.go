@@ -76,8 +76,8 @@ func (s *Service) setAdministrator(ctx context.Context, u User, administrator bo
 	return nil
 }
 
-// DeleteUser deletes a user with the user's tokens, sessions, memberships and personal
-// credentials, with immediate effect. Records in shared workspaces stay, with the user's id. It
+// DeleteUser deletes a user with the user's tokens, sessions and memberships, and personal
+// credentials, runs and webhooks, with immediate effect. Records in shared workspaces stay, with the user's id. It
 // returns fault.Conflict for the last owner of an organisation.
 func (s *Service) DeleteUser(ctx context.Context, userName string) error {
 	u, err := s.removableUser(ctx, userName)
@@ -238,6 +238,7 @@ func (s store) deleteUser(ctx context.Context, u User) (orphan string, err error
 		}
 		for _, text := range []string{
 			`DELETE FROM platform_credentials WHERE user_id = $1 AND workspace_id = 0`,
+			`DELETE FROM platform_workflows WHERE space_user = $1 AND workspace_id = 0`,
 			`DELETE FROM platform_tokens WHERE user_id = $1`, `DELETE FROM platform_codes WHERE user_id = $1`,
 			`DELETE FROM platform_sessions WHERE user_id = $1`, `DELETE FROM platform_logins WHERE user_id = $1`,
 			`DELETE FROM platform_participants WHERE user_id = $1`, `DELETE FROM platform_members WHERE user_id = $1`,

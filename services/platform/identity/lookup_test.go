@@ -11,10 +11,10 @@ import (
 	"slipway.dev/services/platform/migrations"
 )
 
-// TestTokensAreFoundByTheirID checks that the time of a lookup reveals nothing about secrets:
+// TestTokensAreFoundByID checks that the time of a lookup reveals nothing about secrets:
 // the query finds the row by its primary key and does not contain the secret, which is then
 // compared in constant time (see token.matches).
-func TestTokensAreFoundByTheirID(t *testing.T) {
+func TestTokensAreFoundByID(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		if err := db.Migrate(t.Context(), "platform", migrations.FS()); err != nil {

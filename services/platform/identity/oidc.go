@@ -91,6 +91,15 @@ func (p *provider) discover(ctx context.Context) (*oidc.Provider, *oauth2.Config
 	}, nil
 }
 
+// CheckProvider fetches the discovery document of a provider, as the first sign-in does. It returns
+// an error if the provider cannot be used, and the address of the platform at an endpoint to which
+// the provider sends users back.
+func CheckProvider(ctx context.Context, o OIDC, endpoint string) (callback string, err error) {
+	p := newProvider(Deps{OIDC: o, Endpoint: endpoint})
+	_, err = oidc.NewProvider(p.context(ctx), p.Issuer)
+	return p.callback, err
+}
+
 func (p *provider) context(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, p.client)
 }

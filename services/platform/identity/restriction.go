@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/platform/api"
 )
@@ -19,21 +21,30 @@ type Restriction struct {
 	Scopes []rpc.Scope
 	// Workspace is the only workspace in which the token works; 0 means all.
 	Workspace int64
+	// Repositories are the repositories that calls with the token may name; empty means all.
+	// caller.ID.CheckRepository enforces them in the services that receive the names.
+	Repositories []oci.RepositoryPattern
 }
 
 // IsZero reports whether a token has all rights of its user.
-func (r Restriction) IsZero() bool { return len(r.Scopes) == 0 && r.Workspace == 0 }
+func (r Restriction) IsZero() bool {
+	return len(r.Scopes) == 0 && r.Workspace == 0 && len(r.Repositories) == 0
+}
 
 // Check returns fault.Denied unless a token has all scopes that a call needs. If needs is empty
-// or contains "", every restricted token is denied.
+// or contains "", every restricted token is denied. A token of some repositories neither reads
+// logins nor administers: it could get, or give away, the logins for other repositories.
 func (r Restriction) Check(needs ...rpc.Scope) error {
 	if r.IsZero() {
 		return nil
 	}
 	if len(needs) == 0 || slices.Contains(needs, "") {
-		return errScope("Access tokens with scopes or of one workspace cannot make this call; use a token without them")
+		return errScope("Access tokens with scopes, of one workspace or of some repositories cannot make this call; use a token without restrictions")
 	}
 	for _, need := range needs {
+		if len(r.Repositories) > 0 && (need == rpc.ScopeAdmin || need == rpc.ScopeCredentials) {
+			return errScope("Access tokens of some repositories cannot administer or read credentials; use a token without repositories")
+		}
 		if need != rpc.ScopeAny && len(r.Scopes) > 0 && !slices.Contains(r.Scopes, need) {
 			return errScope("The access token lacks the scope " + string(need) + "; use a token that has it: `slipway tokens create NAME --scope " + string(need) + "`")
 		}
@@ -79,11 +90,19 @@ func (r Restriction) checkChild(child Restriction) error {
 	if r.Workspace != 0 && child.Workspace != r.Workspace {
 		return r.Elsewhere()
 	}
+	if len(r.Repositories) > 0 && len(child.Repositories) == 0 {
+		return errScope("The access token is for some repositories, so a token that it creates needs repositories; choose some of " + repositoriesText(r.Repositories))
+	}
+	for _, p := range child.Repositories {
+		if len(r.Repositories) > 0 && !slices.ContainsFunc(r.Repositories, func(own oci.RepositoryPattern) bool { return own.Covers(p) }) {
+			return errScope("The access token is not for " + string(p) + ", so neither is a token that it creates; choose some of " + repositoriesText(r.Repositories))
+		}
+	}
 	return nil
 }
 
-// readRestriction returns the restriction of a new token to scopes and a workspace.
-func readRestriction(scopes []string, workspace int64) (Restriction, error) {
+// readRestriction returns the restriction of a new token to scopes, repositories and a workspace.
+func readRestriction(scopes, repositories []string, workspace int64) (Restriction, error) {
 	r := Restriction{Workspace: workspace}
 	if r.Workspace < 0 {
 		return r, fault.Invalid.Newf("workspaceId must not be negative")
@@ -100,14 +119,36 @@ func readRestriction(scopes []string, workspace int64) (Restriction, error) {
 			r.Scopes = append(r.Scopes, s)
 		}
 	}
-	return r, nil
+	var err error
+	r.Repositories, err = readRepositories(repositories)
+	return r, err
+}
+
+// readRepositories returns the patterns of a new token, each once.
+func readRepositories(list []string) ([]oci.RepositoryPattern, error) {
+	if len(list) > limits.TokenRepositories {
+		return nil, fault.Invalid.Newf("repositories must be at most %d", limits.TokenRepositories)
+	}
+	var out []oci.RepositoryPattern
+	for i, text := range list {
+		p, err := oci.ParseRepositoryPattern(text)
+		if err != nil {
+			return nil, fault.In(fmt.Sprintf("repositories[%d]", i), err)
+		}
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
 }
 
 // scopesText returns scopes for a message.
 func scopesText(list []rpc.Scope) string { return strings.Join(names(list), ", ") }
 
-// names returns the names of scopes.
-func names(list []rpc.Scope) []string {
+func repositoriesText(list []oci.RepositoryPattern) string { return strings.Join(names(list), ", ") }
+
+// names returns scopes or repositories as strings.
+func names[T ~string](list []T) []string {
 	var out []string
 	for _, s := range list {
 		out = append(out, string(s))
@@ -115,18 +156,21 @@ func names(list []rpc.Scope) []string {
 	return out
 }
 
-// storedScopes returns the stored form of scopes; parseScopes parses it.
-func storedScopes(list []rpc.Scope) string { return strings.Join(names(list), " ") }
+// stored returns the stored form of scopes or repositories; parseStored parses it.
+func stored[T ~string](list []T) string { return strings.Join(names(list), " ") }
 
-func parseScopes(text string) []rpc.Scope {
-	var out []rpc.Scope
+func parseStored[T ~string](text string) []T {
+	var out []T
 	for _, s := range strings.Fields(text) {
-		out = append(out, rpc.Scope(s))
+		out = append(out, T(s))
 	}
 	return out
 }
 
+// RepositoryNames returns the repositories of a token as strings; empty means all.
+func (r Restriction) RepositoryNames() []string { return names(r.Repositories) }
+
 // toProto returns a restriction for a response.
 func (r Restriction) toProto() *platformv1.TokenRestriction {
-	return &platformv1.TokenRestriction{Scopes: names(r.Scopes), WorkspaceId: api.IDValue(r.Workspace)}
+	return &platformv1.TokenRestriction{Scopes: names(r.Scopes), WorkspaceId: api.IDValue(r.Workspace), Repositories: r.RepositoryNames()}
 }

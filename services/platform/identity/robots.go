@@ -71,7 +71,7 @@ func (s *Service) ListRobotTokens(ctx context.Context, req *platformv1.ListRobot
 // robot has a token with that name.
 func (s *Service) CreateRobotToken(ctx context.Context, req *platformv1.CreateRobotTokenRequest) (*platformv1.CreateRobotTokenResponse, error) {
 	by, owner := CallerFrom(ctx), robotOwner(req)
-	restriction, err := readRestriction(req.GetToken().GetScopes(), owner.Workspace)
+	restriction, err := readRestriction(req.GetToken().GetScopes(), req.GetToken().GetRepositories(), owner.Workspace)
 	if err != nil {
 		return nil, err
 	}

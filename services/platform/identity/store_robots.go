@@ -39,7 +39,7 @@ func (s store) robot(ctx context.Context, owner RobotOwner, id int64) (r robot, 
 	return r, s.db.NotFound("robot", err)
 }
 
-const robotRecordColumns = `t.id, t.name, t.created_at, t.expires_at, t.used_at, t.used_from, t.scopes, coalesce(r.workspace_id, 0)`
+const robotRecordColumns = `t.id, t.name, t.created_at, t.expires_at, t.used_at, t.used_from, t.scopes, t.repositories, coalesce(r.workspace_id, 0)`
 
 const robotTokenQuery = `SELECT ` + robotRecordColumns + `, t.secret_hash, ` + robotColumns + `
 	FROM platform_robot_tokens t JOIN platform_robots r ON r.id = t.robot_id` + robotOwners + ` WHERE t.id = $1`
@@ -71,7 +71,7 @@ func (r robot) tokenEvent(action string, id int64) audit.Event {
 // robot was deleted.
 func (s store) insertRobotToken(ctx context.Context, t token, rec tokenRecord) (bool, error) {
 	e := rec.robot.tokenEvent("robot-token.create", t.id)
-	e.After = map[string]any{"robot": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires), "scopes": names(rec.restriction.Scopes)}
+	e.After = map[string]any{"robot": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires), "scopes": names(rec.restriction.Scopes), "repositories": names(rec.restriction.Repositories)}
 	return s.audit.Change(ctx, e, func(tx *sql.Tx) (bool, error) {
 		// This serializes the creation of one robot's tokens.
 		exists, err := s.db.Changed(tx.ExecContext(ctx, `UPDATE platform_robots SET created_at = created_at WHERE id = $1`, rec.user.ID))
@@ -89,9 +89,9 @@ func (s store) insertRobotToken(ctx context.Context, t token, rec tokenRecord) (
 			return false, err
 		}
 		return s.db.Changed(tx.ExecContext(ctx, `
-			INSERT INTO platform_robot_tokens (id, robot_id, name, secret_hash, scopes, created_at, expires_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-			t.id, rec.user.ID, rec.name, t.hash(), storedScopes(rec.restriction.Scopes), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
+			INSERT INTO platform_robot_tokens (id, robot_id, name, secret_hash, scopes, repositories, created_at, expires_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
+			t.id, rec.user.ID, rec.name, t.hash(), stored(rec.restriction.Scopes), stored(rec.restriction.Repositories), sqldb.Micros(rec.created), sqldb.Micros(rec.expires)))
 	})
 }
 

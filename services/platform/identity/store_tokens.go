@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/audit"
@@ -66,7 +68,7 @@ func (s store) putToken(ctx context.Context, t token, userID int64, name string,
 		_, err := tx.ExecContext(ctx, `
 			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at) VALUES ($1, $2, $3, $4, $5)
 			ON CONFLICT (id) DO UPDATE SET user_id = excluded.user_id, secret_hash = excluded.secret_hash, expires_at = 0,
-				scopes = '', workspace_id = 0, restricted_hash = NULL`,
+				scopes = '', workspace_id = 0, repositories = '', restricted_hash = NULL`,
 			t.id, userID, name, t.hash(), sqldb.Micros(now))
 		return err == nil, err
 	})
@@ -94,6 +96,7 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (creat
 	after := map[string]any{"user": rec.user.Name, "name": rec.name, "expires": expiryText(rec.expires)}
 	if !rec.restriction.IsZero() {
 		after["scopes"], after["workspaceId"] = names(rec.restriction.Scopes), rec.restriction.Workspace
+		after["repositories"] = names(rec.restriction.Repositories)
 	}
 	e := audit.Event{Action: "token.create", Subject: strconv.FormatInt(t.id, 10), After: after}
 	secret, restricted := t.hash(), []byte(nil)
@@ -117,10 +120,10 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (creat
 			return false, err
 		}
 		return s.db.Changed(tx.ExecContext(ctx, `
-			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at, scopes, workspace_id, restricted_hash)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			INSERT INTO platform_tokens (id, user_id, name, secret_hash, created_at, expires_at, scopes, workspace_id, restricted_hash, repositories)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
 			t.id, rec.user.ID, rec.name, secret, sqldb.Micros(rec.created), sqldb.Micros(rec.expires),
-			storedScopes(rec.restriction.Scopes), rec.restriction.Workspace, restricted))
+			stored(rec.restriction.Scopes), rec.restriction.Workspace, restricted, stored(rec.restriction.Repositories)))
 	})
 }
 
@@ -132,14 +135,14 @@ func expiryText(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-const recordColumns = `t.id, t.name, t.created_at, t.expires_at, t.used_at, t.used_from, t.scopes, t.workspace_id`
+const recordColumns = `t.id, t.name, t.created_at, t.expires_at, t.used_at, t.used_from, t.scopes, t.repositories, t.workspace_id`
 
 // scan reads recordColumns, followed by more columns.
 func (r *tokenRecord) scan(scan func(...any) error, more ...any) error {
-	var scopes string
-	into := []any{&r.id, &r.name, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used), &r.usedFrom, &scopes, &r.restriction.Workspace}
+	var scopes, repositories string
+	into := []any{&r.id, &r.name, sqldb.ScanTime(&r.created), sqldb.ScanTime(&r.expires), sqldb.ScanTime(&r.used), &r.usedFrom, &scopes, &repositories, &r.restriction.Workspace}
 	err := scan(append(into, more...)...)
-	r.restriction.Scopes = parseScopes(scopes)
+	r.restriction.Scopes, r.restriction.Repositories = parseStored[rpc.Scope](scopes), parseStored[oci.RepositoryPattern](repositories)
 	return err
 }
 

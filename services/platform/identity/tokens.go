@@ -47,6 +47,7 @@ func (r tokenRecord) record() *platformv1.TokenRecord {
 	return &platformv1.TokenRecord{
 		Id: float64(r.id), Name: r.name, LastUsed: api.Timestamp(r.used), DateCreated: api.Timestamp(r.created), Expires: api.Timestamp(r.expires),
 		Scopes: names(r.restriction.Scopes), WorkspaceId: api.IDValue(r.restriction.Workspace), LastAddress: api.StringValue(r.usedFrom),
+		Repositories: names(r.restriction.Repositories),
 	}
 }
 
@@ -55,7 +56,7 @@ func (r tokenRecord) record() *platformv1.TokenRecord {
 // checked: the token does not work there unless the user is a participant.
 func (s *Service) CreateToken(ctx context.Context, req *platformv1.CreateTokenRequest) (*platformv1.CreateTokenResponse, error) {
 	by := CallerFrom(ctx)
-	restriction, err := readRestriction(req.GetToken().GetScopes(), req.GetToken().GetWorkspaceId())
+	restriction, err := readRestriction(req.GetToken().GetScopes(), req.GetToken().GetRepositories(), req.GetToken().GetWorkspaceId())
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +153,7 @@ func (s *Service) createToken(ctx context.Context, rec tokenRecord) (token, toke
 		return token{}, tokenRecord{}, fmt.Errorf("writing a token of user %d: %w", rec.user.ID, err)
 	}
 	if !created {
-		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", rec.name)
+		return token{}, tokenRecord{}, fault.Conflict.Newf("There is a token named %q already", rec.name).WithCode(fault.ObjectTaken)
 	}
 	return t, rec, nil
 }

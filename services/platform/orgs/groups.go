@@ -104,7 +104,7 @@ func (s *Service) Apply(ctx context.Context, u identity.User, groups []string) e
 		if r.Org == "" {
 			continue
 		}
-		at, err := s.store.placeOf(ctx, r)
+		at, err := s.store.targetID(ctx, r)
 		if errors.Is(err, fault.NotFound) {
 			s.deps.Log.WarnContext(ctx, "oidc_groups names an organisation or workspace that does not exist", "group", r.Group, "organisation", r.Org, "workspace", r.Workspace)
 			continue
@@ -220,9 +220,9 @@ func (s *Service) applyWorkspaces(ctx context.Context, u identity.User, wanted m
 	return changed, nil
 }
 
-// placeOf returns the id of the workspace of a role, or of its organisation if the role has no
+// targetID returns the id of the workspace of a role, or of its organisation if the role has no
 // workspace. It returns fault.NotFound if that does not exist.
-func (s store) placeOf(ctx context.Context, r GroupRole) (id int64, err error) {
+func (s store) targetID(ctx context.Context, r GroupRole) (id int64, err error) {
 	row := s.db.QueryRowContext(ctx, `SELECT id FROM platform_orgs WHERE name_key = $1`, strings.ToLower(r.Org))
 	if r.Workspace != "" {
 		row = s.db.QueryRowContext(ctx, `

@@ -52,7 +52,7 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 		return nil, fmt.Errorf("writing a member of %d: %w", m.orgID, err)
 	}
 	if !created {
-		return nil, fault.Conflict.Newf("%s is already a member", u.Name)
+		return nil, fault.Conflict.Newf("%s is already a member", u.Name).WithCode(fault.ObjectTaken)
 	}
 	s.deps.Notifier.Notify(ctx, caller.Change{UserID: u.ID})
 	return &platformv1.AddMemberResponse{Member: m.toProto()}, nil

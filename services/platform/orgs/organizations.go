@@ -16,7 +16,7 @@ import (
 // pro, basic and internal; typed clients reject any other value.
 const orgType = "internal"
 
-func (o org) shown(m member) *platformv1.Organization {
+func (o org) message(m member) *platformv1.Organization {
 	return &platformv1.Organization{
 		OrgId: float64(o.ID), Name: o.Name, FullName: o.FullName, Description: o.Description, Location: o.Location, Website: o.Website,
 		MemberId: api.IDValue(m.id), MemberRole: api.StringValue(m.role), Type: orgType,
@@ -49,7 +49,7 @@ func (s *Service) ListOrganizations(ctx context.Context, req *platformv1.ListOrg
 	}
 	resp := &platformv1.ListOrganizationsResponse{TotalSize: int32(total)}
 	for _, m := range list {
-		resp.Organizations = append(resp.Organizations, m.org.shown(m.member))
+		resp.Organizations = append(resp.Organizations, m.org.message(m.member))
 	}
 	return resp, nil
 }
@@ -73,7 +73,7 @@ func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.Create
 	if !created {
 		return nil, api.NameTaken("an organisation", o.Name)
 	}
-	return &platformv1.CreateOrganizationResponse{Organization: o.shown(owner)}, nil
+	return &platformv1.CreateOrganizationResponse{Organization: o.message(owner)}, nil
 }
 
 // DescribeOrganization returns an organisation with the caller's role in it.
@@ -83,7 +83,7 @@ func (s *Service) DescribeOrganization(ctx context.Context, req *platformv1.Desc
 	if err != nil {
 		return nil, fmt.Errorf("reading organisation %d: %w", req.GetOrgId(), err)
 	}
-	return &platformv1.DescribeOrganizationResponse{Organization: o.shown(p.member)}, nil
+	return &platformv1.DescribeOrganizationResponse{Organization: o.message(p.member)}, nil
 }
 
 // UpdateOrganization changes the fields that the request sets. It returns fault.Conflict if

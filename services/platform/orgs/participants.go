@@ -57,7 +57,7 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 		return nil, fmt.Errorf("writing a participant of %d: %w", p.workspaceID, err)
 	}
 	if !created {
-		return nil, fault.Conflict.Newf("%s is already a participant", p.user.Name)
+		return nil, fault.Conflict.Newf("%s is already a participant", p.user.Name).WithCode(fault.ObjectTaken)
 	}
 	s.deps.Notifier.Notify(ctx, caller.Change{UserID: p.user.ID})
 	return &platformv1.AddParticipantResponse{Participant: p.toProto()}, nil

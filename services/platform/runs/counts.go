@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
+
+	"slipway.dev/services/internal/limits"
 )
 
 // A load holds task counts and resource usage, in the order of the contract's fields.
@@ -69,9 +71,6 @@ type counts struct {
 	Processes []groupLoad `json:"processes,omitempty"` // in the order of their first report
 }
 
-// maxProcesses is the number of processes that are counted separately.
-const maxProcesses = 5000
-
 // readCounts decodes stored counts; "" is decoded as no counts.
 func readCounts(s string) (counts, error) {
 	var c counts
@@ -88,7 +87,7 @@ func readCounts(s string) (counts, error) {
 // reached.
 func (c *counts) process(name string) *groupLoad {
 	i := slices.IndexFunc(c.Processes, func(p groupLoad) bool { return p.Name == name })
-	if i < 0 && len(c.Processes) >= maxProcesses {
+	if i < 0 && len(c.Processes) >= limits.ProcessesPerRun {
 		return nil
 	}
 	if i < 0 {
@@ -106,7 +105,7 @@ func (c *counts) replace(process, executor string, before, after load) {
 		}
 		at.Load.add(before, -1)
 		at.Load.add(after, 1)
-		if executor != "" && len(at.Executors) < 100 && !slices.Contains(at.Executors, executor) {
+		if executor != "" && len(at.Executors) < limits.ExecutorsPerProcess && !slices.Contains(at.Executors, executor) {
 			at.Executors = append(at.Executors, executor)
 		}
 	}

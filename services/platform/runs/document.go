@@ -71,9 +71,9 @@ func (o object) String() string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// fit deletes the largest members of an object until its JSON has about limit bytes or fewer.
+// truncate deletes the largest members of an object until its JSON has about limit bytes or fewer.
 // Reports are never rejected for their size, since that would fail the run.
-func (o object) fit(limit int) {
+func (o object) truncate(limit int) {
 	total, sizes := len("{}"), map[string]int{}
 	for name, v := range o {
 		sizes[name] = len(object{name: v}.String()) - 1 // a comma instead of two braces

@@ -20,27 +20,6 @@ const (
 	rowsPerInsert = 25
 )
 
-// placeholders returns the parameters of rows, such as "($1, $2), ($3, $4)", beginning with
-// first.
-func placeholders(first, rows, columns int) string {
-	var b strings.Builder
-	for r := range rows {
-		if r > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteByte('(')
-		for c := range columns {
-			if c > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteByte('$')
-			b.WriteString(strconv.Itoa(first + r*columns + c))
-		}
-		b.WriteByte(')')
-	}
-	return b.String()
-}
-
 const taskColumns = `task_id, status, document, created_at, updated_at`
 
 func (t *task) scan(scan func(...any) error) error {
@@ -61,7 +40,7 @@ func tasksOf(ctx context.Context, tx *sql.Tx, workflowID string, ids []int64) (m
 	for _, id := range ids {
 		args = append(args, id)
 	}
-	q := strings.Replace(`SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id IN (…)`, "(…)", placeholders(2, 1, len(ids)), 1)
+	q := strings.Replace(`SELECT `+taskColumns+` FROM platform_tasks WHERE workflow_id = $1 AND task_id IN (…)`, "(…)", sqldb.Placeholders(2, 1, len(ids)), 1)
 	rows, err := tx.QueryContext(ctx, q, args...)
 	if err != nil {
 		return nil, err
@@ -101,7 +80,7 @@ func putTaskRows(ctx context.Context, tx *sql.Tx, workflowID string, tasks []tas
 		ON CONFLICT (workflow_id, task_id) DO UPDATE SET status = excluded.status, name = excluded.name, process = excluded.process,
 			search = excluded.search, submitted_at = excluded.submitted_at, started_at = excluded.started_at,
 			completed_at = excluded.completed_at, updated_at = excluded.updated_at, document = excluded.document`,
-		"(…)", placeholders(1, len(tasks), 12), 1)
+		"(…)", sqldb.Placeholders(1, len(tasks), 12), 1)
 	_, err := tx.ExecContext(ctx, q, args...)
 	return err
 }
@@ -153,7 +132,7 @@ func (s store) tasks(ctx context.Context, workflowID, order string, p sqldb.Page
 		Read:  f.query(`SELECT `+taskColumns+` FROM platform_tasks`, order, true),
 		Scan: func(r *sql.Rows) (t task, err error) {
 			err = t.scan(r.Scan)
-			t.document.fit(limits.ListedTask)
+			t.document.truncate(limits.ListedTask)
 			return t, err
 		},
 	}.Page(ctx, s.db, p, f.args...)

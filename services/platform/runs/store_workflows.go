@@ -107,7 +107,7 @@ func (s store) workflows(ctx context.Context, where filter, p sqldb.Page, count 
 		return nil, total, err
 	}
 	list, err := sqldb.Listing[workflow]{
-		Read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + placeholders(1, 1, len(ids)) + newestFirst,
+		Read: `SELECT ` + listedColumns() + ` FROM platform_workflows WHERE id IN ` + sqldb.Placeholders(1, 1, len(ids)) + newestFirst,
 		Scan: func(r *sql.Rows) (w workflow, err error) { return w, w.scan(r.Scan) },
 	}.All(ctx, s.db, ids...)
 	return list, total, err
@@ -138,7 +138,7 @@ func (s store) counts(ctx context.Context, ids ...any) (map[string]string, error
 		return out, nil
 	}
 	_, err := sqldb.Listing[struct{}]{
-		Read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + placeholders(1, 1, len(ids)),
+		Read: `SELECT workflow_id, counts FROM platform_progress WHERE workflow_id IN ` + sqldb.Placeholders(1, 1, len(ids)),
 		Scan: func(r *sql.Rows) (none struct{}, err error) {
 			var id, text string
 			err = r.Scan(&id, &text)

@@ -161,7 +161,7 @@ func (s *Service) BeginTrace(ctx context.Context, req *platformv1.BeginTraceRequ
 			w.status = statusRunning
 		}
 		if launch := body.object("launch"); launch != nil {
-			launch.fit(limits.RunDocument)
+			launch.truncate(limits.RunDocument)
 			w.launch = launch.String()
 		}
 		return s.addProcesses(ctx, t, w.id, body.list("processNames"))
@@ -213,7 +213,7 @@ func (s *Service) CompleteTrace(ctx context.Context, req *platformv1.CompleteTra
 		}
 		if metrics := body.list("metrics"); metrics != nil {
 			doc := object{"metrics": truncateStrings(metrics, maxRunString)}
-			doc.fit(limits.RunDocument)
+			doc.truncate(limits.RunDocument)
 			w.metrics = doc.String()
 		}
 		return nil

@@ -99,7 +99,7 @@ func applyTasks(ctx context.Context, tx *sql.Tx, workflowID string, tasks []task
 		} else if c.tasks() >= limits.TasksPerRun {
 			continue
 		}
-		t.document.fit(limits.TaskDocument)
+		t.document.truncate(limits.TaskDocument)
 		c.replace(t.document.column("process"), t.document.column("executor"), before, t.load())
 		changed = append(changed, t)
 	}

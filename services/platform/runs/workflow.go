@@ -89,7 +89,7 @@ func (w *workflow) setDocument(doc object) {
 	for name := range w.columns(time.Time{}) {
 		delete(doc, name)
 	}
-	doc.fit(limits.RunDocument)
+	doc.truncate(limits.RunDocument)
 	w.document = doc.String()
 }
 

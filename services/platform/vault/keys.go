@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"slipway.dev/services/internal/fault"
 )
@@ -64,11 +65,19 @@ func newKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// writeKeys replaces the file atomically.
+// writeKeys replaces the file atomically. The new file has the owner of the old one, so that the
+// server can read it after a command that root runs.
 func writeKeys(path string, lines ...string) error {
 	next := path + ".new"
 	if err := os.WriteFile(next, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		return fmt.Errorf("writing the master key: %w", err)
+	}
+	if old, err := os.Stat(path); err == nil {
+		if owner, ok := old.Sys().(*syscall.Stat_t); ok {
+			if err := os.Chown(next, int(owner.Uid), int(owner.Gid)); err != nil {
+				return fmt.Errorf("writing the master key: %w", err)
+			}
+		}
 	}
 	if err := os.Rename(next, path); err != nil {
 		return fmt.Errorf("writing the master key: %w", err)

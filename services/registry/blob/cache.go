@@ -28,8 +28,8 @@ type Cache interface {
 	// Find returns a cached blob, which the caller must close. ok is false if it is not
 	// cached.
 	Find(ctx context.Context, k Key) (_ Found, ok bool)
-	// Wants reports whether blobs of this size are cached.
-	Wants(size int64) bool
+	// Accepts reports whether blobs of this size are cached.
+	Accepts(size int64) bool
 	// Fill starts to cache a blob that one reader reads from body. It returns nil if the
 	// blob is not to be cached. The caller must end the Filling.
 	Fill(k Key, body io.Reader) *Filling

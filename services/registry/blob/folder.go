@@ -199,7 +199,7 @@ func (c *folder) grow(n int64) bool {
 	return true
 }
 
-// Wants implements Cache.
-func (c *folder) Wants(size int64) bool {
+// Accepts implements Cache.
+func (c *folder) Accepts(size int64) bool {
 	return c.dir != "" && size > 0 && size <= c.limit/limits.BlobCacheShare
 }

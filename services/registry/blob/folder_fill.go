@@ -20,7 +20,7 @@ func (c *folder) Run(context.Context) {}
 
 // Fill implements Cache.
 func (c *folder) Fill(k Key, body io.Reader) *Filling {
-	if !c.Wants(k.Size) || c.diskFull != nil && c.diskFull() != nil || !c.begin(k.name()) {
+	if !c.Accepts(k.Size) || c.diskFull != nil && c.diskFull() != nil || !c.begin(k.name()) {
 		return nil
 	}
 	f := &fillingFile{cache: c, name: k.name()}

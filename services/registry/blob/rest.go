@@ -14,12 +14,12 @@ type rest struct{ until atomic.Int64 } // Unix nanoseconds; 0 without a failure
 // may reports whether an attempt is allowed.
 func (r *rest) may(now time.Time) bool {
 	until := r.until.Load()
-	return until == 0 || now.UnixNano() >= until && r.until.CompareAndSwap(until, now.Add(limits.BucketAway).UnixNano())
+	return until == 0 || now.UnixNano() >= until && r.until.CompareAndSwap(until, now.Add(limits.BucketBackoff).UnixNano())
 }
 
 // failed starts a pause and reports whether it is the first one.
 func (r *rest) failed(now time.Time) bool {
-	return r.until.Swap(now.Add(limits.BucketAway).UnixNano()) == 0
+	return r.until.Swap(now.Add(limits.BucketBackoff).UnixNano()) == 0
 }
 
 // worked ends the pause and reports whether there was one.

@@ -64,15 +64,15 @@ func (b *shared) used() int64 {
 	return b.total + b.own
 }
 
-// Wants implements Cache. Small blobs are faster to stream than to look up, and the maximum
+// Accepts implements Cache. Small blobs are faster to stream than to look up, and the maximum
 // is that of a single S3 upload.
-func (b *shared) Wants(size int64) bool {
+func (b *shared) Accepts(size int64) bool {
 	return size >= limits.BucketBlobLeast && size <= min(b.limit/limits.BlobCacheShare, limits.BucketBlobMost)
 }
 
 // Find implements Cache.
 func (b *shared) Find(ctx context.Context, k Key) (Found, bool) {
-	if !b.Wants(k.Size) {
+	if !b.Accepts(k.Size) {
 		return Found{}, false
 	}
 	location, err := b.locate(ctx, k)
@@ -107,13 +107,13 @@ func (b *shared) locate(ctx context.Context, k Key) (location string, err error)
 		b.failed.Inc()
 	default:
 		b.works(&b.reading)
-		b.mark(k.name(), o.Modified)
+		b.touch(k.name(), o.Modified)
 	}
 	return location, err
 }
 
-// mark records occasionally that a blob is used. Unused blobs are evicted.
-func (b *shared) mark(name string, modified time.Time) {
+// touch records occasionally that a blob is used. Unused blobs are evicted.
+func (b *shared) touch(name string, modified time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
@@ -135,7 +135,7 @@ func (b *shared) mark(name string, modified time.Time) {
 
 // Fill implements Cache.
 func (b *shared) Fill(k Key, body io.Reader) *Filling {
-	if !b.Wants(k.Size) || !b.writing.may(b.now()) {
+	if !b.Accepts(k.Size) || !b.writing.may(b.now()) {
 		return nil
 	}
 	u, ok := b.begin(k)

@@ -94,7 +94,7 @@ func openBucket(t *testing.T, s *troubled, limit int64) (b *shared, ahead *atomi
 		Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 	})
 	t.Cleanup(func() { _ = b.Close() })
-	if err := b.look(t.Context()); err != nil {
+	if err := b.readOrSweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return b, ahead
@@ -234,7 +234,7 @@ func TestFailingBucket(t *testing.T) {
 			if inBucket(t, b, key) {
 				t.Error("it is asked before its time")
 			}
-			ahead.Add(int64(limits.BucketAway))
+			ahead.Add(int64(limits.BucketBackoff))
 			for range 2 {
 				if !inBucket(t, b, key) {
 					t.Error("it is not asked again")
@@ -340,7 +340,7 @@ func TestBucketIsBounded(t *testing.T) {
 	write(old+claimMark, 99*time.Hour)
 	write(young+claimMark, 0)
 	ahead.Add(int64(bucketSwept + time.Minute))
-	if err := b.look(t.Context()); err != nil {
+	if err := b.readOrSweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	kept := ""
@@ -368,7 +368,7 @@ func TestBucketIsBounded(t *testing.T) {
 	}
 	tight, ahead := openBucket(t, s, 4*blob) // a replica with a lower limit
 	ahead.Add(int64(bucketSwept + time.Minute))
-	if err := tight.look(t.Context()); err != nil || tight.used() != 3*blob {
+	if err := tight.readOrSweep(t.Context()); err != nil || tight.used() != 3*blob {
 		t.Errorf("less, there are %d bytes, %v", tight.used(), err)
 	}
 	if !inBucket(t, tight, keyOf(block("x"))) || !inBucket(t, tight, keyOf(block("a"))) {
@@ -393,12 +393,12 @@ func TestOneSweepsAtATime(t *testing.T) {
 	}
 	b.limit = limits.BucketBlobLeast
 	ahead.Add(int64(bucketSwept + time.Minute))
-	if err := b.look(t.Context()); err != nil || len(s.blobs(t)) != 3 {
+	if err := b.readOrSweep(t.Context()); err != nil || len(s.blobs(t)) != 3 {
 		t.Errorf("%q are there, %v", s.blobs(t), err)
 	}
 	s.age(t, sweptRecord+claimMark, 3*limits.BucketUpload)
 	for range 2 { // the first call deletes the expired claim, and the second sweeps
-		if err := b.look(t.Context()); err != nil {
+		if err := b.readOrSweep(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -478,7 +478,7 @@ func TestRest(t *testing.T) {
 	if !r.failed(now) || r.failed(now) || r.may(now) {
 		t.Error("it does not rest")
 	}
-	later := now.Add(limits.BucketAway)
+	later := now.Add(limits.BucketBackoff)
 	if !r.may(later) || r.may(later) {
 		t.Error("not one tries")
 	}

@@ -40,7 +40,7 @@ const (
 // sweeps the bucket.
 func (b *shared) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		if err := b.look(ctx); err == nil {
+		if err := b.readOrSweep(ctx); err == nil {
 			b.works(&b.tidying)
 		} else if ctx.Err() == nil {
 			b.fails(&b.tidying, "tidying", err)
@@ -55,8 +55,8 @@ func (b *shared) Run(ctx context.Context) {
 	}
 }
 
-// look reads the record, or sweeps the bucket if the record is missing or outdated.
-func (b *shared) look(ctx context.Context) error {
+// readOrSweep reads the record, or sweeps the bucket if the record is missing or outdated.
+func (b *shared) readOrSweep(ctx context.Context) error {
 	asking, cancel := context.WithTimeout(ctx, bucketTidy)
 	defer cancel()
 	content, o, err := b.bucket.Get(asking, sweptRecord, 1<<10)
@@ -71,7 +71,7 @@ func (b *shared) look(ctx context.Context) error {
 	defer cancel()
 	release, err := b.claim(sweeping, sweptRecord)
 	if errors.Is(err, fs.ErrExist) {
-		return b.dropOldClaim(asking, sweptRecord+claimMark) // another replica is sweeping
+		return b.deleteExpiredClaim(asking, sweptRecord+claimMark) // another replica is sweeping
 	}
 	if err != nil {
 		return err
@@ -225,8 +225,8 @@ func later(x, y time.Time) time.Time {
 	return y
 }
 
-// dropOldClaim deletes a claim that has expired.
-func (b *shared) dropOldClaim(ctx context.Context, name string) error {
+// deleteExpiredClaim deletes a claim that has expired.
+func (b *shared) deleteExpiredClaim(ctx context.Context, name string) error {
 	o, err := b.bucket.Stat(ctx, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -93,8 +93,8 @@ func grant(repository, tag, build string) caller.Grant {
 	return caller.Grant{Repository: repository, Tag: tag, Build: build, Until: time.Now().Add(time.Hour)}
 }
 
-// TestAStolenStoreLogin verifies that the login of one build permits nothing else.
-func TestAStolenStoreLogin(t *testing.T) {
+// TestStolenStoreLogin verifies that the login of one build permits nothing else.
+func TestStolenStoreLogin(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
 	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
@@ -168,8 +168,8 @@ func TestAStolenStoreLogin(t *testing.T) {
 	}
 }
 
-// TestAStolenStoreLoginNamesNothingElse pushes manifests by digest with tags in the query.
-func TestAStolenStoreLoginNamesNothingElse(t *testing.T) {
+// TestStolenStoreLoginGrantsOneRepository pushes manifests by digest with tags in the query.
+func TestStolenStoreLoginGrantsOneRepository(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
 	img := s.made(t, "eeee_1")
@@ -233,9 +233,9 @@ func TestForgedStoreLogins(t *testing.T) {
 	}
 }
 
-// TestABuildPushesItsImage verifies that a login permits to push the build's image, and not
+// TestBuildPushesImage verifies that a login permits to push the build's image, and not
 // to replace it.
-func TestABuildPushesItsImage(t *testing.T) {
+func TestBuildPushesImage(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
 	for _, tc := range []struct {
@@ -259,9 +259,9 @@ func TestABuildPushesItsImage(t *testing.T) {
 	}
 }
 
-// TestTheSameImageIsPushedAgain verifies that an image without a build ID may be pushed
+// TestSameImageIsPushedAgain verifies that an image without a build ID may be pushed
 // again, as after a worker was killed, but not replaced by another image.
-func TestTheSameImageIsPushedAgain(t *testing.T) {
+func TestSameImageIsPushedAgain(t *testing.T) {
 	t.Parallel()
 	s := newTestStore(t)
 	img := s.made(t, "")

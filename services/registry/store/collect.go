@@ -252,7 +252,7 @@ func (l layout) dropUploads(before time.Time) error {
 
 // delete deletes a tag or manifest through olareg, which caches index.json in memory.
 func (s *Store) delete(repository, reference string) error {
-	w, err := s.ask(http.MethodDelete, "/v2/"+repository+"/manifests/"+reference)
+	w, err := s.request(http.MethodDelete, "/v2/"+repository+"/manifests/"+reference)
 	if err != nil {
 		return err
 	}

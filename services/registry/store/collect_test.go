@@ -32,7 +32,7 @@ type served struct {
 	dir, host string
 }
 
-func newShelf(t *testing.T) *served {
+func newServedStore(t *testing.T) *served {
 	t.Helper()
 	s := &served{dir: t.TempDir()}
 	s.Store = store.New(s.dir, upstream.Login{Username: "slipway", Password: "secret"}, testkit.Log(t))
@@ -155,7 +155,7 @@ func keep() store.Retention {
 // referrers.
 func TestAttackStoreGrows(t *testing.T) {
 	t.Parallel()
-	s, base := newShelf(t), layer(t, 50_000)
+	s, base := newServedStore(t), layer(t, 50_000)
 	s.push(t, "builds:used", onTopOf(t, base))
 	for i := range 5 {
 		s.push(t, fmt.Sprintf("builds:old%d", i), onTopOf(t, base))
@@ -216,7 +216,7 @@ func TestAttackStoreGrows(t *testing.T) {
 // the size is exceeded, except those that a valid name may need.
 func TestAttackStoreFillsTheDisk(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	for i := range 4 {
 		s.push(t, fmt.Sprintf("builds:%d", i), onTopOf(t, layer(t, 100_000)))
 		s.age(t, 2*time.Hour)
@@ -247,7 +247,7 @@ func TestAttackStoreFillsTheDisk(t *testing.T) {
 // the same time.
 func TestCollectDuringPushes(t *testing.T) {
 	t.Parallel()
-	s, base := newShelf(t), layer(t, 50_000)
+	s, base := newServedStore(t), layer(t, 50_000)
 	for i := range 10 {
 		s.push(t, fmt.Sprintf("builds:old%d", i), onTopOf(t, base))
 	}
@@ -292,7 +292,7 @@ func TestCollectDuringPushes(t *testing.T) {
 // TestDeleteIsRejected verifies that no login permits to delete an image.
 func TestDeleteIsRejected(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	s.push(t, "builds:1", onTopOf(t, layer(t, 10)))
 	r := httptest.NewRequest(http.MethodDelete, "/v2/builds/manifests/1", nil)
 	r.SetBasicAuth("slipway", "secret")

@@ -60,7 +60,7 @@ func allows(g caller.Grant, r *http.Request) bool {
 	if r.URL.Path == "/v2/" || r.URL.Path == "/v2" {
 		return reads
 	}
-	if reads && slices.ContainsFunc(g.Reads, func(repository string) bool { return asksByDigest(r.URL.Path, repository) }) {
+	if reads && slices.ContainsFunc(g.Reads, func(repository string) bool { return isByDigest(r.URL.Path, repository) }) {
 		return true
 	}
 	rest, ok := strings.CutPrefix(r.URL.Path, "/v2/"+g.Repository+"/")
@@ -81,9 +81,9 @@ func allows(g caller.Grant, r *http.Request) bool {
 	return false
 }
 
-// asksByDigest reports whether a path is that of a manifest or a blob of a repository by
+// isByDigest reports whether a path is that of a manifest or a blob of a repository by
 // digest. Only clients that know the digest may read it.
-func asksByDigest(path, repository string) bool {
+func isByDigest(path, repository string) bool {
 	rest, ok := strings.CutPrefix(path, "/v2/"+repository+"/")
 	kind, name, _ := strings.Cut(rest, "/")
 	return ok && repository != "" && (kind == "manifests" || kind == "blobs") && isDigest(name)
@@ -91,8 +91,8 @@ func asksByDigest(path, repository string) bool {
 
 func isDigest(s string) bool { return digest.Digest(s).Validate() == nil }
 
-// taken reports whether a push would replace the image of another build under its tag.
-func (s *Store) taken(r *http.Request, brings []byte, build string) bool {
+// isTagTaken reports whether a push would replace the image of another build under its tag.
+func (s *Store) isTagTaken(r *http.Request, brings []byte, build string) bool {
 	if r.Method != http.MethodPut || digestOf(r.URL.Path) != "" {
 		return false
 	}

@@ -65,7 +65,7 @@ func (s *Store) serialized(r *http.Request, repository string, body []byte, g *c
 	lock.Lock()
 	defer lock.Unlock()
 	out := newResponse()
-	if g != nil && s.taken(r, body, g.Build) {
+	if g != nil && s.isTagTaken(r, body, g.Build) {
 		refuse(out, http.StatusForbidden, "DENIED", "The tag belongs to an image of another build")
 		return out
 	}
@@ -129,8 +129,8 @@ func repositoryOf(path string) string {
 	return name[:end]
 }
 
-// ask sends a request of the service itself to olareg.
-func (s *Store) ask(method, path string) (*bufferedResponse, error) {
+// request sends a request of the service itself to olareg.
+func (s *Store) request(method, path string) (*bufferedResponse, error) {
 	a := newResponse()
 	r, err := http.NewRequestWithContext(context.Background(), method, path, http.NoBody)
 	if err == nil {

@@ -35,7 +35,7 @@ func (s *served) ask(t testing.TB, method, path string, body io.Reader) *http.Re
 // interval at which olareg checks index.json. It is meant for the race detector.
 func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
-	s, base := newShelf(t), layer(t, 1000)
+	s, base := newServedStore(t), layer(t, 1000)
 	s.push(t, "builds:0", onTopOf(t, base))
 	d, err := base.Digest()
 	if err != nil {
@@ -63,7 +63,7 @@ func TestConcurrentRequests(t *testing.T) {
 // space, and remains when the other repository deletes it.
 func TestMount(t *testing.T) {
 	t.Parallel()
-	s, base := newShelf(t), layer(t, 100_000)
+	s, base := newServedStore(t), layer(t, 100_000)
 	s.push(t, "builds/one:1", onTopOf(t, base))
 	d, err := base.Digest()
 	if err != nil {
@@ -109,11 +109,11 @@ func TestMount(t *testing.T) {
 	}
 }
 
-// TestASlowPushDoesNotBlockOthers sends the bodies of a manifest, and of a blob in a single
+// TestSlowPushDoesNotBlockOtherPushes sends the bodies of a manifest, and of a blob in a single
 // request, slowly.
-func TestASlowPushDoesNotBlockOthers(t *testing.T) {
+func TestSlowPushDoesNotBlockOtherPushes(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	s.push(t, "builds:1", onTopOf(t, layer(t, 10)))
 	d := digest.FromString("x").String()
 	for _, tc := range []struct{ method, path string }{

@@ -14,7 +14,7 @@ import (
 	"slipway.dev/services/registry/store"
 )
 
-func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
+func TestImageStoreStoresImagesAndRejectsClients(t *testing.T) {
 	t.Parallel()
 	dir, img := t.TempDir(), testkit.Image(t, "amd64", true)
 	want, err := img.Digest()
@@ -50,7 +50,7 @@ func TestImageStoreKeepsImagesAndItsDoorShut(t *testing.T) {
 	}
 }
 
-func TestImageStoreWithoutALoginIsShut(t *testing.T) {
+func TestImageStoreWithoutLoginRejectsClients(t *testing.T) {
 	t.Parallel()
 	images := store.New(t.TempDir(), upstream.Login{}, testkit.Log(t))
 	w := httptest.NewRecorder()

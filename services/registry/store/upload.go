@@ -79,7 +79,7 @@ func (s *Store) begin(w http.ResponseWriter, r *http.Request, repository string,
 		w.Header().Set("Retry-After", "10")
 		refuse(w, http.StatusTooManyRequests, "TOOMANYREQUESTS", "The build has too many unfinished uploads; complete some first")
 	case err != nil:
-		s.broken(w, r, err)
+		s.respondDiskError(w, r, err)
 	default:
 		accepted(w, http.StatusAccepted, repository, id, 0)
 	}
@@ -99,9 +99,9 @@ func (s *Store) prepare(repository string) *bufferedResponse {
 		return nil
 	}
 	// olareg creates a repository for an upload, which is cancelled immediately.
-	first, err := s.ask(http.MethodPost, "/v2/"+repository+"/blobs/uploads/")
+	first, err := s.request(http.MethodPost, "/v2/"+repository+"/blobs/uploads/")
 	if err == nil && first.status == http.StatusAccepted {
-		_, err = s.ask(http.MethodDelete, first.header.Get("Location"))
+		_, err = s.request(http.MethodDelete, first.header.Get("Location"))
 	}
 	switch {
 	case err != nil:
@@ -165,7 +165,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		return
 	}
 	if err != nil {
-		s.broken(w, r, err)
+		s.respondDiskError(w, r, err)
 		return
 	}
 	defer func() { _ = f.Close() }()
@@ -182,7 +182,7 @@ func (s *Store) serveUpload(w http.ResponseWriter, r *http.Request, repository s
 		u.put(w, r)
 	case http.MethodDelete:
 		if err := os.Remove(f.Name()); err != nil {
-			s.broken(w, r, err)
+			s.respondDiskError(w, r, err)
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -238,8 +238,8 @@ func (u *upload) put(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "DIGEST_INVALID", "The blob does not have this digest")
 		return
 	}
-	if err := u.keep(d); err != nil {
-		u.broken(w, r, err)
+	if err := u.commit(d); err != nil {
+		u.respondDiskError(w, r, err)
 		return
 	}
 	created(w, u.repository, d)
@@ -258,15 +258,15 @@ func (u *upload) fill(sum hash.Hash) error {
 // the client may continue from there.
 func (u *upload) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if u.body.err == nil {
-		u.broken(w, r, err)
+		u.respondDiskError(w, r, err)
 		return
 	}
 	refuse(w, http.StatusBadRequest, "BLOB_UPLOAD_INVALID", "The body was interrupted or stalled; query the status of the upload and continue from there")
 }
 
-// keep converts the upload to a blob. It holds the lock, so that an older blob with the
+// commit converts the upload to a blob. It holds the lock, so that an older blob with the
 // same digest is not deleted in the meantime.
-func (u *upload) keep(d digest.Digest) error {
+func (u *upload) commit(d digest.Digest) error {
 	lock := u.lock(u.repository)
 	lock.RLock()
 	defer lock.RUnlock()
@@ -326,8 +326,8 @@ func created(w http.ResponseWriter, repository string, d digest.Digest) {
 	w.WriteHeader(http.StatusCreated)
 }
 
-// broken responds to and logs an error of the disk.
-func (s *Store) broken(w http.ResponseWriter, r *http.Request, err error) {
+// respondDiskError responds to and logs an error of the disk.
+func (s *Store) respondDiskError(w http.ResponseWriter, r *http.Request, err error) {
 	s.log.ErrorContext(r.Context(), "The image store cannot write", "err", err)
 	refuse(w, http.StatusInternalServerError, "UNKNOWN", "The image store cannot write this now")
 }

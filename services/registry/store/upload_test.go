@@ -50,7 +50,7 @@ var service = upstream.Login{Username: "slipway", Password: "secret"}
 // TestUpload covers the uploads of the distribution specification.
 func TestUpload(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	const content = "the content of a blob"
 	d := digest.FromString(content).String()
 	begun := s.send(t, service, "POST", "/v2/builds/tool/blobs/uploads/", "")
@@ -126,7 +126,7 @@ func TestUpload(t *testing.T) {
 // is deleted when it is abandoned.
 func TestUploadSurvivesRestart(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	const content = "the content of a blob"
 	begin := func() string {
 		return s.send(t, service, "POST", "/v2/builds/blobs/uploads/", "").Header.Get("Location")
@@ -163,7 +163,7 @@ func TestUploadSurvivesRestart(t *testing.T) {
 // started it, and by one request at a time.
 func TestUploadOfAnother(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	mine, other := s.Grant(grant("builds", "eeee", "eeee_1")), s.Grant(grant("builds", "ffff", "ffff_1"))
 	at := s.send(t, mine, "POST", "/v2/builds/blobs/uploads/", "").Header.Get("Location")
 	for _, method := range []string{"GET", "PATCH", "PUT", "DELETE"} {
@@ -206,7 +206,7 @@ func TestUploadOfAnother(t *testing.T) {
 // TestAttackUploads starts many uploads with a build's login without completing any.
 func TestAttackUploads(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	s.push(t, "builds:1", onTopOf(t, layer(t, 10)))
 	mine := s.Grant(grant("builds", "eeee", "eeee_1"))
 	for i := range limits.Uploads {
@@ -229,7 +229,7 @@ func TestAttackUploads(t *testing.T) {
 // TestAttackTypes verifies that the type of another build's manifest cannot be changed.
 func TestAttackTypes(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	victim := onTopOf(t, layer(t, 10))
 	s.push(t, "builds:aaaa", victim)
 	raw, err := victim.RawManifest()
@@ -279,7 +279,7 @@ func TestAttackTypes(t *testing.T) {
 // accept all types.
 func TestAttackAnotherType(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	first, second := s.Grant(grant("builds", "ffff", "ffff_1")), s.Grant(grant("builds", "ffff", "ffff_2"))
 	put := func(l upstream.Login, img interface{ RawManifest() ([]byte, error) }, as string) int {
 		raw, err := img.RawManifest()
@@ -309,7 +309,7 @@ func TestAttackAnotherType(t *testing.T) {
 // TestOlaregDoesNotCollect verifies that only Collect deletes images, also across restarts.
 func TestOlaregDoesNotCollect(t *testing.T) {
 	t.Parallel()
-	s := newShelf(t)
+	s := newServedStore(t)
 	blob := layer(t, 1000)
 	if err := remote.WriteLayer(s.ref(t, "builds:x").Context(), blob, secret()); err != nil {
 		t.Fatal(err)

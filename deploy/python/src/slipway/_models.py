@@ -163,13 +163,14 @@ class ContainerStatus:
 
     ``status`` is ``"PENDING"``, ``"BUILDING"``, ``"SCANNING"`` or ``"DONE"``; ``succeeded`` is None until it is
     ``"DONE"``. ``expected_start`` and ``expected_end`` are estimates in seconds from now, ``position`` is the place in
-    the queue, and ``duration`` is nanoseconds as a string.
+    the queue, and ``duration`` is nanoseconds as a string. ``mirror_id`` is the ``build_id`` of a mirror.
     """
 
     id: str = ""
     status: str = ""
     succeeded: bool | None = None
     build_id: str = ""
+    mirror_id: str = ""
     target_image: str = ""
     reason: str = ""
     reason_code: str = ""

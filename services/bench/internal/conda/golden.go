@@ -55,8 +55,8 @@ func measureInstalled(w *world.World, s *figure.Sheet) {
 		}
 	}
 	s.Remark = "of real packages, compared with conda and mamba"
-	s.Tell("files compared", float64(compared), "")
-	s.Hold("files that differ", float64(different), "", figure.AtMost(0))
+	s.Record("files compared", float64(compared), "")
+	s.Check("files that differ", float64(different), "", figure.AtMost(0))
 	s.Remark = ""
 }
 

@@ -37,9 +37,9 @@ func Image(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
 	tree := treeChannel(w)
 	defer tree.Close()
-	s.Tell("packages", float64(len(tree.names)), "")
-	s.Tell("installed", float64(tree.installed)/1e6, "MB")
-	s.Tell("packed", float64(tree.packed)/1e6, "MB")
+	s.Record("packages", float64(len(tree.names)), "")
+	s.Record("installed", float64(tree.installed)/1e6, "MB")
+	s.Record("packed", float64(tree.packed)/1e6, "MB")
 	measureCold(w, s, tree)
 	measureWarm(w, s, tree)
 	measureShared(w, s, tree)
@@ -71,11 +71,11 @@ func environment(w *world.World, c *channel, packages ...string) string {
 // compresses the same packages, without solving, files and network.
 func measureCold(w *world.World, s *figure.Sheet, c *channel) {
 	turns := []figure.Contender{
-		{Name: nameRecompress, Turn: func() figure.Sample {
+		{Name: nameRecompress, Run: func() figure.Sample {
 			p := runStep(w, recompressStep, c.dir, 0)
 			return figure.Sample{CPU: p.Took.CPU, Took: p.Took.Wall}
 		}},
-		{Name: world.NameSlipway, Turn: func() figure.Sample {
+		{Name: world.NameSlipway, Run: func() figure.Sample {
 			server := packagesAt(w, w.Up.Addr, c)
 			defer server.Stop()
 			used := process.Watch(server.Server)
@@ -103,7 +103,7 @@ func profileCold(w *world.World, c *channel) {
 	server := packagesAt(w, w.Up.Addr, c)
 	defer server.Stop()
 	made := false
-	w.Profile("image", server, figure.Contender{Name: world.NameSlipway, Turn: func() figure.Sample {
+	w.Profile("image", server, figure.Contender{Name: world.NameSlipway, Run: func() figure.Sample {
 		if made {
 			w.Pause(world.Settled / 30)
 			return figure.Sample{}
@@ -132,10 +132,10 @@ func measureWarm(w *world.World, s *figure.Sheet, c *channel) {
 	cpu := used()[0] / warmRequests
 	slices.Sort(times)
 	s.Remark = fmt.Sprintf("%d environments of %d known packages, until the image can be pulled", warmRequests, warmPackages)
-	s.Hold("warm p50", figure.Percentile(times, 50), "s", figure.AtMost(0.03))
-	s.Hold("warm p99", figure.Percentile(times, 99), "s", figure.AtMost(2))
+	s.Check("warm p50", figure.Percentile(times, 50), "s", figure.AtMost(0.03))
+	s.Check("warm p99", figure.Percentile(times, 99), "s", figure.AtMost(2))
 	s.Remark = ""
-	s.Tell("warm cpu", cpu*1e3, "ms")
+	s.Record("warm cpu", cpu*1e3, "ms")
 }
 
 // measureShared measures the bytes sent for an environment when one with four fifths of its
@@ -145,7 +145,7 @@ func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 	var parts, beyond []float64
 	digests := map[string]bool{}
 	for lacking := range fifths {
-		gate := newToll(w.Up.Addr)
+		gate := newCountingProxy(w.Up.Addr)
 		server := packagesAt(w, gate.addr, c)
 		var most []string
 		for i, name := range c.names {
@@ -163,11 +163,11 @@ func measureShared(w *world.World, s *figure.Sheet, c *channel) {
 		must.Do(gate.at.Close())
 	}
 	s.Remark = "of five environments that lack another fifth of the packages"
-	s.Hold("sent for one that shares 80 %, median", figure.Median(parts), "%", figure.AtMost(20))
-	s.Tell("the same, most", slices.Max(parts), "%")
-	s.Tell("sent beyond the new layers, median", figure.Median(beyond), "%")
+	s.Check("sent for one that shares 80 %, median", figure.Median(parts), "%", figure.AtMost(20))
+	s.Record("the same, most", slices.Max(parts), "%")
+	s.Record("sent beyond the new layers, median", figure.Median(beyond), "%")
 	s.Remark = "the same lock at as many services"
-	s.Hold("digests", float64(len(digests)), "", figure.AtMost(1))
+	s.Check("digests", float64(len(digests)), "", figure.AtMost(1))
 	s.Remark = ""
 }
 
@@ -182,10 +182,10 @@ func measureLargePackages(w *world.World, s *figure.Sheet) {
 	server.Built(w.Ctx, server.Submit(environment(w, c, c.names...)).RequestID)
 	elapsed := time.Since(begin)
 	s.Remark = fmt.Sprintf("%.1f GB in %d packages, packed; all roles in one process, without GOMEMLIMIT", float64(c.packed)/1e9, len(c.names))
-	s.Tell("3 GB: memory before", before, "MB")
-	s.Hold("3 GB: most resident", server.Peak(), "MB", figure.AtMost(256))
-	s.Tell("3 GB: time", elapsed.Seconds(), "s")
-	s.Tell("3 GB: cpu", used()[0], "s")
+	s.Record("3 GB: memory before", before, "MB")
+	s.Check("3 GB: most resident", server.Peak(), "MB", figure.AtMost(256))
+	s.Record("3 GB: time", elapsed.Seconds(), "s")
+	s.Record("3 GB: cpu", used()[0], "s")
 	s.Remark = ""
 	server.Stop()
 }

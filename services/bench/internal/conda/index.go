@@ -32,35 +32,35 @@ func Index(w *world.World, s *figure.Sheet) {
 		opened = append(opened, runStep(w, solveStep, dir, round))
 		must.Do(os.RemoveAll(indexesIn(dir)))
 	}
-	s.Tell("records", float64(opened[0].Records), "")
-	s.Tell("file", float64(opened[0].Size)/1e6, "MB")
-	times(s, "refresh", each(refreshed, func(p step) spent { return p.Took }), 2)
-	times(s, "from its file", each(opened, func(p step) spent { return p.Took }), 0.1)
-	var solves []spent
+	s.Record("records", float64(opened[0].Records), "")
+	s.Record("file", float64(opened[0].Size)/1e6, "MB")
+	times(s, "refresh", each(refreshed, func(p step) elapsed { return p.Took }), 2)
+	times(s, "from its file", each(opened, func(p step) elapsed { return p.Took }), 0.1)
+	var solves []elapsed
 	same := 0
 	for _, p := range opened {
 		solves, same = append(solves, p.Solves...), same+p.Same
 	}
 	times(s, "solve p50", solves, 0.5)
-	s.Tell("solve longest", slices.Max(each(solves, spent.wall)), "s")
+	s.Record("solve longest", slices.Max(each(solves, elapsed.wall)), "s")
 	s.Remark = "of a sample; the limit for all requests is that of solve"
-	s.Tell("as rattler", 100*float64(same)/float64(len(solves)), "%")
+	s.Record("as rattler", 100*float64(same)/float64(len(solves)), "%")
 	s.Remark = "most memory of a separate process, without mapped pages of the files, which the kernel can reclaim"
-	s.Hold("memory refreshing", slices.Max(each(refreshed, step.own)), "MB", figure.AtMost(300))
+	s.Check("memory refreshing", slices.Max(each(refreshed, step.own)), "MB", figure.AtMost(300))
 	s.Remark = "peak resident set of a separate process, including mapped pages of the files"
-	s.Tell("RSS refreshing", slices.Max(each(refreshed, step.peak)), "MB")
-	s.Hold("RSS solving", slices.Max(each(opened, step.peak)), "MB", figure.AtMost(400))
+	s.Record("RSS refreshing", slices.Max(each(refreshed, step.peak)), "MB")
+	s.Check("RSS solving", slices.Max(each(opened, step.peak)), "MB", figure.AtMost(400))
 	s.Remark = ""
 	measureHistory(w, s)
 }
 
 // times records the median of the wall-clock time with a limit in seconds, and that of the
 // processor time without a limit.
-func times(s *figure.Sheet, metric string, of []spent, limit float64) {
+func times(s *figure.Sheet, metric string, of []elapsed, limit float64) {
 	s.Remark = "wall clock, meaningful on an idle machine only"
-	s.Hold(metric, figure.Median(each(of, spent.wall)), "s", figure.AtMost(limit))
+	s.Check(metric, figure.Median(each(of, elapsed.wall)), "s", figure.AtMost(limit))
 	s.Remark = "processor time of all threads"
-	s.Tell(metric+" cpu", figure.Median(each(of, spent.cpu)), "s")
+	s.Record(metric+" cpu", figure.Median(each(of, elapsed.cpu)), "s")
 	s.Remark = ""
 }
 
@@ -107,6 +107,6 @@ func measureHistory(w *world.World, s *figure.Sheet) {
 		must.Fail("the store has no history")
 	}
 	s.Remark = fmt.Sprintf("of the index on disk, over %d days", condadata.Days)
-	s.Hold("history of a day", 100*float64(history)/float64(index)/condadata.Days, "%", figure.AtMost(2))
+	s.Check("history of a day", 100*float64(history)/float64(index)/condadata.Days, "%", figure.AtMost(2))
 	s.Remark = ""
 }

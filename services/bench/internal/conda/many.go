@@ -51,10 +51,10 @@ func measureMany(w *world.World, s *figure.Sheet) {
 		}
 	}
 	s.Remark = "requests for different environments at once from one client, without builds"
-	s.Hold("at once: assembled directly", float64(direct), "", figure.AtLeast(atOnce))
-	s.Tell("at once: p50", figure.Percentile(times, 50), "s")
-	s.Hold("at once: p99", figure.Percentile(times, 99), "s", figure.AtMost(1))
-	s.Tell("at once: cpu", cpu*1e3, "ms")
+	s.Check("at once: assembled directly", float64(direct), "", figure.AtLeast(atOnce))
+	s.Record("at once: p50", figure.Percentile(times, 50), "s")
+	s.Check("at once: p99", figure.Percentile(times, 99), "s", figure.AtMost(1))
+	s.Record("at once: cpu", cpu*1e3, "ms")
 	s.Remark = ""
 	profileMany(w, forge)
 }
@@ -102,7 +102,7 @@ func profileMany(w *world.World, forge *channel) {
 	server := startForge(w, forge)
 	defer server.Stop()
 	sent := false
-	w.Profile("at-once", server, figure.Contender{Name: world.NameSlipway, Turn: func() figure.Sample {
+	w.Profile("at-once", server, figure.Contender{Name: world.NameSlipway, Run: func() figure.Sample {
 		if sent {
 			w.Pause(world.Settled / 30)
 			return figure.Sample{}

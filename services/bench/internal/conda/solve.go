@@ -25,7 +25,7 @@ const forgeName = "conda-forge"
 // are equal. Then it measures many requests at once.
 func Solve(w *world.World, s *figure.Sheet) {
 	requests := requestsTo(inMemory(), slices.Concat(condadata.Solves(reader{}), condadata.Drawn(reader{})))
-	s.Tell("requests", float64(len(requests)), "")
+	s.Record("requests", float64(len(requests)), "")
 	peer, err := startRattler(w)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench: NOT COMPARED WITH RATTLER, which cannot be installed (it needs python3 with venv, and PyPI):", err)
@@ -43,10 +43,10 @@ func Solve(w *world.World, s *figure.Sheet) {
 		s.Ratio(results, world.NameSlipway, nameRattler, figure.P99, figure.AtMost(2))
 	} else {
 		s.Remark = "NOT COMPARED WITH RATTLER, which cannot be installed"
-		s.Tell("rattler", 0, "")
+		s.Record("rattler", 0, "")
 	}
 	s.Remark = ""
-	s.Hold("as rattler", 100*same, "%", figure.AtLeast(98))
+	s.Check("as rattler", 100*same, "%", figure.AtLeast(98))
 	measureMany(w, s)
 }
 

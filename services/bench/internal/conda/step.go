@@ -36,8 +36,8 @@ const tenth = 10
 type step struct {
 	// Took is the time of the refresh, of opening the indexes, or of compressing the packages.
 	// Solves are the times of the solves.
-	Took   spent
-	Solves []spent
+	Took   elapsed
+	Solves []elapsed
 	// Same is the number of solves with rattler's solution.
 	Same int
 	// Records is the number of records of the large index, and Size its size in bytes.
@@ -50,17 +50,17 @@ type step struct {
 func (p step) peak() float64 { return p.Peak }
 func (p step) own() float64  { return p.Own }
 
-// spent is wall-clock time and processor time in seconds.
-type spent struct{ Wall, CPU float64 }
+// elapsed is wall-clock time and processor time in seconds.
+type elapsed struct{ Wall, CPU float64 }
 
-func (t spent) wall() float64 { return t.Wall }
-func (t spent) cpu() float64  { return t.CPU }
+func (t elapsed) wall() float64 { return t.Wall }
+func (t elapsed) cpu() float64  { return t.CPU }
 
 // timed measures do.
-func timed(do func()) spent {
+func timed(do func()) elapsed {
 	began, used := time.Now(), process.OwnCPU()
 	do()
-	return spent{Wall: time.Since(began).Seconds(), CPU: (process.OwnCPU() - used).Seconds()}
+	return elapsed{Wall: time.Since(began).Seconds(), CPU: (process.OwnCPU() - used).Seconds()}
 }
 
 // runStep runs a step with a folder in a separate process.

@@ -49,7 +49,7 @@ func TestBars(t *testing.T) {
 		{AtMost(2), math.NaN(), "<= 2", false},
 	} {
 		s := (&Report{}).Sheet("x")
-		s.Hold("m", c.value, "u", c.bar)
+		s.Check("m", c.value, "u", c.bar)
 		f := s.report.Figures[0]
 		if f.Bar != c.text || *f.Met != c.met {
 			t.Errorf("%v: %q %t, want %q %t", c.value, f.Bar, *f.Met, c.text, c.met)

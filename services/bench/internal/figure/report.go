@@ -52,16 +52,16 @@ type Sheet struct {
 	Remark string
 }
 
-// Tell records a value without a limit.
-func (s *Sheet) Tell(metric string, value float64, unit string) {
+// Record records a value without a limit.
+func (s *Sheet) Record(metric string, value float64, unit string) {
 	s.report.Figures = append(s.report.Figures, figure{
 		Section: s.section, Metric: metric, Value: round(value), Unit: unit, Note: s.Remark,
 	})
 }
 
-// Hold records a value and whether it is within its limit, if it has one.
-func (s *Sheet) Hold(metric string, value float64, unit string, b Bar) {
-	s.Tell(metric, value, unit)
+// Check records a value and whether it is within its limit, if it has one.
+func (s *Sheet) Check(metric string, value float64, unit string, b Bar) {
+	s.Record(metric, value, unit)
 	if b == (Bar{}) {
 		return
 	}
@@ -73,18 +73,18 @@ func (s *Sheet) Hold(metric string, value float64, unit string, b Bar) {
 // Medians records the medians of a contender's metrics, without limits.
 func (s *Sheet) Medians(r Results, name string, metrics ...Metric) {
 	for _, m := range metrics {
-		s.Tell(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit)
+		s.Record(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit)
 	}
 }
 
 // Median records the median of a contender's metric with a limit.
 func (s *Sheet) Median(r Results, name string, m Metric, b Bar) {
-	s.Hold(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit, b)
+	s.Check(strings.TrimSpace(name+" "+m.Name), r.Median(name, m), m.Unit, b)
 }
 
 // Ratio records the ratio of a metric of two contenders with a limit.
 func (s *Sheet) Ratio(r Results, a, b string, m Metric, to Bar) {
-	s.Hold(strings.TrimSpace(a+" "+m.Name)+" / "+b, r.Ratio(a, b, m), "x", to)
+	s.Check(strings.TrimSpace(a+" "+m.Name)+" / "+b, r.Ratio(a, b, m), "x", to)
 }
 
 // A Bar is an upper or lower limit of a value. The zero value is no limit.

@@ -11,7 +11,7 @@ import (
 // A Contender is one of several alternatives that take turns. A turn may use package must.
 type Contender struct {
 	Name string
-	Turn func() Sample
+	Run  func() Sample
 }
 
 // A Sample is the result of one turn. Fields that a section does not measure are 0.
@@ -53,7 +53,7 @@ func Alternate(ctx context.Context, rounds int, contenders ...Contender) Results
 	for range rounds {
 		for _, c := range contenders {
 			must.Do(ctx.Err())
-			out[c.Name] = append(out[c.Name], c.Turn())
+			out[c.Name] = append(out[c.Name], c.Run())
 		}
 	}
 	return out

@@ -67,10 +67,10 @@ func Once(c *fasthttp.HostClient, k Call) ([]byte, error) {
 	if err := c.Do(req, resp); err != nil {
 		return nil, err
 	}
-	return slices.Clone(resp.Body()), wanted(k, resp)
+	return slices.Clone(resp.Body()), checkResponse(k, resp)
 }
 
-func wanted(k Call, resp *fasthttp.Response) error {
+func checkResponse(k Call, resp *fasthttp.Response) error {
 	if resp.StatusCode() == fasthttp.StatusOK {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (l Load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int
 		sent := time.Now()
 		err := c.DoTimeout(req, resp, time.Minute)
 		if err == nil {
-			err = wanted(l.Call, resp)
+			err = checkResponse(l.Call, resp)
 		}
 		if err != nil {
 			return nil, err
@@ -140,7 +140,7 @@ func (l Load) work(ctx context.Context, c *fasthttp.HostClient, next *atomic.Int
 // Turn returns the load as a contender. It measures the processor time per call of the
 // server under test, its upstream and Redis, each of which may be nil.
 func (l Load) Turn(ctx context.Context, name string, under, behind, store *process.Server) figure.Contender {
-	return figure.Contender{Name: name, Turn: func() figure.Sample {
+	return figure.Contender{Name: name, Run: func() figure.Sample {
 		used := process.Watch(under, behind, store)
 		s := must.Get(l.Run(ctx))
 		seconds := used()

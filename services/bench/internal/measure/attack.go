@@ -62,9 +62,9 @@ func Attack(w *world.World, s *figure.Sheet) {
 		var turns []figure.Contender
 		for _, state := range []struct{ name, target string }{{quiet, ""}, {shared, elsewhere.URL}, {attacked, server.URL("")}} {
 			turn := victim(w, call.url, w.Requests/10).Turn(w.Ctx, call.name+", "+state.name, server.Server, nil, nil)
-			turns = append(turns, figure.Contender{Name: turn.Name, Turn: func() figure.Sample {
+			turns = append(turns, figure.Contender{Name: turn.Name, Run: func() figure.Sample {
 				stop := startAttack(w.Ctx, state.target, slices.Collect(maps.Values(bodies)))
-				sample := turn.Turn()
+				sample := turn.Run()
 				sent[state.name] += stop()
 				return sample
 			}})
@@ -80,7 +80,7 @@ func Attack(w *world.World, s *figure.Sheet) {
 	for _, kind := range slices.Sorted(maps.Keys(bodies)) {
 		var turns []figure.Contender
 		for _, state := range []struct{ name, target string }{{shared, elsewhere.URL}, {attacked, server.URL("")}} {
-			turns = append(turns, figure.Contender{Name: kind + ", " + state.name, Turn: func() (slowest figure.Sample) {
+			turns = append(turns, figure.Contender{Name: kind + ", " + state.name, Run: func() (slowest figure.Sample) {
 				stop := startAttack(w.Ctx, state.target, []worstcase.Body{bodies[kind]})
 				for _, call := range calls {
 					if sample := must.Get(victim(w, call.url, w.Requests/100).Run(w.Ctx)); sample.P99 > slowest.P99 {
@@ -94,9 +94,9 @@ func Attack(w *world.World, s *figure.Sheet) {
 		r := figure.Alternate(w.Ctx, w.Rounds, turns...)
 		s.Ratio(r, turns[1].Name, turns[0].Name, figure.P99, figure.AtMost(4))
 	}
-	s.Tell("bodies sent elsewhere", float64(sent[shared]), "")
-	s.Tell("bodies sent", float64(sent[attacked]), "")
-	s.Hold("peak memory", server.Peak(), "MB", figure.AtMost(float64(memoryLimit/1_000_000)))
+	s.Record("bodies sent elsewhere", float64(sent[shared]), "")
+	s.Record("bodies sent", float64(sent[attacked]), "")
+	s.Check("peak memory", server.Peak(), "MB", figure.AtMost(float64(memoryLimit/1_000_000)))
 }
 
 // victim returns the load of a client that calls one URL every two milliseconds.

@@ -27,20 +27,20 @@ func Blob(w *world.World, s *figure.Sheet) {
 	digest := manifest.Layers[0].Digest
 	for _, hashing := range []bool{false, true} {
 		turn := func(p world.Participant, behind *process.Server) figure.Contender {
-			return figure.Contender{Name: p.Name, Turn: func() figure.Sample { return fetchBlob(w, p, behind, digest, hashing) }}
+			return figure.Contender{Name: p.Name, Run: func() figure.Sample { return fetchBlob(w, p, behind, digest, hashing) }}
 		}
 		l.Unchanged.Name = world.NameSlipway // there is only one slipwayd here
-		turns := []figure.Contender{turn(l.Direct, nil), turn(l.Unchanged, w.Up), turn(l.Theirs, nil)}
+		turns := []figure.Contender{turn(l.Direct, nil), turn(l.Unchanged, w.Up), turn(l.Distribution, nil)}
 		// The first response fills the peer's cache.
 		figure.Alternate(w.Ctx, 2, turns...)
 		r := figure.Alternate(w.Ctx, w.Rounds, turns...)
 		client := map[bool]string{true: ", client hashes"}[hashing]
 		for _, t := range turns {
-			s.Tell(t.Name+" speed"+client, r.Median(t.Name, speed), speed.Unit)
-			s.Tell(t.Name+" cpu"+client, r.Median(t.Name, cost), cost.Unit)
+			s.Record(t.Name+" speed"+client, r.Median(t.Name, speed), speed.Unit)
+			s.Record(t.Name+" cpu"+client, r.Median(t.Name, cost), cost.Unit)
 		}
-		s.Tell("upstream cpu behind slipway"+client, r.Median(world.NameSlipway, behindCost), cost.Unit)
-		s.Hold("slipway speed / direct"+client, r.Ratio(world.NameSlipway, world.NameDirect, speed), "x", figure.AtLeast(0.9))
+		s.Record("upstream cpu behind slipway"+client, r.Median(world.NameSlipway, behindCost), cost.Unit)
+		s.Check("slipway speed / direct"+client, r.Ratio(world.NameSlipway, world.NameDirect, speed), "x", figure.AtLeast(0.9))
 		if !hashing {
 			w.Profile("blob", w.Slipway(), turns[1])
 		}

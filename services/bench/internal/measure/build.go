@@ -28,9 +28,9 @@ func Build(w *world.World, s *figure.Sheet) {
 	inside := "unix://" + filepath.Join(server.Data, "buildkit", "buildkitd.sock")
 	// A daemon cleans up after a build, so the compared builds alternate between daemons.
 	turns := []figure.Contender{
-		{Name: world.NameSlipway, Turn: func() figure.Sample { return buildAt(w, server, recipe(w)) }},
-		{Name: nameInside, Turn: func() figure.Sample { return w.Buildctl(inside, recipe(w)) }},
-		{Name: nameBuildctl, Turn: func() figure.Sample { return w.Buildctl(peer.Addr, recipe(w)) }},
+		{Name: world.NameSlipway, Run: func() figure.Sample { return buildAt(w, server, recipe(w)) }},
+		{Name: nameInside, Run: func() figure.Sample { return w.Buildctl(inside, recipe(w)) }},
+		{Name: nameBuildctl, Run: func() figure.Sample { return w.Buildctl(peer.Addr, recipe(w)) }},
 	}
 	// The first round waits for the daemons, and fetches the base image.
 	figure.Alternate(w.Ctx, 2, turns...)
@@ -40,7 +40,7 @@ func Build(w *world.World, s *figure.Sheet) {
 		s.Medians(r, t.Name, figure.Took)
 	}
 	s.Medians(r, world.NameSlipway, figure.Metric{Name: "answers the request", Unit: "ms", Of: func(s figure.Sample) float64 { return s.Answered * 1e3 }})
-	s.Tell("slipway - buildctl", r.Difference(world.NameSlipway, nameBuildctl, figure.Took), "ms")
+	s.Record("slipway - buildctl", r.Difference(world.NameSlipway, nameBuildctl, figure.Took), "ms")
 	s.Ratio(r, world.NameSlipway, nameInside, figure.Took, figure.AtMost(1.05))
 	s.Ratio(r, world.NameSlipway, nameBuildctl, figure.Took, figure.AtMost(1.05))
 	w.Profile("build", server, turns[0])

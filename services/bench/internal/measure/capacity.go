@@ -28,12 +28,12 @@ func Capacity(w *world.World, s *figure.Sheet) {
 	w.Push(world.BaseImage)
 	var first map[string]reading
 	for _, n := range []int{1, 2, 4} {
-		costs := costs(w, s, n)
+		costs := measureUsage(w, s, n)
 		if first == nil {
 			first = costs
 		}
 		for _, work := range slices.Sorted(maps.Keys(costs)) {
-			s.Hold(fmt.Sprintf("%d replicas, %s: cpu / one replica", n, work), costs[work].cpu()/first[work].cpu(), "x", figure.AtMost(1.25))
+			s.Check(fmt.Sprintf("%d replicas, %s: cpu / one replica", n, work), costs[work].cpu()/first[work].cpu(), "x", figure.AtMost(1.25))
 		}
 		w.StopStarted()
 	}
@@ -49,9 +49,9 @@ func (r reading) cpu() (sum float64) {
 	return sum
 }
 
-// costs starts the given number of replicas and returns, by kind of work, the usage of one
+// measureUsage starts the given number of replicas and returns, by kind of work, the usage of one
 // piece of it.
-func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
+func measureUsage(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	c := startCluster(w, replicas)
 	image := engine.At(named(w, c, slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig)))
 	tasks := engine.At(named(w, c, slipwayd.RequestFor(w.Up.Addr, world.TaskImage, slipwayd.SmallConfig)))
@@ -62,9 +62,9 @@ func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 	_, large, err := tasks.Child(w.Ctx, engine.New())
 	must.Do(err)
 	pull := func(url string) []load.Call {
-		return c.spread("registry", func(s *slipwayd.Server) load.Call { return load.Get(elsewhere(url, s.Addr)) })
+		return c.callsFor("registry", func(s *slipwayd.Server) load.Call { return load.Get(withHost(url, s.Addr)) })
 	}
-	request := c.spread("gateway", func(s *slipwayd.Server) load.Call {
+	request := c.callsFor("gateway", func(s *slipwayd.Server) load.Call {
 		return s.Submitting(slipwayd.RequestFor(w.Up.Addr, world.AppImage, slipwayd.SmallConfig))
 	})
 	idle := c.idle(w)
@@ -82,14 +82,14 @@ func costs(w *world.World, s *figure.Sheet, replicas int) map[string]reading {
 		write(s, fmt.Sprintf("%d replicas, %s: ", replicas, work), used)
 	}
 	calls := func(work string, count int, of []load.Call) {
-		note(work, float64(count), func() { share(w, count, of) })
+		note(work, float64(count), func() { callEvenly(w, count, of) })
 	}
 	calls("a tag", w.Requests/4, pull(image.Manifest(image.Ref)))
 	calls("a digest", w.Requests, pull(image.Manifest(digest)))
 	calls("a blob", w.Requests/4, pull(image.Blob(doc.Config.Digest)))
 	const layers = 400
 	layer := large.Layers[0]
-	note("a GB of layers", layers*float64(layer.Size)/1e9, func() { share(w, layers, pull(tasks.Blob(layer.Digest))) })
+	note("a GB of layers", layers*float64(layer.Size)/1e9, func() { callEvenly(w, layers, pull(tasks.Blob(layer.Digest))) })
 	calls("a request", w.Requests/4, request)
 	note("a task", 3*tracedTasks, func() {
 		(&tracer{server: c.roles["gateway"][0], client: load.Client(c.roles["gateway"][0].URL("/"), 1), token: c.token}).run()
@@ -125,10 +125,10 @@ func (c *cluster) idle(w *world.World) reading {
 	return used
 }
 
-// share makes calls at all replicas concurrently and evenly. The number of calls in flight
+// callEvenly makes calls at all replicas concurrently and evenly. The number of calls in flight
 // per replica does not depend on the number of replicas, because waking up for a single
 // call costs more.
-func share(w *world.World, count int, calls []load.Call) {
+func callEvenly(w *world.World, count int, calls []load.Call) {
 	var all sync.WaitGroup
 	problems := make([]error, len(calls))
 	for i, k := range calls {
@@ -147,7 +147,7 @@ func write(s *figure.Sheet, prefix string, used reading) {
 	byName := func(a, b quantity) int { return cmp.Or(strings.Compare(a.of, b.of), strings.Compare(a.what, b.what)) }
 	for _, q := range slices.SortedFunc(maps.Keys(used), byName) {
 		if used[q] >= 0.001 {
-			s.Tell(prefix+q.of+" "+q.what, used[q], q.unit)
+			s.Record(prefix+q.of+" "+q.what, used[q], q.unit)
 		}
 	}
 }

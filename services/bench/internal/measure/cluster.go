@@ -93,7 +93,7 @@ func startNATS(w *world.World, c *cluster) *process.Server {
 	_, figures, _ := net.SplitHostPort(monitor)
 	c.monitor = "http://" + monitor + "/varz"
 	return w.Start(process.Command{
-		Name: "nats", Path: path, Addr: addr, Ready: process.Answers("http://" + monitor + "/healthz"),
+		Name: "nats", Path: path, Addr: addr, Ready: process.RespondsAt("http://" + monitor + "/healthz"),
 		Args: []string{"-a", "127.0.0.1", "-p", port, "-m", figures, "-js", "-sd", must.Get(os.MkdirTemp(w.Dir, "nats-"))},
 	})
 }
@@ -163,16 +163,16 @@ func (c *cluster) postgresWrites(ctx context.Context) (commits, log float64) {
 	return commits, log
 }
 
-// spread returns a call for each replica of a role, given its URL.
-func (c *cluster) spread(role string, of func(*slipwayd.Server) load.Call) (calls []load.Call) {
+// callsFor returns a call for each replica of a role, given its URL.
+func (c *cluster) callsFor(role string, of func(*slipwayd.Server) load.Call) (calls []load.Call) {
 	for _, s := range c.roles[role] {
 		calls = append(calls, of(s))
 	}
 	return calls
 }
 
-// elsewhere returns a URL with another host.
-func elsewhere(at, host string) string {
+// withHost returns a URL with another host.
+func withHost(at, host string) string {
 	u := must.Get(url.Parse(at))
 	u.Host = host
 	return u.String()

@@ -32,12 +32,12 @@ func Count(w *world.World, s *figure.Sheet) {
 	redis := w.RedisSetting()
 	s.Remark = w.RemarkRedis()
 	counting := w.StartSlipway(append(redis, "SLIPWAY_METRICS_ACCOUNTS_FILE="+metricsAccounts(w))...)
-	costOfCounting(w, s, counting, w.StartSlipway(append(redis, "SLIPWAY_COUNT_PULLS=false")...))
+	compareCounting(w, s, counting, w.StartSlipway(append(redis, "SLIPWAY_COUNT_PULLS=false")...))
 	year(w, s)
 }
 
-// costOfCounting loads both servers, at full speed and at the required rate.
-func costOfCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Server) {
+// compareCounting loads both servers, at full speed and at the required rate.
+func compareCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Server) {
 	var full, paced []figure.Contender
 	for _, c := range []struct {
 		name   string
@@ -52,17 +52,17 @@ func costOfCounting(w *world.World, s *figure.Sheet, counting, not *slipwayd.Ser
 	}
 	r := figure.Alternate(w.Ctx, w.Rounds, full...)
 	before, begin := allCounted(w, counting), time.Now()
-	full[0].Turn()
+	full[0].Run()
 	countedAre(w, counting, before+float64(w.Requests))
-	s.Hold("pulls absorbed", float64(w.Requests)/time.Since(begin).Minutes(), "1/min", figure.AtLeast(perMinute))
+	s.Check("pulls absorbed", float64(w.Requests)/time.Since(begin).Minutes(), "1/min", figure.AtLeast(perMinute))
 	s.Medians(r, nameCounting, figure.Rate)
-	s.Tell("counting cpu - not", r.Difference(nameCounting, nameNot, figure.CPU), "us")
-	s.Hold("full load: rate counting / not", r.Ratio(nameCounting, nameNot, figure.Rate), "x", figure.AtLeast(0.9))
-	s.Hold("full load: p50 counting / not", r.Ratio(nameCounting, nameNot, figure.P50), "x", figure.AtMost(1.1))
+	s.Record("counting cpu - not", r.Difference(nameCounting, nameNot, figure.CPU), "us")
+	s.Check("full load: rate counting / not", r.Ratio(nameCounting, nameNot, figure.Rate), "x", figure.AtLeast(0.9))
+	s.Check("full load: p50 counting / not", r.Ratio(nameCounting, nameNot, figure.P50), "x", figure.AtMost(1.1))
 	r = figure.Alternate(w.Ctx, w.Rounds, paced...)
-	s.Tell("paced: p50 counting", r.Median(nameCounting, figure.P50), "ms")
-	s.Hold("paced: p50 counting / not", r.Ratio(nameCounting, nameNot, figure.P50), "x", figure.AtMost(1.05))
-	s.Tell("paced: p99 counting / not", r.Ratio(nameCounting, nameNot, figure.P99), "x")
+	s.Record("paced: p50 counting", r.Median(nameCounting, figure.P50), "ms")
+	s.Check("paced: p50 counting / not", r.Ratio(nameCounting, nameNot, figure.P50), "x", figure.AtMost(1.05))
+	s.Record("paced: p99 counting / not", r.Ratio(nameCounting, nameNot, figure.P99), "x")
 	w.Profile("count", counting, full[0])
 }
 
@@ -133,6 +133,6 @@ func year(w *world.World, s *figure.Sheet) {
 	}
 	for _, m := range found {
 		form := map[[2]bool]string{{true, true}: "day and organisation", {true, false}: "day", {false, true}: "organisation", {false, false}: "all"}[[2]bool{m[2] != "", m[3] != ""}]
-		s.Hold("a year, "+form+", "+m[1], must.Get(strconv.ParseFloat(m[4], 64))/1e6, "ms", figure.AtMost(20))
+		s.Check("a year, "+form+", "+m[1], must.Get(strconv.ParseFloat(m[4], 64))/1e6, "ms", figure.AtMost(20))
 	}
 }

@@ -33,7 +33,7 @@ func Digest(w *world.World, s *figure.Sheet) {
 		s.Medians(r, peer, figure.CPU)
 	}
 	s.Medians(r, world.NameDirect, figure.CPU)
-	s.Tell("redis cpu", r.Median(world.NameSlipway, figure.Metric{Of: func(s figure.Sample) float64 { return s.Store * 1e6 }}), figure.CPU.Unit)
+	s.Record("redis cpu", r.Median(world.NameSlipway, figure.Metric{Of: func(s figure.Sample) float64 { return s.Store * 1e6 }}), figure.CPU.Unit)
 	for _, name := range []string{world.NameSlipway, world.NameUnchanged} {
 		s.Ratio(r, name, world.NameDirect, figure.CPU, figure.AtMost(1.15))
 		s.Median(r, name, figure.CPU, figure.AtMost(60))

@@ -49,12 +49,12 @@ func pullTogether(w *world.World, s *figure.Sheet, layersAtOnce int) {
 	all.Wait()
 	elapsed := time.Since(begin).Seconds()
 	variant := fmt.Sprintf("%d pulls, %d layers at a time: ", len(names), layersAtOnce)
-	s.Hold(variant+"failed", float64(failures.Load()), "", figure.AtMost(0))
+	s.Check(variant+"failed", float64(failures.Load()), "", figure.AtMost(0))
 	if failures.Load() > 0 {
 		must.Fail("%d pulls did not succeed, the first: %v", failures.Load(), first.Load())
 	}
-	s.Hold(variant+"peak memory", server.Peak(), "MB", figure.AtMost(256))
-	s.Tell(variant+"time", elapsed, "s")
-	s.Tell(variant+"speed", float64(bytes.Load())/elapsed/1e6, "MB/s")
-	s.Tell(variant+"cpu", used()[0]/float64(bytes.Load())*1e9, "s/GB")
+	s.Check(variant+"peak memory", server.Peak(), "MB", figure.AtMost(256))
+	s.Record(variant+"time", elapsed, "s")
+	s.Record(variant+"speed", float64(bytes.Load())/elapsed/1e6, "MB/s")
+	s.Record(variant+"cpu", used()[0]/float64(bytes.Load())*1e9, "s/GB")
 }

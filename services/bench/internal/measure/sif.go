@@ -55,21 +55,21 @@ func Sif(w *world.World, s *figure.Sheet) {
 	server := startSifs(w)
 	squash := []string{"tar2sqfs", "--quiet", "--no-skip", "--force", "--compressor", "zstd", "--comp-extra", "level=3", "--num-jobs", strconv.Itoa(runtime.NumCPU()), filepath.Join(w.Dir, "alone.sqfs")}
 	turns := []figure.Contender{
-		{Name: nameAlone, Turn: func() figure.Sample { return alone(w, tree, squash...) }},
-		{Name: namePlain, Turn: func() figure.Sample { return sifOf(w, server, treePlain) }},
-		{Name: nameGzip, Turn: func() figure.Sample { return sifOf(w, server, treeGzip) }},
-		{Name: nameUnpacks, Turn: func() figure.Sample { return alone(w, tree+".gz", squash...) }},
-		{Name: nameGunzip, Turn: func() figure.Sample { return alone(w, tree+".gz", "gzip", "-dc") }},
+		{Name: nameAlone, Run: func() figure.Sample { return measureProgram(w, tree, squash...) }},
+		{Name: namePlain, Run: func() figure.Sample { return sifOf(w, server, treePlain) }},
+		{Name: nameGzip, Run: func() figure.Sample { return sifOf(w, server, treeGzip) }},
+		{Name: nameUnpacks, Run: func() figure.Sample { return measureProgram(w, tree+".gz", squash...) }},
+		{Name: nameGunzip, Run: func() figure.Sample { return measureProgram(w, tree+".gz", "gzip", "-dc") }},
 	}
 	figure.Alternate(w.Ctx, 1, turns...)
 	r := figure.Alternate(w.Ctx, w.Rounds, turns...)
 	whole := figure.Metric{Name: "", Unit: "s", Of: func(s figure.Sample) float64 { return s.CPU }}
 	for _, t := range turns {
-		s.Tell(t.Name+" cpu", r.Median(t.Name, whole), "s")
+		s.Record(t.Name+" cpu", r.Median(t.Name, whole), "s")
 	}
 	wall := figure.Metric{Name: "time", Unit: "s", Of: func(s figure.Sample) float64 { return s.Took }}
 	for _, name := range []string{nameGzip, nameUnpacks} {
-		s.Tell(name+" time", r.Median(name, wall), "s")
+		s.Record(name+" time", r.Median(name, wall), "s")
 	}
 	s.Ratio(r, nameGunzip, nameAlone, whole, figure.Bar{})
 	s.Ratio(r, nameGzip, nameUnpacks, wall, figure.AtMost(1))
@@ -89,7 +89,7 @@ func measureLargeSif(w *world.World, s *figure.Sheet) {
 	before := server.Memory()
 	server.ForgetPeak()
 	sifOf(w, server, world.LargeImage)
-	s.Hold("2 GB: slipwayd's peak above its idle memory", server.Peak()-before, "MB", figure.AtMost(64))
+	s.Check("2 GB: slipwayd's peak above its idle memory", server.Peak()-before, "MB", figure.AtMost(64))
 }
 
 // startSifs starts a slipwayd whose first user has a login at the upstream registry.
@@ -99,8 +99,8 @@ func startSifs(w *world.World) *slipwayd.Server {
 	return w.StartSlipway("SLIPWAY_ADMIN_REGISTRY_AUTH_FILE="+logins, "SLIPWAY_PLATFORM_HTTP_ADDR="+process.FreeAddr())
 }
 
-// alone measures the processor time of a program that reads a file.
-func alone(w *world.World, file string, args ...string) figure.Sample {
+// measureProgram measures the processor time of a program that reads a file.
+func measureProgram(w *world.World, file string, args ...string) figure.Sample {
 	in := must.Get(os.Open(file))
 	defer in.Close()
 	cmd := exec.CommandContext(w.Ctx, args[0], args[1:]...)

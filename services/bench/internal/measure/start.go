@@ -21,7 +21,7 @@ func Start(w *world.World, s *figure.Sheet) {
 		ready, idle = append(ready, server.Took.Seconds()*1000), append(idle, server.Memory())
 		server.Stop()
 	}
-	s.Tell("ready, best", slices.Min(ready), "ms")
-	s.Hold("ready, median", figure.Median(ready), "ms", figure.AtMost(150))
-	s.Hold("idle memory", figure.Median(idle), "MB", figure.AtMost(48))
+	s.Record("ready, best", slices.Min(ready), "ms")
+	s.Check("ready, median", figure.Median(ready), "ms", figure.AtMost(150))
+	s.Check("idle memory", figure.Median(idle), "MB", figure.AtMost(48))
 }

@@ -39,7 +39,7 @@ func submitOn(w *world.World, s *figure.Sheet, name, database string, perSecond 
 	s.Median(r, together, figure.P99, figure.AtMost(25))
 	s.Medians(r, together, figure.P50, figure.CPU)
 	s.Remark = fmt.Sprintf("after %d more requests", w.Rounds*(w.Requests/10+w.Requests/2))
-	s.Tell(name+" memory before", before, "MB")
-	s.Tell(name+" memory after", after, "MB")
+	s.Record(name+" memory before", before, "MB")
+	s.Record(name+" memory after", after, "MB")
 	w.Profile("submit-"+name, server, turns[1])
 }

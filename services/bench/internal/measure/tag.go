@@ -21,10 +21,10 @@ func Tag(w *world.World, s *figure.Sheet) {
 		count        int
 	}
 	all := []asked{
-		{world.NameSlipway, http.MethodGet, l.Ours, w.Requests / 10},
+		{world.NameSlipway, http.MethodGet, l.Slipway, w.Requests / 10},
 		{directHead, http.MethodHead, l.Direct, w.Requests / 10},
 		{world.NameUnchanged, http.MethodGet, l.Unchanged, w.Requests / 10},
-		{world.NameDistribution, http.MethodGet, l.Theirs, w.Requests / 50}, // slow
+		{world.NameDistribution, http.MethodGet, l.Distribution, w.Requests / 50}, // slow
 	}
 	if l.Zot != nil {
 		all = append(all, asked{world.NameZot, http.MethodGet, *l.Zot, w.Requests / 50})

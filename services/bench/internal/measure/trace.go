@@ -40,12 +40,12 @@ func traceOn(w *world.World, s *figure.Sheet, name, database string) {
 	server := w.StartSlipway("SLIPWAY_DATABASE_URL=" + database)
 	defer server.Stop()
 	t := &tracer{server: server, client: load.Client(server.URL("/"), 1), token: server.Token()}
-	progress := figure.Contender{Name: name + ": progress", Turn: t.run}
+	progress := figure.Contender{Name: name + ": progress", Run: t.run}
 	r := figure.Alternate(w.Ctx, w.Rounds, progress)
 	s.Remark = fmt.Sprintf("%d tasks in batches of %d, three reports of each; %d rounds", tracedTasks, tracedBatch, w.Rounds)
-	s.Hold(progress.Name+" p99, best round", r.Least(progress.Name, figure.P99), "ms", figure.AtMost(50))
-	s.Tell(progress.Name+" p99, median", r.Median(progress.Name, figure.P99), "ms")
-	s.Tell(progress.Name+" p50, median", r.Median(progress.Name, figure.P50), "ms")
+	s.Check(progress.Name+" p99, best round", r.Least(progress.Name, figure.P99), "ms", figure.AtMost(50))
+	s.Record(progress.Name+" p99, median", r.Median(progress.Name, figure.P99), "ms")
+	s.Record(progress.Name+" p50, median", r.Median(progress.Name, figure.P50), "ms")
 	s.Medians(r, progress.Name, callCPU)
 	t.fill()
 	var lists []figure.Contender
@@ -59,8 +59,8 @@ func traceOn(w *world.World, s *figure.Sheet, name, database string) {
 	r = figure.Alternate(w.Ctx, w.Rounds, lists...)
 	s.Remark = fmt.Sprintf("GET /workflow with %d runs; %d rounds", tracedRuns, w.Rounds)
 	for _, l := range lists {
-		s.Hold(l.Name+" p99, best round", r.Least(l.Name, figure.P99), "ms", figure.AtMost(20))
-		s.Tell(l.Name+" p50, median", r.Median(l.Name, figure.P50), "ms")
+		s.Check(l.Name+" p99, best round", r.Least(l.Name, figure.P99), "ms", figure.AtMost(20))
+		s.Record(l.Name+" p50, median", r.Median(l.Name, figure.P50), "ms")
 		s.Medians(r, l.Name, callCPU)
 	}
 	w.Profile("trace-"+name+"-list", server, lists[0])

@@ -154,8 +154,8 @@ func Listens(network, addr string) func(context.Context) error {
 	}
 }
 
-// Answers returns a Ready function, which returns nil if a URL responds with status 200.
-func Answers(url string) func(context.Context) error {
+// RespondsAt returns a Ready function, which returns nil if a URL responds with status 200.
+func RespondsAt(url string) func(context.Context) error {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestFleetLeavesNothing(t *testing.T) {
+func TestFleetEndsAllProcesses(t *testing.T) {
 	t.Parallel()
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {

@@ -31,7 +31,7 @@ func Command(binary, dir, insecure string, env ...string) process.Command {
 	data, addr, admin := must.Get(os.MkdirTemp(dir, "slipway-")), process.FreeAddr(), process.FreeAddr()
 	return process.Command{
 		Name: "slipwayd", Path: binary, Args: []string{"serve"}, Addr: addr, Admin: admin, Data: data,
-		Ready: process.Answers("http://" + admin + "/readyz"),
+		Ready: process.RespondsAt("http://" + admin + "/readyz"),
 		Env: append([]string{
 			"SLIPWAY_HTTP_ADDR=" + addr, "SLIPWAY_PLATFORM_HTTP_ADDR=", "SLIPWAY_ADMIN_ADDR=" + admin, "SLIPWAY_PUBLIC_URL=http://" + addr,
 			"SLIPWAY_STORE_ADDR=" + process.FreeAddr(), "SLIPWAY_DATA_DIR=" + data,

@@ -42,9 +42,9 @@ const buildkitdConfig = `root = %q
 `
 
 // findRuntime looks for runc in the same places as slipwayd.
-func findRuntime(beside string) (string, error) {
+func findRuntime(dir string) (string, error) {
 	for _, name := range []string{"buildkit-runc", "runc"} {
-		if path := filepath.Join(beside, name); exec.Command(path, "--version").Run() == nil {
+		if path := filepath.Join(dir, name); exec.Command(path, "--version").Run() == nil {
 			return path, nil
 		}
 		if path, err := exec.LookPath(name); err == nil {

@@ -19,7 +19,7 @@ const (
 // A Lineup is one upstream image and the ways to pull it: through slipwayd with and without
 // SmallConfig, through the caches of distribution and, if installed, zot, and directly.
 type Lineup struct {
-	Ours, Unchanged, Theirs, Direct Participant
+	Slipway, Unchanged, Distribution, Direct Participant
 	// Zot is nil if it is not installed.
 	Zot *Participant
 }
@@ -37,10 +37,10 @@ func (w *World) Lineup(image string) Lineup {
 	w.Push(image)
 	ours := w.Slipway()
 	l := Lineup{
-		Ours:      Participant{NameSlipway, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, slipwayd.SmallConfig))},
-		Unchanged: Participant{NameUnchanged, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, ""))},
-		Theirs:    Participant{NameDistribution, w.distribution(), nil, engine.At(w.distribution().Addr + "/" + image)},
-		Direct:    Participant{NameDirect, w.Up, nil, engine.At(w.Up.Addr + "/" + image)},
+		Slipway:      Participant{NameSlipway, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, slipwayd.SmallConfig))},
+		Unchanged:    Participant{NameUnchanged, ours.Server, w.Redis, ours.Request(slipwayd.RequestFor(w.Up.Addr, image, ""))},
+		Distribution: Participant{NameDistribution, w.distribution(), nil, engine.At(w.distribution().Addr + "/" + image)},
+		Direct:       Participant{NameDirect, w.Up, nil, engine.At(w.Up.Addr + "/" + image)},
 	}
 	if zot := w.zot(); zot != nil {
 		l.Zot = &Participant{NameZot, zot, nil, engine.At(zot.Addr + "/" + image)}
@@ -48,7 +48,7 @@ func (w *World) Lineup(image string) Lineup {
 	// A measurement without rate limits would not be realistic.
 	c := engine.New()
 	defer c.CloseIdleConnections()
-	if _, header, err := engine.Read(w.Ctx, c, l.Ours.Manifest(l.Ours.Digest(w))); err != nil || header.Get("RateLimit-Remaining") == "" {
+	if _, header, err := engine.Read(w.Ctx, c, l.Slipway.Manifest(l.Slipway.Digest(w))); err != nil || header.Get("RateLimit-Remaining") == "" {
 		must.Fail("slipwayd does not count pulls: there is no RateLimit-Remaining (%v)", err)
 	}
 	return l
@@ -56,7 +56,7 @@ func (w *World) Lineup(image string) Lineup {
 
 // All returns all participants, slipwayd first.
 func (l Lineup) All() []Participant {
-	all := []Participant{l.Ours, l.Unchanged, l.Theirs, l.Direct}
+	all := []Participant{l.Slipway, l.Unchanged, l.Distribution, l.Direct}
 	if l.Zot != nil {
 		all = append(all, *l.Zot)
 	}

@@ -47,7 +47,7 @@ func (w *World) upstream() *process.Server {
 		addr := process.FreeAddr()
 		host, port, _ := net.SplitHostPort(addr)
 		w.Up = w.keep(process.Command{
-			Name: "upstream", Path: w.buildPeer(olaregPackage), Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"),
+			Name: "upstream", Path: w.buildPeer(olaregPackage), Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"),
 			Args: []string{"serve", "--addr", host, "--port", port, "--dir", filepath.Join(w.Dir, "upstream"), "--gc-frequency", "-1s"},
 		})
 	}
@@ -61,7 +61,7 @@ func (w *World) distribution() *process.Server {
 		addr := process.FreeAddr()
 		config := w.File("distribution.yml", fmt.Sprintf(distributionConfig, filepath.Join(w.Dir, "distribution"), addr, w.upstream().Addr))
 		w.peer = w.keep(process.Command{
-			Name: "distribution", Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"),
+			Name: "distribution", Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"),
 			Args: []string{"serve", config}, Env: []string{"OTEL_TRACES_EXPORTER=none"},
 		})
 	}
@@ -80,7 +80,7 @@ func (w *World) zot() *process.Server {
 		host, port, _ := net.SplitHostPort(addr)
 		config := w.File("zot.json", fmt.Sprintf(zotConfig, filepath.Join(w.Dir, "zot"), host, port, w.upstream().Addr))
 		w.other = w.keep(process.Command{
-			Name: "zot", Path: path, Addr: addr, Ready: process.Answers("http://" + addr + "/v2/"), Args: []string{"serve", config},
+			Name: "zot", Path: path, Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"), Args: []string{"serve", config},
 		})
 	}
 	return w.other

@@ -92,7 +92,7 @@ func (w *World) Profile(name string, slipway *slipwayd.Server, c figure.Contende
 		taken <- errors.Join(err, os.WriteFile(filepath.Join(w.Profiles, name+".pprof"), raw, 0o600))
 	}()
 	for end := time.Now().Add(seconds * time.Second); time.Now().Before(end); {
-		c.Turn()
+		c.Run()
 	}
 	must.Do(<-taken)
 }

@@ -43,22 +43,22 @@ const (
 // in new PID and mount namespaces.
 const MountProc = "slipway-mount-proc"
 
-// Nothing is the argument with which slipway-runc does nothing and succeeds.
-const Nothing = "slipway-nothing"
+// NoOp is the argument with which slipway-runc does nothing and succeeds.
+const NoOp = "slipway-nothing"
 
-// Hello is the request of slipway-runc for a step, sent as one packet. It comes with these
+// Request is sent by slipway-runc for a step, as one packet. It comes with these
 // descriptors: a pidfd of the process that becomes runc, its stdout and its stderr, and the
 // listener at Proxy unless the step has no network.
-type Hello struct {
+type Request struct {
 	// Token is the build's token; "" if BuildKit has none.
 	Token string
 	// Network is false for a step without network (RUN --network=none).
 	Network bool
 }
 
-// Welcome is the response. Unless the step is refused, it comes with two descriptors for
+// Response is the response. Unless the step is refused, it comes with two descriptors for
 // the step's stdout and stderr.
-type Welcome struct {
+type Response struct {
 	// Parent is the parent of the step's control group. If it is "", runc chooses the
 	// group, or creates none if the machine does not allow that.
 	Parent string
@@ -66,14 +66,14 @@ type Welcome struct {
 	Refused string
 }
 
-// PacketBytes limits the size of a Hello or a Welcome.
+// PacketBytes limits the size of a Request or a Response.
 const PacketBytes = 4096
 
 // Share is a build's share of the machine, from the process that serves its steps.
 type Share struct {
 	// Scope is the control group that BuildKit sees. It differs between callers that must
 	// not share cached steps, and not between the builds of one caller. The steps' actual
-	// group is in Welcome.
+	// group is in Response.
 	Scope string
 	// Token is the build's token with its prefix; "" if its steps are not served.
 	Token string

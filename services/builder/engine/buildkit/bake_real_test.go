@@ -29,7 +29,7 @@ func layer(location string, gz, tar []byte) *containerv1.Layer {
 // TestBuildKitFreezes checks that a frozen image has its configuration, and that it gets
 // its tag only then.
 func TestBuildKitFreezes(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
 	sent, sentTar := testkit.Tar(t, "sent.txt", "with the request")
 	linked, linkedTar := testkit.Tar(t, "linked.txt", "by its URL")
 	other, otherTar := testkit.Tar(t, "other.txt", "for another machine")

@@ -24,8 +24,8 @@ type Local interface {
 	// Admit registers a build of a scope (letters and digits) and returns its share of the
 	// machine. Builds of different scopes do not share cached steps.
 	Admit(scope string) step.Share
-	// Grown returns how many bytes its folder may have grown since a time.
-	Grown(since time.Time) int64
+	// GrowthSince returns how many bytes its folder may have grown since a time.
+	GrowthSince(since time.Time) int64
 }
 
 // Options are the settings of the engine. Exactly one of Local, Addresses and Problem is
@@ -51,8 +51,8 @@ type Options struct {
 
 // Engine builds Dockerfiles with a BuildKit daemon.
 type Engine struct {
-	o     Options
-	alone chan struct{} // held by the one build that is retried alone
+	o         Options
+	exclusive chan struct{} // held by the one build that is retried alone
 
 	mu      sync.Mutex
 	began   time.Time
@@ -64,7 +64,7 @@ const startup = 10 * time.Second
 
 // New creates the engine. It has no architectures until Run has reached a daemon.
 func New(o Options) *Engine {
-	b := &Engine{o: o, alone: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
+	b := &Engine{o: o, exclusive: make(chan struct{}, 1), began: time.Now(), daemons: map[string]*daemonState{}}
 	for _, a := range b.names() {
 		b.daemons[a] = &daemonState{}
 	}

@@ -64,8 +64,8 @@ func (l *lines) Print(phase, text string) {
 	}
 }
 
-// hear passes updates to a progress.
-func hear(p *progress, updates ...*client.SolveStatus) {
+// update passes updates to a progress.
+func update(p *progress, updates ...*client.SolveStatus) {
 	c := make(chan *client.SolveStatus, len(updates))
 	for _, u := range updates {
 		c <- u
@@ -81,7 +81,7 @@ func TestProgress(t *testing.T) {
 	run, push := digest.FromString("run"), digest.FromString("push")
 	out := &lines{}
 	p := newProgress(out, func(s string) string { return s })
-	hear(p,
+	update(p,
 		&client.SolveStatus{Vertexes: []*client.Vertex{{Digest: run, Name: "RUN x", Started: at(0)}}},
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("one\ntw"), Timestamp: *at(1)}}},
 		&client.SolveStatus{Logs: []*client.VertexLog{{Vertex: run, Data: []byte("o\n10%\r20%\r\nlast"), Timestamp: *at(2)}}},
@@ -131,7 +131,7 @@ func TestFailureReasons(t *testing.T) {
 		{"the marker without a failing step", solveMarker + "\n", errors.New("denied"), no, jobs.Build},
 	} {
 		p := newProgress(&lines{}, func(s string) string { return s })
-		hear(p, failing(c.says))
+		update(p, failing(c.says))
 		if f := p.failure(t.Context(), c.err, c.oom); f.Reason != c.want {
 			t.Errorf("%s: got %v", c.name, f)
 		}

@@ -30,7 +30,7 @@ import (
 )
 
 func TestBuildKitPushes(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	gz, _ := testkit.Tar(t, "dir/from-context", "context")
 	job := w.Job("b_1", "FROM BASE\nCOPY dir/from-context own /\nRUN cat /from-context /own\n")
 	w.BuildService.Context = gz
@@ -91,7 +91,7 @@ func TestBuildKitPushes(t *testing.T) {
 
 // TestBuildKitCachesByScope checks that a build uses cached steps of its own scope only.
 func TestBuildKitCachesByScope(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Memory: 1 << 30})
 	for _, c := range []struct {
 		id, scope string
 		cached    bool
@@ -136,7 +136,7 @@ func mustRepo(t *testing.T, ref string) name.Repository {
 }
 
 func TestBuildKitRefuses(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Disk: 50 << 20})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Disk: 50 << 20})
 	gz, _ := testkit.Tar(t, "a", "x")
 	size := int64(len(gz))
 	private := httptest.NewServer(http.FileServer(http.Dir("/")))
@@ -194,7 +194,7 @@ func TestBuildKitRefuses(t *testing.T) {
 
 // TestBuildKitCacheMounts checks that builds of different scopes do not share cache mounts.
 func TestBuildKitCacheMounts(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	for i, c := range []struct {
 		scope, run string
 		want       jobs.Reason
@@ -214,7 +214,7 @@ func TestBuildKitCacheMounts(t *testing.T) {
 // TestBuildKitFetchesThroughTheProxy checks that addresses other than the loopback are only
 // reached through the egress rules.
 func TestBuildKitFetchesThroughTheProxy(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	w.BuildService.Mu.Lock()
 	w.BuildService.Logins[w.Far] = testkit.Password
 	w.BuildService.Mu.Unlock()
@@ -227,7 +227,7 @@ func TestBuildKitFetchesThroughTheProxy(t *testing.T) {
 
 // TestBuildKitElsewhere builds with a remote daemon.
 func TestBuildKitElsewhere(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	address, err := w.Daemon.Address()
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestBuildKitElsewhere(t *testing.T) {
 // TestBuildKitKeepsLayersApart checks that a layer which was fetched with one caller's
 // login cannot be used by another caller that knows its digest.
 func TestBuildKitKeepsLayersApart(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	d, err := buildkittest.Busybox(t).Digest()
 	if err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func processes(text string) []string {
 // TestBuildKitDaemonIsKilled checks that nothing outlives the daemon, that it is restarted,
 // and that the build is retried.
 func TestBuildKitDaemonIsKilled(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 1 << 30})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Memory: 1 << 30})
 	out := &buildkittest.Printed{}
 	type ended struct {
 		digest string

@@ -21,7 +21,7 @@ func reason(err error) jobs.Reason {
 }
 
 func TestBuildKit(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Memory: 64 << 20})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Memory: 64 << 20})
 	local, err := net.Listen("tcp", "127.0.0.1:0") // a service of this machine that builds must not reach
 	if err != nil {
 		t.Fatal(err)

@@ -71,8 +71,8 @@ func (k *keyring) importCache(ctx context.Context, opt *client.SolveOpt, stores 
 	return nil
 }
 
-// notKept returns a message that a registry did not store layers for later builds.
-func notKept(repository string) string {
+// cacheNotStored returns a message that a registry did not store layers for later builds.
+func cacheNotStored(repository string) string {
 	return "The layers were not stored in " + repository + ": its registry rejected them. The image is not affected; " +
 		"later builds are slower. Keep a login at the platform that may push there"
 }
@@ -85,7 +85,7 @@ func reportCache(job jobs.Job, response map[string]string, wanted bool, out jobs
 		job.Exported(cache)
 	}
 	if cache == "" && wanted { // the daemon reports nothing in this case
-		out.Print("", notKept(job.Target.GetCacheRepository()))
+		out.Print("", cacheNotStored(job.Target.GetCacheRepository()))
 	}
 }
 

@@ -21,13 +21,13 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// shelf is a registry that returns what a test puts there, under any digest.
-type shelf struct {
+// fakeRegistry is a registry that returns what a test puts there, under any digest.
+type fakeRegistry struct {
 	remote.Registries
 	manifest, blobs map[digest.Digest][]byte
 }
 
-func (s shelf) Manifest(_ context.Context, _ upstream.Repository, ref string, _ upstream.Access) (oci.Document, error) {
+func (s fakeRegistry) Manifest(_ context.Context, _ upstream.Repository, ref string, _ upstream.Access) (oci.Document, error) {
 	raw, ok := s.manifest[digest.Digest(ref)]
 	if !ok {
 		return oci.Document{}, fault.NotFound.Newf("there is no %s", ref)
@@ -35,12 +35,12 @@ func (s shelf) Manifest(_ context.Context, _ upstream.Repository, ref string, _ 
 	return oci.NewDocument(ocispec.MediaTypeImageManifest, raw), nil
 }
 
-func (s shelf) ReadBlob(_ context.Context, _ upstream.Repository, d digest.Digest, _ upstream.Access, _, _ int64) (io.ReadCloser, error) {
+func (s fakeRegistry) ReadBlob(_ context.Context, _ upstream.Repository, d digest.Digest, _ upstream.Access, _, _ int64) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(s.blobs[d])), nil
 }
 
-// newShelf returns a shelf with a cache of one layer.
-func newShelf(t *testing.T) (s shelf, manifest, config, layer digest.Digest) {
+// newFakeRegistry returns a fakeRegistry with a cache of one layer.
+func newFakeRegistry(t *testing.T) (s fakeRegistry, manifest, config, layer digest.Digest) {
 	t.Helper()
 	config, layer = digest.FromString("config"), digest.FromString("layer")
 	raw, err := json.Marshal(ocispec.Manifest{
@@ -50,7 +50,7 @@ func newShelf(t *testing.T) (s shelf, manifest, config, layer digest.Digest) {
 		t.Fatal(err)
 	}
 	manifest = digest.FromBytes(raw)
-	return shelf{
+	return fakeRegistry{
 		manifest: map[digest.Digest][]byte{manifest: raw},
 		blobs:    map[digest.Digest][]byte{config: []byte("config"), layer: []byte("layer")},
 	}, manifest, config, layer
@@ -60,7 +60,7 @@ func newShelf(t *testing.T) (s shelf, manifest, config, layer digest.Digest) {
 // build exports to.
 func TestCachesAreImportedByDigest(t *testing.T) {
 	t.Parallel()
-	s, manifest, _, _ := newShelf(t)
+	s, manifest, _, _ := newFakeRegistry(t)
 	forged := digest.FromString("forged")
 	s.manifest[forged] = s.manifest[manifest]
 	for name, tc := range map[string]struct {
@@ -93,7 +93,7 @@ func TestCachesAreImportedByDigest(t *testing.T) {
 // TestCachesAreVerified imports from a registry that returns other bytes.
 func TestCachesAreVerified(t *testing.T) {
 	t.Parallel()
-	s, manifest, config, layer := newShelf(t)
+	s, manifest, config, layer := newFakeRegistry(t)
 	s.blobs[layer] = []byte("other")
 	store, err := openCache(t.Context(), s, upstream.Repository{}, upstream.Access{}, manifest, t.TempDir())
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // TestBuildKitImportsCaches checks that a new daemon uses what another daemon exported to a
 // cache repository, and not what another user has put there instead.
 func TestBuildKitImportsCaches(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	keep := func(id, dockerfile, cache string) (digest string, cached bool) {
 		t.Helper()
 		job := w.Job(id, dockerfile)
@@ -76,10 +76,10 @@ func TestBuildKitImportsCaches(t *testing.T) {
 	}
 }
 
-// TestBuildKitSaysWhichCacheIsNotKept checks that a registry which rejects layers does not
+// TestBuildKitReportsUnstoredCache checks that a registry which rejects layers does not
 // affect the image, and that the log reports it.
-func TestBuildKitSaysWhichCacheIsNotKept(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{})
+func TestBuildKitReportsUnstoredCache(t *testing.T) {
+	w := buildkittest.NewFixture(t, buildkittest.Setup{})
 	w.To.Intercept(func(rw http.ResponseWriter, r *http.Request) bool {
 		if r.Method == http.MethodGet || r.Method == http.MethodHead || !strings.Contains(r.URL.Path, "/cache/closed/") {
 			return false

@@ -15,7 +15,7 @@ import (
 // TestBuildKitCompresses checks that layers have the requested compression, including those
 // of the base image if that is forced.
 func TestBuildKitCompresses(t *testing.T) {
-	w := buildkittest.NewWorkshop(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
+	w := buildkittest.NewFixture(t, buildkittest.Setup{Near: []string{"127.0.0.0/8"}})
 	level := func(n int32) *int32 { return &n }
 	const gz, zst = "application/vnd.oci.image.layer.v1.tar+gzip", "application/vnd.oci.image.layer.v1.tar+zstd"
 	sizes := map[string]int64{}
@@ -80,7 +80,7 @@ func same(l v1.Descriptor, mediaType string) bool {
 }
 
 // layersOf returns the layers that a job has pushed.
-func layersOf(w *buildkittest.Workshop, t *testing.T, job jobs.Job) ([]v1.Descriptor, v1.Image) {
+func layersOf(w *buildkittest.Fixture, t *testing.T, job jobs.Job) ([]v1.Descriptor, v1.Image) {
 	t.Helper()
 	_, img := buildkittest.Contents(t, w.Pull(t, job.Target.GetRepository()+":"+job.Target.GetTag()))
 	m, err := img.Manifest()

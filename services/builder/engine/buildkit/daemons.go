@@ -19,12 +19,12 @@ import (
 
 // daemonState is the known state of a daemon.
 type daemonState struct {
-	address  string // where it was reached
-	client   *client.Client
-	archs    []string // empty while it does not respond
-	isolates bool     // it reports that its steps are served
-	answered bool     // it has responded before
-	problem  string   // "" if it works or may still be starting
+	address      string // where it was reached
+	client       *client.Client
+	archs        []string // empty while it does not respond
+	isolates     bool     // it reports that its steps are served
+	hasResponded bool     // it has responded before
+	problem      string   // "" if it works or may still be starting
 }
 
 // watch polls a daemon's capabilities.
@@ -50,7 +50,7 @@ func (b *Engine) probe(ctx context.Context, name string) bool {
 	if daemonEnded == nil {
 		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
-		w, silent = ask(ctx, c)
+		w, silent = listWorkers(ctx, c)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,11 +60,11 @@ func (b *Engine) probe(ctx context.Context, name string) bool {
 			"Start it with `slipwayd buildkitd`, or only let it build for callers that trust each other", "buildkit_addr", name)
 	}
 	d.archs, d.isolates, d.problem = w.archs, w.isolate, ""
-	d.answered = d.answered || len(w.archs) > 0
+	d.hasResponded = d.hasResponded || len(w.archs) > 0
 	switch {
 	case daemonEnded != nil:
 		d.problem = daemonEnded.Error()
-	case silent != nil && (d.answered || time.Since(b.began) > startup):
+	case silent != nil && (d.hasResponded || time.Since(b.began) > startup):
 		d.problem = "the BuildKit daemon does not respond: " + silent.Error()
 	}
 	return len(w.archs) > 0
@@ -108,7 +108,7 @@ type workers struct {
 	isolate bool     // all report that their steps are served
 }
 
-func ask(ctx context.Context, c *client.Client) (w workers, err error) {
+func listWorkers(ctx context.Context, c *client.Client) (w workers, err error) {
 	all, err := c.ListWorkers(ctx)
 	if err != nil {
 		return w, err

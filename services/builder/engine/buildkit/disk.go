@@ -24,7 +24,7 @@ func (b *Engine) watchDisk(ctx context.Context) (context.Context, func()) {
 	go func() {
 		for wait := time.Second; retry.Sleep(ctx, wait); {
 			look := time.Now()
-			if b.o.Local.Grown(start) > b.o.Disk {
+			if b.o.Local.GrowthSince(start) > b.o.Disk {
 				cancel(errDisk)
 			}
 			wait = max(time.Second, 10*time.Since(look)) // a large folder is checked less often

@@ -37,7 +37,7 @@ func (p *progress) failure(ctx context.Context, err error, outOfMemory func() bo
 	if errors.Is(context.Cause(ctx), errDisk) {
 		return jobs.Build.Failure("The build writes more to disk than it may", err)
 	}
-	p.blame(err)
+	p.findFailedStep(err)
 	var exit *gateway.ExitError
 	exited := errors.As(err, &exit)
 	switch {
@@ -64,9 +64,9 @@ func hint(err error) string {
 	return ""
 }
 
-// blame finds the step that an error is about. Other steps may have failed without
+// findFailedStep finds the step that an error is about. Other steps may have failed without
 // consequence, such as reading a cache that does not exist yet.
-func (p *progress) blame(err error) {
+func (p *progress) findFailedStep(err error) {
 	var v *errdefs.VertexError
 	if !errors.As(err, &v) {
 		return

@@ -168,9 +168,9 @@ func TestCacheWithAnotherLogin(t *testing.T) {
 	}
 }
 
-// TestSourcesUnderEverySpelling requests the service's own images under different
+// TestSourcesInEverySpelling requests the service's own images under different
 // spellings.
-func TestSourcesUnderEverySpelling(t *testing.T) {
+func TestSourcesInEverySpelling(t *testing.T) {
 	t.Parallel()
 	r := &tokens{}
 	l := jobs.NewLogins(rightsService{}, "")

@@ -97,14 +97,14 @@ func (p *progress) begin(v *client.Vertex) {
 	}
 	s.begun, s.name, s.started = true, v.Name, *v.Started
 	if strings.HasPrefix(v.Name, exporting) && p.phase != "push" {
-		p.say("push", s, v.Name)
+		p.printStep("push", s, v.Name)
 		return
 	}
 	if p.phase == "" {
-		p.say("build", s, v.Name)
+		p.printStep("build", s, v.Name)
 		return
 	}
-	p.say("", s, v.Name)
+	p.printStep("", s, v.Name)
 }
 
 func (p *progress) end(v *client.Vertex) {
@@ -116,14 +116,14 @@ func (p *progress) end(v *client.Vertex) {
 	took := v.Completed.Sub(s.started).Seconds()
 	switch {
 	case v.Error != "" && strings.Contains(v.Error, "context canceled"):
-		p.say("", s, fmt.Sprintf("CANCELED %.1fs", took))
+		p.printStep("", s, fmt.Sprintf("CANCELED %.1fs", took))
 	case v.Error != "":
 		p.failed = s
-		p.say("", s, fmt.Sprintf("ERROR %.1fs: %s", took, v.Error))
+		p.printStep("", s, fmt.Sprintf("ERROR %.1fs: %s", took, v.Error))
 	case v.Cached:
-		p.say("", s, "CACHED")
+		p.printStep("", s, "CACHED")
 	default:
-		p.say("", s, fmt.Sprintf("DONE %.1fs", took))
+		p.printStep("", s, fmt.Sprintf("DONE %.1fs", took))
 	}
 }
 
@@ -168,7 +168,7 @@ func (p *progress) line(s *vertex, text string, at time.Time) {
 	if !s.started.IsZero() {
 		since = max(0, at.Sub(s.started).Seconds())
 	}
-	p.say("", s, fmt.Sprintf("%.3f %s", since, text))
+	p.printStep("", s, fmt.Sprintf("%.3f %s", since, text))
 }
 
 // afterReturn returns what a terminal would show of a line with carriage returns, such as a
@@ -178,8 +178,8 @@ func afterReturn(text string) string {
 	return text[strings.LastIndexByte(text, '\r')+1:]
 }
 
-// say prints a line about a step. If phase is not "", that phase begins with the line.
-func (p *progress) say(phase string, s *vertex, text string) {
+// printStep prints a line about a step. If phase is not "", that phase begins with the line.
+func (p *progress) printStep(phase string, s *vertex, text string) {
 	if phase != "" {
 		p.phase = phase
 	}

@@ -75,7 +75,7 @@ func (b *Engine) addSifBases(ctx context.Context, opt *client.SolveOpt, stores m
 			return fmt.Errorf("the name %s: %w", image, err)
 		}
 		opt.FrontendAttrs["context:"+strings.TrimSuffix(reference.FamiliarString(named), ":latest")] = "oci-layout://" + key + "@" + manifest.String()
-		from.lay(manifest)
+		from.offer(manifest)
 	}
 	return nil
 }

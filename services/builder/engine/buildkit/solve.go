@@ -39,15 +39,15 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	}
 	defer dirs.remove()
 	digest, err := b.try(ctx, job, dirs, out)
-	for n := 2; n <= bounds.BuildLosses && lost(err) && ctx.Err() == nil; n++ {
+	for n := 2; n <= bounds.BuildLosses && isDaemonLost(err) && ctx.Err() == nil; n++ {
 		b.o.Log.Warn("The connection to the BuildKit daemon was lost during a build; trying again", "build_id", job.ID, "try", n, "err", err)
 		out.Print("", "The connection to the build service's daemon was lost; starting over")
 		if n == bounds.BuildLosses {
 			// One of several concurrent builds may have caused the daemon's end, so each is
 			// retried alone.
 			select {
-			case b.alone <- struct{}{}:
-				defer func() { <-b.alone }()
+			case b.exclusive <- struct{}{}:
+				defer func() { <-b.exclusive }()
 			case <-ctx.Done():
 				return "", err
 			}
@@ -60,8 +60,8 @@ func (b *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	return digest, err
 }
 
-// lost reports whether the daemon ended during the build.
-func lost(err error) bool {
+// isDaemonLost reports whether the daemon ended during the build.
+func isDaemonLost(err error) bool {
 	var f *jobs.Failure
 	return errors.As(err, &f) && f.Reason == jobs.Internal && status.Code(errors.Unwrap(f)) == codes.Unavailable
 }
@@ -73,7 +73,7 @@ func (b *Engine) back(ctx context.Context, arch string) bool {
 			return false
 		}
 		if _, c, err := b.choose("", arch); err == nil {
-			if _, err := ask(ctx, c); err == nil {
+			if _, err := listWorkers(ctx, c); err == nil {
 				return true
 			}
 		}
@@ -121,7 +121,7 @@ func (b *Engine) try(ctx context.Context, job jobs.Job, dirs *folders, out jobs.
 	}
 	<-printed
 	if err != nil {
-		return "", from.blame(p.failure(ctx, err, share.OutOfMemory), p.redact)
+		return "", from.explainFailure(p.failure(ctx, err, share.OutOfMemory), p.redact)
 	}
 	digest := r.ExporterResponse[exptypes.ExporterImageDigestKey]
 	if digest == "" {
@@ -219,7 +219,7 @@ func exported(job jobs.Job) map[string]string {
 		"annotation-index.dev.slipway.content-digest": job.ContentDigest,
 	}
 	if job.Recipe.GetConfig() != nil {
-		a["name"], a["push-by-digest"] = job.Place(), "true"
+		a["name"], a["push-by-digest"] = job.RepositoryName(), "true"
 	}
 	return compress(a, job.Recipe.GetCompression())
 }

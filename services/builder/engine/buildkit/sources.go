@@ -47,15 +47,15 @@ type sources struct {
 	// much they can lengthen the Dockerfile.
 	checked map[string]bool
 	grown   int
-	// laid are the digests of the images that this build offers to the daemon itself.
-	laid map[string]bool
+	// offered are the digests of the images that this build offers to the daemon itself.
+	offered map[string]bool
 }
 
 func newSources(r remote.Registries, l *jobs.Logins, job jobs.Job) *sources {
 	return &sources{
 		registries: r, logins: l, scope: fmt.Sprintf("%s.%d", job.ID, job.Delivery), forbidden: job.Forbidden, source: job.Recipe.GetSource(), issued: job.Allowed, seen: map[string]string{},
 		allowed: map[upstream.Repository]upstream.Login{}, first: map[string]upstream.Login{},
-		dockerfile: job.Recipe.GetContainerFile(), checked: map[string]bool{}, laid: map[string]bool{},
+		dockerfile: job.Recipe.GetContainerFile(), checked: map[string]bool{}, offered: map[string]bool{},
 	}
 }
 
@@ -84,17 +84,17 @@ func (s *sources) allow(repo upstream.Repository, login upstream.Login) {
 	}
 }
 
-// lay allows an image that this build offers to the daemon itself.
-func (s *sources) lay(manifest digest.Digest) {
+// offer allows an image that this build offers to the daemon itself.
+func (s *sources) offer(manifest digest.Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.laid[manifest.String()] = true
+	s.offered[manifest.String()] = true
 }
 
-func (s *sources) isLaid(name string) bool {
+func (s *sources) isOffered(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.laid[digestIn(name)]
+	return s.offered[digestIn(name)]
 }
 
 // deny records the reason for the build's failure.
@@ -111,8 +111,8 @@ func (s *sources) refused() string {
 	return strings.TrimPrefix(s.last, imageScheme)
 }
 
-// blame names the refused image if the build failed because of it.
-func (s *sources) blame(f *jobs.Failure, redact func(string) string) *jobs.Failure {
+// explainFailure names the refused image if the build failed because of it.
+func (s *sources) explainFailure(f *jobs.Failure, redact func(string) string) *jobs.Failure {
 	if why := s.refused(); why != "" && f.Reason == jobs.Build {
 		f.Message = redact(why)
 	}
@@ -125,7 +125,7 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 	case "local", "git", "http", "https": // fetched again each time, without a login
 		return ""
 	case "oci-layout":
-		if s.isLaid(name) {
+		if s.isOffered(name) {
 			return ""
 		}
 		return "it is no image of this build"
@@ -139,15 +139,15 @@ func (s *sources) refusal(ctx context.Context, identifier string) string {
 	if ok {
 		return why
 	}
-	why = s.ask(ctx, name)
+	why = s.checkAccess(ctx, name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen[name] = why
 	return why
 }
 
-// ask asks the registry whether the build's login may read an image.
-func (s *sources) ask(ctx context.Context, name string) string {
+// checkAccess asks the registry whether the build's login may read an image.
+func (s *sources) checkAccess(ctx context.Context, name string) string {
 	ref, err := oci.ParseReference(name)
 	if err != nil {
 		return "the image name " + fault.Clip(name, jobs.TextBytes) + " is malformed"

@@ -38,10 +38,10 @@ func TestOwnImagesAreForbidden(t *testing.T) {
 	}
 }
 
-// TestGivenImages checks that a build can read those images of the service whose digests
+// TestRequestedImages checks that a build can read those images of the service whose digests
 // were issued to its request, with their login, and that a base image's ONBUILD cannot read
 // others.
-func TestGivenImages(t *testing.T) {
+func TestRequestedImages(t *testing.T) {
 	t.Parallel()
 	issued, other := "sha256:"+strings.Repeat("a", 64), "sha256:"+strings.Repeat("b", 64)
 	l := jobs.NewLogins(rightsService{logins: map[string]string{"read own.test:5000/builds/ada": "grant"}}, "")

@@ -62,8 +62,8 @@ type bench struct {
 	base    *containerv1.Source
 	channel *httptest.Server
 	asked   atomic.Int32
-	// manners, if set, may respond in place of the channel.
-	manners func(w http.ResponseWriter, r *http.Request) bool
+	// respond, if set, may respond in place of the channel.
+	respond func(w http.ResponseWriter, r *http.Request) bool
 }
 
 func newBench(t *testing.T) *bench {
@@ -78,7 +78,7 @@ func newBench(t *testing.T) *bench {
 	b.base = &containerv1.Source{Registry: b.images.Host, Repository: "library/base", Reference: d.String()}
 	packages := http.FileServer(http.Dir("../../../conda/packages/artifact/testdata/packages"))
 	b.channel = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if b.manners != nil && b.manners(w, r) {
+		if b.respond != nil && b.respond(w, r) {
 			return
 		}
 		b.asked.Add(1)
@@ -293,7 +293,7 @@ func TestCondaFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	changed, absent := b.record("libffi-3.4.2-h3557bc0_5.tar.bz2", "libffi", "3.4.2", "h3557bc0_5"), b.record("lz4-c-1.9.4-hd600fc2_0.conda", "lz4-c", "1.9.4", "hd600fc2_0")
-	b.manners = func(w http.ResponseWriter, r *http.Request) bool {
+	b.respond = func(w http.ResponseWriter, r *http.Request) bool {
 		gone := strings.Contains(r.URL.Path, "lz4")
 		if gone {
 			w.WriteHeader(http.StatusNotFound)
@@ -316,7 +316,7 @@ func TestCondaFails(t *testing.T) {
 		t.Errorf("another lock than the recipe's: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b.manners = func(http.ResponseWriter, *http.Request) bool { cancel(); return false }
+	b.respond = func(http.ResponseWriter, *http.Request) bool { cancel(); return false }
 	if _, err := c.Build(ctx, b.job([]spec.Record{b.record("libuuid-2.38.1-hb4cce97_0.conda", "libuuid", "2.38.1", "hb4cce97_0")}), &lines{}); err == nil {
 		t.Error("a build that was cancelled made an image")
 	}
@@ -335,7 +335,7 @@ func TestPrivateChannel(t *testing.T) {
 		http.ServeFile(w, r, filepath.Join("../../../conda/packages/artifact/testdata/packages", filepath.Base(r.URL.Path)))
 	}))
 	t.Cleanup(elsewhere.Close)
-	b.manners = func(w http.ResponseWriter, r *http.Request) bool {
+	b.respond = func(w http.ResponseWriter, r *http.Request) bool {
 		if user, password, _ := r.BasicAuth(); user != testkit.User || password != testkit.Password {
 			w.WriteHeader(http.StatusUnauthorized)
 			return true
@@ -433,14 +433,14 @@ func TestCondaTogether(t *testing.T) {
 func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
 	b.t.Helper()
 	begin := make(chan struct{})
-	b.manners = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
+	b.respond = func(http.ResponseWriter, *http.Request) bool { <-begin; return false }
 	var all sync.WaitGroup
 	digests := make([]string, 10)
 	var known atomic.Int32
 	for i := range digests {
 		all.Go(func() {
 			var err error
-			digests[i], err = b.build(b.t.Context(), engines[i%len(engines)], i, heard(func(text string) {
+			digests[i], err = b.build(b.t.Context(), engines[i%len(engines)], i, outputFunc(func(text string) {
 				notice(text)
 				if strings.Contains(text, "0 of 2 packages exist") && known.Add(1) == int32(len(digests)) {
 					close(begin)
@@ -457,7 +457,7 @@ func (b *bench) together(engines []*engine.Engine, notice func(text string)) {
 	}
 }
 
-// heard receives a build's output.
-type heard func(text string)
+// outputFunc receives a build's output.
+type outputFunc func(text string)
 
-func (p heard) Print(_, text string) { p(text) }
+func (p outputFunc) Print(_, text string) { p(text) }

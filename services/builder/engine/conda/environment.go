@@ -48,10 +48,10 @@ func (e *environment) put(ctx context.Context) (string, error) {
 func (e *environment) make(ctx context.Context) (string, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	m := e.maker(stop)
+	m := e.layerBuilder(stop)
 	defer func() { e.job.Shared(m.Share.Keys()) }()
 	packages, err := m.Packages(ctx, e.records)
-	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // the packages are too large: see maker
+	if cause := context.Cause(ctx); errors.As(cause, new(*jobs.Failure)) { // the packages are too large: see layerBuilder
 		return "", cause
 	}
 	if err != nil {
@@ -63,7 +63,7 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	}
 	layers, err := m.Layers(ctx, e.records, packages)
 	if err != nil {
-		return "", isEvicted(err)
+		return "", asBuildError(err)
 	}
 	image, err := e.image(ctx, packages, layers)
 	if err != nil {
@@ -84,22 +84,22 @@ func (e *environment) make(ctx context.Context) (string, error) {
 	return "", e.needed(left, image, pushed)
 }
 
-// isEvicted returns errLayerEvicted if err means that a layer has to be built again, and
+// asBuildError returns errLayerEvicted if err means that a layer has to be built again, and
 // converts other errors with asFailure.
-func isEvicted(err error) error {
+func asBuildError(err error) error {
 	if errors.Is(err, fault.NotFound) {
 		return fmt.Errorf("%w: %w", errLayerEvicted, err)
 	}
 	return asFailure(err)
 }
 
-// maker returns a maker of the layers that prints its progress.
-func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
-	var came atomic.Int64
-	unpushed, missing := 0, 0
-	return &layering.Maker{
+// layerBuilder returns a builder of the layers that prints its progress.
+func (e *environment) layerBuilder(stop context.CancelCauseFunc) *layering.Builder {
+	var received atomic.Int64
+	built, missing := 0, 0
+	return &layering.Builder{
 		Fetch: &layering.Fetcher{Client: e.client, Authorize: e.channelLogins.authorize, Hosts: &e.hosts, Dir: e.scratch(), Progress: func(n int64) {
-			if came.Add(n) > e.o.Disk && e.o.Disk > 0 {
+			if received.Add(n) > e.o.Disk && e.o.Disk > 0 {
 				stop(e.tooLarge())
 			}
 		}},
@@ -112,9 +112,9 @@ func (e *environment) maker(stop context.CancelCauseFunc) *layering.Maker {
 			}
 			e.out.Print("fetch", text)
 		},
-		Made: func(rec spec.Record, p layering.Package) {
-			unpushed++
-			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", unpushed, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(came.Load())))
+		OnBuilt: func(rec spec.Record, p layering.Package) {
+			built++
+			e.out.Print("", fmt.Sprintf("%d of %d: %s %s %s, %s; %s fetched so far", built, missing, rec.Name, rec.Version, rec.Build, megabytes(p.Size), megabytes(received.Load())))
 		},
 	}
 }
@@ -125,7 +125,7 @@ func (e *environment) share() *layering.Share {
 		return nil
 	}
 	return &layering.Share{
-		Claims: e.o.Claims, Target: &repository{Target: e.to, base: e.from}, Repository: e.job.Place(),
+		Claims: e.o.Claims, Target: &repository{Target: e.to, base: e.from}, Repository: e.job.RepositoryName(),
 		Waits: func(n int) {
 			e.out.Print("", fmt.Sprintf("Waiting for another worker that builds %d layers", n))
 		},
@@ -167,10 +167,10 @@ func (e *environment) image(ctx context.Context, packages []layering.Package, la
 }
 
 // finish applies the configuration of a frozen image and pushes the image.
-func (e *environment) finish(ctx context.Context, m *layering.Maker, image layering.Image) (string, error) {
+func (e *environment) finish(ctx context.Context, m *layering.Builder, image layering.Image) (string, error) {
 	if add := oci.NewAugmentation(e.job.Recipe.GetConfig()); !add.IsZero() {
 		e.out.Print("", "Putting the configuration on top of the image")
-		augmented, err := oci.Augment(ctx, unpushed{image.Image}, image.Manifest, add, image.Platform)
+		augmented, err := oci.Augment(ctx, unpushedImage{image.Image}, image.Manifest, add, image.Platform)
 		if err != nil {
 			return "", asFailure(err)
 		}
@@ -214,16 +214,16 @@ func (e *environment) base(ctx context.Context) (layering.Base, error) {
 	}, err
 }
 
-// An unpushed is the oci.Source of an image that is not pushed yet.
-type unpushed struct{ oci.Image }
+// An unpushedImage is the oci.Source of an image that is not pushed yet.
+type unpushedImage struct{ oci.Image }
 
 // Manifest implements oci.Source.
-func (m unpushed) Manifest(context.Context, digest.Digest) (oci.Document, error) {
+func (m unpushedImage) Manifest(context.Context, digest.Digest) (oci.Document, error) {
 	return m.Image.Manifest, nil
 }
 
 // Config implements oci.Source.
-func (m unpushed) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
+func (m unpushedImage) Config(context.Context, ocispec.Descriptor) ([]byte, error) {
 	return m.Image.Config.Bytes, nil
 }
 
@@ -231,8 +231,8 @@ const notPushed = "The image could not be pushed"
 
 // push pushes what the repository does not have, and the tag last. If named is false, the
 // image is pushed by digest only.
-func (e *environment) push(ctx context.Context, m *layering.Maker, image layering.Image, named bool) (string, error) {
-	name := e.job.Place()
+func (e *environment) push(ctx context.Context, m *layering.Builder, image layering.Image, named bool) (string, error) {
+	name := e.job.RepositoryName()
 	if named {
 		name += ":" + e.job.Target.GetTag()
 	}

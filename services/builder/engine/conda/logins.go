@@ -12,7 +12,7 @@ import (
 )
 
 // channelLogins are the logins for a build's private channels.
-type channelLogins []spec.Door
+type channelLogins []spec.ChannelLogin
 
 // channels requests the logins of private channels, which are URLs. A channel without a
 // login is omitted, so that its own response explains the failure.
@@ -23,12 +23,12 @@ func channels(l *jobs.Logins, ctx context.Context, private []string) (channelLog
 		if err != nil {
 			return nil, err
 		}
-		login, err := l.Ask(ctx, upstream.Repository{Host: at.Host, Name: spec.PathOf(at)}, buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL)
+		login, err := l.Lookup(ctx, upstream.Repository{Host: at.Host, Name: spec.PathOf(at)}, buildv1.LoginPurpose_LOGIN_PURPOSE_CHANNEL)
 		if err != nil {
 			return nil, err
 		}
 		if login.Password != "" {
-			out = append(out, spec.Door{Channel: at, Username: login.Username, Password: login.Password})
+			out = append(out, spec.ChannelLogin{Channel: at, Username: login.Username, Password: login.Password})
 		}
 	}
 	return out, nil
@@ -37,13 +37,13 @@ func channels(l *jobs.Logins, ctx context.Context, private []string) (channelLog
 // authorize adds the login of the package's channel, if the request is to the channel's
 // host.
 func (d channelLogins) authorize(req *http.Request) {
-	for _, door := range d {
-		if door.Has(req.URL) && door.Open(req) {
+	for _, login := range d {
+		if login.Contains(req.URL) && login.Authorize(req) {
 			return
 		}
 	}
-	for _, door := range d { // the channel may store its packages in another folder
-		if door.Open(req) {
+	for _, login := range d { // the channel may store its packages in another folder
+		if login.Authorize(req) {
 			return
 		}
 	}

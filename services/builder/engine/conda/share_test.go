@@ -137,7 +137,7 @@ func TestCondaOnceOfLogin(t *testing.T) {
 func (b *bench) first(answer func(w http.ResponseWriter) bool) (both chan struct{}) {
 	both = make(chan struct{})
 	var asked atomic.Int32
-	b.manners = func(w http.ResponseWriter, _ *http.Request) bool {
+	b.respond = func(w http.ResponseWriter, _ *http.Request) bool {
 		n := asked.Add(1)
 		if n == 2 {
 			close(both)
@@ -177,7 +177,7 @@ func TestCondaHolderSilent(t *testing.T) {
 		}
 	})
 	<-both
-	made, err := b.build(t.Context(), other, 2, heard(func(text string) {
+	made, err := b.build(t.Context(), other, 2, outputFunc(func(text string) {
 		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			close(silent)
 		}
@@ -204,7 +204,7 @@ func TestCondaHolderFails(t *testing.T) {
 		}
 	})
 	<-both
-	_, err := b.build(t.Context(), b.sharing(nc), 2, heard(func(text string) {
+	_, err := b.build(t.Context(), b.sharing(nc), 2, outputFunc(func(text string) {
 		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			close(waits)
 		}
@@ -249,7 +249,7 @@ func TestCondaWithoutNATS(t *testing.T) {
 			return come
 		}
 	}
-	_, err = b.build(t.Context(), b.sharing(nc, impatient), 2, heard(func(text string) {
+	_, err = b.build(t.Context(), b.sharing(nc, impatient), 2, outputFunc(func(text string) {
 		if strings.Contains(text, "Waiting for another worker that builds 2 layers") {
 			server.Shutdown()
 			server.WaitForShutdown()

@@ -106,7 +106,7 @@ func (e *environment) needed(left remainder, image layering.Image, digest string
 	if err != nil {
 		return err
 	}
-	steps := &buildv1.Steps{ContainerFile: "FROM " + e.job.Place() + "@" + digest + "\n"}
+	steps := &buildv1.Steps{ContainerFile: "FROM " + e.job.RepositoryName() + "@" + digest + "\n"}
 	if len(left.links) > 0 || len(e.job.Recipe.GetFiles()) > 0 {
 		run := "RUN --mount=type=bind,source=" + stepsDir + ",target=/" + stepsDir + ` ["sh", "/` + stepsDir + `/install.sh"]` + "\n"
 		if user != "" {

@@ -35,7 +35,7 @@ func (f *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	if err != nil {
 		return "", err
 	}
-	out.Print("push", "Copying "+from.Name+" to "+job.Place())
+	out.Print("push", "Copying "+from.Name+" to "+job.RepositoryName())
 	err = to.Push(ctx, from, image, job, out)
-	return image.Manifest.Digest.String(), to.Failed(ctx, "The image could not be pushed to "+job.Place(), err)
+	return image.Manifest.Digest.String(), to.Failed(ctx, "The image could not be pushed to "+job.RepositoryName(), err)
 }

@@ -88,7 +88,7 @@ func (s *Engine) Build(ctx context.Context, job jobs.Job, out jobs.Output) (stri
 	if n := file.Summary.LeftOut; n > 0 {
 		out.Print("", fmt.Sprintf("%d device nodes were left out: an ordinary user can make none", n))
 	}
-	out.Print("push", "Pushing it to "+job.Place())
+	out.Print("push", "Pushing it to "+job.RepositoryName())
 	d, err := push(ctx, to, file, job.ContentDigest)
 	return d.String(), to.Failed(ctx, what, err)
 }

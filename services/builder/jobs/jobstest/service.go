@@ -50,7 +50,7 @@ func NewBuildService(t testing.TB) *BuildService {
 	r := &BuildService{jobs: map[string]*buildv1.TakeJobResponse{}, Logins: map[string]string{}, keys: map[string]*buildv1.RegisterWorkerKeyRequest{}, revoked: map[string]bool{}}
 	conn, _ := testkit.Serve(t, func(s *rpc.Server) {
 		buildv1.RegisterWorkServiceServer(s, r)
-		testkit.LetIn(s, "builder")
+		testkit.AllowRoles(s, "builder")
 	}, "builder")
 	r.Client = buildv1.NewWorkServiceClient(conn)
 	return r

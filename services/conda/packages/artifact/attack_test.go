@@ -111,14 +111,14 @@ func noise(n int) string {
 // TestBroken checks truncated artifacts and files that are not artifacts.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	truncateTime := packed{name: "n", files: []member{{name: "a", content: noise(5000), mode: 0o644}}, info: map[string]any{"paths.json": listing("a")}}.conda(t)
-	changed := bytes.Clone(truncateTime)
+	whole := packed{name: "n", files: []member{{name: "a", content: noise(5000), mode: 0o644}}, info: map[string]any{"paths.json": listing("a")}}.conda(t)
+	changed := bytes.Clone(whole)
 	for i := 200; i < 400; i++ {
 		changed[i] ^= 0x55
 	}
 	for name, raw := range map[string][]byte{
-		"cut-1.0-0.conda": truncateTime[:len(truncateTime)/2], "empty-1.0-0.conda": {}, "changed-1.0-0.conda": changed,
-		"zip-1.0-0.tar.bz2": truncateTime, "other-1.0-0.zip": truncateTime,
+		"cut-1.0-0.conda": whole[:len(whole)/2], "empty-1.0-0.conda": {}, "changed-1.0-0.conda": changed,
+		"zip-1.0-0.tar.bz2": whole, "other-1.0-0.zip": whole,
 	} {
 		if err := outcome(t, name, raw); !errors.Is(err, fault.Invalid) {
 			t.Errorf("%s ended with %v", name, err)

@@ -13,10 +13,10 @@ import (
 	"slipway.dev/services/conda/spec"
 )
 
-// nothing is a Sink that reads installed files and discards them.
-type nothing struct{ f *testing.T }
+// discard is a Sink that reads installed files and discards them.
+type discard struct{ f *testing.T }
 
-func (n nothing) Put(e Entry, content io.Reader) error {
+func (n discard) Put(e Entry, content io.Reader) error {
 	if _, err := local(e.Path); err != nil {
 		n.f.Errorf("%q leads out: %v", e.Path, err)
 	}
@@ -51,7 +51,7 @@ func FuzzArtifact(f *testing.F) {
 		if err != nil {
 			return
 		}
-		in, err := a.Install(context.Background(), Place{Prefix: "/opt/conda", Python: spec.Python{Minor: "3.12", SitePackages: "lib/python3.12/site-packages"}, Scratch: t.TempDir()}, nothing{t})
+		in, err := a.Install(context.Background(), Place{Prefix: "/opt/conda", Python: spec.Python{Minor: "3.12", SitePackages: "lib/python3.12/site-packages"}, Scratch: t.TempDir()}, discard{t})
 		if err == nil && filepath.Dir(in.RecordName()) != "conda-meta" {
 			t.Errorf("the record is %q", in.RecordName())
 		}

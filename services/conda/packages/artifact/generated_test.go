@@ -57,9 +57,9 @@ func makeAll(t *testing.T, dir string) map[string]string {
 	return out
 }
 
-// TestMade writes the generated artifacts to the folder -keep, where another installer
+// TestWriteArtifacts writes the generated artifacts to the folder -keep, where another installer
 // installs them for TestRattler.
-func TestMade(t *testing.T) {
+func TestWriteArtifacts(t *testing.T) {
 	t.Parallel()
 	if *keep == "" {
 		t.Skip("there is no -keep folder")

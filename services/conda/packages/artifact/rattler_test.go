@@ -35,7 +35,7 @@ type pathData struct {
 const entryPoint = "unix_python_entry_point"
 
 // TestRattler compares files, times and records with those of another installer, for the
-// same artifacts and for those of TestMade.
+// same artifacts and for those of TestWriteArtifacts.
 func TestRattler(t *testing.T) {
 	t.Parallel()
 	var golden struct {

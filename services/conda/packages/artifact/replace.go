@@ -96,8 +96,8 @@ func (r *replacer) fill() {
 		data = data[i+len(r.old):]
 	}
 	if err == nil {
-		truncateTime := max(0, len(data)-len(r.old)+1)
-		data, r.tail = data[:truncateTime], data[truncateTime:]
+		end := max(0, len(data)-len(r.old)+1)
+		data, r.tail = data[:end], data[end:]
 	}
 	r.emit(data)
 	if err != nil && r.padding > 0 && r.pad {

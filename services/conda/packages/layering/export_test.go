@@ -7,6 +7,6 @@ import (
 )
 
 // Gather exports gather: it copies layers of other workers into the store.
-func (m *Maker) Gather(ctx context.Context, records []spec.Record, packages []Package, which []int) error {
+func (m *Builder) Gather(ctx context.Context, records []spec.Record, packages []Package, which []int) error {
 	return m.gather(ctx, records, packages, which)
 }

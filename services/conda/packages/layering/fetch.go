@@ -210,14 +210,14 @@ func (d *download) do(ctx context.Context, req *http.Request) (again bool, err e
 		return true, fmt.Errorf("%s cannot be reached", req.URL.Host)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if again, err := d.answered(resp); err != nil {
+	if again, err := d.checkResponse(resp); err != nil {
 		return again, err
 	}
 	return d.read(resp, &stallReader{resp.Body, stall})
 }
 
-// answered checks the status and headers of a response.
-func (d *download) answered(resp *http.Response) (again bool, err error) {
+// checkResponse checks the status and headers of a response.
+func (d *download) checkResponse(resp *http.Response) (again bool, err error) {
 	host := resp.Request.URL.Host
 	switch code := resp.StatusCode; {
 	case code == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", d.have)):

@@ -146,7 +146,7 @@ func TestStall(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked int32
 				client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
-					body := io.Reader(slow{strings.NewReader(content)})
+					body := io.Reader(slowServer{strings.NewReader(content)})
 					if asked++; asked <= times {
 						body = stuck{strings.NewReader(content[:1000]), r.Context()}
 					}
@@ -167,10 +167,10 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// slow returns a few bytes at half of the stall timeout.
-type slow struct{ io.Reader }
+// slowServer returns a few bytes at half of the stall timeout.
+type slowServer struct{ io.Reader }
 
-func (s slow) Read(p []byte) (int, error) {
+func (s slowServer) Read(p []byte) (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limits.ArtifactStall/2) // in the test's fake time
 	defer cancel()
 	<-ctx.Done()

@@ -41,14 +41,14 @@ type Environment struct {
 	Title string
 	// Specs are the requested packages.
 	Specs []string
-	// Records are the lock in topological order, and Packages the results of Maker.Packages
+	// Records are the lock in topological order, and Packages the results of Builder.Packages
 	// for them.
 	Records  []spec.Record
 	Packages []Package
 	// Variables are the environment's own variables by name (`variables:` of an environment
 	// file).
 	Variables map[string]string
-	// Layers are the result of Maker.Layers, lowest first.
+	// Layers are the result of Builder.Layers, lowest first.
 	Layers []Layer
 	// Compression is the compression of the image's own layer; "" is Gzip.
 	Compression Compression

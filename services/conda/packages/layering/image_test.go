@@ -128,7 +128,7 @@ func baseOf(t *testing.T, full string, root digest.Digest, img v1.Image) layerin
 }
 
 // environmentOf returns the image of a lock.
-func environmentOf(t *testing.T, m *layering.Maker, base layering.Base, arch string, lock []spec.Record) layering.Image {
+func environmentOf(t *testing.T, m *layering.Builder, base layering.Base, arch string, lock []spec.Record) layering.Image {
 	t.Helper()
 	ctx := context.Background()
 	made, err := m.Packages(ctx, lock)
@@ -160,7 +160,7 @@ func TestImage(t *testing.T) {
 		lock := environment(t, &asked)
 		var roots []digest.Digest
 		for range 2 {
-			m := maker(t, t.TempDir())
+			m := newBuilder(t, t.TempDir())
 			amd, arm := environmentOf(t, m, base["amd64"], "amd64", lock), environmentOf(t, m, base["arm64"], "arm64", lock)
 			p, err := m.Push(ctx, at(t, reg, "team/env:1"), arm, amd)
 			if err != nil {
@@ -246,7 +246,7 @@ func TestSecondEnvironment(t *testing.T) {
 	base := bases(t, reg, true)
 	var asked atomic.Int32
 	lock := environment(t, &asked)
-	m := maker(t, t.TempDir())
+	m := newBuilder(t, t.TempDir())
 	first, err := m.Push(ctx, at(t, reg, "team/env:1"), environmentOf(t, m, base["amd64"], "amd64", lock[:len(lock)-1]))
 	if err != nil {
 		t.Fatal(err)
@@ -257,14 +257,14 @@ func TestSecondEnvironment(t *testing.T) {
 	}
 }
 
-// TestPushTellsEarly checks that no layer is sent to a registry that rejects pushes.
-func TestPushTellsEarly(t *testing.T) {
+// TestPushFailsEarly checks that no layer is sent to a registry that rejects pushes.
+func TestPushFailsEarly(t *testing.T) {
 	t.Parallel()
 	ctx, reg := context.Background(), testkit.NewRegistry(t, testkit.Open)
 	base := bases(t, reg, true)
 	var asked, uploads atomic.Int32
 	lock := environment(t, &asked)
-	m := maker(t, t.TempDir())
+	m := newBuilder(t, t.TempDir())
 	img := environmentOf(t, m, base["amd64"], "amd64", lock)
 	reg.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodPost {

@@ -52,14 +52,14 @@ func (t *tarball) copyEntries(ctx context.Context, from Store, p Package, keeps 
 		return err
 	}
 	defer done()
-	heirs := p.heirs(keeps)
+	newNames := p.newNames(keeps)
 	for r := tar.NewReader(raw); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err == nil {
-			err = errors.Join(ctx.Err(), t.rewrite(h, r, keeps, heirs))
+			err = errors.Join(ctx.Err(), t.rewrite(h, r, keeps, newNames))
 		}
 		if err != nil {
 			return fmt.Errorf("reading the layer %s: %w", p.Digest, err)
@@ -68,24 +68,24 @@ func (t *tarball) copyEntries(ctx context.Context, from Store, p Package, keeps 
 }
 
 // rewrite writes an entry of another layer.
-func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) bool, heirs map[string]string) error {
+func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) bool, newNames map[string]string) error {
 	if h.Typeflag == tar.TypeDir {
 		return t.folder(strings.TrimSuffix(h.Name, "/"))
 	}
 	name := t.below(h.Name)
-	heir, lost := heirs[name]
+	newName, lost := newNames[name]
 	switch {
-	case lost && heir != "": // the file is written under another of its names
-		h.Name = path.Join(t.prefix, heir)
+	case lost && newName != "": // the file is written under another of its names
+		h.Name = path.Join(t.prefix, newName)
 	case !keeps(name):
 		return nil
 	case h.Typeflag == tar.TypeLink:
 		target := t.below(h.Linkname)
-		if heir, lost := heirs[target]; lost {
-			if heir == name {
+		if newName, lost := newNames[target]; lost {
+			if newName == name {
 				return nil // already written in its target's place
 			}
-			h.Linkname = path.Join(t.prefix, heir)
+			h.Linkname = path.Join(t.prefix, newName)
 		}
 	}
 	return t.entry(&tar.Header{Typeflag: h.Typeflag, Name: h.Name, Linkname: h.Linkname, Mode: h.Mode, ModTime: h.ModTime, Size: h.Size}, content)
@@ -93,9 +93,9 @@ func (t *tarball) rewrite(h *tar.Header, content io.Reader, keeps func(string) b
 
 func (t *tarball) below(name string) string { return strings.TrimPrefix(name, t.prefix+"/") }
 
-// heirs maps the first name of a file to its new first name, for files that lose their
+// newNames maps the first name of a file to its new first name, for files that lose their
 // first name and keep another.
-func (p Package) heirs(keeps func(name string) bool) map[string]string {
+func (p Package) newNames(keeps func(name string) bool) map[string]string {
 	out := map[string]string{}
 	for _, name := range p.Paths {
 		target, is := p.HardLinks[name]

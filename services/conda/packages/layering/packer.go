@@ -42,7 +42,7 @@ func (c Compression) packer(out io.Writer) (*packer, error) {
 	return p, err
 }
 
-func (c Compression) giveBack(p *packer) {
+func (c Compression) release(p *packer) {
 	p.buffer.Reset(nil)
 	idle, _ := packers.Load(c)
 	idle.(*sync.Pool).Put(p) //nolint:forcetypeassert // the map holds nothing else

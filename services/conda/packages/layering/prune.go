@@ -47,7 +47,7 @@ func (f *Folder) forget(ctx context.Context) error {
 	}
 	for _, d := range documents {
 		file := f.path("packages", d.Name())
-		if p, err := readPackage(file); err == nil && f.has(p.Layer) == nil {
+		if p, err := readPackage(file); err == nil && f.verify(p.Layer) == nil {
 			continue
 		}
 		if err := errors.Join(ctx.Err(), os.Remove(file)); err != nil {

@@ -47,7 +47,7 @@ var ErrEvicted = errors.New("the layer no longer exists")
 // must be at least one. It pushes small documents first, so that a registry which rejects
 // pushes fails early, and the tag last. It skips existing blobs. It reads the layers of
 // packages from the store, and returns ErrEvicted if one was evicted.
-func (m *Maker) Push(ctx context.Context, to Registry, images ...Image) (Pushed, error) {
+func (m *Builder) Push(ctx context.Context, to Registry, images ...Image) (Pushed, error) {
 	out := Pushed{}
 	for _, i := range images {
 		if err := i.pushSmall(ctx, to); err != nil {
@@ -94,7 +94,7 @@ func put(ctx context.Context, to Registry, d ocispec.Descriptor, content io.Read
 }
 
 // blobs pushes the layers, each once, several at a time.
-func (m *Maker) blobs(ctx context.Context, to Registry, images []Image, out *Pushed) error {
+func (m *Builder) blobs(ctx context.Context, to Registry, images []Image, out *Pushed) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(m.Concurrency, 2))
 	seen := map[digest.Digest]bool{}
@@ -128,7 +128,7 @@ func (m *Maker) blobs(ctx context.Context, to Registry, images []Image, out *Pus
 
 // send pushes a layer unless the registry has it. It returns the number of bytes sent,
 // including those that were sent early.
-func (m *Maker) send(ctx context.Context, to Registry, l Layer) (int64, error) {
+func (m *Builder) send(ctx context.Context, to Registry, l Layer) (int64, error) {
 	there, err := to.Has(ctx, l.descriptor())
 	if err != nil || there {
 		return m.Share.sentEarly(l.Digest), err

@@ -104,12 +104,12 @@ func (s *Share) name(key spec.LayerKey) string {
 
 // shared returns the layer of a package, from another worker's record or built here. If
 // wait is not set, it returns errElsewhere while another worker builds it.
-func (m *Maker) shared(ctx context.Context, rec spec.Record, python spec.Python, wait bool) (Package, error) {
+func (m *Builder) shared(ctx context.Context, rec spec.Record, python spec.Python, wait bool) (Package, error) {
 	s := m.Share
 	if s == nil || m.Scope != "" || rec.SHA256 == "" || s.unavailable.Load() {
 		return m.layer(ctx, rec, python)
 	}
-	key, _, err := m.place(rec, python)
+	key, _, err := m.locate(rec, python)
 	if err != nil {
 		return Package{}, err
 	}
@@ -141,7 +141,7 @@ func (m *Maker) shared(ctx context.Context, rec spec.Record, python spec.Python,
 
 // claimed builds a layer under a claim for all workers that need it. On failure it releases
 // the claim to them.
-func (m *Maker) claimed(ctx context.Context, claim Claim, rec spec.Record, python spec.Python) (Package, error) {
+func (m *Builder) claimed(ctx context.Context, claim Claim, rec spec.Record, python spec.Python) (Package, error) {
 	defer claim.Release()
 	p, err := m.layer(ctx, rec, python)
 	if err != nil {
@@ -162,7 +162,7 @@ func (m *Maker) claimed(ctx context.Context, claim Claim, rec spec.Record, pytho
 
 // Note records the layers of a pushed image that this worker has built, for other workers.
 // It does not repeat records of other workers.
-func (m *Maker) Note(ctx context.Context, records []spec.Record, image Image) {
+func (m *Builder) Note(ctx context.Context, records []spec.Record, image Image) {
 	python, err := spec.PythonOf(records)
 	if err != nil || m.Share == nil || m.Scope != "" || m.Share.unavailable.Load() {
 		return
@@ -172,7 +172,7 @@ func (m *Maker) Note(ctx context.Context, records []spec.Record, image Image) {
 		there[l.Digest] = true
 	}
 	for _, rec := range records {
-		key, _, err := m.place(rec, python)
+		key, _, err := m.locate(rec, python)
 		if err != nil || rec.SHA256 == "" {
 			continue
 		}
@@ -198,7 +198,7 @@ func (s *Share) sentEarly(d digest.Digest) int64 {
 
 // gather ensures that the store has the layers that are merged into one. It copies missing
 // ones from the target, or builds them here.
-func (m *Maker) gather(ctx context.Context, records []spec.Record, packages []Package, which []int) error {
+func (m *Builder) gather(ctx context.Context, records []spec.Record, packages []Package, which []int) error {
 	if m.Share == nil || m.Scope != "" {
 		return nil
 	}

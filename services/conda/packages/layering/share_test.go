@@ -24,7 +24,7 @@ func TestGather(t *testing.T) {
 	ctx, target := t.Context(), at(t, testkit.NewRegistry(t, testkit.Open), "team/env:1")
 	var asked atomic.Int32
 	lock := environment(t, &asked)[:2]
-	other := maker(t, t.TempDir())
+	other := newBuilder(t, t.TempDir())
 	packages, err := other.Packages(ctx, lock)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestGather(t *testing.T) {
 	if err := target.Put(ctx, ocispec.Descriptor{MediaType: there.MediaType, Digest: there.Digest, Size: there.Size}, blob); err != nil {
 		t.Fatal(err)
 	}
-	m := maker(t, t.TempDir())
+	m := newBuilder(t, t.TempDir())
 	m.Share = &layering.Share{Target: target, Repository: "team/env"}
 	before := asked.Load()
 	if err := m.Gather(ctx, lock, packages, []int{0, 1}); err != nil {

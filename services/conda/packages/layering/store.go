@@ -67,7 +67,7 @@ func (f *Folder) path(parts ...string) string {
 func (f *Folder) Package(_ context.Context, key spec.LayerKey) (Package, error) {
 	p, err := f.document(key)
 	if err == nil {
-		err = f.has(p.Layer)
+		err = f.verify(p.Layer)
 	}
 	if err != nil {
 		// A damaged document can be created again.
@@ -77,8 +77,8 @@ func (f *Folder) Package(_ context.Context, key spec.LayerKey) (Package, error) 
 	return p, nil
 }
 
-// has returns an error if a layer's blob is missing or truncated.
-func (f *Folder) has(l Layer) error {
+// verify returns an error if a layer's blob is missing or truncated.
+func (f *Folder) verify(l Layer) error {
 	if err := l.Digest.Validate(); err != nil {
 		return err
 	}

@@ -129,8 +129,8 @@ func TestFolderOfCancelled(t *testing.T) {
 	})
 }
 
-// TestFolderKeepsNoHalf checks that a failed write leaves no files.
-func TestFolderKeepsNoHalf(t *testing.T) {
+// TestFolderDiscardsPartialBlobs checks that a failed write leaves no files.
+func TestFolderDiscardsPartialBlobs(t *testing.T) {
 	t.Parallel()
 	ctx, dir := context.Background(), t.TempDir()
 	f := folder(t, dir)

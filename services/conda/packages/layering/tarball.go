@@ -121,7 +121,7 @@ func (t *tarball) close() (Package, error) {
 	if err := errors.Join(t.tar.Close(), t.packer.Close()); err != nil {
 		return Package{}, err
 	}
-	t.compression.giveBack(t.packer)
+	t.compression.release(t.packer)
 	t.Layer = Layer{
 		MediaType: t.compression.mediaType(), Digest: digest.NewDigest(digest.SHA256, t.sum), Size: t.packed.n, DiffID: digest.NewDigest(digest.SHA256, t.raw),
 	}

@@ -23,15 +23,16 @@ const (
 	RollCall = "build.rollcall"
 	// Results carries a Result for each finished delivery, on ResultStream.
 	Results = "build.events"
-	// GivenUp carries NATS's advisory about a job that was delivered JobDeliveries times
-	// and never acknowledged, over core NATS.
+	// GivenUp carries NATS's advisory about a job that was delivered the maximum number
+	// of times and never acknowledged, over core NATS.
 	GivenUp = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES." + JobStream + ".>"
 
-	jobs   = "build.jobs."
-	logs   = "build.logs."
-	done   = "build.done."
-	cancel = "build.cancel."
-	claims = "$KV." + ClaimBucket + "."
+	jobs    = "build.jobs."
+	logs    = "build.logs."
+	done    = "build.done."
+	cancel  = "build.cancel."
+	claims  = "$KV." + ClaimBucket + "."
+	uploads = "$KV." + UploadBucket + "."
 )
 
 // Names of the streams.
@@ -42,6 +43,9 @@ const (
 	// ClaimBucket is the JetStream key-value bucket in which workers claim the layers that
 	// they build and record the results. Its stream is configured by Claims.
 	ClaimBucket = "BUILD_LAYERS"
+	// UploadBucket is the JetStream key-value bucket with the states of unfinished uploads of
+	// mirrors.
+	UploadBucket = "MIRROR_UPLOADS"
 )
 
 // Job returns the subject of a build's Job, on JobStream.
@@ -51,6 +55,9 @@ func Job(engine, architecture, id string) string {
 
 // Claim returns the subject of a layer's key in ClaimBucket, on the stream of Claims.
 func Claim(layer string) string { return claims + layer }
+
+// Upload returns the subject of an upload's key in UploadBucket.
+func Upload(key string) string { return uploads + key }
 
 // Log returns the subject of a build's LogChunks, on LogStream.
 func Log(id string) string { return logs + id }
@@ -86,6 +93,11 @@ func Streams() []jetstream.StreamConfig {
 			Name: LogStream, Subjects: []string{logs + ">"}, MaxAge: 7 * 24 * time.Hour,
 			Duplicates: 10 * time.Minute, Description: "Logs of running builds",
 		},
+		{
+			Name: "KV_" + UploadBucket, Subjects: []string{uploads + ">"}, Description: "States of unfinished uploads of mirrors",
+			MaxMsgsPerSubject: 1, MaxBytes: limits.UploadRecords, MaxMsgSize: limits.UploadRecord, MaxAge: limits.UploadAge,
+			Discard: jetstream.DiscardOld, AllowRollup: true, DenyDelete: true, AllowDirect: true,
+		},
 	}
 }
 
@@ -102,8 +114,9 @@ func Claims(age time.Duration) jetstream.StreamConfig {
 }
 
 const (
-	// JobDeliveries is the maximum number of attempts of a job.
-	JobDeliveries = 3
+	// JobDeliveries is the maximum number of attempts of a job, and MirrorDeliveries that of a
+	// mirror, which continues where the last attempt ended.
+	JobDeliveries, MirrorDeliveries = 3, 10
 	// JobAckWait is the time without progress from a worker after which its job is
 	// redelivered to another one.
 	JobAckWait = 30 * time.Second
@@ -112,12 +125,16 @@ const (
 // JobConsumer returns the durable consumer that all workers with an engine and architecture
 // share.
 func JobConsumer(engine, architecture string) jetstream.ConsumerConfig {
+	deliveries := JobDeliveries
+	if engine == "mirror" {
+		deliveries = MirrorDeliveries
+	}
 	return jetstream.ConsumerConfig{
 		Durable:       engine + "-" + architecture,
 		FilterSubject: Job(engine, architecture, ">"),
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       JobAckWait,
-		MaxDeliver:    JobDeliveries,
+		MaxDeliver:    deliveries,
 		MaxAckPending: 10_000,
 	}
 }

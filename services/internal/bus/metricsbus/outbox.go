@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	metricsv1 "slipway.dev/proto/gen/slipway/metrics/v1"
+
+	"slipway.dev/services/internal/retry"
 )
 
 // BatchEvents is the maximum number of events in a message.
@@ -43,8 +45,8 @@ type Options struct {
 	Wake <-chan struct{}
 	// Linger is the time to wait for further events after a batch that was not full.
 	Linger time.Duration
-	// Look is the interval between checks for events without a value on Wake, or 0 for none.
-	Look time.Duration
+	// PollInterval is the interval between checks for events without a value on Wake, or 0 for none.
+	PollInterval time.Duration
 }
 
 // NewOutbox returns an Outbox. It publishes nothing before Run.
@@ -81,25 +83,20 @@ const (
 // Run publishes events until ctx is done. Then it publishes the remaining events, for a
 // limited time. Run must not be called concurrently.
 func (o *Outbox) Run(ctx context.Context) {
-	pause, failing := firstPause, false
+	pause, outage := firstPause, &retry.Outage{Log: o.Log.With("events", o.Name), Fails: "Events wait to be counted", Works: "Events are being counted again"}
 	for ctx.Err() == nil {
 		n, err := o.step(ctx)
 		if err != nil {
-			if !failing && ctx.Err() == nil {
-				o.Log.WarnContext(ctx, "Events wait to be counted", "events", o.Name, "err", err)
-			}
-			failing = true
+			outage.Failed(ctx, err)
 			o.wait(ctx, pause, nil)
 			pause = min(2*pause, longPause)
 			continue
 		}
-		if failing {
-			o.Log.InfoContext(ctx, "Events are being counted again", "events", o.Name)
-			pause, failing = firstPause, false
-		}
+		outage.Succeeded(ctx)
+		pause = firstPause
 		switch {
 		case n == 0:
-			o.wait(ctx, o.Look, o.Wake)
+			o.wait(ctx, o.PollInterval, o.Wake)
 		case n < BatchEvents:
 			o.wait(ctx, o.Linger, nil)
 		}

@@ -122,7 +122,7 @@ func TestOutbox(t *testing.T) {
 func TestOutboxPolls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		q, s, _, o := outbox(t, Options{Wake: make(chan struct{}), Look: 5 * time.Second})
+		q, s, _, o := outbox(t, Options{Wake: make(chan struct{}), PollInterval: 5 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		go o.Run(ctx)
 		synctest.Wait()

@@ -80,8 +80,9 @@ func lines[Line any](t T, name string) (out []Line) {
 	return out
 }
 
-// Questions returns the comparisons of versions: four fields each, the last one the result.
-func Questions(t T) [][]string {
+// VersionComparisons returns the comparisons of versions: four fields each, the last one the
+// result.
+func VersionComparisons(t T) [][]string {
 	t.Helper()
 	var out [][]string
 	for line := range strings.Lines(string(open(t, "versions.tsv.zst"))) {

@@ -47,8 +47,8 @@ const (
 	added       = removed + 50
 )
 
-// fate returns a number below thousandths that decides what happens to a file, and the day.
-func fate(file string) (of, day int) {
+// changeOf returns a number below thousandths that decides what happens to a file, and the day.
+func changeOf(file string) (of, day int) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(file)) // it returns no error
 	n := h.Sum64()
@@ -69,7 +69,7 @@ func (m *Month) Repodata(t T, day int) []byte {
 	}
 	for _, file := range m.files {
 		record := m.records[file]
-		of, on := fate(file)
+		of, on := changeOf(file)
 		switch {
 		case of >= added || on > day:
 			put(file, record)

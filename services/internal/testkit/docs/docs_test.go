@@ -134,8 +134,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestPicture compares the picture with what its script prints.
-func TestPicture(t *testing.T) {
+// TestArchitecturePicture compares the picture with what its script prints.
+func TestArchitecturePicture(t *testing.T) {
 	t.Parallel()
 	want, err := exec.Command("sh", "../../../../docs/develop/architecture.sh").Output()
 	if err != nil {

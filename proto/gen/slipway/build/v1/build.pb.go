@@ -522,6 +522,235 @@ func (x *Build) GetReasonCode() string {
 	return ""
 }
 
+// DescribeMirrorRequest names a mirror.
+type DescribeMirrorRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the mirror, e.g. "3f2a…_1".
+	MirrorId      string `protobuf:"bytes,1,opt,name=mirror_id,json=mirrorId,proto3" json:"mirror_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeMirrorRequest) Reset() {
+	*x = DescribeMirrorRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeMirrorRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeMirrorRequest) ProtoMessage() {}
+
+func (x *DescribeMirrorRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeMirrorRequest.ProtoReflect.Descriptor instead.
+func (*DescribeMirrorRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DescribeMirrorRequest) GetMirrorId() string {
+	if x != nil {
+		return x.MirrorId
+	}
+	return ""
+}
+
+// DescribeMirrorResponse is the record of a mirror.
+type DescribeMirrorResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The mirror; never absent.
+	Mirror        *Mirror `protobuf:"bytes,1,opt,name=mirror,proto3" json:"mirror,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeMirrorResponse) Reset() {
+	*x = DescribeMirrorResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeMirrorResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeMirrorResponse) ProtoMessage() {}
+
+func (x *DescribeMirrorResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeMirrorResponse.ProtoReflect.Descriptor instead.
+func (*DescribeMirrorResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DescribeMirrorResponse) GetMirror() *Mirror {
+	if x != nil {
+		return x.Mirror
+	}
+	return nil
+}
+
+// Mirror is the record of a copy of an image, without the caller. Unknown values are absent.
+type Mirror struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the mirror, which is also the id of a build.
+	MirrorId *string `protobuf:"bytes,1,opt,name=mirror_id,json=mirrorId,proto3,oneof" json:"mirror_id,omitempty"`
+	// Name of the image that is copied.
+	SourceImage *string `protobuf:"bytes,2,opt,name=source_image,json=sourceImage,proto3,oneof" json:"source_image,omitempty"`
+	// Name of the copy.
+	TargetImage *string `protobuf:"bytes,3,opt,name=target_image,json=targetImage,proto3,oneof" json:"target_image,omitempty"`
+	// Digest of the manifest or the index that is copied: that of the name when the mirror was
+	// requested.
+	Digest *string `protobuf:"bytes,4,opt,name=digest,proto3,oneof" json:"digest,omitempty"`
+	// "PENDING" or "COMPLETED".
+	Status *string `protobuf:"bytes,5,opt,name=status,proto3,oneof" json:"status,omitempty"`
+	// Whether the image was copied; absent while pending.
+	Succeeded *bool `protobuf:"varint,6,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
+	// Why the image was not copied: the message on one line, at most 500 characters.
+	Reason *string `protobuf:"bytes,7,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// When the mirror was requested.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Seconds from the request to the end; absent while pending.
+	Duration *float64 `protobuf:"fixed64,9,opt,name=duration,proto3,oneof" json:"duration,omitempty"`
+	// Code of the reason; see Build.
+	ReasonCode *string `protobuf:"bytes,10,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	// Why the image was not copied, in words; may have several lines.
+	Message       *string `protobuf:"bytes,11,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Mirror) Reset() {
+	*x = Mirror{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Mirror) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Mirror) ProtoMessage() {}
+
+func (x *Mirror) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Mirror.ProtoReflect.Descriptor instead.
+func (*Mirror) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Mirror) GetMirrorId() string {
+	if x != nil && x.MirrorId != nil {
+		return *x.MirrorId
+	}
+	return ""
+}
+
+func (x *Mirror) GetSourceImage() string {
+	if x != nil && x.SourceImage != nil {
+		return *x.SourceImage
+	}
+	return ""
+}
+
+func (x *Mirror) GetTargetImage() string {
+	if x != nil && x.TargetImage != nil {
+		return *x.TargetImage
+	}
+	return ""
+}
+
+func (x *Mirror) GetDigest() string {
+	if x != nil && x.Digest != nil {
+		return *x.Digest
+	}
+	return ""
+}
+
+func (x *Mirror) GetStatus() string {
+	if x != nil && x.Status != nil {
+		return *x.Status
+	}
+	return ""
+}
+
+func (x *Mirror) GetSucceeded() bool {
+	if x != nil && x.Succeeded != nil {
+		return *x.Succeeded
+	}
+	return false
+}
+
+func (x *Mirror) GetReason() string {
+	if x != nil && x.Reason != nil {
+		return *x.Reason
+	}
+	return ""
+}
+
+func (x *Mirror) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *Mirror) GetDuration() float64 {
+	if x != nil && x.Duration != nil {
+		return *x.Duration
+	}
+	return 0
+}
+
+func (x *Mirror) GetReasonCode() string {
+	if x != nil && x.ReasonCode != nil {
+		return *x.ReasonCode
+	}
+	return ""
+}
+
+func (x *Mirror) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
 // GetBuildStatusRequest names a build.
 type GetBuildStatusRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -533,7 +762,7 @@ type GetBuildStatusRequest struct {
 
 func (x *GetBuildStatusRequest) Reset() {
 	*x = GetBuildStatusRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +774,7 @@ func (x *GetBuildStatusRequest) String() string {
 func (*GetBuildStatusRequest) ProtoMessage() {}
 
 func (x *GetBuildStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[5]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +787,7 @@ func (x *GetBuildStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetBuildStatusRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{5}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *GetBuildStatusRequest) GetBuildId() string {
@@ -600,7 +829,7 @@ type GetBuildStatusResponse struct {
 
 func (x *GetBuildStatusResponse) Reset() {
 	*x = GetBuildStatusResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +841,7 @@ func (x *GetBuildStatusResponse) String() string {
 func (*GetBuildStatusResponse) ProtoMessage() {}
 
 func (x *GetBuildStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[6]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +854,7 @@ func (x *GetBuildStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetBuildStatusResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{6}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GetBuildStatusResponse) GetId() string {
@@ -719,7 +948,7 @@ type GetBuildLockRequest struct {
 
 func (x *GetBuildLockRequest) Reset() {
 	*x = GetBuildLockRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -731,7 +960,7 @@ func (x *GetBuildLockRequest) String() string {
 func (*GetBuildLockRequest) ProtoMessage() {}
 
 func (x *GetBuildLockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[7]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -744,7 +973,7 @@ func (x *GetBuildLockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildLockRequest.ProtoReflect.Descriptor instead.
 func (*GetBuildLockRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{7}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetBuildLockRequest) GetBuildId() string {
@@ -774,7 +1003,7 @@ type GetBuildLockResponse struct {
 
 func (x *GetBuildLockResponse) Reset() {
 	*x = GetBuildLockResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -786,7 +1015,7 @@ func (x *GetBuildLockResponse) String() string {
 func (*GetBuildLockResponse) ProtoMessage() {}
 
 func (x *GetBuildLockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[8]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -799,7 +1028,7 @@ func (x *GetBuildLockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBuildLockResponse.ProtoReflect.Descriptor instead.
 func (*GetBuildLockResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{8}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GetBuildLockResponse) GetLocks() []*v11.PlatformLock {
@@ -825,7 +1054,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1066,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[9]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1079,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{9}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
 }
 
 // GetQueueResponse is the builders' backlog and the workers.
@@ -867,7 +1096,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +1108,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[10]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +1121,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{10}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetQueueResponse) GetBacklog() []*Backlog {
@@ -928,7 +1157,7 @@ type Backlog struct {
 
 func (x *Backlog) Reset() {
 	*x = Backlog{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1169,7 @@ func (x *Backlog) String() string {
 func (*Backlog) ProtoMessage() {}
 
 func (x *Backlog) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[11]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1182,7 @@ func (x *Backlog) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Backlog.ProtoReflect.Descriptor instead.
 func (*Backlog) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{11}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Backlog) GetEngine() string {
@@ -1008,7 +1237,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1249,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[12]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1262,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{12}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Worker) GetName() string {
@@ -1121,7 +1350,7 @@ type SubmitBuildRequest struct {
 
 func (x *SubmitBuildRequest) Reset() {
 	*x = SubmitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1362,7 @@ func (x *SubmitBuildRequest) String() string {
 func (*SubmitBuildRequest) ProtoMessage() {}
 
 func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[13]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1375,7 @@ func (x *SubmitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildRequest.ProtoReflect.Descriptor instead.
 func (*SubmitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{13}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubmitBuildRequest) GetContentId() string {
@@ -1290,7 +1519,7 @@ type Outdated struct {
 
 func (x *Outdated) Reset() {
 	*x = Outdated{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1531,7 @@ func (x *Outdated) String() string {
 func (*Outdated) ProtoMessage() {}
 
 func (x *Outdated) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[14]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1544,7 @@ func (x *Outdated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outdated.ProtoReflect.Descriptor instead.
 func (*Outdated) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{14}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Outdated) GetMessage() string {
@@ -1350,7 +1579,7 @@ type ListDiscardedBuildsRequest struct {
 
 func (x *ListDiscardedBuildsRequest) Reset() {
 	*x = ListDiscardedBuildsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1362,7 +1591,7 @@ func (x *ListDiscardedBuildsRequest) String() string {
 func (*ListDiscardedBuildsRequest) ProtoMessage() {}
 
 func (x *ListDiscardedBuildsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[15]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1375,7 +1604,7 @@ func (x *ListDiscardedBuildsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscardedBuildsRequest.ProtoReflect.Descriptor instead.
 func (*ListDiscardedBuildsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{15}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListDiscardedBuildsRequest) GetAfter() string {
@@ -1397,7 +1626,7 @@ type ListDiscardedBuildsResponse struct {
 
 func (x *ListDiscardedBuildsResponse) Reset() {
 	*x = ListDiscardedBuildsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1409,7 +1638,7 @@ func (x *ListDiscardedBuildsResponse) String() string {
 func (*ListDiscardedBuildsResponse) ProtoMessage() {}
 
 func (x *ListDiscardedBuildsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[16]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1422,7 +1651,7 @@ func (x *ListDiscardedBuildsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDiscardedBuildsResponse.ProtoReflect.Descriptor instead.
 func (*ListDiscardedBuildsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{16}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListDiscardedBuildsResponse) GetBuildIds() []string {
@@ -1443,7 +1672,7 @@ type ClaimUnsolvedBuildsRequest struct {
 
 func (x *ClaimUnsolvedBuildsRequest) Reset() {
 	*x = ClaimUnsolvedBuildsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1684,7 @@ func (x *ClaimUnsolvedBuildsRequest) String() string {
 func (*ClaimUnsolvedBuildsRequest) ProtoMessage() {}
 
 func (x *ClaimUnsolvedBuildsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[17]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1697,7 @@ func (x *ClaimUnsolvedBuildsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimUnsolvedBuildsRequest.ProtoReflect.Descriptor instead.
 func (*ClaimUnsolvedBuildsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{17}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ClaimUnsolvedBuildsRequest) GetMax() int32 {
@@ -1489,7 +1718,7 @@ type ClaimUnsolvedBuildsResponse struct {
 
 func (x *ClaimUnsolvedBuildsResponse) Reset() {
 	*x = ClaimUnsolvedBuildsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1501,7 +1730,7 @@ func (x *ClaimUnsolvedBuildsResponse) String() string {
 func (*ClaimUnsolvedBuildsResponse) ProtoMessage() {}
 
 func (x *ClaimUnsolvedBuildsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[18]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1514,7 +1743,7 @@ func (x *ClaimUnsolvedBuildsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimUnsolvedBuildsResponse.ProtoReflect.Descriptor instead.
 func (*ClaimUnsolvedBuildsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{18}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ClaimUnsolvedBuildsResponse) GetBuilds() []*UnsolvedBuild {
@@ -1544,7 +1773,7 @@ type UnsolvedBuild struct {
 
 func (x *UnsolvedBuild) Reset() {
 	*x = UnsolvedBuild{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1785,7 @@ func (x *UnsolvedBuild) String() string {
 func (*UnsolvedBuild) ProtoMessage() {}
 
 func (x *UnsolvedBuild) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[19]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1798,7 @@ func (x *UnsolvedBuild) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsolvedBuild.ProtoReflect.Descriptor instead.
 func (*UnsolvedBuild) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{19}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnsolvedBuild) GetBuildId() string {
@@ -1630,7 +1859,7 @@ type SolveBuildRequest struct {
 
 func (x *SolveBuildRequest) Reset() {
 	*x = SolveBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1871,7 @@ func (x *SolveBuildRequest) String() string {
 func (*SolveBuildRequest) ProtoMessage() {}
 
 func (x *SolveBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[20]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1884,7 @@ func (x *SolveBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolveBuildRequest.ProtoReflect.Descriptor instead.
 func (*SolveBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{20}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SolveBuildRequest) GetBuildId() string {
@@ -1709,7 +1938,7 @@ type SolveBuildResponse struct {
 
 func (x *SolveBuildResponse) Reset() {
 	*x = SolveBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1721,7 +1950,7 @@ func (x *SolveBuildResponse) String() string {
 func (*SolveBuildResponse) ProtoMessage() {}
 
 func (x *SolveBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[21]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1734,7 +1963,7 @@ func (x *SolveBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SolveBuildResponse.ProtoReflect.Descriptor instead.
 func (*SolveBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{21}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
 }
 
 // SubmitBuildResponse identifies the build of the image.
@@ -1755,7 +1984,7 @@ type SubmitBuildResponse struct {
 
 func (x *SubmitBuildResponse) Reset() {
 	*x = SubmitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1767,7 +1996,7 @@ func (x *SubmitBuildResponse) String() string {
 func (*SubmitBuildResponse) ProtoMessage() {}
 
 func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[22]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1780,7 +2009,7 @@ func (x *SubmitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitBuildResponse.ProtoReflect.Descriptor instead.
 func (*SubmitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{22}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SubmitBuildResponse) GetBuildId() string {
@@ -1822,7 +2051,7 @@ type RestoreImageRequest struct {
 
 func (x *RestoreImageRequest) Reset() {
 	*x = RestoreImageRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2063,7 @@ func (x *RestoreImageRequest) String() string {
 func (*RestoreImageRequest) ProtoMessage() {}
 
 func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[23]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2076,7 @@ func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageRequest.ProtoReflect.Descriptor instead.
 func (*RestoreImageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{23}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RestoreImageRequest) GetBuildId() string {
@@ -1868,7 +2097,7 @@ type RestoreImageResponse struct {
 
 func (x *RestoreImageResponse) Reset() {
 	*x = RestoreImageResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2109,7 @@ func (x *RestoreImageResponse) String() string {
 func (*RestoreImageResponse) ProtoMessage() {}
 
 func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[24]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2122,7 @@ func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageResponse.ProtoReflect.Descriptor instead.
 func (*RestoreImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{24}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RestoreImageResponse) GetBuildId() string {
@@ -1916,7 +2145,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1928,7 +2157,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[25]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1941,7 +2170,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{25}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -1991,7 +2220,7 @@ type AwaitBuildResponse struct {
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2003,7 +2232,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2016,7 +2245,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -2114,7 +2343,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2355,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2368,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -2177,13 +2406,15 @@ type LocateBuildResponse struct {
 	// Whether the build had inputs that its record gives no access to: a build context, or an
 	// image that the request named by a token.
 	PrivateInputs bool `protobuf:"varint,11,opt,name=private_inputs,json=privateInputs,proto3" json:"private_inputs,omitempty"`
+	// Whether the build is a mirror.
+	Mirror        bool `protobuf:"varint,12,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2426,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2439,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -2288,6 +2519,13 @@ func (x *LocateBuildResponse) GetPrivateInputs() bool {
 	return false
 }
 
+func (x *LocateBuildResponse) GetMirror() bool {
+	if x != nil {
+		return x.Mirror
+	}
+	return false
+}
+
 // ListEnginesRequest is empty.
 type ListEnginesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2297,7 +2535,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2309,7 +2547,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2322,7 +2560,7 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
 }
 
 // ListEnginesResponse lists the engines of the workers.
@@ -2336,7 +2574,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2586,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2599,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -2382,7 +2620,7 @@ type FindLayersRequest struct {
 
 func (x *FindLayersRequest) Reset() {
 	*x = FindLayersRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2632,7 @@ func (x *FindLayersRequest) String() string {
 func (*FindLayersRequest) ProtoMessage() {}
 
 func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2645,7 @@ func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
 func (*FindLayersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FindLayersRequest) GetKeys() []string {
@@ -2428,7 +2666,7 @@ type FindLayersResponse struct {
 
 func (x *FindLayersResponse) Reset() {
 	*x = FindLayersResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2678,7 @@ func (x *FindLayersResponse) String() string {
 func (*FindLayersResponse) ProtoMessage() {}
 
 func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2691,7 @@ func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
 func (*FindLayersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FindLayersResponse) GetThere() []bool {
@@ -2476,7 +2714,7 @@ type FindPackagesRequest struct {
 
 func (x *FindPackagesRequest) Reset() {
 	*x = FindPackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2488,7 +2726,7 @@ func (x *FindPackagesRequest) String() string {
 func (*FindPackagesRequest) ProtoMessage() {}
 
 func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2501,7 +2739,7 @@ func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesRequest.ProtoReflect.Descriptor instead.
 func (*FindPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FindPackagesRequest) GetChannels() []string {
@@ -2529,7 +2767,7 @@ type FindPackagesResponse struct {
 
 func (x *FindPackagesResponse) Reset() {
 	*x = FindPackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2541,7 +2779,7 @@ func (x *FindPackagesResponse) String() string {
 func (*FindPackagesResponse) ProtoMessage() {}
 
 func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2554,7 +2792,7 @@ func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesResponse.ProtoReflect.Descriptor instead.
 func (*FindPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FindPackagesResponse) GetFiles() []*IndexedFile {
@@ -2585,7 +2823,7 @@ type IndexedFile struct {
 
 func (x *IndexedFile) Reset() {
 	*x = IndexedFile{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2597,7 +2835,7 @@ func (x *IndexedFile) String() string {
 func (*IndexedFile) ProtoMessage() {}
 
 func (x *IndexedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2610,7 +2848,7 @@ func (x *IndexedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexedFile.ProtoReflect.Descriptor instead.
 func (*IndexedFile) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *IndexedFile) GetChannel() string {
@@ -2666,7 +2904,7 @@ type SummarizePackagesRequest struct {
 
 func (x *SummarizePackagesRequest) Reset() {
 	*x = SummarizePackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2916,7 @@ func (x *SummarizePackagesRequest) String() string {
 func (*SummarizePackagesRequest) ProtoMessage() {}
 
 func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2929,7 @@ func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesRequest.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SummarizePackagesRequest) GetPackages() []*PackageName {
@@ -2714,7 +2952,7 @@ type PackageName struct {
 
 func (x *PackageName) Reset() {
 	*x = PackageName{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2964,7 @@ func (x *PackageName) String() string {
 func (*PackageName) ProtoMessage() {}
 
 func (x *PackageName) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2977,7 @@ func (x *PackageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageName.ProtoReflect.Descriptor instead.
 func (*PackageName) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *PackageName) GetChannel() string {
@@ -2767,7 +3005,7 @@ type SummarizePackagesResponse struct {
 
 func (x *SummarizePackagesResponse) Reset() {
 	*x = SummarizePackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +3017,7 @@ func (x *SummarizePackagesResponse) String() string {
 func (*SummarizePackagesResponse) ProtoMessage() {}
 
 func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +3030,7 @@ func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SummarizePackagesResponse) GetPackages() []*PackageSummary {
@@ -2817,7 +3055,7 @@ type PackageSummary struct {
 
 func (x *PackageSummary) Reset() {
 	*x = PackageSummary{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2829,7 +3067,7 @@ func (x *PackageSummary) String() string {
 func (*PackageSummary) ProtoMessage() {}
 
 func (x *PackageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2842,7 +3080,7 @@ func (x *PackageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageSummary.ProtoReflect.Descriptor instead.
 func (*PackageSummary) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PackageSummary) GetSummary() string {
@@ -2882,7 +3120,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2894,7 +3132,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2907,7 +3145,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Engine) GetName() string {
@@ -2942,7 +3180,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2954,7 +3192,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2967,7 +3205,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -2989,7 +3227,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3001,7 +3239,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3014,7 +3252,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -3039,7 +3277,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3051,7 +3289,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3064,7 +3302,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -3101,7 +3339,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3113,7 +3351,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3126,7 +3364,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -3159,7 +3397,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +3409,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +3422,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -3271,7 +3509,39 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\t_durationB\t\n" +
 	"\a_servedB\x0f\n" +
 	"\r_context_sizeB\x0e\n" +
-	"\f_reason_code\"8\n" +
+	"\f_reason_code\":\n" +
+	"\x15DescribeMirrorRequest\x12!\n" +
+	"\tmirror_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\bmirrorId\"J\n" +
+	"\x16DescribeMirrorResponse\x120\n" +
+	"\x06mirror\x18\x01 \x01(\v2\x18.slipway.build.v1.MirrorR\x06mirror\"\x9d\x04\n" +
+	"\x06Mirror\x12 \n" +
+	"\tmirror_id\x18\x01 \x01(\tH\x00R\bmirrorId\x88\x01\x01\x12&\n" +
+	"\fsource_image\x18\x02 \x01(\tH\x01R\vsourceImage\x88\x01\x01\x12&\n" +
+	"\ftarget_image\x18\x03 \x01(\tH\x02R\vtargetImage\x88\x01\x01\x12\x1b\n" +
+	"\x06digest\x18\x04 \x01(\tH\x03R\x06digest\x88\x01\x01\x12\x1b\n" +
+	"\x06status\x18\x05 \x01(\tH\x04R\x06status\x88\x01\x01\x12!\n" +
+	"\tsucceeded\x18\x06 \x01(\bH\x05R\tsucceeded\x88\x01\x01\x12\x1b\n" +
+	"\x06reason\x18\a \x01(\tH\x06R\x06reason\x88\x01\x01\x129\n" +
+	"\n" +
+	"start_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12\x1f\n" +
+	"\bduration\x18\t \x01(\x01H\aR\bduration\x88\x01\x01\x12$\n" +
+	"\vreason_code\x18\n" +
+	" \x01(\tH\bR\n" +
+	"reasonCode\x88\x01\x01\x12\x1d\n" +
+	"\amessage\x18\v \x01(\tH\tR\amessage\x88\x01\x01B\f\n" +
+	"\n" +
+	"_mirror_idB\x0f\n" +
+	"\r_source_imageB\x0f\n" +
+	"\r_target_imageB\t\n" +
+	"\a_digestB\t\n" +
+	"\a_statusB\f\n" +
+	"\n" +
+	"_succeededB\t\n" +
+	"\a_reasonB\v\n" +
+	"\t_durationB\x0e\n" +
+	"\f_reason_codeB\n" +
+	"\n" +
+	"\b_message\"8\n" +
 	"\x15GetBuildStatusRequest\x12\x1f\n" +
 	"\bbuild_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\abuildId\"\xa5\x04\n" +
 	"\x16GetBuildStatusResponse\x12\x13\n" +
@@ -3414,7 +3684,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x0f_expected_startB\x0f\n" +
 	"\r_expected_end\"/\n" +
 	"\x12LocateBuildRequest\x12\x19\n" +
-	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x87\x03\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"\x9f\x03\n" +
 	"\x13LocateBuildResponse\x120\n" +
 	"\x06target\x18\x01 \x01(\v2\x18.slipway.build.v1.TargetR\x06target\x12\x1a\n" +
 	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x16\n" +
@@ -3427,7 +3697,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\amessage\x18\t \x01(\tR\amessage\x12\x14\n" +
 	"\x05added\x18\n" +
 	" \x01(\bR\x05added\x12%\n" +
-	"\x0eprivate_inputs\x18\v \x01(\bR\rprivateInputs\"\x14\n" +
+	"\x0eprivate_inputs\x18\v \x01(\bR\rprivateInputs\x12\x16\n" +
+	"\x06mirror\x18\f \x01(\bR\x06mirror\"\x14\n" +
 	"\x12ListEnginesRequest\"I\n" +
 	"\x13ListEnginesResponse\x122\n" +
 	"\aengines\x18\x01 \x03(\v2\x18.slipway.build.v1.EngineR\aengines\"'\n" +
@@ -3483,13 +3754,14 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\x82\x0f\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\x97\x10\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
 	"\rDescribeBuild\x12&.slipway.build.v1.DescribeBuildRequest\x1a'.slipway.build.v1.DescribeBuildResponse\"*\x82\xd3\xe4\x93\x02$b\x05build\x12\x1b/v1alpha1/builds/{build_id}\x12\x8f\x01\n" +
 	"\x0eGetBuildStatus\x12'.slipway.build.v1.GetBuildStatusRequest\x1a(.slipway.build.v1.GetBuildStatusResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha1/builds/{build_id}/status\x12\x87\x01\n" +
-	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12j\n" +
+	"\fGetBuildLock\x12%.slipway.build.v1.GetBuildLockRequest\x1a&.slipway.build.v1.GetBuildLockResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha1/builds/{build_id}/lock\x12\x92\x01\n" +
+	"\x0eDescribeMirror\x12'.slipway.build.v1.DescribeMirrorRequest\x1a(.slipway.build.v1.DescribeMirrorResponse\"-\x82\xd3\xe4\x93\x02'b\x06mirror\x12\x1d/v1alpha1/mirrors/{mirror_id}\x12j\n" +
 	"\bGetQueue\x12!.slipway.build.v1.GetQueueRequest\x1a\".slipway.build.v1.GetQueueResponse\"\x17\x82\xd3\xe4\x93\x02\x11\x12\x0f/v1alpha1/queue\x12Z\n" +
 	"\vSubmitBuild\x12$.slipway.build.v1.SubmitBuildRequest\x1a%.slipway.build.v1.SubmitBuildResponse\x12r\n" +
 	"\x13ListDiscardedBuilds\x12,.slipway.build.v1.ListDiscardedBuildsRequest\x1a-.slipway.build.v1.ListDiscardedBuildsResponse\x12W\n" +
@@ -3522,7 +3794,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                     // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),           // 1: slipway.build.v1.ListBuildsRequest
@@ -3530,139 +3802,146 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*DescribeBuildRequest)(nil),        // 3: slipway.build.v1.DescribeBuildRequest
 	(*DescribeBuildResponse)(nil),       // 4: slipway.build.v1.DescribeBuildResponse
 	(*Build)(nil),                       // 5: slipway.build.v1.Build
-	(*GetBuildStatusRequest)(nil),       // 6: slipway.build.v1.GetBuildStatusRequest
-	(*GetBuildStatusResponse)(nil),      // 7: slipway.build.v1.GetBuildStatusResponse
-	(*GetBuildLockRequest)(nil),         // 8: slipway.build.v1.GetBuildLockRequest
-	(*GetBuildLockResponse)(nil),        // 9: slipway.build.v1.GetBuildLockResponse
-	(*GetQueueRequest)(nil),             // 10: slipway.build.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),            // 11: slipway.build.v1.GetQueueResponse
-	(*Backlog)(nil),                     // 12: slipway.build.v1.Backlog
-	(*Worker)(nil),                      // 13: slipway.build.v1.Worker
-	(*SubmitBuildRequest)(nil),          // 14: slipway.build.v1.SubmitBuildRequest
-	(*Outdated)(nil),                    // 15: slipway.build.v1.Outdated
-	(*ListDiscardedBuildsRequest)(nil),  // 16: slipway.build.v1.ListDiscardedBuildsRequest
-	(*ListDiscardedBuildsResponse)(nil), // 17: slipway.build.v1.ListDiscardedBuildsResponse
-	(*ClaimUnsolvedBuildsRequest)(nil),  // 18: slipway.build.v1.ClaimUnsolvedBuildsRequest
-	(*ClaimUnsolvedBuildsResponse)(nil), // 19: slipway.build.v1.ClaimUnsolvedBuildsResponse
-	(*UnsolvedBuild)(nil),               // 20: slipway.build.v1.UnsolvedBuild
-	(*SolveBuildRequest)(nil),           // 21: slipway.build.v1.SolveBuildRequest
-	(*SolveBuildResponse)(nil),          // 22: slipway.build.v1.SolveBuildResponse
-	(*SubmitBuildResponse)(nil),         // 23: slipway.build.v1.SubmitBuildResponse
-	(*RestoreImageRequest)(nil),         // 24: slipway.build.v1.RestoreImageRequest
-	(*RestoreImageResponse)(nil),        // 25: slipway.build.v1.RestoreImageResponse
-	(*AwaitBuildRequest)(nil),           // 26: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),          // 27: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),          // 28: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),         // 29: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),          // 30: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),         // 31: slipway.build.v1.ListEnginesResponse
-	(*FindLayersRequest)(nil),           // 32: slipway.build.v1.FindLayersRequest
-	(*FindLayersResponse)(nil),          // 33: slipway.build.v1.FindLayersResponse
-	(*FindPackagesRequest)(nil),         // 34: slipway.build.v1.FindPackagesRequest
-	(*FindPackagesResponse)(nil),        // 35: slipway.build.v1.FindPackagesResponse
-	(*IndexedFile)(nil),                 // 36: slipway.build.v1.IndexedFile
-	(*SummarizePackagesRequest)(nil),    // 37: slipway.build.v1.SummarizePackagesRequest
-	(*PackageName)(nil),                 // 38: slipway.build.v1.PackageName
-	(*SummarizePackagesResponse)(nil),   // 39: slipway.build.v1.SummarizePackagesResponse
-	(*PackageSummary)(nil),              // 40: slipway.build.v1.PackageSummary
-	(*Engine)(nil),                      // 41: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),          // 42: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),         // 43: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),           // 44: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),          // 45: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                     // 46: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),       // 47: google.protobuf.Timestamp
-	(*v1.Compression)(nil),              // 48: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),             // 49: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),            // 50: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                      // 51: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 52: slipway.build.v1.Target
-	(*v12.Identity)(nil),                // 53: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil),   // 54: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                   // 55: slipway.container.v1.Source
-	(*v11.LockQuery)(nil),               // 56: slipway.conda.v1.LockQuery
+	(*DescribeMirrorRequest)(nil),       // 6: slipway.build.v1.DescribeMirrorRequest
+	(*DescribeMirrorResponse)(nil),      // 7: slipway.build.v1.DescribeMirrorResponse
+	(*Mirror)(nil),                      // 8: slipway.build.v1.Mirror
+	(*GetBuildStatusRequest)(nil),       // 9: slipway.build.v1.GetBuildStatusRequest
+	(*GetBuildStatusResponse)(nil),      // 10: slipway.build.v1.GetBuildStatusResponse
+	(*GetBuildLockRequest)(nil),         // 11: slipway.build.v1.GetBuildLockRequest
+	(*GetBuildLockResponse)(nil),        // 12: slipway.build.v1.GetBuildLockResponse
+	(*GetQueueRequest)(nil),             // 13: slipway.build.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),            // 14: slipway.build.v1.GetQueueResponse
+	(*Backlog)(nil),                     // 15: slipway.build.v1.Backlog
+	(*Worker)(nil),                      // 16: slipway.build.v1.Worker
+	(*SubmitBuildRequest)(nil),          // 17: slipway.build.v1.SubmitBuildRequest
+	(*Outdated)(nil),                    // 18: slipway.build.v1.Outdated
+	(*ListDiscardedBuildsRequest)(nil),  // 19: slipway.build.v1.ListDiscardedBuildsRequest
+	(*ListDiscardedBuildsResponse)(nil), // 20: slipway.build.v1.ListDiscardedBuildsResponse
+	(*ClaimUnsolvedBuildsRequest)(nil),  // 21: slipway.build.v1.ClaimUnsolvedBuildsRequest
+	(*ClaimUnsolvedBuildsResponse)(nil), // 22: slipway.build.v1.ClaimUnsolvedBuildsResponse
+	(*UnsolvedBuild)(nil),               // 23: slipway.build.v1.UnsolvedBuild
+	(*SolveBuildRequest)(nil),           // 24: slipway.build.v1.SolveBuildRequest
+	(*SolveBuildResponse)(nil),          // 25: slipway.build.v1.SolveBuildResponse
+	(*SubmitBuildResponse)(nil),         // 26: slipway.build.v1.SubmitBuildResponse
+	(*RestoreImageRequest)(nil),         // 27: slipway.build.v1.RestoreImageRequest
+	(*RestoreImageResponse)(nil),        // 28: slipway.build.v1.RestoreImageResponse
+	(*AwaitBuildRequest)(nil),           // 29: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),          // 30: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),          // 31: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),         // 32: slipway.build.v1.LocateBuildResponse
+	(*ListEnginesRequest)(nil),          // 33: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),         // 34: slipway.build.v1.ListEnginesResponse
+	(*FindLayersRequest)(nil),           // 35: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),          // 36: slipway.build.v1.FindLayersResponse
+	(*FindPackagesRequest)(nil),         // 37: slipway.build.v1.FindPackagesRequest
+	(*FindPackagesResponse)(nil),        // 38: slipway.build.v1.FindPackagesResponse
+	(*IndexedFile)(nil),                 // 39: slipway.build.v1.IndexedFile
+	(*SummarizePackagesRequest)(nil),    // 40: slipway.build.v1.SummarizePackagesRequest
+	(*PackageName)(nil),                 // 41: slipway.build.v1.PackageName
+	(*SummarizePackagesResponse)(nil),   // 42: slipway.build.v1.SummarizePackagesResponse
+	(*PackageSummary)(nil),              // 43: slipway.build.v1.PackageSummary
+	(*Engine)(nil),                      // 44: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),          // 45: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),         // 46: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),           // 47: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),          // 48: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                     // 49: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),       // 50: google.protobuf.Timestamp
+	(*v1.Compression)(nil),              // 51: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),             // 52: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),            // 53: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                      // 54: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 55: slipway.build.v1.Target
+	(*v12.Identity)(nil),                // 56: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),   // 57: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                   // 58: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),               // 59: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	47, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	48, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	49, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	47, // 5: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	50, // 6: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
-	12, // 7: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
-	13, // 8: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	47, // 9: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	51, // 10: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	52, // 11: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	53, // 12: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
-	14, // 13: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	54, // 14: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	55, // 15: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	56, // 16: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
-	56, // 17: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
-	15, // 18: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
-	51, // 19: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
-	47, // 20: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
-	20, // 21: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
-	56, // 22: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
-	53, // 23: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
-	47, // 24: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
-	54, // 25: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	0,  // 26: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	47, // 27: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	47, // 28: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	47, // 29: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	52, // 30: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	53, // 31: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 32: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	41, // 33: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	36, // 34: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
-	38, // 35: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
-	40, // 36: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
-	46, // 37: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	27, // 38: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 39: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 40: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	6,  // 41: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	8,  // 42: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	10, // 43: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	14, // 44: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	16, // 45: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
-	26, // 46: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	24, // 47: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
-	28, // 48: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	30, // 49: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	32, // 50: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	34, // 51: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
-	37, // 52: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
-	42, // 53: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	18, // 54: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
-	21, // 55: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
-	44, // 56: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 57: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 58: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	7,  // 59: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	9,  // 60: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	11, // 61: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	23, // 62: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	17, // 63: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
-	27, // 64: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	25, // 65: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
-	29, // 66: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	31, // 67: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	33, // 68: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	35, // 69: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
-	39, // 70: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
-	43, // 71: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	19, // 72: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
-	22, // 73: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
-	45, // 74: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	57, // [57:75] is the sub-list for method output_type
-	39, // [39:57] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	50, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	51, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	52, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	8,  // 5: slipway.build.v1.DescribeMirrorResponse.mirror:type_name -> slipway.build.v1.Mirror
+	50, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
+	50, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	53, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	15, // 9: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
+	16, // 10: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
+	50, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	54, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	55, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	56, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	17, // 15: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
+	57, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	58, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	59, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	59, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	18, // 20: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
+	54, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	50, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	23, // 23: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
+	59, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	56, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	50, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	57, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	0,  // 28: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	50, // 29: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	50, // 30: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	50, // 31: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	55, // 32: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	56, // 33: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 34: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	44, // 35: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	39, // 36: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
+	41, // 37: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
+	43, // 38: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
+	49, // 39: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	30, // 40: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 41: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 42: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	9,  // 43: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	11, // 44: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	6,  // 45: slipway.build.v1.BuildService.DescribeMirror:input_type -> slipway.build.v1.DescribeMirrorRequest
+	13, // 46: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	17, // 47: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	19, // 48: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
+	29, // 49: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	27, // 50: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
+	31, // 51: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	33, // 52: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	35, // 53: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	37, // 54: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
+	40, // 55: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
+	45, // 56: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 57: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	24, // 58: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	47, // 59: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 60: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 61: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	10, // 62: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	12, // 63: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	7,  // 64: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
+	14, // 65: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	26, // 66: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	20, // 67: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	30, // 68: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	28, // 69: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	32, // 70: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	34, // 71: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	36, // 72: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	38, // 73: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
+	42, // 74: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
+	46, // 75: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 76: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	25, // 77: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	48, // 78: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	60, // [60:79] is the sub-list for method output_type
+	41, // [41:60] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -3673,18 +3952,19 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_recipe_proto_init()
 	file_slipway_build_v1_build_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[4].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[6].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[8].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[7].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[9].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[12].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[26].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[14].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[15].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[29].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   46,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

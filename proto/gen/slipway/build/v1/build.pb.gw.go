@@ -201,6 +201,45 @@ func local_request_BuildService_GetBuildLock_0(ctx context.Context, marshaler ru
 	return msg, metadata, err
 }
 
+func request_BuildService_DescribeMirror_0(ctx context.Context, marshaler runtime.Marshaler, client BuildServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DescribeMirrorRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["mirror_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "mirror_id")
+	}
+	protoReq.MirrorId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "mirror_id", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.DescribeMirror(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_BuildService_DescribeMirror_0(ctx context.Context, marshaler runtime.Marshaler, server BuildServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq DescribeMirrorRequest
+		metadata runtime.ServerMetadata
+		err      error
+	)
+	val, ok := pathParams["mirror_id"]
+	if !ok {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "missing parameter %s", "mirror_id")
+	}
+	protoReq.MirrorId, err = runtime.String(val)
+	if err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "type mismatch, parameter: %s, error: %v", "mirror_id", err)
+	}
+	msg, err := server.DescribeMirror(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_BuildService_GetQueue_0(ctx context.Context, marshaler runtime.Marshaler, client BuildServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq GetQueueRequest
@@ -307,6 +346,26 @@ func RegisterBuildServiceHandlerServer(ctx context.Context, mux *runtime.ServeMu
 			return
 		}
 		forward_BuildService_GetBuildLock_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
+	mux.Handle(http.MethodGet, pattern_BuildService_DescribeMirror_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/slipway.build.v1.BuildService/DescribeMirror", runtime.WithHTTPPathPattern("/v1alpha1/mirrors/{mirror_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_BuildService_DescribeMirror_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_BuildService_DescribeMirror_0(annotatedContext, mux, outboundMarshaler, w, req, response_BuildService_DescribeMirror_0{resp.(*DescribeMirrorResponse)}, mux.GetForwardResponseOptions()...)
 	})
 	mux.Handle(http.MethodGet, pattern_BuildService_GetQueue_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
@@ -436,6 +495,23 @@ func RegisterBuildServiceHandlerClient(ctx context.Context, mux *runtime.ServeMu
 		}
 		forward_BuildService_GetBuildLock_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_BuildService_DescribeMirror_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/slipway.build.v1.BuildService/DescribeMirror", runtime.WithHTTPPathPattern("/v1alpha1/mirrors/{mirror_id}"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_BuildService_DescribeMirror_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_BuildService_DescribeMirror_0(annotatedContext, mux, outboundMarshaler, w, req, response_BuildService_DescribeMirror_0{resp.(*DescribeMirrorResponse)}, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_BuildService_GetQueue_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -465,11 +541,21 @@ func (m response_BuildService_DescribeBuild_0) XXX_ResponseBody() interface{} {
 	return response.Build
 }
 
+type response_BuildService_DescribeMirror_0 struct {
+	*DescribeMirrorResponse
+}
+
+func (m response_BuildService_DescribeMirror_0) XXX_ResponseBody() interface{} {
+	response := m.DescribeMirrorResponse
+	return response.Mirror
+}
+
 var (
 	pattern_BuildService_ListBuilds_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1alpha1", "builds"}, ""))
 	pattern_BuildService_DescribeBuild_0  = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1alpha1", "builds", "build_id"}, ""))
 	pattern_BuildService_GetBuildStatus_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1alpha1", "builds", "build_id", "status"}, ""))
 	pattern_BuildService_GetBuildLock_0   = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2, 2, 3}, []string{"v1alpha1", "builds", "build_id", "lock"}, ""))
+	pattern_BuildService_DescribeMirror_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1alpha1", "mirrors", "mirror_id"}, ""))
 	pattern_BuildService_GetQueue_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1alpha1", "queue"}, ""))
 )
 
@@ -478,5 +564,6 @@ var (
 	forward_BuildService_DescribeBuild_0  = runtime.ForwardResponseMessage
 	forward_BuildService_GetBuildStatus_0 = runtime.ForwardResponseMessage
 	forward_BuildService_GetBuildLock_0   = runtime.ForwardResponseMessage
+	forward_BuildService_DescribeMirror_0 = runtime.ForwardResponseMessage
 	forward_BuildService_GetQueue_0       = runtime.ForwardResponseMessage
 )

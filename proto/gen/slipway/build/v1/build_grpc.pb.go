@@ -25,6 +25,7 @@ const (
 	BuildService_DescribeBuild_FullMethodName       = "/slipway.build.v1.BuildService/DescribeBuild"
 	BuildService_GetBuildStatus_FullMethodName      = "/slipway.build.v1.BuildService/GetBuildStatus"
 	BuildService_GetBuildLock_FullMethodName        = "/slipway.build.v1.BuildService/GetBuildLock"
+	BuildService_DescribeMirror_FullMethodName      = "/slipway.build.v1.BuildService/DescribeMirror"
 	BuildService_GetQueue_FullMethodName            = "/slipway.build.v1.BuildService/GetQueue"
 	BuildService_SubmitBuild_FullMethodName         = "/slipway.build.v1.BuildService/SubmitBuild"
 	BuildService_ListDiscardedBuilds_FullMethodName = "/slipway.build.v1.BuildService/ListDiscardedBuilds"
@@ -57,6 +58,9 @@ type BuildServiceClient interface {
 	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
 	// if they are unknown, or if a channel was read with a login.
 	GetBuildLock(ctx context.Context, in *GetBuildLockRequest, opts ...grpc.CallOption) (*GetBuildLockResponse, error)
+	// DescribeMirror returns the record of a mirror: a copy of an image of another registry with
+	// all its platforms and referrers. NOT_FOUND for a build with another engine.
+	DescribeMirror(ctx context.Context, in *DescribeMirrorRequest, opts ...grpc.CallOption) (*DescribeMirrorResponse, error)
 	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
 	// administrator, whom the Bearer token identifies.
 	GetQueue(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
@@ -144,6 +148,16 @@ func (c *buildServiceClient) GetBuildLock(ctx context.Context, in *GetBuildLockR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetBuildLockResponse)
 	err := c.cc.Invoke(ctx, BuildService_GetBuildLock_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *buildServiceClient) DescribeMirror(ctx context.Context, in *DescribeMirrorRequest, opts ...grpc.CallOption) (*DescribeMirrorResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeMirrorResponse)
+	err := c.cc.Invoke(ctx, BuildService_DescribeMirror_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -315,6 +329,9 @@ type BuildServiceServer interface {
 	// GetBuildLock returns the Conda packages that the request of a build resolved to. NOT_FOUND
 	// if they are unknown, or if a channel was read with a login.
 	GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error)
+	// DescribeMirror returns the record of a mirror: a copy of an image of another registry with
+	// all its platforms and referrers. NOT_FOUND for a build with another engine.
+	DescribeMirror(context.Context, *DescribeMirrorRequest) (*DescribeMirrorResponse, error)
 	// GetQueue returns the queued and running builds, and the workers. Only for the platform's
 	// administrator, whom the Bearer token identifies.
 	GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
@@ -379,6 +396,9 @@ func (UnimplementedBuildServiceServer) GetBuildStatus(context.Context, *GetBuild
 }
 func (UnimplementedBuildServiceServer) GetBuildLock(context.Context, *GetBuildLockRequest) (*GetBuildLockResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetBuildLock not implemented")
+}
+func (UnimplementedBuildServiceServer) DescribeMirror(context.Context, *DescribeMirrorRequest) (*DescribeMirrorResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeMirror not implemented")
 }
 func (UnimplementedBuildServiceServer) GetQueue(context.Context, *GetQueueRequest) (*GetQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetQueue not implemented")
@@ -511,6 +531,24 @@ func _BuildService_GetBuildLock_Handler(srv interface{}, ctx context.Context, de
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(BuildServiceServer).GetBuildLock(ctx, req.(*GetBuildLockRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _BuildService_DescribeMirror_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeMirrorRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).DescribeMirror(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_DescribeMirror_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).DescribeMirror(ctx, req.(*DescribeMirrorRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -782,6 +820,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetBuildLock",
 			Handler:    _BuildService_GetBuildLock_Handler,
+		},
+		{
+			MethodName: "DescribeMirror",
+			Handler:    _BuildService_DescribeMirror_Handler,
 		},
 		{
 			MethodName: "GetQueue",

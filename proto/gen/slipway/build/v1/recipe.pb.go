@@ -41,14 +41,15 @@ type Recipe struct {
 	Context *v1.Layer `protobuf:"bytes,3,opt,name=context,proto3" json:"context,omitempty"`
 	// Content of a "data:" context; only set in requests to the build service.
 	ContextData []byte `protobuf:"bytes,4,opt,name=context_data,json=contextData,proto3" json:"context_data,omitempty"`
-	// The platform, e.g. "linux/amd64".
+	// The platform, e.g. "linux/amd64"; "" for the engine "mirror".
 	Platform string `protobuf:"bytes,5,opt,name=platform,proto3" json:"platform,omitempty"`
 	// "oci", or "sif" for a Singularity image.
 	Format string `protobuf:"bytes,6,opt,name=format,proto3" json:"format,omitempty"`
 	// The configuration that is part of a frozen image; absent otherwise.
 	Config *v1.ContainerConfig `protobuf:"bytes,7,opt,name=config,proto3" json:"config,omitempty"`
 	// The engine: "buildkit", "conda" for locked packages on a base image, "freeze" for a copy of
-	// an image, "sif" for a Singularity image, or "index" for an index of other builds.
+	// an image for one platform, "mirror" for a copy of an image with all its platforms and
+	// referrers, "sif" for a Singularity image, or "index" for an index of other builds.
 	Engine string `protobuf:"bytes,8,opt,name=engine,proto3" json:"engine,omitempty"`
 	// The Conda environment as the user wrote it; "" if no environment was given. The build uses files
 	// instead.
@@ -282,12 +283,14 @@ type Target struct {
 	Registry string `protobuf:"bytes,1,opt,name=registry,proto3" json:"registry,omitempty"`
 	// The repository, e.g. "team/builds".
 	Repository string `protobuf:"bytes,2,opt,name=repository,proto3" json:"repository,omitempty"`
-	// The tag.
+	// The tag; "" if a mirrored image is stored without a tag, under the source's digest.
 	Tag string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
 	// The repository for cached layers, "<registry>/<path>"; "" for the service's own.
 	CacheRepository string `protobuf:"bytes,4,opt,name=cache_repository,json=cacheRepository,proto3" json:"cache_repository,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The digest of an image without a tag; "" if there is a tag.
+	Digest        string `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Target) Reset() {
@@ -348,6 +351,13 @@ func (x *Target) GetCacheRepository() string {
 	return ""
 }
 
+func (x *Target) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 var File_slipway_build_v1_recipe_proto protoreflect.FileDescriptor
 
 const file_slipway_build_v1_recipe_proto_rawDesc = "" +
@@ -378,14 +388,15 @@ const file_slipway_build_v1_recipe_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
 	"\x04File\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\fR\acontent\"\x81\x01\n" +
+	"\acontent\x18\x02 \x01(\fR\acontent\"\x99\x01\n" +
 	"\x06Target\x12\x1a\n" +
 	"\bregistry\x18\x01 \x01(\tR\bregistry\x12\x1e\n" +
 	"\n" +
 	"repository\x18\x02 \x01(\tR\n" +
 	"repository\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\x12)\n" +
-	"\x10cache_repository\x18\x04 \x01(\tR\x0fcacheRepositoryB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
+	"\x10cache_repository\x18\x04 \x01(\tR\x0fcacheRepository\x12\x16\n" +
+	"\x06digest\x18\x05 \x01(\tR\x06digestB0Z.slipway.dev/proto/gen/slipway/build/v1;buildv1b\x06proto3"
 
 var (
 	file_slipway_build_v1_recipe_proto_rawDescOnce sync.Once

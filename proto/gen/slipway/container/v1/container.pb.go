@@ -10,8 +10,10 @@ package containerv1
 
 import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
+	status "google.golang.org/genproto/googleapis/rpc/status"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
@@ -94,7 +96,8 @@ type SubmitContainerResponse struct {
 	Cached *bool `protobuf:"varint,7,opt,name=cached,proto3,oneof" json:"cached,omitempty"`
 	// Whether the image is frozen: pushed to the user's own repository under a permanent name.
 	Freeze *bool `protobuf:"varint,8,opt,name=freeze,proto3,oneof" json:"freeze,omitempty"`
-	// Always false.
+	// Whether the image is mirrored: copied to the user's own repository with all its platforms and
+	// referrers. Then build_id is the id of the mirror.
 	Mirror *bool `protobuf:"varint,9,opt,name=mirror,proto3,oneof" json:"mirror,omitempty"`
 	// True if the image can be pulled now; absent while a build is running.
 	Succeeded *bool `protobuf:"varint,10,opt,name=succeeded,proto3,oneof" json:"succeeded,omitempty"`
@@ -211,6 +214,237 @@ func (x *SubmitContainerResponse) GetMessage() string {
 	return ""
 }
 
+// SubmitContainersRequest wraps the request body.
+type SubmitContainersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The request body.
+	Batch         *ContainerRequests `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitContainersRequest) Reset() {
+	*x = SubmitContainersRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitContainersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitContainersRequest) ProtoMessage() {}
+
+func (x *SubmitContainersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitContainersRequest.ProtoReflect.Descriptor instead.
+func (*SubmitContainersRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SubmitContainersRequest) GetBatch() *ContainerRequests {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+// ContainerRequests lists container requests.
+type ContainerRequests struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The container requests, at least one. The caller of each is identified as for a single
+	// request; together they may have 10 different identities.
+	Requests      []*ContainerRequest `protobuf:"bytes,1,rep,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerRequests) Reset() {
+	*x = ContainerRequests{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerRequests) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerRequests) ProtoMessage() {}
+
+func (x *ContainerRequests) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerRequests.ProtoReflect.Descriptor instead.
+func (*ContainerRequests) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ContainerRequests) GetRequests() []*ContainerRequest {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+// SubmitContainersResponse has the results of some or all container requests.
+type SubmitContainersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The results, in the order of the requests.
+	Results       []*ContainerResult `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitContainersResponse) Reset() {
+	*x = SubmitContainersResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitContainersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitContainersResponse) ProtoMessage() {}
+
+func (x *SubmitContainersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitContainersResponse.ProtoReflect.Descriptor instead.
+func (*SubmitContainersResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SubmitContainersResponse) GetResults() []*ContainerResult {
+	if x != nil {
+		return x.Results
+	}
+	return nil
+}
+
+// ContainerResult is the result of one of several container requests: either a response, or an
+// error with message and code.
+type ContainerResult struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Index of the request, from 0; only in lines of application/x-ndjson.
+	Index *int32 `protobuf:"varint,1,opt,name=index,proto3,oneof" json:"index,omitempty"`
+	// The response to the request.
+	Response *SubmitContainerResponse `protobuf:"bytes,2,opt,name=response,proto3" json:"response,omitempty"`
+	// Why the request failed.
+	Message *string `protobuf:"bytes,3,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// Identifies the error and never changes.
+	Code *string `protobuf:"bytes,4,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error as data, for codes that have it.
+	Details *structpb.Struct `protobuf:"bytes,5,opt,name=details,proto3" json:"details,omitempty"`
+	// The error, from which the gateway makes message, code and details.
+	Error         *status.Status `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerResult) Reset() {
+	*x = ContainerResult{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerResult) ProtoMessage() {}
+
+func (x *ContainerResult) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerResult.ProtoReflect.Descriptor instead.
+func (*ContainerResult) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ContainerResult) GetIndex() int32 {
+	if x != nil && x.Index != nil {
+		return *x.Index
+	}
+	return 0
+}
+
+func (x *ContainerResult) GetResponse() *SubmitContainerResponse {
+	if x != nil {
+		return x.Response
+	}
+	return nil
+}
+
+func (x *ContainerResult) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *ContainerResult) GetCode() string {
+	if x != nil && x.Code != nil {
+		return *x.Code
+	}
+	return ""
+}
+
+func (x *ContainerResult) GetDetails() *structpb.Struct {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
+func (x *ContainerResult) GetError() *status.Status {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 // SubmitContainerTokenRequest wraps the request body.
 type SubmitContainerTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -222,7 +456,7 @@ type SubmitContainerTokenRequest struct {
 
 func (x *SubmitContainerTokenRequest) Reset() {
 	*x = SubmitContainerTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[2]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -234,7 +468,7 @@ func (x *SubmitContainerTokenRequest) String() string {
 func (*SubmitContainerTokenRequest) ProtoMessage() {}
 
 func (x *SubmitContainerTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[2]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -247,7 +481,7 @@ func (x *SubmitContainerTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitContainerTokenRequest.ProtoReflect.Descriptor instead.
 func (*SubmitContainerTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{2}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SubmitContainerTokenRequest) GetRequest() *ContainerRequest {
@@ -278,7 +512,7 @@ type SubmitContainerTokenResponse struct {
 
 func (x *SubmitContainerTokenResponse) Reset() {
 	*x = SubmitContainerTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -290,7 +524,7 @@ func (x *SubmitContainerTokenResponse) String() string {
 func (*SubmitContainerTokenResponse) ProtoMessage() {}
 
 func (x *SubmitContainerTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[3]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -303,7 +537,7 @@ func (x *SubmitContainerTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitContainerTokenResponse.ProtoReflect.Descriptor instead.
 func (*SubmitContainerTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{3}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SubmitContainerTokenResponse) GetContainerToken() string {
@@ -361,7 +595,7 @@ type ListContainersRequest struct {
 
 func (x *ListContainersRequest) Reset() {
 	*x = ListContainersRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +607,7 @@ func (x *ListContainersRequest) String() string {
 func (*ListContainersRequest) ProtoMessage() {}
 
 func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[4]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +620,7 @@ func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersRequest.ProtoReflect.Descriptor instead.
 func (*ListContainersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{4}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListContainersRequest) GetMax() int32 {
@@ -416,7 +650,7 @@ type ListContainersResponse struct {
 
 func (x *ListContainersResponse) Reset() {
 	*x = ListContainersResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +662,7 @@ func (x *ListContainersResponse) String() string {
 func (*ListContainersResponse) ProtoMessage() {}
 
 func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[5]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +675,7 @@ func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersResponse.ProtoReflect.Descriptor instead.
 func (*ListContainersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{5}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListContainersResponse) GetContainers() []*Container {
@@ -492,7 +726,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -504,7 +738,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[6]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -517,7 +751,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{6}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Container) GetRequestKey() string {
@@ -615,7 +849,7 @@ type DescribeContainerRequest struct {
 
 func (x *DescribeContainerRequest) Reset() {
 	*x = DescribeContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -627,7 +861,7 @@ func (x *DescribeContainerRequest) String() string {
 func (*DescribeContainerRequest) ProtoMessage() {}
 
 func (x *DescribeContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[7]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -640,7 +874,7 @@ func (x *DescribeContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeContainerRequest.ProtoReflect.Descriptor instead.
 func (*DescribeContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{7}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DescribeContainerRequest) GetRequestId() string {
@@ -709,7 +943,7 @@ type DescribeContainerResponse struct {
 
 func (x *DescribeContainerResponse) Reset() {
 	*x = DescribeContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +955,7 @@ func (x *DescribeContainerResponse) String() string {
 func (*DescribeContainerResponse) ProtoMessage() {}
 
 func (x *DescribeContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[8]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +968,7 @@ func (x *DescribeContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeContainerResponse.ProtoReflect.Descriptor instead.
 func (*DescribeContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{8}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DescribeContainerResponse) GetRequestId() string {
@@ -902,7 +1136,7 @@ type GetContainerStatusRequest struct {
 
 func (x *GetContainerStatusRequest) Reset() {
 	*x = GetContainerStatusRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +1148,7 @@ func (x *GetContainerStatusRequest) String() string {
 func (*GetContainerStatusRequest) ProtoMessage() {}
 
 func (x *GetContainerStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[9]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +1161,7 @@ func (x *GetContainerStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContainerStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetContainerStatusRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{9}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetContainerStatusRequest) GetRequestId() string {
@@ -971,14 +1205,16 @@ type GetContainerStatusResponse struct {
 	ExpectedEnd *float64 `protobuf:"fixed64,13,opt,name=expected_end,json=expectedEnd,proto3,oneof" json:"expected_end,omitempty"`
 	// The kind of failure: "solve", "build", "push", "timeout", "memory", "cancelled" or
 	// "internal".
-	ReasonCode    *string `protobuf:"bytes,14,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	ReasonCode *string `protobuf:"bytes,14,opt,name=reason_code,json=reasonCode,proto3,oneof" json:"reason_code,omitempty"`
+	// The mirror of the image; absent if it is not mirrored.
+	MirrorId      *string `protobuf:"bytes,15,opt,name=mirror_id,json=mirrorId,proto3,oneof" json:"mirror_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetContainerStatusResponse) Reset() {
 	*x = GetContainerStatusResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1226,7 @@ func (x *GetContainerStatusResponse) String() string {
 func (*GetContainerStatusResponse) ProtoMessage() {}
 
 func (x *GetContainerStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[10]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1239,7 @@ func (x *GetContainerStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContainerStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetContainerStatusResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{10}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetContainerStatusResponse) GetId() string {
@@ -1104,6 +1340,13 @@ func (x *GetContainerStatusResponse) GetReasonCode() string {
 	return ""
 }
 
+func (x *GetContainerStatusResponse) GetMirrorId() string {
+	if x != nil && x.MirrorId != nil {
+		return *x.MirrorId
+	}
+	return ""
+}
+
 // RevokeContainerRequest names a request.
 type RevokeContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1115,7 +1358,7 @@ type RevokeContainerRequest struct {
 
 func (x *RevokeContainerRequest) Reset() {
 	*x = RevokeContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1127,7 +1370,7 @@ func (x *RevokeContainerRequest) String() string {
 func (*RevokeContainerRequest) ProtoMessage() {}
 
 func (x *RevokeContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[11]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1140,7 +1383,7 @@ func (x *RevokeContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeContainerRequest.ProtoReflect.Descriptor instead.
 func (*RevokeContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{11}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RevokeContainerRequest) GetRequestId() string {
@@ -1159,7 +1402,7 @@ type RevokeContainerResponse struct {
 
 func (x *RevokeContainerResponse) Reset() {
 	*x = RevokeContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1414,7 @@ func (x *RevokeContainerResponse) String() string {
 func (*RevokeContainerResponse) ProtoMessage() {}
 
 func (x *RevokeContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[12]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1184,7 +1427,7 @@ func (x *RevokeContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeContainerResponse.ProtoReflect.Descriptor instead.
 func (*RevokeContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{12}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
 }
 
 // NameContainerRequest names a request or a build.
@@ -1199,7 +1442,7 @@ type NameContainerRequest struct {
 
 func (x *NameContainerRequest) Reset() {
 	*x = NameContainerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1454,7 @@ func (x *NameContainerRequest) String() string {
 func (*NameContainerRequest) ProtoMessage() {}
 
 func (x *NameContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[13]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1224,7 +1467,7 @@ func (x *NameContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameContainerRequest.ProtoReflect.Descriptor instead.
 func (*NameContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{13}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NameContainerRequest) GetId() string {
@@ -1260,7 +1503,7 @@ type NameContainerResponse struct {
 
 func (x *NameContainerResponse) Reset() {
 	*x = NameContainerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1515,7 @@ func (x *NameContainerResponse) String() string {
 func (*NameContainerResponse) ProtoMessage() {}
 
 func (x *NameContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[14]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1528,7 @@ func (x *NameContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NameContainerResponse.ProtoReflect.Descriptor instead.
 func (*NameContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{14}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *NameContainerResponse) GetRequestId() string {
@@ -1355,7 +1598,7 @@ type RevokeBuildRequest struct {
 
 func (x *RevokeBuildRequest) Reset() {
 	*x = RevokeBuildRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1610,7 @@ func (x *RevokeBuildRequest) String() string {
 func (*RevokeBuildRequest) ProtoMessage() {}
 
 func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[15]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1623,7 @@ func (x *RevokeBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildRequest.ProtoReflect.Descriptor instead.
 func (*RevokeBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{15}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RevokeBuildRequest) GetBuildId() string {
@@ -1401,7 +1644,7 @@ type RevokeBuildResponse struct {
 
 func (x *RevokeBuildResponse) Reset() {
 	*x = RevokeBuildResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1656,7 @@ func (x *RevokeBuildResponse) String() string {
 func (*RevokeBuildResponse) ProtoMessage() {}
 
 func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[16]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1669,7 @@ func (x *RevokeBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeBuildResponse.ProtoReflect.Descriptor instead.
 func (*RevokeBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{16}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RevokeBuildResponse) GetRevoked() int32 {
@@ -1447,7 +1690,7 @@ type RevokeTokenRequest struct {
 
 func (x *RevokeTokenRequest) Reset() {
 	*x = RevokeTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1702,7 @@ func (x *RevokeTokenRequest) String() string {
 func (*RevokeTokenRequest) ProtoMessage() {}
 
 func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[17]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1715,7 @@ func (x *RevokeTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenRequest.ProtoReflect.Descriptor instead.
 func (*RevokeTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{17}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RevokeTokenRequest) GetToken() string {
@@ -1491,7 +1734,7 @@ type RevokeTokenResponse struct {
 
 func (x *RevokeTokenResponse) Reset() {
 	*x = RevokeTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1503,7 +1746,7 @@ func (x *RevokeTokenResponse) String() string {
 func (*RevokeTokenResponse) ProtoMessage() {}
 
 func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[18]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1759,7 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{18}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
 }
 
 // GetServiceInfoRequest is empty.
@@ -1528,7 +1771,7 @@ type GetServiceInfoRequest struct {
 
 func (x *GetServiceInfoRequest) Reset() {
 	*x = GetServiceInfoRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1540,7 +1783,7 @@ func (x *GetServiceInfoRequest) String() string {
 func (*GetServiceInfoRequest) ProtoMessage() {}
 
 func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[19]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1553,7 +1796,7 @@ func (x *GetServiceInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{19}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
 }
 
 // GetServiceInfoResponse describes the service.
@@ -1567,7 +1810,7 @@ type GetServiceInfoResponse struct {
 
 func (x *GetServiceInfoResponse) Reset() {
 	*x = GetServiceInfoResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1579,7 +1822,7 @@ func (x *GetServiceInfoResponse) String() string {
 func (*GetServiceInfoResponse) ProtoMessage() {}
 
 func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[20]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1835,7 @@ func (x *GetServiceInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServiceInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServiceInfoResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{20}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetServiceInfoResponse) GetServiceInfo() *ServiceInfo {
@@ -1617,7 +1860,7 @@ type ServiceInfo struct {
 
 func (x *ServiceInfo) Reset() {
 	*x = ServiceInfo{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1629,7 +1872,7 @@ func (x *ServiceInfo) String() string {
 func (*ServiceInfo) ProtoMessage() {}
 
 func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[21]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1642,7 +1885,7 @@ func (x *ServiceInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceInfo.ProtoReflect.Descriptor instead.
 func (*ServiceInfo) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{21}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ServiceInfo) GetVersion() string {
@@ -1675,7 +1918,7 @@ type ListAbilitiesRequest struct {
 
 func (x *ListAbilitiesRequest) Reset() {
 	*x = ListAbilitiesRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1930,7 @@ func (x *ListAbilitiesRequest) String() string {
 func (*ListAbilitiesRequest) ProtoMessage() {}
 
 func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[22]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1943,7 @@ func (x *ListAbilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesRequest.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{22}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
 }
 
 // ListAbilitiesResponse lists the features of the service.
@@ -1716,7 +1959,7 @@ type ListAbilitiesResponse struct {
 
 func (x *ListAbilitiesResponse) Reset() {
 	*x = ListAbilitiesResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +1971,7 @@ func (x *ListAbilitiesResponse) String() string {
 func (*ListAbilitiesResponse) ProtoMessage() {}
 
 func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[23]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +1984,7 @@ func (x *ListAbilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAbilitiesResponse.ProtoReflect.Descriptor instead.
 func (*ListAbilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{23}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListAbilitiesResponse) GetProductVersion() string {
@@ -1776,7 +2019,7 @@ type Ability struct {
 
 func (x *Ability) Reset() {
 	*x = Ability{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +2031,7 @@ func (x *Ability) String() string {
 func (*Ability) ProtoMessage() {}
 
 func (x *Ability) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[24]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +2044,7 @@ func (x *Ability) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ability.ProtoReflect.Descriptor instead.
 func (*Ability) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{24}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Ability) GetName() string {
@@ -1846,7 +2089,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +2101,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[25]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +2114,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{25}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -1899,7 +2142,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2154,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[26]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2167,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{26}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -1947,7 +2190,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2202,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[27]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2215,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{27}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -1998,7 +2241,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2253,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[28]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2266,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{28}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
 }
 
 // StreamSifRequest selects a Singularity image and a part of it.
@@ -2043,7 +2286,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2055,7 +2298,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2311,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -2116,7 +2359,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2371,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2384,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -2183,7 +2426,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2438,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2451,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -2229,7 +2472,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2484,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2497,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -2268,7 +2511,7 @@ var File_slipway_container_v1_container_proto protoreflect.FileDescriptor
 
 const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
+	"$slipway/container/v1/container.proto\x12\x14slipway.container.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17google/rpc/status.proto\x1a\x1fslipway/container/v1/plan.proto\x1a\"slipway/container/v1/request.proto\x1a slipway/openapi/v1/options.proto\"`\n" +
 	"\x16SubmitContainerRequest\x12F\n" +
 	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xc6\x04\n" +
 	"\x17SubmitContainerResponse\x12\"\n" +
@@ -2298,7 +2541,24 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"_succeededB\n" +
 	"\n" +
-	"\b_message\"e\n" +
+	"\b_message\"^\n" +
+	"\x17SubmitContainersRequest\x12C\n" +
+	"\x05batch\x18\x01 \x01(\v2'.slipway.container.v1.ContainerRequestsB\x04\xe2A\x01\x02R\x05batch\"b\n" +
+	"\x11ContainerRequests\x12M\n" +
+	"\brequests\x18\x01 \x03(\v2&.slipway.container.v1.ContainerRequestB\t\xe2A\x01\x02\xb8\xb5\x18\xe8\aR\brequests\"[\n" +
+	"\x18SubmitContainersResponse\x12?\n" +
+	"\aresults\x18\x01 \x03(\v2%.slipway.container.v1.ContainerResultR\aresults\"\xb1\x02\n" +
+	"\x0fContainerResult\x12\x19\n" +
+	"\x05index\x18\x01 \x01(\x05H\x00R\x05index\x88\x01\x01\x12I\n" +
+	"\bresponse\x18\x02 \x01(\v2-.slipway.container.v1.SubmitContainerResponseR\bresponse\x12\x1d\n" +
+	"\amessage\x18\x03 \x01(\tH\x01R\amessage\x88\x01\x01\x12\x17\n" +
+	"\x04code\x18\x04 \x01(\tH\x02R\x04code\x88\x01\x01\x121\n" +
+	"\adetails\x18\x05 \x01(\v2\x17.google.protobuf.StructR\adetails\x12.\n" +
+	"\x05error\x18\x06 \x01(\v2\x12.google.rpc.StatusB\x04\x98\xb5\x18\x01R\x05errorB\b\n" +
+	"\x06_indexB\n" +
+	"\n" +
+	"\b_messageB\a\n" +
+	"\x05_code\"e\n" +
 	"\x1bSubmitContainerTokenRequest\x12F\n" +
 	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xf7\x02\n" +
 	"\x1cSubmitContainerTokenResponse\x12,\n" +
@@ -2408,7 +2668,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\r_context_size\"@\n" +
 	"\x19GetContainerStatusRequest\x12#\n" +
 	"\n" +
-	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xcb\x05\n" +
+	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\xfb\x05\n" +
 	"\x1aGetContainerStatusResponse\x12\x13\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x88\x01\x01\x12\x1b\n" +
 	"\x06status\x18\x02 \x01(\tH\x01R\x06status\x88\x01\x01\x12\x1e\n" +
@@ -2427,7 +2687,8 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"R\rexpectedStart\x88\x01\x01\x12&\n" +
 	"\fexpected_end\x18\r \x01(\x01H\vR\vexpectedEnd\x88\x01\x01\x12$\n" +
 	"\vreason_code\x18\x0e \x01(\tH\fR\n" +
-	"reasonCode\x88\x01\x01B\x05\n" +
+	"reasonCode\x88\x01\x01\x12 \n" +
+	"\tmirror_id\x18\x0f \x01(\tH\rR\bmirrorId\x88\x01\x01B\x05\n" +
 	"\x03_idB\t\n" +
 	"\a_statusB\v\n" +
 	"\t_build_idB\f\n" +
@@ -2442,7 +2703,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\b_messageB\x11\n" +
 	"\x0f_expected_startB\x0f\n" +
 	"\r_expected_endB\x0e\n" +
-	"\f_reason_code\"=\n" +
+	"\f_reason_codeB\f\n" +
+	"\n" +
+	"_mirror_id\"=\n" +
 	"\x16RevokeContainerRequest\x12#\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\trequestId\"\x19\n" +
@@ -2529,10 +2792,11 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xfa\x0f\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\x95\x11\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
-	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x89\x01\n" +
+	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x98\x01\n" +
+	"\x10SubmitContainers\x12-.slipway.container.v1.SubmitContainersRequest\x1a..slipway.container.v1.SubmitContainersResponse\"#\x82\xd3\xe4\x93\x02\x1d:\x05batch\"\x14/v1alpha2/containers0\x01\x12\x89\x01\n" +
 	"\x0eListContainers\x12+.slipway.container.v1.ListContainersRequest\x1a,.slipway.container.v1.ListContainersResponse\"\x1c\x82\xd3\xe4\x93\x02\x16\x12\x14/v1alpha1/containers\x12\x9e\x01\n" +
 	"\x11DescribeContainer\x12..slipway.container.v1.DescribeContainerRequest\x1a/.slipway.container.v1.DescribeContainerResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /v1alpha2/container/{request_id}\x12\xa8\x01\n" +
 	"\x12GetContainerStatus\x12/.slipway.container.v1.GetContainerStatusRequest\x1a0.slipway.container.v1.GetContainerStatusResponse\"/\x82\xd3\xe4\x93\x02)\x12'/v1alpha2/container/{request_id}/status\x12\x98\x01\n" +
@@ -2559,101 +2823,115 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
-	(*SubmitContainerTokenRequest)(nil),  // 2: slipway.container.v1.SubmitContainerTokenRequest
-	(*SubmitContainerTokenResponse)(nil), // 3: slipway.container.v1.SubmitContainerTokenResponse
-	(*ListContainersRequest)(nil),        // 4: slipway.container.v1.ListContainersRequest
-	(*ListContainersResponse)(nil),       // 5: slipway.container.v1.ListContainersResponse
-	(*Container)(nil),                    // 6: slipway.container.v1.Container
-	(*DescribeContainerRequest)(nil),     // 7: slipway.container.v1.DescribeContainerRequest
-	(*DescribeContainerResponse)(nil),    // 8: slipway.container.v1.DescribeContainerResponse
-	(*GetContainerStatusRequest)(nil),    // 9: slipway.container.v1.GetContainerStatusRequest
-	(*GetContainerStatusResponse)(nil),   // 10: slipway.container.v1.GetContainerStatusResponse
-	(*RevokeContainerRequest)(nil),       // 11: slipway.container.v1.RevokeContainerRequest
-	(*RevokeContainerResponse)(nil),      // 12: slipway.container.v1.RevokeContainerResponse
-	(*NameContainerRequest)(nil),         // 13: slipway.container.v1.NameContainerRequest
-	(*NameContainerResponse)(nil),        // 14: slipway.container.v1.NameContainerResponse
-	(*RevokeBuildRequest)(nil),           // 15: slipway.container.v1.RevokeBuildRequest
-	(*RevokeBuildResponse)(nil),          // 16: slipway.container.v1.RevokeBuildResponse
-	(*RevokeTokenRequest)(nil),           // 17: slipway.container.v1.RevokeTokenRequest
-	(*RevokeTokenResponse)(nil),          // 18: slipway.container.v1.RevokeTokenResponse
-	(*GetServiceInfoRequest)(nil),        // 19: slipway.container.v1.GetServiceInfoRequest
-	(*GetServiceInfoResponse)(nil),       // 20: slipway.container.v1.GetServiceInfoResponse
-	(*ServiceInfo)(nil),                  // 21: slipway.container.v1.ServiceInfo
-	(*ListAbilitiesRequest)(nil),         // 22: slipway.container.v1.ListAbilitiesRequest
-	(*ListAbilitiesResponse)(nil),        // 23: slipway.container.v1.ListAbilitiesResponse
-	(*Ability)(nil),                      // 24: slipway.container.v1.Ability
-	(*ResolveTokenRequest)(nil),          // 25: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 26: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 27: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 28: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 29: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 30: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 31: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 32: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 33: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 34: google.protobuf.Timestamp
-	(*ContainerConfig)(nil),              // 35: slipway.container.v1.ContainerConfig
-	(*CondaOptions)(nil),                 // 36: slipway.container.v1.CondaOptions
-	(*Plan)(nil),                         // 37: slipway.container.v1.Plan
+	(*SubmitContainersRequest)(nil),      // 2: slipway.container.v1.SubmitContainersRequest
+	(*ContainerRequests)(nil),            // 3: slipway.container.v1.ContainerRequests
+	(*SubmitContainersResponse)(nil),     // 4: slipway.container.v1.SubmitContainersResponse
+	(*ContainerResult)(nil),              // 5: slipway.container.v1.ContainerResult
+	(*SubmitContainerTokenRequest)(nil),  // 6: slipway.container.v1.SubmitContainerTokenRequest
+	(*SubmitContainerTokenResponse)(nil), // 7: slipway.container.v1.SubmitContainerTokenResponse
+	(*ListContainersRequest)(nil),        // 8: slipway.container.v1.ListContainersRequest
+	(*ListContainersResponse)(nil),       // 9: slipway.container.v1.ListContainersResponse
+	(*Container)(nil),                    // 10: slipway.container.v1.Container
+	(*DescribeContainerRequest)(nil),     // 11: slipway.container.v1.DescribeContainerRequest
+	(*DescribeContainerResponse)(nil),    // 12: slipway.container.v1.DescribeContainerResponse
+	(*GetContainerStatusRequest)(nil),    // 13: slipway.container.v1.GetContainerStatusRequest
+	(*GetContainerStatusResponse)(nil),   // 14: slipway.container.v1.GetContainerStatusResponse
+	(*RevokeContainerRequest)(nil),       // 15: slipway.container.v1.RevokeContainerRequest
+	(*RevokeContainerResponse)(nil),      // 16: slipway.container.v1.RevokeContainerResponse
+	(*NameContainerRequest)(nil),         // 17: slipway.container.v1.NameContainerRequest
+	(*NameContainerResponse)(nil),        // 18: slipway.container.v1.NameContainerResponse
+	(*RevokeBuildRequest)(nil),           // 19: slipway.container.v1.RevokeBuildRequest
+	(*RevokeBuildResponse)(nil),          // 20: slipway.container.v1.RevokeBuildResponse
+	(*RevokeTokenRequest)(nil),           // 21: slipway.container.v1.RevokeTokenRequest
+	(*RevokeTokenResponse)(nil),          // 22: slipway.container.v1.RevokeTokenResponse
+	(*GetServiceInfoRequest)(nil),        // 23: slipway.container.v1.GetServiceInfoRequest
+	(*GetServiceInfoResponse)(nil),       // 24: slipway.container.v1.GetServiceInfoResponse
+	(*ServiceInfo)(nil),                  // 25: slipway.container.v1.ServiceInfo
+	(*ListAbilitiesRequest)(nil),         // 26: slipway.container.v1.ListAbilitiesRequest
+	(*ListAbilitiesResponse)(nil),        // 27: slipway.container.v1.ListAbilitiesResponse
+	(*Ability)(nil),                      // 28: slipway.container.v1.Ability
+	(*ResolveTokenRequest)(nil),          // 29: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 30: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 31: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 32: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 33: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 34: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 35: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 36: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 37: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 39: google.protobuf.Struct
+	(*status.Status)(nil),                // 40: google.rpc.Status
+	(*ContainerConfig)(nil),              // 41: slipway.container.v1.ContainerConfig
+	(*CondaOptions)(nil),                 // 42: slipway.container.v1.CondaOptions
+	(*Plan)(nil),                         // 43: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	33, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	34, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	33, // 2: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	34, // 3: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
-	6,  // 4: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
-	34, // 5: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
-	34, // 6: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
-	34, // 7: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
-	35, // 8: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	34, // 9: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	34, // 10: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	34, // 11: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	36, // 12: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	34, // 13: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	34, // 14: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	21, // 15: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
-	24, // 16: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	37, // 17: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 18: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	2,  // 19: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	4,  // 20: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
-	7,  // 21: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	9,  // 22: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	11, // 23: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	13, // 24: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	15, // 25: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	17, // 26: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	19, // 27: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	22, // 28: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	25, // 29: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	27, // 30: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	31, // 31: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	29, // 32: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 33: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	3,  // 34: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	5,  // 35: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	8,  // 36: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	10, // 37: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	12, // 38: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	14, // 39: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	16, // 40: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	18, // 41: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	20, // 42: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	23, // 43: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	26, // 44: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	28, // 45: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	32, // 46: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	30, // 47: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	33, // [33:48] is the sub-list for method output_type
-	18, // [18:33] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	37, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	38, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	3,  // 2: slipway.container.v1.SubmitContainersRequest.batch:type_name -> slipway.container.v1.ContainerRequests
+	37, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
+	5,  // 4: slipway.container.v1.SubmitContainersResponse.results:type_name -> slipway.container.v1.ContainerResult
+	1,  // 5: slipway.container.v1.ContainerResult.response:type_name -> slipway.container.v1.SubmitContainerResponse
+	39, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
+	40, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
+	37, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	38, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	10, // 10: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
+	38, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
+	38, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
+	38, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
+	41, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	38, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	38, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	38, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	42, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	38, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	38, // 20: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	25, // 21: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
+	28, // 22: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
+	43, // 23: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 24: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	6,  // 25: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	2,  // 26: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
+	8,  // 27: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	11, // 28: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	13, // 29: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	15, // 30: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	17, // 31: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	19, // 32: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	21, // 33: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	23, // 34: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	26, // 35: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	29, // 36: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	31, // 37: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	35, // 38: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	33, // 39: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 40: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	7,  // 41: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	4,  // 42: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
+	9,  // 43: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	12, // 44: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	14, // 45: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	16, // 46: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	18, // 47: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	20, // 48: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	22, // 49: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	24, // 50: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	27, // 51: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	30, // 52: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	32, // 53: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	36, // 54: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	34, // 55: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	40, // [40:56] is the sub-list for method output_type
+	24, // [24:40] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -2664,23 +2942,24 @@ func file_slipway_container_v1_container_proto_init() {
 	file_slipway_container_v1_plan_proto_init()
 	file_slipway_container_v1_request_proto_init()
 	file_slipway_container_v1_container_proto_msgTypes[1].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[5].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[6].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[8].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[7].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[9].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[10].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[12].OneofWrappers = []any{}
 	file_slipway_container_v1_container_proto_msgTypes[14].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[16].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[21].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[23].OneofWrappers = []any{}
-	file_slipway_container_v1_container_proto_msgTypes[24].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[18].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[20].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[25].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[27].OneofWrappers = []any{}
+	file_slipway_container_v1_container_proto_msgTypes[28].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	ContainerService_SubmitContainer_FullMethodName      = "/slipway.container.v1.ContainerService/SubmitContainer"
 	ContainerService_SubmitContainerToken_FullMethodName = "/slipway.container.v1.ContainerService/SubmitContainerToken"
+	ContainerService_SubmitContainers_FullMethodName     = "/slipway.container.v1.ContainerService/SubmitContainers"
 	ContainerService_ListContainers_FullMethodName       = "/slipway.container.v1.ContainerService/ListContainers"
 	ContainerService_DescribeContainer_FullMethodName    = "/slipway.container.v1.ContainerService/DescribeContainer"
 	ContainerService_GetContainerStatus_FullMethodName   = "/slipway.container.v1.ContainerService/GetContainerStatus"
@@ -51,6 +52,11 @@ type ContainerServiceClient interface {
 	// SubmitContainerToken is the deprecated version of SubmitContainer: the response is shorter,
 	// and packages and nameStrategy are rejected.
 	SubmitContainerToken(ctx context.Context, in *SubmitContainerTokenRequest, opts ...grpc.CallOption) (*SubmitContainerTokenResponse, error)
+	// SubmitContainers makes 1 to 1,000 container requests. The result of each is the one that
+	// SubmitContainer would return, and does not depend on the others. Equal requests are one
+	// request. The results are in the order of the requests; with `Accept: application/x-ndjson`,
+	// each is a line that is sent as soon as it is known.
+	SubmitContainers(ctx context.Context, in *SubmitContainersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitContainersResponse], error)
 	// ListContainers returns the caller's own stored requests, newest first. The Bearer token
 	// identifies the caller.
 	ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (*ListContainersResponse, error)
@@ -122,6 +128,25 @@ func (c *containerServiceClient) SubmitContainerToken(ctx context.Context, in *S
 	}
 	return out, nil
 }
+
+func (c *containerServiceClient) SubmitContainers(ctx context.Context, in *SubmitContainersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SubmitContainersResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[0], ContainerService_SubmitContainers_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[SubmitContainersRequest, SubmitContainersResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ContainerService_SubmitContainersClient = grpc.ServerStreamingClient[SubmitContainersResponse]
 
 func (c *containerServiceClient) ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (*ListContainersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -235,7 +260,7 @@ func (c *containerServiceClient) RecordDigest(ctx context.Context, in *RecordDig
 
 func (c *containerServiceClient) GetLayer(ctx context.Context, in *GetLayerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[GetLayerResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[0], ContainerService_GetLayer_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[1], ContainerService_GetLayer_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -254,7 +279,7 @@ type ContainerService_GetLayerClient = grpc.ServerStreamingClient[GetLayerRespon
 
 func (c *containerServiceClient) StreamSif(ctx context.Context, in *StreamSifRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamSifResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[1], ContainerService_StreamSif_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ContainerService_ServiceDesc.Streams[2], ContainerService_StreamSif_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -284,6 +309,11 @@ type ContainerServiceServer interface {
 	// SubmitContainerToken is the deprecated version of SubmitContainer: the response is shorter,
 	// and packages and nameStrategy are rejected.
 	SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error)
+	// SubmitContainers makes 1 to 1,000 container requests. The result of each is the one that
+	// SubmitContainer would return, and does not depend on the others. Equal requests are one
+	// request. The results are in the order of the requests; with `Accept: application/x-ndjson`,
+	// each is a line that is sent as soon as it is known.
+	SubmitContainers(*SubmitContainersRequest, grpc.ServerStreamingServer[SubmitContainersResponse]) error
 	// ListContainers returns the caller's own stored requests, newest first. The Bearer token
 	// identifies the caller.
 	ListContainers(context.Context, *ListContainersRequest) (*ListContainersResponse, error)
@@ -341,6 +371,9 @@ func (UnimplementedContainerServiceServer) SubmitContainer(context.Context, *Sub
 }
 func (UnimplementedContainerServiceServer) SubmitContainerToken(context.Context, *SubmitContainerTokenRequest) (*SubmitContainerTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SubmitContainerToken not implemented")
+}
+func (UnimplementedContainerServiceServer) SubmitContainers(*SubmitContainersRequest, grpc.ServerStreamingServer[SubmitContainersResponse]) error {
+	return status.Error(codes.Unimplemented, "method SubmitContainers not implemented")
 }
 func (UnimplementedContainerServiceServer) ListContainers(context.Context, *ListContainersRequest) (*ListContainersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListContainers not implemented")
@@ -437,6 +470,17 @@ func _ContainerService_SubmitContainerToken_Handler(srv interface{}, ctx context
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _ContainerService_SubmitContainers_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(SubmitContainersRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ContainerServiceServer).SubmitContainers(m, &grpc.GenericServerStream[SubmitContainersRequest, SubmitContainersResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ContainerService_SubmitContainersServer = grpc.ServerStreamingServer[SubmitContainersResponse]
 
 func _ContainerService_ListContainers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListContainersRequest)
@@ -719,6 +763,11 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		},
 	},
 	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "SubmitContainers",
+			Handler:       _ContainerService_SubmitContainers_Handler,
+			ServerStreams: true,
+		},
 		{
 			StreamName:    "GetLayer",
 			Handler:       _ContainerService_GetLayer_Handler,

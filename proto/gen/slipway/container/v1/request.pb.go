@@ -87,7 +87,8 @@ type ContainerRequest struct {
 	DryRun bool `protobuf:"varint,24,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// The id of a workflow: the image name is valid while it runs.
 	WorkflowId string `protobuf:"bytes,25,opt,name=workflow_id,json=workflowId,proto3" json:"workflow_id,omitempty"`
-	// Reserved for copying images to another registry; only false is accepted.
+	// Whether to copy container_image to build_repository with all its platforms and referrers,
+	// byte for byte.
 	Mirror bool `protobuf:"varint,26,opt,name=mirror,proto3" json:"mirror,omitempty"`
 	// "none" or "async". The service does not scan images, which the response's message states.
 	// "required" is rejected.

@@ -36,6 +36,10 @@ const (
 	Metric_METRIC_PULLS Metric = 2
 	// The pulled image has a layer of a file system client.
 	Metric_METRIC_FILESYSTEM Metric = 3
+	// A build has ended; the amount is the time that a worker spent on it, in seconds, rounded up.
+	Metric_METRIC_BUILD_SECONDS Metric = 4
+	// A mirror was admitted.
+	Metric_METRIC_MIRRORS Metric = 5
 )
 
 // Enum value maps for Metric.
@@ -45,12 +49,16 @@ var (
 		1: "METRIC_BUILDS",
 		2: "METRIC_PULLS",
 		3: "METRIC_FILESYSTEM",
+		4: "METRIC_BUILD_SECONDS",
+		5: "METRIC_MIRRORS",
 	}
 	Metric_value = map[string]int32{
-		"METRIC_UNSPECIFIED": 0,
-		"METRIC_BUILDS":      1,
-		"METRIC_PULLS":       2,
-		"METRIC_FILESYSTEM":  3,
+		"METRIC_UNSPECIFIED":   0,
+		"METRIC_BUILDS":        1,
+		"METRIC_PULLS":         2,
+		"METRIC_FILESYSTEM":    3,
+		"METRIC_BUILD_SECONDS": 4,
+		"METRIC_MIRRORS":       5,
 	}
 )
 
@@ -148,7 +156,7 @@ func (x *Batch) GetEvents() []*Event {
 	return nil
 }
 
-// Event is one thing to count.
+// Event is something to count.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The metric. Unknown metrics are ignored.
@@ -156,7 +164,16 @@ type Event struct {
 	// The day, UTC, in days since 1970-01-01.
 	Day int32 `protobuf:"varint,2,opt,name=day,proto3" json:"day,omitempty"`
 	// The part of the user's e-mail address after "@", lower case; "" for none.
-	Org           string `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	Org string `protobuf:"bytes,3,opt,name=org,proto3" json:"org,omitempty"`
+	// How much to add; 0 means 1.
+	Amount int64 `protobuf:"varint,4,opt,name=amount,proto3" json:"amount,omitempty"`
+	// The user or robot of this platform; 0 for an anonymous caller, for a user of another platform,
+	// and in events of releases that sent no user.
+	UserId int64 `protobuf:"varint,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The workspace that the user acted in; 0 for the personal workspace, and without a user.
+	WorkspaceId int64 `protobuf:"varint,6,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The organisation of a robot; 0 for a user.
+	RobotOrgId    int64 `protobuf:"varint,7,opt,name=robot_org_id,json=robotOrgId,proto3" json:"robot_org_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -212,6 +229,34 @@ func (x *Event) GetOrg() string {
 	return ""
 }
 
+func (x *Event) GetAmount() int64 {
+	if x != nil {
+		return x.Amount
+	}
+	return 0
+}
+
+func (x *Event) GetUserId() int64 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *Event) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *Event) GetRobotOrgId() int64 {
+	if x != nil {
+		return x.RobotOrgId
+	}
+	return 0
+}
+
 var File_slipway_metrics_v1_event_proto protoreflect.FileDescriptor
 
 const file_slipway_metrics_v1_event_proto_rawDesc = "" +
@@ -220,16 +265,23 @@ const file_slipway_metrics_v1_event_proto_rawDesc = "" +
 	"\x05Batch\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x03R\x05first\x121\n" +
-	"\x06events\x18\x03 \x03(\v2\x19.slipway.metrics.v1.EventR\x06events\"_\n" +
+	"\x06events\x18\x03 \x03(\v2\x19.slipway.metrics.v1.EventR\x06events\"\xd5\x01\n" +
 	"\x05Event\x122\n" +
 	"\x06metric\x18\x01 \x01(\x0e2\x1a.slipway.metrics.v1.MetricR\x06metric\x12\x10\n" +
 	"\x03day\x18\x02 \x01(\x05R\x03day\x12\x10\n" +
-	"\x03org\x18\x03 \x01(\tR\x03org*\\\n" +
+	"\x03org\x18\x03 \x01(\tR\x03org\x12\x16\n" +
+	"\x06amount\x18\x04 \x01(\x03R\x06amount\x12\x17\n" +
+	"\auser_id\x18\x05 \x01(\x03R\x06userId\x12!\n" +
+	"\fworkspace_id\x18\x06 \x01(\x03R\vworkspaceId\x12 \n" +
+	"\frobot_org_id\x18\a \x01(\x03R\n" +
+	"robotOrgId*\x8a\x01\n" +
 	"\x06Metric\x12\x16\n" +
 	"\x12METRIC_UNSPECIFIED\x10\x00\x12\x11\n" +
 	"\rMETRIC_BUILDS\x10\x01\x12\x10\n" +
 	"\fMETRIC_PULLS\x10\x02\x12\x15\n" +
-	"\x11METRIC_FILESYSTEM\x10\x03B4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
+	"\x11METRIC_FILESYSTEM\x10\x03\x12\x18\n" +
+	"\x14METRIC_BUILD_SECONDS\x10\x04\x12\x12\n" +
+	"\x0eMETRIC_MIRRORS\x10\x05B4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
 
 var (
 	file_slipway_metrics_v1_event_proto_rawDescOnce sync.Once

@@ -13,6 +13,7 @@ import (
 	_ "google.golang.org/genproto/googleapis/api/annotations"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	_ "slipway.dev/proto/gen/slipway/openapi/v1"
 	sync "sync"
@@ -26,6 +27,235 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GetHealthRequest has no parameters.
+type GetHealthRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHealthRequest) Reset() {
+	*x = GetHealthRequest{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHealthRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHealthRequest) ProtoMessage() {}
+
+func (x *GetHealthRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHealthRequest.ProtoReflect.Descriptor instead.
+func (*GetHealthRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{0}
+}
+
+// GetHealthResponse is the state of a process.
+type GetHealthResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The clock of the process, e.g. "2026-01-31T12:00:00Z".
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// What the process depends on.
+	Dependencies []*Dependency `protobuf:"bytes,2,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	// The certificates that settings name; absent if there are none.
+	Certificates  []*Certificate `protobuf:"bytes,3,rep,name=certificates,proto3" json:"certificates,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetHealthResponse) Reset() {
+	*x = GetHealthResponse{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetHealthResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetHealthResponse) ProtoMessage() {}
+
+func (x *GetHealthResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetHealthResponse.ProtoReflect.Descriptor instead.
+func (*GetHealthResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *GetHealthResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *GetHealthResponse) GetDependencies() []*Dependency {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+func (x *GetHealthResponse) GetCertificates() []*Certificate {
+	if x != nil {
+		return x.Certificates
+	}
+	return nil
+}
+
+// Dependency is something that a process depends on.
+type Dependency struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name, as in /readyz, e.g. "database", "nats" or "disk".
+	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// Whether it works.
+	Works *bool `protobuf:"varint,2,opt,name=works,proto3,oneof" json:"works,omitempty"`
+	// Whether the process is not ready without it.
+	Required *bool `protobuf:"varint,3,opt,name=required,proto3,oneof" json:"required,omitempty"`
+	// Why it does not work; absent if it does.
+	Problem       *string `protobuf:"bytes,4,opt,name=problem,proto3,oneof" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependency) Reset() {
+	*x = Dependency{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependency) ProtoMessage() {}
+
+func (x *Dependency) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
+func (*Dependency) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Dependency) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *Dependency) GetWorks() bool {
+	if x != nil && x.Works != nil {
+		return *x.Works
+	}
+	return false
+}
+
+func (x *Dependency) GetRequired() bool {
+	if x != nil && x.Required != nil {
+		return *x.Required
+	}
+	return false
+}
+
+func (x *Dependency) GetProblem() string {
+	if x != nil && x.Problem != nil {
+		return *x.Problem
+	}
+	return ""
+}
+
+// Certificate is a certificate of the service.
+type Certificate struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The setting that names it, as in the configuration file.
+	Setting *string `protobuf:"bytes,1,opt,name=setting,proto3,oneof" json:"setting,omitempty"`
+	// When it expires, e.g. "2026-04-30T12:00:00Z".
+	ExpiryTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expiry_time,json=expiryTime,proto3" json:"expiry_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate) Reset() {
+	*x = Certificate{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate) ProtoMessage() {}
+
+func (x *Certificate) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
+func (*Certificate) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Certificate) GetSetting() string {
+	if x != nil && x.Setting != nil {
+		return *x.Setting
+	}
+	return ""
+}
+
+func (x *Certificate) GetExpiryTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiryTime
+	}
+	return nil
+}
+
 // GetStorageRequest has no parameters.
 type GetStorageRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -35,7 +265,7 @@ type GetStorageRequest struct {
 
 func (x *GetStorageRequest) Reset() {
 	*x = GetStorageRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +277,7 @@ func (x *GetStorageRequest) String() string {
 func (*GetStorageRequest) ProtoMessage() {}
 
 func (x *GetStorageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[0]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,13 +290,13 @@ func (x *GetStorageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStorageRequest.ProtoReflect.Descriptor instead.
 func (*GetStorageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{0}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
 }
 
 // GetStorageResponse is the disk usage.
 type GetStorageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The stores; absent if the roles run in separate processes.
+	// The stores; only "database" and "nats" if the roles run in separate processes.
 	Stores []*Store `protobuf:"bytes,1,rep,name=stores,proto3" json:"stores,omitempty"`
 	// The disks that it is stored on; absent if no process has all of it.
 	Disks         []*Disk `protobuf:"bytes,2,rep,name=disks,proto3" json:"disks,omitempty"`
@@ -76,7 +306,7 @@ type GetStorageResponse struct {
 
 func (x *GetStorageResponse) Reset() {
 	*x = GetStorageResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -88,7 +318,7 @@ func (x *GetStorageResponse) String() string {
 func (*GetStorageResponse) ProtoMessage() {}
 
 func (x *GetStorageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[1]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -101,7 +331,7 @@ func (x *GetStorageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStorageResponse.ProtoReflect.Descriptor instead.
 func (*GetStorageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{1}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetStorageResponse) GetStores() []*Store {
@@ -136,7 +366,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -148,7 +378,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[2]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -161,7 +391,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{2}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Disk) GetFolder() string {
@@ -192,13 +422,13 @@ func (x *Disk) GetReserve() float64 {
 	return 0
 }
 
-// Store is a disk store.
+// Store is a store of the service.
 type Store struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "images" for built images, "blobs" for the cache of registries' blobs, or "layers" for
-	// layers of requests.
+	// "images" for built images, "blobs" for the cache of registries' blobs, "layers" for layers of
+	// requests, "database", or "nats" for the streams of NATS.
 	Name *string `protobuf:"bytes,1,opt,name=name,proto3,oneof" json:"name,omitempty"`
-	// Used bytes.
+	// Used bytes; absent if the server of the store does not respond.
 	Size *float64 `protobuf:"fixed64,2,opt,name=size,proto3,oneof" json:"size,omitempty"`
 	// Maximum size in bytes; absent if unlimited.
 	Limit         *float64 `protobuf:"fixed64,3,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
@@ -208,7 +438,7 @@ type Store struct {
 
 func (x *Store) Reset() {
 	*x = Store{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -220,7 +450,7 @@ func (x *Store) String() string {
 func (*Store) ProtoMessage() {}
 
 func (x *Store) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[3]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -233,7 +463,7 @@ func (x *Store) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Store.ProtoReflect.Descriptor instead.
 func (*Store) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{3}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Store) GetName() string {
@@ -270,7 +500,7 @@ type CountBuildsRequest struct {
 
 func (x *CountBuildsRequest) Reset() {
 	*x = CountBuildsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +512,7 @@ func (x *CountBuildsRequest) String() string {
 func (*CountBuildsRequest) ProtoMessage() {}
 
 func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[4]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +525,7 @@ func (x *CountBuildsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsRequest.ProtoReflect.Descriptor instead.
 func (*CountBuildsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{4}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CountBuildsRequest) GetDate() string {
@@ -328,7 +558,7 @@ type CountBuildsResponse struct {
 
 func (x *CountBuildsResponse) Reset() {
 	*x = CountBuildsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +570,7 @@ func (x *CountBuildsResponse) String() string {
 func (*CountBuildsResponse) ProtoMessage() {}
 
 func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[5]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +583,7 @@ func (x *CountBuildsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountBuildsResponse.ProtoReflect.Descriptor instead.
 func (*CountBuildsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{5}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CountBuildsResponse) GetMetric() string {
@@ -377,6 +607,125 @@ func (x *CountBuildsResponse) GetOrgs() map[string]float64 {
 	return nil
 }
 
+// CountMirrorsRequest selects the mirrors to count.
+type CountMirrorsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A day, UTC, e.g. "2026-02-28"; "" means all days since counting began.
+	Date string `protobuf:"bytes,1,opt,name=date,proto3" json:"date,omitempty"`
+	// An organisation, e.g. "example.org"; "" means all.
+	Org           string `protobuf:"bytes,2,opt,name=org,proto3" json:"org,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMirrorsRequest) Reset() {
+	*x = CountMirrorsRequest{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMirrorsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMirrorsRequest) ProtoMessage() {}
+
+func (x *CountMirrorsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMirrorsRequest.ProtoReflect.Descriptor instead.
+func (*CountMirrorsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CountMirrorsRequest) GetDate() string {
+	if x != nil {
+		return x.Date
+	}
+	return ""
+}
+
+func (x *CountMirrorsRequest) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+// CountMirrorsResponse is the count of mirrors.
+type CountMirrorsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "mirrors"; see CountBuildsResponse.
+	Metric *string `protobuf:"bytes,1,opt,name=metric,proto3,oneof" json:"metric,omitempty"`
+	// The count. See CountBuildsResponse.
+	Count *float64 `protobuf:"fixed64,2,opt,name=count,proto3,oneof" json:"count,omitempty"`
+	// The counts by organisation. See CountBuildsResponse.
+	Orgs          map[string]float64 `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMirrorsResponse) Reset() {
+	*x = CountMirrorsResponse{}
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMirrorsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMirrorsResponse) ProtoMessage() {}
+
+func (x *CountMirrorsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMirrorsResponse.ProtoReflect.Descriptor instead.
+func (*CountMirrorsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CountMirrorsResponse) GetMetric() string {
+	if x != nil && x.Metric != nil {
+		return *x.Metric
+	}
+	return ""
+}
+
+func (x *CountMirrorsResponse) GetCount() float64 {
+	if x != nil && x.Count != nil {
+		return *x.Count
+	}
+	return 0
+}
+
+func (x *CountMirrorsResponse) GetOrgs() map[string]float64 {
+	if x != nil {
+		return x.Orgs
+	}
+	return nil
+}
+
 // CountPullsRequest selects the pulls to count.
 type CountPullsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -390,7 +739,7 @@ type CountPullsRequest struct {
 
 func (x *CountPullsRequest) Reset() {
 	*x = CountPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -402,7 +751,7 @@ func (x *CountPullsRequest) String() string {
 func (*CountPullsRequest) ProtoMessage() {}
 
 func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[6]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -415,7 +764,7 @@ func (x *CountPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{6}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CountPullsRequest) GetDate() string {
@@ -447,7 +796,7 @@ type CountPullsResponse struct {
 
 func (x *CountPullsResponse) Reset() {
 	*x = CountPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -459,7 +808,7 @@ func (x *CountPullsResponse) String() string {
 func (*CountPullsResponse) ProtoMessage() {}
 
 func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[7]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -472,7 +821,7 @@ func (x *CountPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{7}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CountPullsResponse) GetMetric() string {
@@ -509,7 +858,7 @@ type CountFilesystemPullsRequest struct {
 
 func (x *CountFilesystemPullsRequest) Reset() {
 	*x = CountFilesystemPullsRequest{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -521,7 +870,7 @@ func (x *CountFilesystemPullsRequest) String() string {
 func (*CountFilesystemPullsRequest) ProtoMessage() {}
 
 func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[8]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +883,7 @@ func (x *CountFilesystemPullsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsRequest.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{8}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CountFilesystemPullsRequest) GetDate() string {
@@ -566,7 +915,7 @@ type CountFilesystemPullsResponse struct {
 
 func (x *CountFilesystemPullsResponse) Reset() {
 	*x = CountFilesystemPullsResponse{}
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +927,7 @@ func (x *CountFilesystemPullsResponse) String() string {
 func (*CountFilesystemPullsResponse) ProtoMessage() {}
 
 func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[9]
+	mi := &file_slipway_metrics_v1_metrics_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +940,7 @@ func (x *CountFilesystemPullsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountFilesystemPullsResponse.ProtoReflect.Descriptor instead.
 func (*CountFilesystemPullsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{9}
+	return file_slipway_metrics_v1_metrics_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CountFilesystemPullsResponse) GetMetric() string {
@@ -619,7 +968,29 @@ var File_slipway_metrics_v1_metrics_proto protoreflect.FileDescriptor
 
 const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\n" +
-	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a slipway/openapi/v1/options.proto\"\x13\n" +
+	" slipway/metrics/v1/metrics.proto\x12\x12slipway.metrics.v1\x1a\x1cgoogle/api/annotations.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a slipway/openapi/v1/options.proto\"\x12\n" +
+	"\x10GetHealthRequest\"\xcc\x01\n" +
+	"\x11GetHealthResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12B\n" +
+	"\fdependencies\x18\x02 \x03(\v2\x1e.slipway.metrics.v1.DependencyR\fdependencies\x12C\n" +
+	"\fcertificates\x18\x03 \x03(\v2\x1f.slipway.metrics.v1.CertificateR\fcertificates\"\xac\x01\n" +
+	"\n" +
+	"Dependency\x12\x17\n" +
+	"\x04name\x18\x01 \x01(\tH\x00R\x04name\x88\x01\x01\x12\x19\n" +
+	"\x05works\x18\x02 \x01(\bH\x01R\x05works\x88\x01\x01\x12\x1f\n" +
+	"\brequired\x18\x03 \x01(\bH\x02R\brequired\x88\x01\x01\x12\x1d\n" +
+	"\aproblem\x18\x04 \x01(\tH\x03R\aproblem\x88\x01\x01B\a\n" +
+	"\x05_nameB\b\n" +
+	"\x06_worksB\v\n" +
+	"\t_requiredB\n" +
+	"\n" +
+	"\b_problem\"u\n" +
+	"\vCertificate\x12\x1d\n" +
+	"\asetting\x18\x01 \x01(\tH\x00R\asetting\x88\x01\x01\x12;\n" +
+	"\vexpiry_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expiryTimeB\n" +
+	"\n" +
+	"\b_setting\"\x13\n" +
 	"\x11GetStorageRequest\"w\n" +
 	"\x12GetStorageResponse\x121\n" +
 	"\x06stores\x18\x01 \x03(\v2\x19.slipway.metrics.v1.StoreR\x06stores\x12.\n" +
@@ -652,6 +1023,18 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
 	"\a_metricB\b\n" +
+	"\x06_count\"]\n" +
+	"\x13CountMirrorsRequest\x124\n" +
+	"\x04date\x18\x01 \x01(\tB \xb2\xb5\x18\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$R\x04date\x12\x10\n" +
+	"\x03org\x18\x02 \x01(\tR\x03org\"\xf0\x01\n" +
+	"\x14CountMirrorsResponse\x12\x1b\n" +
+	"\x06metric\x18\x01 \x01(\tH\x00R\x06metric\x88\x01\x01\x12\x1f\n" +
+	"\x05count\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01H\x01R\x05count\x88\x01\x01\x12L\n" +
+	"\x04orgs\x18\x03 \x03(\v22.slipway.metrics.v1.CountMirrorsResponse.OrgsEntryB\x04\x88\xb5\x18\x01R\x04orgs\x1a7\n" +
+	"\tOrgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
+	"\a_metricB\b\n" +
 	"\x06_count\"[\n" +
 	"\x11CountPullsRequest\x124\n" +
 	"\x04date\x18\x01 \x01(\tB \xb2\xb5\x18\x1c^[0-9]{4}-[0-9]{2}-[0-9]{2}$R\x04date\x12\x10\n" +
@@ -676,14 +1059,16 @@ const file_slipway_metrics_v1_metrics_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01B\t\n" +
 	"\a_metricB\b\n" +
-	"\x06_count2\xb9\x04\n" +
+	"\x06_count2\xbc\x06\n" +
 	"\x0eMetricsService\x12\x80\x01\n" +
-	"\vCountBuilds\x12&.slipway.metrics.v1.CountBuildsRequest\x1a'.slipway.metrics.v1.CountBuildsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha2/metrics/builds\x12|\n" +
+	"\vCountBuilds\x12&.slipway.metrics.v1.CountBuildsRequest\x1a'.slipway.metrics.v1.CountBuildsResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha2/metrics/builds\x12\x84\x01\n" +
+	"\fCountMirrors\x12'.slipway.metrics.v1.CountMirrorsRequest\x1a(.slipway.metrics.v1.CountMirrorsResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha2/metrics/mirrors\x12|\n" +
 	"\n" +
 	"CountPulls\x12%.slipway.metrics.v1.CountPullsRequest\x1a&.slipway.metrics.v1.CountPullsResponse\"\x1f\x82\xd3\xe4\x93\x02\x19\x12\x17/v1alpha2/metrics/pulls\x12\xa5\x01\n" +
 	"\x14CountFilesystemPulls\x12/.slipway.metrics.v1.CountFilesystemPullsRequest\x1a0.slipway.metrics.v1.CountFilesystemPullsResponse\"*\x82\xd3\xe4\x93\x02$\x12\"/v1alpha2/metrics/filesystem/pulls\x12~\n" +
 	"\n" +
-	"GetStorage\x12%.slipway.metrics.v1.GetStorageRequest\x1a&.slipway.metrics.v1.GetStorageResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha2/metrics/storageB4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
+	"GetStorage\x12%.slipway.metrics.v1.GetStorageRequest\x1a&.slipway.metrics.v1.GetStorageResponse\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/v1alpha2/metrics/storage\x12z\n" +
+	"\tGetHealth\x12$.slipway.metrics.v1.GetHealthRequest\x1a%.slipway.metrics.v1.GetHealthResponse\" \x82\xd3\xe4\x93\x02\x1a\x12\x18/v1alpha2/metrics/healthB4Z2slipway.dev/proto/gen/slipway/metrics/v1;metricsv1b\x06proto3"
 
 var (
 	file_slipway_metrics_v1_metrics_proto_rawDescOnce sync.Once
@@ -697,41 +1082,58 @@ func file_slipway_metrics_v1_metrics_proto_rawDescGZIP() []byte {
 	return file_slipway_metrics_v1_metrics_proto_rawDescData
 }
 
-var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_slipway_metrics_v1_metrics_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_metrics_v1_metrics_proto_goTypes = []any{
-	(*GetStorageRequest)(nil),            // 0: slipway.metrics.v1.GetStorageRequest
-	(*GetStorageResponse)(nil),           // 1: slipway.metrics.v1.GetStorageResponse
-	(*Disk)(nil),                         // 2: slipway.metrics.v1.Disk
-	(*Store)(nil),                        // 3: slipway.metrics.v1.Store
-	(*CountBuildsRequest)(nil),           // 4: slipway.metrics.v1.CountBuildsRequest
-	(*CountBuildsResponse)(nil),          // 5: slipway.metrics.v1.CountBuildsResponse
-	(*CountPullsRequest)(nil),            // 6: slipway.metrics.v1.CountPullsRequest
-	(*CountPullsResponse)(nil),           // 7: slipway.metrics.v1.CountPullsResponse
-	(*CountFilesystemPullsRequest)(nil),  // 8: slipway.metrics.v1.CountFilesystemPullsRequest
-	(*CountFilesystemPullsResponse)(nil), // 9: slipway.metrics.v1.CountFilesystemPullsResponse
-	nil,                                  // 10: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	nil,                                  // 11: slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	nil,                                  // 12: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	(*GetHealthRequest)(nil),             // 0: slipway.metrics.v1.GetHealthRequest
+	(*GetHealthResponse)(nil),            // 1: slipway.metrics.v1.GetHealthResponse
+	(*Dependency)(nil),                   // 2: slipway.metrics.v1.Dependency
+	(*Certificate)(nil),                  // 3: slipway.metrics.v1.Certificate
+	(*GetStorageRequest)(nil),            // 4: slipway.metrics.v1.GetStorageRequest
+	(*GetStorageResponse)(nil),           // 5: slipway.metrics.v1.GetStorageResponse
+	(*Disk)(nil),                         // 6: slipway.metrics.v1.Disk
+	(*Store)(nil),                        // 7: slipway.metrics.v1.Store
+	(*CountBuildsRequest)(nil),           // 8: slipway.metrics.v1.CountBuildsRequest
+	(*CountBuildsResponse)(nil),          // 9: slipway.metrics.v1.CountBuildsResponse
+	(*CountMirrorsRequest)(nil),          // 10: slipway.metrics.v1.CountMirrorsRequest
+	(*CountMirrorsResponse)(nil),         // 11: slipway.metrics.v1.CountMirrorsResponse
+	(*CountPullsRequest)(nil),            // 12: slipway.metrics.v1.CountPullsRequest
+	(*CountPullsResponse)(nil),           // 13: slipway.metrics.v1.CountPullsResponse
+	(*CountFilesystemPullsRequest)(nil),  // 14: slipway.metrics.v1.CountFilesystemPullsRequest
+	(*CountFilesystemPullsResponse)(nil), // 15: slipway.metrics.v1.CountFilesystemPullsResponse
+	nil,                                  // 16: slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	nil,                                  // 17: slipway.metrics.v1.CountMirrorsResponse.OrgsEntry
+	nil,                                  // 18: slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	nil,                                  // 19: slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	(*timestamppb.Timestamp)(nil),        // 20: google.protobuf.Timestamp
 }
 var file_slipway_metrics_v1_metrics_proto_depIdxs = []int32{
-	3,  // 0: slipway.metrics.v1.GetStorageResponse.stores:type_name -> slipway.metrics.v1.Store
-	2,  // 1: slipway.metrics.v1.GetStorageResponse.disks:type_name -> slipway.metrics.v1.Disk
-	10, // 2: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
-	11, // 3: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
-	12, // 4: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
-	4,  // 5: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
-	6,  // 6: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
-	8,  // 7: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
-	0,  // 8: slipway.metrics.v1.MetricsService.GetStorage:input_type -> slipway.metrics.v1.GetStorageRequest
-	5,  // 9: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
-	7,  // 10: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
-	9,  // 11: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
-	1,  // 12: slipway.metrics.v1.MetricsService.GetStorage:output_type -> slipway.metrics.v1.GetStorageResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	20, // 0: slipway.metrics.v1.GetHealthResponse.time:type_name -> google.protobuf.Timestamp
+	2,  // 1: slipway.metrics.v1.GetHealthResponse.dependencies:type_name -> slipway.metrics.v1.Dependency
+	3,  // 2: slipway.metrics.v1.GetHealthResponse.certificates:type_name -> slipway.metrics.v1.Certificate
+	20, // 3: slipway.metrics.v1.Certificate.expiry_time:type_name -> google.protobuf.Timestamp
+	7,  // 4: slipway.metrics.v1.GetStorageResponse.stores:type_name -> slipway.metrics.v1.Store
+	6,  // 5: slipway.metrics.v1.GetStorageResponse.disks:type_name -> slipway.metrics.v1.Disk
+	16, // 6: slipway.metrics.v1.CountBuildsResponse.orgs:type_name -> slipway.metrics.v1.CountBuildsResponse.OrgsEntry
+	17, // 7: slipway.metrics.v1.CountMirrorsResponse.orgs:type_name -> slipway.metrics.v1.CountMirrorsResponse.OrgsEntry
+	18, // 8: slipway.metrics.v1.CountPullsResponse.orgs:type_name -> slipway.metrics.v1.CountPullsResponse.OrgsEntry
+	19, // 9: slipway.metrics.v1.CountFilesystemPullsResponse.orgs:type_name -> slipway.metrics.v1.CountFilesystemPullsResponse.OrgsEntry
+	8,  // 10: slipway.metrics.v1.MetricsService.CountBuilds:input_type -> slipway.metrics.v1.CountBuildsRequest
+	10, // 11: slipway.metrics.v1.MetricsService.CountMirrors:input_type -> slipway.metrics.v1.CountMirrorsRequest
+	12, // 12: slipway.metrics.v1.MetricsService.CountPulls:input_type -> slipway.metrics.v1.CountPullsRequest
+	14, // 13: slipway.metrics.v1.MetricsService.CountFilesystemPulls:input_type -> slipway.metrics.v1.CountFilesystemPullsRequest
+	4,  // 14: slipway.metrics.v1.MetricsService.GetStorage:input_type -> slipway.metrics.v1.GetStorageRequest
+	0,  // 15: slipway.metrics.v1.MetricsService.GetHealth:input_type -> slipway.metrics.v1.GetHealthRequest
+	9,  // 16: slipway.metrics.v1.MetricsService.CountBuilds:output_type -> slipway.metrics.v1.CountBuildsResponse
+	11, // 17: slipway.metrics.v1.MetricsService.CountMirrors:output_type -> slipway.metrics.v1.CountMirrorsResponse
+	13, // 18: slipway.metrics.v1.MetricsService.CountPulls:output_type -> slipway.metrics.v1.CountPullsResponse
+	15, // 19: slipway.metrics.v1.MetricsService.CountFilesystemPulls:output_type -> slipway.metrics.v1.CountFilesystemPullsResponse
+	5,  // 20: slipway.metrics.v1.MetricsService.GetStorage:output_type -> slipway.metrics.v1.GetStorageResponse
+	1,  // 21: slipway.metrics.v1.MetricsService.GetHealth:output_type -> slipway.metrics.v1.GetHealthResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_slipway_metrics_v1_metrics_proto_init() }
@@ -741,16 +1143,19 @@ func file_slipway_metrics_v1_metrics_proto_init() {
 	}
 	file_slipway_metrics_v1_metrics_proto_msgTypes[2].OneofWrappers = []any{}
 	file_slipway_metrics_v1_metrics_proto_msgTypes[3].OneofWrappers = []any{}
-	file_slipway_metrics_v1_metrics_proto_msgTypes[5].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[6].OneofWrappers = []any{}
 	file_slipway_metrics_v1_metrics_proto_msgTypes[7].OneofWrappers = []any{}
 	file_slipway_metrics_v1_metrics_proto_msgTypes[9].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[11].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[13].OneofWrappers = []any{}
+	file_slipway_metrics_v1_metrics_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_metrics_v1_metrics_proto_rawDesc), len(file_slipway_metrics_v1_metrics_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -23,9 +23,11 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	MetricsService_CountBuilds_FullMethodName          = "/slipway.metrics.v1.MetricsService/CountBuilds"
+	MetricsService_CountMirrors_FullMethodName         = "/slipway.metrics.v1.MetricsService/CountMirrors"
 	MetricsService_CountPulls_FullMethodName           = "/slipway.metrics.v1.MetricsService/CountPulls"
 	MetricsService_CountFilesystemPulls_FullMethodName = "/slipway.metrics.v1.MetricsService/CountFilesystemPulls"
 	MetricsService_GetStorage_FullMethodName           = "/slipway.metrics.v1.MetricsService/GetStorage"
+	MetricsService_GetHealth_FullMethodName            = "/slipway.metrics.v1.MetricsService/GetHealth"
 )
 
 // MetricsServiceClient is the client API for MetricsService service.
@@ -35,17 +37,24 @@ const (
 // MetricsService returns counts and sizes. Each call requires a metrics account (HTTP basic).
 // NOT_FOUND if metrics are disabled.
 type MetricsServiceClient interface {
-	// CountBuilds counts the admitted builds. It does not count requests for an existing image or
-	// for a running build. For two platforms it counts two builds.
+	// CountBuilds counts the admitted builds, without mirrors. It does not count requests for an
+	// existing image or for a running build. For two platforms it counts two builds.
 	CountBuilds(ctx context.Context, in *CountBuildsRequest, opts ...grpc.CallOption) (*CountBuildsResponse, error)
+	// CountMirrors counts the admitted mirrors. It does not count requests for an image that exists
+	// at its target, or whose mirror is running.
+	CountMirrors(ctx context.Context, in *CountMirrorsRequest, opts ...grpc.CallOption) (*CountMirrorsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(ctx context.Context, in *CountPullsRequest, opts ...grpc.CallOption) (*CountPullsResponse, error)
 	// CountFilesystemPulls counts the pulls of images with a layer of a file system client.
 	CountFilesystemPulls(ctx context.Context, in *CountFilesystemPullsRequest, opts ...grpc.CallOption) (*CountFilesystemPullsResponse, error)
-	// GetStorage returns the disk usage of the service, if all roles run in one process.
-	// Otherwise each process has its own disk, whose usage is in its metrics, and the images are
-	// in an external registry: then the list is empty.
+	// GetStorage returns the size of the database and of the streams of NATS, and the disk usage of
+	// the service if all roles run in one process. Otherwise each process has its own disk, whose
+	// usage is in its metrics, and the images are in an external registry.
 	GetStorage(ctx context.Context, in *GetStorageRequest, opts ...grpc.CallOption) (*GetStorageResponse, error)
+	// GetHealth returns the state of what the service depends on, its certificates and its clock, if
+	// all roles run in one process. Otherwise they are those of the process with the role metrics;
+	// /readyz of each process has its own.
+	GetHealth(ctx context.Context, in *GetHealthRequest, opts ...grpc.CallOption) (*GetHealthResponse, error)
 }
 
 type metricsServiceClient struct {
@@ -60,6 +69,16 @@ func (c *metricsServiceClient) CountBuilds(ctx context.Context, in *CountBuildsR
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CountBuildsResponse)
 	err := c.cc.Invoke(ctx, MetricsService_CountBuilds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *metricsServiceClient) CountMirrors(ctx context.Context, in *CountMirrorsRequest, opts ...grpc.CallOption) (*CountMirrorsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CountMirrorsResponse)
+	err := c.cc.Invoke(ctx, MetricsService_CountMirrors_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -96,6 +115,16 @@ func (c *metricsServiceClient) GetStorage(ctx context.Context, in *GetStorageReq
 	return out, nil
 }
 
+func (c *metricsServiceClient) GetHealth(ctx context.Context, in *GetHealthRequest, opts ...grpc.CallOption) (*GetHealthResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetHealthResponse)
+	err := c.cc.Invoke(ctx, MetricsService_GetHealth_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // MetricsServiceServer is the server API for MetricsService service.
 // All implementations must embed UnimplementedMetricsServiceServer
 // for forward compatibility.
@@ -103,17 +132,24 @@ func (c *metricsServiceClient) GetStorage(ctx context.Context, in *GetStorageReq
 // MetricsService returns counts and sizes. Each call requires a metrics account (HTTP basic).
 // NOT_FOUND if metrics are disabled.
 type MetricsServiceServer interface {
-	// CountBuilds counts the admitted builds. It does not count requests for an existing image or
-	// for a running build. For two platforms it counts two builds.
+	// CountBuilds counts the admitted builds, without mirrors. It does not count requests for an
+	// existing image or for a running build. For two platforms it counts two builds.
 	CountBuilds(context.Context, *CountBuildsRequest) (*CountBuildsResponse, error)
+	// CountMirrors counts the admitted mirrors. It does not count requests for an image that exists
+	// at its target, or whose mirror is running.
+	CountMirrors(context.Context, *CountMirrorsRequest) (*CountMirrorsResponse, error)
 	// CountPulls counts the image manifests that were pulled.
 	CountPulls(context.Context, *CountPullsRequest) (*CountPullsResponse, error)
 	// CountFilesystemPulls counts the pulls of images with a layer of a file system client.
 	CountFilesystemPulls(context.Context, *CountFilesystemPullsRequest) (*CountFilesystemPullsResponse, error)
-	// GetStorage returns the disk usage of the service, if all roles run in one process.
-	// Otherwise each process has its own disk, whose usage is in its metrics, and the images are
-	// in an external registry: then the list is empty.
+	// GetStorage returns the size of the database and of the streams of NATS, and the disk usage of
+	// the service if all roles run in one process. Otherwise each process has its own disk, whose
+	// usage is in its metrics, and the images are in an external registry.
 	GetStorage(context.Context, *GetStorageRequest) (*GetStorageResponse, error)
+	// GetHealth returns the state of what the service depends on, its certificates and its clock, if
+	// all roles run in one process. Otherwise they are those of the process with the role metrics;
+	// /readyz of each process has its own.
+	GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error)
 	mustEmbedUnimplementedMetricsServiceServer()
 }
 
@@ -127,6 +163,9 @@ type UnimplementedMetricsServiceServer struct{}
 func (UnimplementedMetricsServiceServer) CountBuilds(context.Context, *CountBuildsRequest) (*CountBuildsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountBuilds not implemented")
 }
+func (UnimplementedMetricsServiceServer) CountMirrors(context.Context, *CountMirrorsRequest) (*CountMirrorsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method CountMirrors not implemented")
+}
 func (UnimplementedMetricsServiceServer) CountPulls(context.Context, *CountPullsRequest) (*CountPullsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CountPulls not implemented")
 }
@@ -135,6 +174,9 @@ func (UnimplementedMetricsServiceServer) CountFilesystemPulls(context.Context, *
 }
 func (UnimplementedMetricsServiceServer) GetStorage(context.Context, *GetStorageRequest) (*GetStorageResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStorage not implemented")
+}
+func (UnimplementedMetricsServiceServer) GetHealth(context.Context, *GetHealthRequest) (*GetHealthResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetHealth not implemented")
 }
 func (UnimplementedMetricsServiceServer) mustEmbedUnimplementedMetricsServiceServer() {}
 func (UnimplementedMetricsServiceServer) testEmbeddedByValue()                        {}
@@ -171,6 +213,24 @@ func _MetricsService_CountBuilds_Handler(srv interface{}, ctx context.Context, d
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(MetricsServiceServer).CountBuilds(ctx, req.(*CountBuildsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _MetricsService_CountMirrors_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(CountMirrorsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MetricsServiceServer).CountMirrors(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MetricsService_CountMirrors_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MetricsServiceServer).CountMirrors(ctx, req.(*CountMirrorsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -229,6 +289,24 @@ func _MetricsService_GetStorage_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _MetricsService_GetHealth_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetHealthRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(MetricsServiceServer).GetHealth(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: MetricsService_GetHealth_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(MetricsServiceServer).GetHealth(ctx, req.(*GetHealthRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // MetricsService_ServiceDesc is the grpc.ServiceDesc for MetricsService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -241,6 +319,10 @@ var MetricsService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _MetricsService_CountBuilds_Handler,
 		},
 		{
+			MethodName: "CountMirrors",
+			Handler:    _MetricsService_CountMirrors_Handler,
+		},
+		{
 			MethodName: "CountPulls",
 			Handler:    _MetricsService_CountPulls_Handler,
 		},
@@ -251,6 +333,10 @@ var MetricsService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetStorage",
 			Handler:    _MetricsService_GetStorage_Handler,
+		},
+		{
+			MethodName: "GetHealth",
+			Handler:    _MetricsService_GetHealth_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

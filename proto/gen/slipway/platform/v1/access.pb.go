@@ -23,9 +23,9 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Identity is the caller. Two callers are the same in limits, caches and scopes if and only if
-// endpoint, user id and workspace are equal, except that limits count all robots of an
-// organisation together. Absent for an anonymous caller.
+// Identity is the caller. Two callers are the same in limits if and only if endpoint, user id and
+// workspace are equal, except that limits count all robots of an organisation together; in caches
+// and scopes their repositories are equal as well. Absent for an anonymous caller.
 type Identity struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Base URL of the platform that authenticated the user, without a trailing slash, e.g.
@@ -41,7 +41,13 @@ type Identity struct {
 	// it is always that workspace.
 	WorkspaceId int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	// The organisation of a robot; 0 for a user. Limits count all robots of an organisation together.
-	RobotOrgId    int64 `protobuf:"varint,6,opt,name=robot_org_id,json=robotOrgId,proto3" json:"robot_org_id,omitempty"`
+	RobotOrgId int64 `protobuf:"varint,6,opt,name=robot_org_id,json=robotOrgId,proto3" json:"robot_org_id,omitempty"`
+	// The organisation of workspace_id, or of a robot; 0 in a personal workspace and for users of other
+	// platforms. It only decides whose limits apply.
+	OrganizationId int64 `protobuf:"varint,7,opt,name=organization_id,json=organizationId,proto3" json:"organization_id,omitempty"`
+	// The repositories that the access token is restricted to, e.g. "ghcr.io/lab/*"; empty: all. Stored
+	// with requests, plans and builds, so that they stay restricted.
+	Repositories  []string `protobuf:"bytes,8,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -118,6 +124,20 @@ func (x *Identity) GetRobotOrgId() int64 {
 	return 0
 }
 
+func (x *Identity) GetOrganizationId() int64 {
+	if x != nil {
+		return x.OrganizationId
+	}
+	return 0
+}
+
+func (x *Identity) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
+}
+
 // AuthorizeRequest is an access token and its intended use.
 type AuthorizeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -130,8 +150,7 @@ type AuthorizeRequest struct {
 	// Used to get a new access token if the platform reports that the access token has expired;
 	// may be empty. Secret.
 	RefreshToken string `protobuf:"bytes,4,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
-	// The scopes that the caller needs. If there are none, every token with scopes or of one
-	// workspace is rejected.
+	// The scopes that the caller needs. If there are none, every restricted token is rejected.
 	Scopes        []string `protobuf:"bytes,5,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -208,7 +227,7 @@ type AuthorizeResponse struct {
 	// The owner of the token; never absent.
 	Identity *Identity `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
 	// Whether the user is an administrator of this platform. Always false for a token of one
-	// workspace.
+	// workspace or of some repositories.
 	Administrator bool `protobuf:"varint,2,opt,name=administrator,proto3" json:"administrator,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -481,6 +500,363 @@ func (x *GetRunStateResponse) GetLive() bool {
 	return false
 }
 
+// AuthorizeUsageRequest is an access token and the usage that its owner wants to read.
+type AuthorizeUsageRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The access token as the client sent it, without "Bearer ".
+	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
+	// The scopes that the token needs, as in AuthorizeRequest.
+	Scopes []string `protobuf:"bytes,2,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// Whether to read the usage of the token's owner only; the fields below must then be 0.
+	Own bool `protobuf:"varint,3,opt,name=own,proto3" json:"own,omitempty"`
+	// The organisation; 0 for all.
+	OrgId int64 `protobuf:"varint,4,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// The workspace; 0 for all.
+	WorkspaceId   int64 `protobuf:"varint,5,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorizeUsageRequest) Reset() {
+	*x = AuthorizeUsageRequest{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorizeUsageRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorizeUsageRequest) ProtoMessage() {}
+
+func (x *AuthorizeUsageRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorizeUsageRequest.ProtoReflect.Descriptor instead.
+func (*AuthorizeUsageRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AuthorizeUsageRequest) GetAccessToken() string {
+	if x != nil {
+		return x.AccessToken
+	}
+	return ""
+}
+
+func (x *AuthorizeUsageRequest) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
+func (x *AuthorizeUsageRequest) GetOwn() bool {
+	if x != nil {
+		return x.Own
+	}
+	return false
+}
+
+func (x *AuthorizeUsageRequest) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *AuthorizeUsageRequest) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
+// AuthorizeUsageResponse is the usage that the caller may read: everything, or the rows that match
+// all ids that are not 0; at least one of them is.
+type AuthorizeUsageResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the caller may read the usage of all users; all ids are then 0.
+	Everything bool `protobuf:"varint,1,opt,name=everything,proto3" json:"everything,omitempty"`
+	// The user.
+	UserId int64 `protobuf:"varint,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	// The workspace.
+	WorkspaceId int64 `protobuf:"varint,3,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The organisation.
+	OrgId int64 `protobuf:"varint,4,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// The workspaces of the organisation; at most 500.
+	OrgWorkspaceIds []int64 `protobuf:"varint,5,rep,packed,name=org_workspace_ids,json=orgWorkspaceIds,proto3" json:"org_workspace_ids,omitempty"`
+	// The owner of the token, for limits; never absent.
+	Identity      *Identity `protobuf:"bytes,6,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorizeUsageResponse) Reset() {
+	*x = AuthorizeUsageResponse{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorizeUsageResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorizeUsageResponse) ProtoMessage() {}
+
+func (x *AuthorizeUsageResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorizeUsageResponse.ProtoReflect.Descriptor instead.
+func (*AuthorizeUsageResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AuthorizeUsageResponse) GetEverything() bool {
+	if x != nil {
+		return x.Everything
+	}
+	return false
+}
+
+func (x *AuthorizeUsageResponse) GetUserId() int64 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *AuthorizeUsageResponse) GetWorkspaceId() int64 {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *AuthorizeUsageResponse) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *AuthorizeUsageResponse) GetOrgWorkspaceIds() []int64 {
+	if x != nil {
+		return x.OrgWorkspaceIds
+	}
+	return nil
+}
+
+func (x *AuthorizeUsageResponse) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+// DescribeNamesRequest lists ids; at most 1000 of each kind.
+type DescribeNamesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Users and robots.
+	UserIds []int64 `protobuf:"varint,1,rep,packed,name=user_ids,json=userIds,proto3" json:"user_ids,omitempty"`
+	// Workspaces.
+	WorkspaceIds []int64 `protobuf:"varint,2,rep,packed,name=workspace_ids,json=workspaceIds,proto3" json:"workspace_ids,omitempty"`
+	// Organisations.
+	OrgIds        []int64 `protobuf:"varint,3,rep,packed,name=org_ids,json=orgIds,proto3" json:"org_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeNamesRequest) Reset() {
+	*x = DescribeNamesRequest{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeNamesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeNamesRequest) ProtoMessage() {}
+
+func (x *DescribeNamesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeNamesRequest.ProtoReflect.Descriptor instead.
+func (*DescribeNamesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DescribeNamesRequest) GetUserIds() []int64 {
+	if x != nil {
+		return x.UserIds
+	}
+	return nil
+}
+
+func (x *DescribeNamesRequest) GetWorkspaceIds() []int64 {
+	if x != nil {
+		return x.WorkspaceIds
+	}
+	return nil
+}
+
+func (x *DescribeNamesRequest) GetOrgIds() []int64 {
+	if x != nil {
+		return x.OrgIds
+	}
+	return nil
+}
+
+// DescribeNamesResponse holds names by id.
+type DescribeNamesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The names of users and robots.
+	Users map[int64]string `protobuf:"bytes,1,rep,name=users,proto3" json:"users,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The workspaces, each with its organisation.
+	Workspaces map[int64]*WorkspaceName `protobuf:"bytes,2,rep,name=workspaces,proto3" json:"workspaces,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The names of organisations, including those of the workspaces.
+	Orgs          map[int64]string `protobuf:"bytes,3,rep,name=orgs,proto3" json:"orgs,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeNamesResponse) Reset() {
+	*x = DescribeNamesResponse{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeNamesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeNamesResponse) ProtoMessage() {}
+
+func (x *DescribeNamesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeNamesResponse.ProtoReflect.Descriptor instead.
+func (*DescribeNamesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *DescribeNamesResponse) GetUsers() map[int64]string {
+	if x != nil {
+		return x.Users
+	}
+	return nil
+}
+
+func (x *DescribeNamesResponse) GetWorkspaces() map[int64]*WorkspaceName {
+	if x != nil {
+		return x.Workspaces
+	}
+	return nil
+}
+
+func (x *DescribeNamesResponse) GetOrgs() map[int64]string {
+	if x != nil {
+		return x.Orgs
+	}
+	return nil
+}
+
+// WorkspaceName is the name of a workspace.
+type WorkspaceName struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The organisation.
+	OrgId         int64 `protobuf:"varint,2,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkspaceName) Reset() {
+	*x = WorkspaceName{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkspaceName) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkspaceName) ProtoMessage() {}
+
+func (x *WorkspaceName) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkspaceName.ProtoReflect.Descriptor instead.
+func (*WorkspaceName) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *WorkspaceName) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkspaceName) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
 // Credentials are a registry login. Secret: never logged, never stored outside
 // the platform.
 type Credentials struct {
@@ -495,7 +871,7 @@ type Credentials struct {
 
 func (x *Credentials) Reset() {
 	*x = Credentials{}
-	mi := &file_slipway_platform_v1_access_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -507,7 +883,7 @@ func (x *Credentials) String() string {
 func (*Credentials) ProtoMessage() {}
 
 func (x *Credentials) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_access_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -520,7 +896,7 @@ func (x *Credentials) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Credentials.ProtoReflect.Descriptor instead.
 func (*Credentials) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{7}
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Credentials) GetUsername() string {
@@ -537,11 +913,176 @@ func (x *Credentials) GetPassword() string {
 	return ""
 }
 
+// GetLimitsRequest is empty.
+type GetLimitsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLimitsRequest) Reset() {
+	*x = GetLimitsRequest{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLimitsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLimitsRequest) ProtoMessage() {}
+
+func (x *GetLimitsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLimitsRequest.ProtoReflect.Descriptor instead.
+func (*GetLimitsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{13}
+}
+
+// GetLimitsResponse is all limits.
+type GetLimitsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Base URL of this platform, as in Identity. The limits apply to its users only.
+	Endpoint string `protobuf:"bytes,1,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// In no particular order; at most 5,000.
+	Limits        []*AppliedLimit `protobuf:"bytes,2,rep,name=limits,proto3" json:"limits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetLimitsResponse) Reset() {
+	*x = GetLimitsResponse{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetLimitsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetLimitsResponse) ProtoMessage() {}
+
+func (x *GetLimitsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetLimitsResponse.ProtoReflect.Descriptor instead.
+func (*GetLimitsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *GetLimitsResponse) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
+	}
+	return ""
+}
+
+func (x *GetLimitsResponse) GetLimits() []*AppliedLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// AppliedLimit is a limit of an organisation, a workspace or a user.
+type AppliedLimit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// organization, workspace or user.
+	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
+	// The id of the organisation, workspace or user.
+	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
+	// builds, runningBuilds, buildMinutes, pulls, requests or searches.
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	// The limit, e.g. "250/1h", or a number of running builds. "0": no limit.
+	Value         string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedLimit) Reset() {
+	*x = AppliedLimit{}
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedLimit) ProtoMessage() {}
+
+func (x *AppliedLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_access_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedLimit.ProtoReflect.Descriptor instead.
+func (*AppliedLimit) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_access_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *AppliedLimit) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *AppliedLimit) GetId() int64 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *AppliedLimit) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *AppliedLimit) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
 var File_slipway_platform_v1_access_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\n" +
-	" slipway/platform/v1/access.proto\x12\x13slipway.platform.v1\"\xb7\x01\n" +
+	" slipway/platform/v1/access.proto\x12\x13slipway.platform.v1\"\x84\x02\n" +
 	"\bIdentity\x12\x1a\n" +
 	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x12\x17\n" +
 	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12\x1b\n" +
@@ -549,7 +1090,9 @@ const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\x05email\x18\x04 \x01(\tR\x05email\x12!\n" +
 	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\x12 \n" +
 	"\frobot_org_id\x18\x06 \x01(\x03R\n" +
-	"robotOrgId\"\xb1\x01\n" +
+	"robotOrgId\x12'\n" +
+	"\x0forganization_id\x18\a \x01(\x03R\x0eorganizationId\x12\"\n" +
+	"\frepositories\x18\b \x03(\tR\frepositories\"\xb1\x01\n" +
 	"\x10AuthorizeRequest\x12!\n" +
 	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12!\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03R\vworkspaceId\x12\x1a\n" +
@@ -571,14 +1114,64 @@ const file_slipway_platform_v1_access_proto_rawDesc = "" +
 	"\vworkflow_id\x18\x02 \x01(\tR\n" +
 	"workflowId\")\n" +
 	"\x13GetRunStateResponse\x12\x12\n" +
-	"\x04live\x18\x01 \x01(\bR\x04live\"E\n" +
+	"\x04live\x18\x01 \x01(\bR\x04live\"\x9e\x01\n" +
+	"\x15AuthorizeUsageRequest\x12!\n" +
+	"\faccess_token\x18\x01 \x01(\tR\vaccessToken\x12\x16\n" +
+	"\x06scopes\x18\x02 \x03(\tR\x06scopes\x12\x10\n" +
+	"\x03own\x18\x03 \x01(\bR\x03own\x12\x15\n" +
+	"\x06org_id\x18\x04 \x01(\x03R\x05orgId\x12!\n" +
+	"\fworkspace_id\x18\x05 \x01(\x03R\vworkspaceId\"\xf2\x01\n" +
+	"\x16AuthorizeUsageResponse\x12\x1e\n" +
+	"\n" +
+	"everything\x18\x01 \x01(\bR\n" +
+	"everything\x12\x17\n" +
+	"\auser_id\x18\x02 \x01(\x03R\x06userId\x12!\n" +
+	"\fworkspace_id\x18\x03 \x01(\x03R\vworkspaceId\x12\x15\n" +
+	"\x06org_id\x18\x04 \x01(\x03R\x05orgId\x12*\n" +
+	"\x11org_workspace_ids\x18\x05 \x03(\x03R\x0forgWorkspaceIds\x129\n" +
+	"\bidentity\x18\x06 \x01(\v2\x1d.slipway.platform.v1.IdentityR\bidentity\"o\n" +
+	"\x14DescribeNamesRequest\x12\x19\n" +
+	"\buser_ids\x18\x01 \x03(\x03R\auserIds\x12#\n" +
+	"\rworkspace_ids\x18\x02 \x03(\x03R\fworkspaceIds\x12\x17\n" +
+	"\aorg_ids\x18\x03 \x03(\x03R\x06orgIds\"\xe0\x03\n" +
+	"\x15DescribeNamesResponse\x12K\n" +
+	"\x05users\x18\x01 \x03(\v25.slipway.platform.v1.DescribeNamesResponse.UsersEntryR\x05users\x12Z\n" +
+	"\n" +
+	"workspaces\x18\x02 \x03(\v2:.slipway.platform.v1.DescribeNamesResponse.WorkspacesEntryR\n" +
+	"workspaces\x12H\n" +
+	"\x04orgs\x18\x03 \x03(\v24.slipway.platform.v1.DescribeNamesResponse.OrgsEntryR\x04orgs\x1a8\n" +
+	"\n" +
+	"UsersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x03R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1aa\n" +
+	"\x0fWorkspacesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x03R\x03key\x128\n" +
+	"\x05value\x18\x02 \x01(\v2\".slipway.platform.v1.WorkspaceNameR\x05value:\x028\x01\x1a7\n" +
+	"\tOrgsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\x03R\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\":\n" +
+	"\rWorkspaceName\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x15\n" +
+	"\x06org_id\x18\x02 \x01(\x03R\x05orgId\"E\n" +
 	"\vCredentials\x12\x1a\n" +
 	"\busername\x18\x01 \x01(\tR\busername\x12\x1a\n" +
-	"\bpassword\x18\x02 \x01(\tR\bpassword2\xb8\x02\n" +
+	"\bpassword\x18\x02 \x01(\tR\bpassword\"\x12\n" +
+	"\x10GetLimitsRequest\"j\n" +
+	"\x11GetLimitsResponse\x12\x1a\n" +
+	"\bendpoint\x18\x01 \x01(\tR\bendpoint\x129\n" +
+	"\x06limits\x18\x02 \x03(\v2!.slipway.platform.v1.AppliedLimitR\x06limits\"X\n" +
+	"\fAppliedLimit\x12\x0e\n" +
+	"\x02of\x18\x01 \x01(\tR\x02of\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\tR\x05value2\xe7\x04\n" +
 	"\rAccessService\x12Z\n" +
 	"\tAuthorize\x12%.slipway.platform.v1.AuthorizeRequest\x1a&.slipway.platform.v1.AuthorizeResponse\x12i\n" +
 	"\x0eGetCredentials\x12*.slipway.platform.v1.GetCredentialsRequest\x1a+.slipway.platform.v1.GetCredentialsResponse\x12`\n" +
-	"\vGetRunState\x12'.slipway.platform.v1.GetRunStateRequest\x1a(.slipway.platform.v1.GetRunStateResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
+	"\vGetRunState\x12'.slipway.platform.v1.GetRunStateRequest\x1a(.slipway.platform.v1.GetRunStateResponse\x12Z\n" +
+	"\tGetLimits\x12%.slipway.platform.v1.GetLimitsRequest\x1a&.slipway.platform.v1.GetLimitsResponse\x12i\n" +
+	"\x0eAuthorizeUsage\x12*.slipway.platform.v1.AuthorizeUsageRequest\x1a+.slipway.platform.v1.AuthorizeUsageResponse\x12f\n" +
+	"\rDescribeNames\x12).slipway.platform.v1.DescribeNamesRequest\x1a*.slipway.platform.v1.DescribeNamesResponseB6Z4slipway.dev/proto/gen/slipway/platform/v1;platformv1b\x06proto3"
 
 var (
 	file_slipway_platform_v1_access_proto_rawDescOnce sync.Once
@@ -592,7 +1185,7 @@ func file_slipway_platform_v1_access_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_access_proto_rawDescData
 }
 
-var file_slipway_platform_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_slipway_platform_v1_access_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_slipway_platform_v1_access_proto_goTypes = []any{
 	(*Identity)(nil),               // 0: slipway.platform.v1.Identity
 	(*AuthorizeRequest)(nil),       // 1: slipway.platform.v1.AuthorizeRequest
@@ -601,24 +1194,47 @@ var file_slipway_platform_v1_access_proto_goTypes = []any{
 	(*GetCredentialsResponse)(nil), // 4: slipway.platform.v1.GetCredentialsResponse
 	(*GetRunStateRequest)(nil),     // 5: slipway.platform.v1.GetRunStateRequest
 	(*GetRunStateResponse)(nil),    // 6: slipway.platform.v1.GetRunStateResponse
-	(*Credentials)(nil),            // 7: slipway.platform.v1.Credentials
+	(*AuthorizeUsageRequest)(nil),  // 7: slipway.platform.v1.AuthorizeUsageRequest
+	(*AuthorizeUsageResponse)(nil), // 8: slipway.platform.v1.AuthorizeUsageResponse
+	(*DescribeNamesRequest)(nil),   // 9: slipway.platform.v1.DescribeNamesRequest
+	(*DescribeNamesResponse)(nil),  // 10: slipway.platform.v1.DescribeNamesResponse
+	(*WorkspaceName)(nil),          // 11: slipway.platform.v1.WorkspaceName
+	(*Credentials)(nil),            // 12: slipway.platform.v1.Credentials
+	(*GetLimitsRequest)(nil),       // 13: slipway.platform.v1.GetLimitsRequest
+	(*GetLimitsResponse)(nil),      // 14: slipway.platform.v1.GetLimitsResponse
+	(*AppliedLimit)(nil),           // 15: slipway.platform.v1.AppliedLimit
+	nil,                            // 16: slipway.platform.v1.DescribeNamesResponse.UsersEntry
+	nil,                            // 17: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
+	nil,                            // 18: slipway.platform.v1.DescribeNamesResponse.OrgsEntry
 }
 var file_slipway_platform_v1_access_proto_depIdxs = []int32{
-	0, // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
-	0, // 1: slipway.platform.v1.GetCredentialsRequest.identity:type_name -> slipway.platform.v1.Identity
-	7, // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
-	0, // 3: slipway.platform.v1.GetRunStateRequest.identity:type_name -> slipway.platform.v1.Identity
-	1, // 4: slipway.platform.v1.AccessService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
-	3, // 5: slipway.platform.v1.AccessService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
-	5, // 6: slipway.platform.v1.AccessService.GetRunState:input_type -> slipway.platform.v1.GetRunStateRequest
-	2, // 7: slipway.platform.v1.AccessService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
-	4, // 8: slipway.platform.v1.AccessService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
-	6, // 9: slipway.platform.v1.AccessService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
-	7, // [7:10] is the sub-list for method output_type
-	4, // [4:7] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	0,  // 0: slipway.platform.v1.AuthorizeResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 1: slipway.platform.v1.GetCredentialsRequest.identity:type_name -> slipway.platform.v1.Identity
+	12, // 2: slipway.platform.v1.GetCredentialsResponse.credentials:type_name -> slipway.platform.v1.Credentials
+	0,  // 3: slipway.platform.v1.GetRunStateRequest.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 4: slipway.platform.v1.AuthorizeUsageResponse.identity:type_name -> slipway.platform.v1.Identity
+	16, // 5: slipway.platform.v1.DescribeNamesResponse.users:type_name -> slipway.platform.v1.DescribeNamesResponse.UsersEntry
+	17, // 6: slipway.platform.v1.DescribeNamesResponse.workspaces:type_name -> slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry
+	18, // 7: slipway.platform.v1.DescribeNamesResponse.orgs:type_name -> slipway.platform.v1.DescribeNamesResponse.OrgsEntry
+	15, // 8: slipway.platform.v1.GetLimitsResponse.limits:type_name -> slipway.platform.v1.AppliedLimit
+	11, // 9: slipway.platform.v1.DescribeNamesResponse.WorkspacesEntry.value:type_name -> slipway.platform.v1.WorkspaceName
+	1,  // 10: slipway.platform.v1.AccessService.Authorize:input_type -> slipway.platform.v1.AuthorizeRequest
+	3,  // 11: slipway.platform.v1.AccessService.GetCredentials:input_type -> slipway.platform.v1.GetCredentialsRequest
+	5,  // 12: slipway.platform.v1.AccessService.GetRunState:input_type -> slipway.platform.v1.GetRunStateRequest
+	13, // 13: slipway.platform.v1.AccessService.GetLimits:input_type -> slipway.platform.v1.GetLimitsRequest
+	7,  // 14: slipway.platform.v1.AccessService.AuthorizeUsage:input_type -> slipway.platform.v1.AuthorizeUsageRequest
+	9,  // 15: slipway.platform.v1.AccessService.DescribeNames:input_type -> slipway.platform.v1.DescribeNamesRequest
+	2,  // 16: slipway.platform.v1.AccessService.Authorize:output_type -> slipway.platform.v1.AuthorizeResponse
+	4,  // 17: slipway.platform.v1.AccessService.GetCredentials:output_type -> slipway.platform.v1.GetCredentialsResponse
+	6,  // 18: slipway.platform.v1.AccessService.GetRunState:output_type -> slipway.platform.v1.GetRunStateResponse
+	14, // 19: slipway.platform.v1.AccessService.GetLimits:output_type -> slipway.platform.v1.GetLimitsResponse
+	8,  // 20: slipway.platform.v1.AccessService.AuthorizeUsage:output_type -> slipway.platform.v1.AuthorizeUsageResponse
+	10, // 21: slipway.platform.v1.AccessService.DescribeNames:output_type -> slipway.platform.v1.DescribeNamesResponse
+	16, // [16:22] is the sub-list for method output_type
+	10, // [10:16] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_access_proto_init() }
@@ -632,7 +1248,7 @@ func file_slipway_platform_v1_access_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_access_proto_rawDesc), len(file_slipway_platform_v1_access_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

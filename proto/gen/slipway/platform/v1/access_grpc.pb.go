@@ -24,6 +24,9 @@ const (
 	AccessService_Authorize_FullMethodName      = "/slipway.platform.v1.AccessService/Authorize"
 	AccessService_GetCredentials_FullMethodName = "/slipway.platform.v1.AccessService/GetCredentials"
 	AccessService_GetRunState_FullMethodName    = "/slipway.platform.v1.AccessService/GetRunState"
+	AccessService_GetLimits_FullMethodName      = "/slipway.platform.v1.AccessService/GetLimits"
+	AccessService_AuthorizeUsage_FullMethodName = "/slipway.platform.v1.AccessService/AuthorizeUsage"
+	AccessService_DescribeNames_FullMethodName  = "/slipway.platform.v1.AccessService/DescribeNames"
 )
 
 // AccessServiceClient is the client API for AccessService service.
@@ -48,6 +51,17 @@ type AccessServiceClient interface {
 	// GetRunState reports whether a run is live. It reports false for runs that do not exist or
 	// that the user may not see.
 	GetRunState(ctx context.Context, in *GetRunStateRequest, opts ...grpc.CallOption) (*GetRunStateResponse, error)
+	// GetLimits returns the limits of all single organisations, workspaces and users. Services cache
+	// them, and get them again when one has changed.
+	GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error)
+	// AuthorizeUsage returns which usage the owner of an access token may read. It fails with
+	// UNAUTHENTICATED for an invalid token, and with PERMISSION_DENIED unless the owner is an
+	// administrator, owns the organisation, or has at least the role admin in the workspace.
+	AuthorizeUsage(ctx context.Context, in *AuthorizeUsageRequest, opts ...grpc.CallOption) (*AuthorizeUsageResponse, error)
+	// DescribeNames returns the names of users, workspaces and organisations. Deleted ones are
+	// missing in the response, which is not an error. INVALID_ARGUMENT for more than 1000 ids of a
+	// kind.
+	DescribeNames(ctx context.Context, in *DescribeNamesRequest, opts ...grpc.CallOption) (*DescribeNamesResponse, error)
 }
 
 type accessServiceClient struct {
@@ -88,6 +102,36 @@ func (c *accessServiceClient) GetRunState(ctx context.Context, in *GetRunStateRe
 	return out, nil
 }
 
+func (c *accessServiceClient) GetLimits(ctx context.Context, in *GetLimitsRequest, opts ...grpc.CallOption) (*GetLimitsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetLimitsResponse)
+	err := c.cc.Invoke(ctx, AccessService_GetLimits_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) AuthorizeUsage(ctx context.Context, in *AuthorizeUsageRequest, opts ...grpc.CallOption) (*AuthorizeUsageResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AuthorizeUsageResponse)
+	err := c.cc.Invoke(ctx, AccessService_AuthorizeUsage_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *accessServiceClient) DescribeNames(ctx context.Context, in *DescribeNamesRequest, opts ...grpc.CallOption) (*DescribeNamesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeNamesResponse)
+	err := c.cc.Invoke(ctx, AccessService_DescribeNames_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AccessServiceServer is the server API for AccessService service.
 // All implementations must embed UnimplementedAccessServiceServer
 // for forward compatibility.
@@ -110,6 +154,17 @@ type AccessServiceServer interface {
 	// GetRunState reports whether a run is live. It reports false for runs that do not exist or
 	// that the user may not see.
 	GetRunState(context.Context, *GetRunStateRequest) (*GetRunStateResponse, error)
+	// GetLimits returns the limits of all single organisations, workspaces and users. Services cache
+	// them, and get them again when one has changed.
+	GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error)
+	// AuthorizeUsage returns which usage the owner of an access token may read. It fails with
+	// UNAUTHENTICATED for an invalid token, and with PERMISSION_DENIED unless the owner is an
+	// administrator, owns the organisation, or has at least the role admin in the workspace.
+	AuthorizeUsage(context.Context, *AuthorizeUsageRequest) (*AuthorizeUsageResponse, error)
+	// DescribeNames returns the names of users, workspaces and organisations. Deleted ones are
+	// missing in the response, which is not an error. INVALID_ARGUMENT for more than 1000 ids of a
+	// kind.
+	DescribeNames(context.Context, *DescribeNamesRequest) (*DescribeNamesResponse, error)
 	mustEmbedUnimplementedAccessServiceServer()
 }
 
@@ -128,6 +183,15 @@ func (UnimplementedAccessServiceServer) GetCredentials(context.Context, *GetCred
 }
 func (UnimplementedAccessServiceServer) GetRunState(context.Context, *GetRunStateRequest) (*GetRunStateResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetRunState not implemented")
+}
+func (UnimplementedAccessServiceServer) GetLimits(context.Context, *GetLimitsRequest) (*GetLimitsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetLimits not implemented")
+}
+func (UnimplementedAccessServiceServer) AuthorizeUsage(context.Context, *AuthorizeUsageRequest) (*AuthorizeUsageResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AuthorizeUsage not implemented")
+}
+func (UnimplementedAccessServiceServer) DescribeNames(context.Context, *DescribeNamesRequest) (*DescribeNamesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeNames not implemented")
 }
 func (UnimplementedAccessServiceServer) mustEmbedUnimplementedAccessServiceServer() {}
 func (UnimplementedAccessServiceServer) testEmbeddedByValue()                       {}
@@ -204,6 +268,60 @@ func _AccessService_GetRunState_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AccessService_GetLimits_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetLimitsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).GetLimits(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_GetLimits_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).GetLimits(ctx, req.(*GetLimitsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_AuthorizeUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AuthorizeUsageRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).AuthorizeUsage(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_AuthorizeUsage_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).AuthorizeUsage(ctx, req.(*AuthorizeUsageRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AccessService_DescribeNames_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeNamesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AccessServiceServer).DescribeNames(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AccessService_DescribeNames_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AccessServiceServer).DescribeNames(ctx, req.(*DescribeNamesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AccessService_ServiceDesc is the grpc.ServiceDesc for AccessService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -222,6 +340,18 @@ var AccessService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetRunState",
 			Handler:    _AccessService_GetRunState_Handler,
+		},
+		{
+			MethodName: "GetLimits",
+			Handler:    _AccessService_GetLimits_Handler,
+		},
+		{
+			MethodName: "AuthorizeUsage",
+			Handler:    _AccessService_AuthorizeUsage_Handler,
+		},
+		{
+			MethodName: "DescribeNames",
+			Handler:    _AccessService_DescribeNames_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -408,7 +408,9 @@ type TokenRestriction struct {
 	// The scopes of the token; empty: all.
 	Scopes []string `protobuf:"bytes,1,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	// The only workspace in which the token works; null: all.
-	WorkspaceId   *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The repositories that the token may name; empty: all.
+	Repositories  []string `protobuf:"bytes,3,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,6 +455,13 @@ func (x *TokenRestriction) GetScopes() []string {
 func (x *TokenRestriction) GetWorkspaceId() *wrapperspb.DoubleValue {
 	if x != nil {
 		return x.WorkspaceId
+	}
+	return nil
+}
+
+func (x *TokenRestriction) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
 	}
 	return nil
 }
@@ -858,7 +867,9 @@ type TokenRecord struct {
 	// The only workspace in which it works; null: all.
 	WorkspaceId *wrapperspb.DoubleValue `protobuf:"bytes,7,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	// The address of the client at the time of `lastUsed`, e.g. "192.0.2.7"; null: unknown.
-	LastAddress   *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=last_address,json=lastAddress,proto3" json:"last_address,omitempty"`
+	LastAddress *wrapperspb.StringValue `protobuf:"bytes,8,opt,name=last_address,json=lastAddress,proto3" json:"last_address,omitempty"`
+	// The repositories that it may name; empty: all.
+	Repositories  []string `protobuf:"bytes,9,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -949,6 +960,13 @@ func (x *TokenRecord) GetLastAddress() *wrapperspb.StringValue {
 	return nil
 }
 
+func (x *TokenRecord) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
+}
+
 // CreateTokenRequest is a token to create.
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1007,7 +1025,10 @@ type TokenSpec struct {
 	Scopes []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
 	// The only workspace in which the token works, of which the caller must be a participant; 0
 	// means all.
-	WorkspaceId   int64 `protobuf:"varint,4,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	WorkspaceId int64 `protobuf:"varint,4,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The repositories that the token may name in requests, each a repository with its registry, e.g.
+	// "docker.io/library/debian", or all below a path, e.g. "ghcr.io/lab/*". Empty means all.
+	Repositories  []string `protobuf:"bytes,5,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1068,6 +1089,13 @@ func (x *TokenSpec) GetWorkspaceId() int64 {
 		return x.WorkspaceId
 	}
 	return 0
+}
+
+func (x *TokenSpec) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
+	}
+	return nil
 }
 
 // CreateTokenResponse is a new token.
@@ -1315,10 +1343,11 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\v2\x19.slipway.platform.v1.UserR\x04user\x12!\n" +
 	"\fneed_consent\x18\x02 \x01(\bR\vneedConsent\x12T\n" +
 	"\x14default_workspace_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\x12defaultWorkspaceId\x12;\n" +
-	"\x05token\x18\x04 \x01(\v2%.slipway.platform.v1.TokenRestrictionR\x05token\"q\n" +
+	"\x05token\x18\x04 \x01(\v2%.slipway.platform.v1.TokenRestrictionR\x05token\"\x95\x01\n" +
 	"\x10TokenRestriction\x12\x16\n" +
 	"\x06scopes\x18\x01 \x03(\tR\x06scopes\x12E\n" +
-	"\fworkspace_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\"\xd2\x04\n" +
+	"\fworkspace_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12\"\n" +
+	"\frepositories\x18\x03 \x03(\tR\frepositories\"\xd2\x04\n" +
 	"\x04User\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x1b\n" +
 	"\tuser_name\x18\x02 \x01(\tR\buserName\x12\x14\n" +
@@ -1356,7 +1385,7 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\btoken_id\x18\x03 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\atokenId\x127\n" +
 	"\tlast_used\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12=\n" +
 	"\fdate_created\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
-	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\x85\x03\n" +
+	"\aexpires\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xa9\x03\n" +
 	"\vTokenRecord\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x127\n" +
@@ -1365,14 +1394,16 @@ const file_slipway_platform_v1_account_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\x12\x16\n" +
 	"\x06scopes\x18\x06 \x03(\tR\x06scopes\x12E\n" +
 	"\fworkspace_id\x18\a \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\vworkspaceId\x12?\n" +
-	"\flast_address\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\vlastAddress\"J\n" +
+	"\flast_address\x18\b \x01(\v2\x1c.google.protobuf.StringValueR\vlastAddress\x12\"\n" +
+	"\frepositories\x18\t \x03(\tR\frepositories\"J\n" +
 	"\x12CreateTokenRequest\x124\n" +
-	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"\xd3\x01\n" +
+	"\x05token\x18\x01 \x01(\v2\x1e.slipway.platform.v1.TokenSpecR\x05token\"\xf5\x03\n" +
 	"\tTokenSpec\x12 \n" +
 	"\x04name\x18\x01 \x01(\tB\f\xe2A\x01\x02\x90\xb5\x182е\x18\x01R\x04name\x12\x18\n" +
 	"\aexpires\x18\x02 \x01(\tR\aexpires\x12g\n" +
 	"\x06scopes\x18\x03 \x03(\tBO\xaa\xb5\x18\x04pull\xaa\xb5\x18\arequest\xaa\xb5\x18\x05build\xaa\xb5\x18\x06freeze\xaa\xb5\x18\x04runs\xaa\xb5\x18\x10credentials:read\xaa\xb5\x18\x05admin\xb8\xb5\x18\aR\x06scopes\x12!\n" +
-	"\fworkspace_id\x18\x04 \x01(\x03R\vworkspaceId\"l\n" +
+	"\fworkspace_id\x18\x04 \x01(\x03R\vworkspaceId\x12\x9f\x02\n" +
+	"\frepositories\x18\x05 \x03(\tB\xfa\x01\x90\xb5\x18\xff\x01\xb2\xb5\x18\xec\x01^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:[0-9]{1,5})?|[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?:[0-9]{1,5}|localhost)(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*|/\\*)$\xb8\xb5\x182R\frepositories\"l\n" +
 	"\x13CreateTokenResponse\x12\x1d\n" +
 	"\n" +
 	"access_key\x18\x01 \x01(\tR\taccessKey\x126\n" +

@@ -768,7 +768,10 @@ type RobotTokenSpec struct {
 	// after the server's maximum if that is shorter. "never" is rejected if there is a maximum.
 	Expires string `protobuf:"bytes,2,opt,name=expires,proto3" json:"expires,omitempty"`
 	// What the token may be used for; at least one.
-	Scopes        []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	Scopes []string `protobuf:"bytes,3,rep,name=scopes,proto3" json:"scopes,omitempty"`
+	// The repositories that the token may name in requests, each a repository with its registry, e.g.
+	// "docker.io/library/debian", or all below a path, e.g. "ghcr.io/lab/*". Empty means all.
+	Repositories  []string `protobuf:"bytes,4,rep,name=repositories,proto3" json:"repositories,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -820,6 +823,13 @@ func (x *RobotTokenSpec) GetExpires() string {
 func (x *RobotTokenSpec) GetScopes() []string {
 	if x != nil {
 		return x.Scopes
+	}
+	return nil
+}
+
+func (x *RobotTokenSpec) GetRepositories() []string {
+	if x != nil {
+		return x.Repositories
 	}
 	return nil
 }
@@ -1056,11 +1066,12 @@ const file_slipway_platform_v1_robot_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x19\n" +
 	"\brobot_id\x18\x03 \x01(\x03R\arobotId\x129\n" +
 	"\x05token\x18\x04 \x01(\v2#.slipway.platform.v1.RobotTokenSpecR\x05tokenB\x0f\n" +
-	"\r_workspace_id\"\xb0\x01\n" +
+	"\r_workspace_id\"\xd2\x03\n" +
 	"\x0eRobotTokenSpec\x12 \n" +
 	"\x04name\x18\x01 \x01(\tB\f\xe2A\x01\x02\x90\xb5\x182е\x18\x01R\x04name\x12\x18\n" +
 	"\aexpires\x18\x02 \x01(\tR\aexpires\x12b\n" +
-	"\x06scopes\x18\x03 \x03(\tBJ\xe2A\x01\x02\xaa\xb5\x18\x04pull\xaa\xb5\x18\arequest\xaa\xb5\x18\x05build\xaa\xb5\x18\x06freeze\xaa\xb5\x18\x04runs\xaa\xb5\x18\x10credentials:read\xb8\xb5\x18\aR\x06scopes\"q\n" +
+	"\x06scopes\x18\x03 \x03(\tBJ\xe2A\x01\x02\xaa\xb5\x18\x04pull\xaa\xb5\x18\arequest\xaa\xb5\x18\x05build\xaa\xb5\x18\x06freeze\xaa\xb5\x18\x04runs\xaa\xb5\x18\x10credentials:read\xb8\xb5\x18\aR\x06scopes\x12\x9f\x02\n" +
+	"\frepositories\x18\x04 \x03(\tB\xfa\x01\x90\xb5\x18\xff\x01\xb2\xb5\x18\xec\x01^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)+(:[0-9]{1,5})?|[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?:[0-9]{1,5}|localhost)(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*)*(/[a-z0-9]+(([._]|__|-+)[a-z0-9]+)*|/\\*)$\xb8\xb5\x182R\frepositories\"q\n" +
 	"\x18CreateRobotTokenResponse\x12\x1d\n" +
 	"\n" +
 	"access_key\x18\x01 \x01(\tR\taccessKey\x126\n" +

@@ -50,10 +50,10 @@ before and after the change. All matching events are printed unless --limit is s
 	flags.IntVar(&q.limit, "limit", 100, "Maximum number of events.")
 	flags.BoolVar(&lines, "lines", false, "Print each event as one line of JSON.")
 	for _, name := range []string{"actor", "subject", "limit"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
-	usage.Offer(cmd, "action", "credentials.*", "member.*", "organization.*", "participant.*", "session.*", "sign-in", "token.*", "user.*", "workspace.*")
-	usage.Offer(cmd, "since", "1h", "1d", "7d", "30d")
+	usage.CompleteFlag(cmd, "action", "credentials.*", "member.*", "organization.*", "participant.*", "session.*", "sign-in", "token.*", "user.*", "workspace.*")
+	usage.CompleteFlag(cmd, "since", "1h", "1d", "7d", "30d")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, _ []string) error {
 		if q.limit < 1 {
@@ -72,7 +72,7 @@ before and after the change. All matching events are printed unless --limit is s
 			if e.GetRefused() {
 				result = "rejected: " + e.GetReason()
 			}
-			t = append(t, []string{output.Tallied(e.GetSequence()), output.Moment(e.GetAt()), e.GetActor(), e.GetClient(), e.GetAction(), e.GetSubject(), result})
+			t = append(t, []string{output.Tallied(e.GetSequence()), output.FormatTime(e.GetAt()), e.GetActor(), e.GetClient(), e.GetAction(), e.GetSubject(), result})
 		}
 		return format.List(cmd, raw, t, "No events match.")
 	})

@@ -39,12 +39,12 @@ func credentials(ctx context.Context, c *session.Client, query url.Values) ([]by
 
 // credentialsID returns the id of the credentials with an id or a name.
 func credentialsID(ctx context.Context, c *session.Client, query url.Values, key string) (string, error) {
-	kept, err := keptCredentials(ctx, c, query, key)
+	kept, err := storedCredentials(ctx, c, query, key)
 	return kept.GetId(), err
 }
 
-// keptCredentials returns the stored credentials with an id or a name.
-func keptCredentials(ctx context.Context, c *session.Client, query url.Values, key string) (*platformv1.CredentialsRecord, error) {
+// storedCredentials returns the stored credentials with an id or a name.
+func storedCredentials(ctx context.Context, c *session.Client, query url.Values, key string) (*platformv1.CredentialsRecord, error) {
 	_, list, err := credentials(ctx, c, query)
 	if err != nil {
 		return nil, err
@@ -58,9 +58,9 @@ func keptCredentials(ctx context.Context, c *session.Client, query url.Values, k
 	return nil, err
 }
 
-// offersCredentials completes the ids of credentials in the workspace that a flag names.
-func offersCredentials(s *session.Settings, workspace *string) cobra.CompletionFunc {
-	return s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
+// completeCredentials completes the ids of credentials in the workspace that a flag names.
+func completeCredentials(s *session.Settings, workspace *string) cobra.CompletionFunc {
+	return s.Completions(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 		query, err := c.InWorkspace(ctx, *workspace)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func offersCredentials(s *session.Settings, workspace *string) cobra.CompletionF
 		_, list, err := credentials(ctx, c, query)
 		var out []cobra.Completion
 		for _, r := range list {
-			out = append(out, session.Offer(r.GetId(), r.GetName()))
+			out = append(out, session.CompleteFlag(r.GetId(), r.GetName()))
 		}
 		return out, err
 	})
@@ -95,14 +95,14 @@ func credentialsListCommand(s *session.Settings) *cobra.Command {
 		}
 		t := output.Table{{"ID", "NAME", "PROVIDER", "REGISTRY", "USER", "LAST USED"}}
 		for _, r := range list {
-			t = append(t, []string{r.GetId(), r.GetName(), r.GetProvider(), shownKey(r, "registry"), shownKey(r, "userName"), output.MomentOrNever(r.GetLastUsed())})
+			t = append(t, []string{r.GetId(), r.GetName(), r.GetProvider(), keyField(r, "registry"), keyField(r, "userName"), output.MomentOrNever(r.GetLastUsed())})
 		}
 		return format.List(cmd, raw, t, "No credentials yet. `slipway credentials add NAME --registry HOST --username USER` stores a login.")
 	}
 	return cmd
 }
 
-func shownKey(r *platformv1.CredentialsRecord, name string) string {
+func keyField(r *platformv1.CredentialsRecord, name string) string {
 	return r.GetKeys().GetFields()[name].GetStringValue()
 }
 
@@ -114,7 +114,7 @@ func credentialsShowCommand(s *session.Settings) *cobra.Command {
 		Args:    usage.Exactly(1),
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	cmd.ValidArgsFunction = offersCredentials(s, workspace)
+	cmd.ValidArgsFunction = completeCredentials(s, workspace)
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
@@ -141,10 +141,10 @@ func credentialsTable(r *platformv1.CredentialsRecord) output.Table {
 	t.Fact("Name", r.GetName())
 	t.Fact("Description", r.GetDescription())
 	t.Fact("Provider", r.GetProvider())
-	t.Fact("Registry", shownKey(r, "registry"))
-	t.Fact("User", shownKey(r, "userName"))
-	t.Fact("Created", output.Moment(r.GetDateCreated()))
-	t.Fact("Changed", output.Moment(r.GetLastUpdated()))
+	t.Fact("Registry", keyField(r, "registry"))
+	t.Fact("User", keyField(r, "userName"))
+	t.Fact("Created", output.FormatTime(r.GetDateCreated()))
+	t.Fact("Changed", output.FormatTime(r.GetLastUpdated()))
 	t.Fact("Last used", output.MomentOrNever(r.GetLastUsed()))
 	return t
 }
@@ -158,7 +158,7 @@ func credentialsDeleteCommand(s *session.Settings) *cobra.Command {
 		Args:    usage.AtLeast(1),
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "to delete them in")
-	cmd.ValidArgsFunction = offersCredentials(s, workspace)
+	cmd.ValidArgsFunction = completeCredentials(s, workspace)
 	cmd.Flags().BoolVar(&checked, "checked", false, "Do not delete credentials that were used in the last hour.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)

@@ -33,7 +33,7 @@ func (f *channelFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.address, "channel", "", "The `address` of the private Conda channel of the login.")
 	flags.BoolVar(&f.tokenInPath, "token-in-path", false, "Send the token in the path of addresses (/t/TOKEN/).")
 	flags.BoolVar(&f.bearer, "bearer", false, "Send the token as a bearer token.")
-	usage.Offer(cmd, "channel")
+	usage.CompleteFlag(cmd, "channel")
 }
 
 // readChannel checks the flags of a login for a channel.
@@ -109,7 +109,7 @@ func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, que
 		err = read()
 	}
 	if err == nil {
-		cmd.PrintErrf("The server has read %s with the login, and uses it from now on, %s.\n", output.Printable(f.channel.address), whose(query))
+		cmd.PrintErrf("The server has read %s with the login, and uses it from now on, %s.\n", output.Printable(f.channel.address), audience(query))
 		return nil
 	}
 	if !isRefusal(err) && cmd.Context().Err() == nil {
@@ -124,8 +124,8 @@ func (f *credentialsFlags) tryChannel(cmd *cobra.Command, c *session.Client, que
 	return fmt.Errorf("reading %s with the login: %w; the login was removed: correct it, or store it without the test with --no-verify", f.channel.address, err)
 }
 
-// whose returns for whom a login is used that was stored with a query.
-func whose(query url.Values) string {
+// audience returns for whom a login is used that was stored with a query.
+func audience(query url.Values) string {
 	if query.Get("workspaceId") != "" {
 		return "for all participants of the workspace"
 	}

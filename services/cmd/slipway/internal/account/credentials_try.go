@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,8 +30,8 @@ func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *pla
 	}
 	given := func(name string) string { return spec.GetKeys().GetFields()[name].GetStringValue() }
 	login := &inspectv1.Login{
-		UserName: cmp.Or(given("userName"), shownKey(was, "userName")), Password: given("password"),
-		Registry: cmp.Or(given("registry"), shownKey(was, "registry"), usualRegistry),
+		UserName: cmp.Or(given("userName"), keyField(was, "userName")), Password: given("password"),
+		Registry: cmp.Or(given("registry"), keyField(was, "registry"), usualRegistry),
 	}
 	if login.GetPassword() == "" || login.GetUserName() == "" {
 		return nil, nil
@@ -45,12 +46,13 @@ func (f *credentialsFlags) try(ctx context.Context, c *session.Client, spec *pla
 	return login, nil
 }
 
-// sayTried prints what a valid login is used for, and what was not tested.
-func sayTried(cmd *cobra.Command, login *inspectv1.Login) {
+// printTested prints what a valid login is used for, and what was not tested. query is that with
+// which it was stored.
+func printTested(cmd *cobra.Command, login *inspectv1.Login, query url.Values) {
 	if login == nil {
 		return
 	}
-	cmd.PrintErrf("%s accepts the login. From now on images below %s are read and pushed with it, on your behalf only; "+
+	cmd.PrintErrf("%s accepts the login. From now on images below %s are read and pushed with it, %s; "+
 		"whether it may read or push a certain image was not tested: `slipway inspect` tests that.\n",
-		output.Printable(login.GetRegistry()), output.Printable(login.GetRegistry()))
+		output.Printable(login.GetRegistry()), output.Printable(login.GetRegistry()), audience(query))
 }

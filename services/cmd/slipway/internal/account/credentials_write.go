@@ -39,7 +39,7 @@ func (f *credentialsFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.keysFile, "keys-file", "", "A `file` with a JSON object of keys, for other providers; - for standard input.")
 	flags.BoolVar(&f.unseen, "no-verify", false, "Store the login without trying it at the registry.")
 	for _, name := range []string{"registry", "username", "description"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
 }
 
@@ -50,7 +50,7 @@ func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platfo
 		spec.Description = &f.description
 	}
 	if f.keysFile != "" {
-		if cmd.Flags().Changed("registry") || cmd.Flags().Changed("username") || f.password.Given() {
+		if cmd.Flags().Changed("registry") || cmd.Flags().Changed("username") || f.password.IsSet() {
 			return nil, usage.Errorf("--keys-file holds all keys; --registry, --username and the password are for %s", registryProvider)
 		}
 		return spec, f.readKeys(d, spec.GetKeys())
@@ -67,7 +67,7 @@ func (f *credentialsFlags) spec(cmd *cobra.Command, d *prompt.Dialogue) (*platfo
 	if f.channel.address != "" {
 		f.channel.into(spec.GetKeys())
 	}
-	if !f.ask && !f.password.Given() {
+	if !f.ask && !f.password.IsSet() {
 		return spec, nil
 	}
 	password, err := f.password.Read(d, "Password")
@@ -138,7 +138,7 @@ the command prints that.
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.provider, "provider", registryProvider, "What the keys are for; all but "+registryProvider+" need --keys-file.")
-	usage.Offer(cmd, "provider", registryProvider)
+	usage.CompleteFlag(cmd, "provider", registryProvider)
 	f.channel.add(cmd)
 	workspace := session.WorkspaceFlag(cmd, s, "to store it in")
 	format := output.Flag(cmd)
@@ -171,7 +171,7 @@ the command prints that.
 		if err := f.tryChannel(cmd, c, query, args[0], res.GetCredentialsId()); err != nil {
 			return err
 		}
-		sayTried(cmd, tried)
+		printTested(cmd, tried, query)
 		return format.Print(cmd.OutOrStdout(), raw, output.Table{{res.GetCredentialsId()}})
 	}
 	return cmd
@@ -195,9 +195,9 @@ tested.`,
 	f.add(cmd)
 	cmd.Flags().BoolVar(&f.ask, "password", false, "Ask for a new password.")
 	cmd.Flags().StringVar(&name, "name", "", "The new name.")
-	usage.Offer(cmd, "name")
+	usage.CompleteFlag(cmd, "name")
 	workspace := session.WorkspaceFlag(cmd, s, "to look in")
-	cmd.ValidArgsFunction = offersCredentials(s, workspace)
+	cmd.ValidArgsFunction = completeCredentials(s, workspace)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, query, err := s.Within(cmd.Context(), *workspace)
 		if err != nil {
@@ -213,7 +213,7 @@ tested.`,
 		if isEmpty(spec) {
 			return usage.Errorf("no change was requested; give at least one flag")
 		}
-		kept, err := keptCredentials(cmd.Context(), c, query, args[0])
+		kept, err := storedCredentials(cmd.Context(), c, query, args[0])
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ tested.`,
 		if _, err := c.Do(cmd.Context(), what, nil); err != nil {
 			return fmt.Errorf("changing the credentials %s: %w", args[0], err)
 		}
-		sayTried(cmd, tried)
+		printTested(cmd, tried, query)
 		if kept.GetProvider() == channelProvider && len(spec.GetKeys().GetFields()) > 0 {
 			cmd.PrintErrln("The changed login was not tested: a lock or a request with packages of the channel shows whether it is accepted.")
 		}

@@ -22,42 +22,42 @@ func Member(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// place is an organisation or a workspace.
-type place struct {
+// memberScope is an organisation or a workspace.
+type memberScope struct {
 	name        string
 	path        string // of its own calls
 	isWorkspace bool
 }
 
-// people returns the path of the calls for members.
-func (p place) people() string {
+// membersPath returns the path of the calls for members.
+func (p memberScope) membersPath() string {
 	if p.isWorkspace {
 		return p.path + "/participants"
 	}
 	return p.path + "/members"
 }
 
-// placeOf parses ORGANISATION or ORGANISATION/WORKSPACE.
-func placeOf(ctx context.Context, c *session.Client, name string) (place, error) {
+// parseMemberScope parses ORGANISATION or ORGANISATION/WORKSPACE.
+func parseMemberScope(ctx context.Context, c *session.Client, name string) (memberScope, error) {
 	org, workspace, isWorkspace := strings.Cut(name, "/")
 	id, err := orgID(ctx, c, org)
 	if err != nil || !isWorkspace {
-		return place{name: name, path: "/api/orgs/" + id}, err
+		return memberScope{name: name, path: "/api/orgs/" + id}, err
 	}
 	var res platformv1.ListWorkspacesResponse
 	_, err = c.Do(ctx, session.Call{Method: http.MethodGet, Path: "/api/orgs/" + id + "/workspaces", Query: listed(), Signed: true}, &res)
 	if err != nil {
-		return place{}, fmt.Errorf("listing the workspaces of %s: %w", org, err)
+		return memberScope{}, fmt.Errorf("listing the workspaces of %s: %w", org, err)
 	}
 	ws, err := idOf(res.GetWorkspaces(), workspace, "workspace of "+org+" called", func(w *platformv1.Workspace) (string, string) { return output.Tallied(w.GetId()), w.GetName() })
-	return place{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
+	return memberScope{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
 }
 
-// person is a member of a place.
+// person is a member of an organisation or a workspace.
 type person struct{ id, name, email, role string }
 
-func peopleOf(ctx context.Context, c *session.Client, p place) (raw []byte, out []person, err error) {
-	what := session.Call{Method: http.MethodGet, Path: p.people(), Query: listed(), Signed: true}
+func membersOf(ctx context.Context, c *session.Client, p memberScope) (raw []byte, out []person, err error) {
+	what := session.Call{Method: http.MethodGet, Path: p.membersPath(), Query: listed(), Signed: true}
 	if p.isWorkspace {
 		var res platformv1.ListParticipantsResponse
 		raw, err = c.Do(ctx, what, &res)
@@ -77,17 +77,17 @@ func peopleOf(ctx context.Context, c *session.Client, p place) (raw []byte, out 
 	return raw, out, nil
 }
 
-// locate finds a place and one of its members, by user name or e-mail address.
-func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, place, string, error) {
+// locate finds an organisation or a workspace and one of its members, by user name or e-mail address.
+func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, memberScope, string, error) {
 	c, err := s.Client()
 	if err != nil {
-		return nil, place{}, "", err
+		return nil, memberScope{}, "", err
 	}
-	p, err := placeOf(ctx, c, where)
+	p, err := parseMemberScope(ctx, c, where)
 	if err != nil || who == "" {
 		return c, p, "", err
 	}
-	_, list, err := peopleOf(ctx, c, p)
+	_, list, err := membersOf(ctx, c, p)
 	if err != nil {
 		return c, p, "", err
 	}
@@ -111,7 +111,7 @@ func memberListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		raw, list, err := peopleOf(cmd.Context(), c, p)
+		raw, list, err := membersOf(cmd.Context(), c, p)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func memberAddCommand(s *session.Settings) *cobra.Command {
 		if p.isWorkspace {
 			body = &platformv1.ParticipantSpec{UserNameOrEmail: args[1]}
 		}
-		if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPut, Path: p.people() + "/add", Signed: true, Body: body}, nil); err != nil {
+		if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPut, Path: p.membersPath() + "/add", Signed: true, Body: body}, nil); err != nil {
 			return fmt.Errorf("adding %s to %s: %w", args[1], args[0], err)
 		}
 		if role != "" {
@@ -169,7 +169,7 @@ func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) e
 		return err
 	}
 	// Both kinds of places have the same request.
-	what := session.Call{Method: http.MethodPut, Path: p.people() + "/" + id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
+	what := session.Call{Method: http.MethodPut, Path: p.membersPath() + "/" + id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {
 		return fmt.Errorf("making %s %s of %s: %w", who, role, where, err)
 	}
@@ -186,7 +186,7 @@ func memberRemoveCommand(s *session.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.people() + "/" + id, Signed: true}, nil); err != nil {
+			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.membersPath() + "/" + id, Signed: true}, nil); err != nil {
 				return fmt.Errorf("removing %s from %s: %w", args[1], args[0], err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer a member of %s.\n", output.Printable(args[1]), output.Printable(args[0]))

@@ -155,7 +155,7 @@ func workspaceDeleteCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ORGANISATION/NAME", Short: "Delete a workspace, with its credentials and runs", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
-			at, err := placeOf(cmd.Context(), c, args[0])
+			at, err := parseMemberScope(cmd.Context(), c, args[0])
 			if err != nil {
 				return err
 			}

@@ -31,26 +31,33 @@ func robotTokens(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
-// robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE. Both names may also
-// be ids, so that administrators of the server can name organisations that they do not belong to.
-func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Call, error) {
-	org, workspace, _ := strings.Cut(owner, "/")
+// ownerOf returns the ids of ORGANISATION or ORGANISATION/WORKSPACE; workspace is "" for an organisation.
+// Both names may also be ids, so that administrators of the server can name organisations that they do
+// not belong to.
+func ownerOf(ctx context.Context, c *session.Client, owner string) (org, workspace string, err error) {
+	org, workspace, _ = strings.Cut(owner, "/")
 	if isID(org) && (workspace == "" || isID(workspace)) { // before names, since a name may be a number
-		return robotCall(org, workspace), nil
+		return org, workspace, nil
 	}
 	_, list, err := c.Workspaces(ctx)
 	if err != nil {
-		return session.Call{}, fmt.Errorf("looking for %s: %w", owner, err)
+		return "", "", fmt.Errorf("looking for %s: %w", owner, err)
 	}
 	for _, w := range list {
 		if w.GetWorkspaceId() == nil && strings.EqualFold(w.GetOrgName(), owner) {
-			return robotCall(output.Tallied(w.GetOrgId()), ""), nil
+			return output.Tallied(w.GetOrgId()), "", nil
 		}
 		if w.GetWorkspaceId() != nil && strings.EqualFold(session.FullWorkspace(w), owner) {
-			return robotCall(output.Tallied(w.GetOrgId()), output.Tallied(w.GetWorkspaceId().GetValue())), nil
+			return output.Tallied(w.GetOrgId()), output.Tallied(w.GetWorkspaceId().GetValue()), nil
 		}
 	}
-	return session.Call{}, fmt.Errorf("you have no organisation or workspace %s; `slipway workspaces` shows yours", owner)
+	return "", "", fmt.Errorf("you have no organisation or workspace %s; `slipway workspaces` shows yours", owner)
+}
+
+// robotsOf returns the call for the robots of ORGANISATION or ORGANISATION/WORKSPACE.
+func robotsOf(ctx context.Context, c *session.Client, owner string) (session.Call, error) {
+	org, workspace, err := ownerOf(ctx, c, owner)
+	return ownedCall(org, workspace, "robots"), err
 }
 
 func isID(text string) bool {
@@ -58,8 +65,9 @@ func isID(text string) bool {
 	return err == nil && id > 0
 }
 
-func robotCall(org, workspace string) session.Call {
-	call := session.Call{Path: "/api/orgs/" + org + "/robots", Query: url.Values{}, Signed: true}
+// ownedCall returns the call for what belongs to an organisation, or to one of its workspaces.
+func ownedCall(org, workspace, what string) session.Call {
+	call := session.Call{Path: "/api/orgs/" + org + "/" + what, Query: url.Values{}, Signed: true}
 	if workspace != "" {
 		call.Query.Set("workspaceId", workspace)
 	}
@@ -104,11 +112,11 @@ func listTokens(ctx context.Context, c *session.Client, owner, robot string) (at
 	return at, raw, res.GetTokens(), nil
 }
 
-// offersRobots completes the owner, then a robot of the owner, then a token of the robot. most is the
-// number of arguments that are completed.
-func offersRobots(s *session.Settings, most int) cobra.CompletionFunc {
+// completeRobots completes the owner, then a robot of the owner, then a token of the robot. most
+// is the number of arguments that are completed.
+func completeRobots(s *session.Settings, most int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return s.Offers(func(ctx context.Context, c *session.Client) (out []cobra.Completion, err error) {
+		return s.Completions(func(ctx context.Context, c *session.Client) (out []cobra.Completion, err error) {
 			switch {
 			case len(args) >= most:
 				return nil, nil
@@ -119,19 +127,19 @@ func offersRobots(s *session.Settings, most int) cobra.CompletionFunc {
 					if w.GetWorkspaceId() != nil {
 						name, id = session.FullWorkspace(w), w.GetWorkspaceId().GetValue()
 					}
-					out = append(out, session.Offer(name, output.Tallied(id)))
+					out = append(out, session.CompleteFlag(name, output.Tallied(id)))
 				}
 				return out, err
 			case len(args) == 1:
 				_, _, list, err := robots(ctx, c, args[0])
 				for _, r := range list {
-					out = append(out, session.Offer(r.GetName(), r.GetRole()))
+					out = append(out, session.CompleteFlag(r.GetName(), r.GetRole()))
 				}
 				return out, err
 			}
 			_, _, list, err := listTokens(ctx, c, args[0], args[1])
 			for _, t := range list {
-				out = append(out, session.Offer(t.GetName(), strings.Join(t.GetScopes(), ",")))
+				out = append(out, session.CompleteFlag(t.GetName(), strings.Join(t.GetScopes(), ",")))
 			}
 			return out, err
 		})(cmd, args, prefix)
@@ -140,7 +148,7 @@ func offersRobots(s *session.Settings, most int) cobra.CompletionFunc {
 
 func robotsListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the robots of a workspace, or of an organisation", Args: usage.Exactly(1), ValidArgsFunction: offersRobots(s, 1),
+		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the robots of a workspace, or of an organisation", Args: usage.Exactly(1), ValidArgsFunction: completeRobots(s, 1),
 		Example: "  slipway robots list lab/rnaseq\n  slipway robots list lab",
 	}
 	format := output.Flag(cmd)
@@ -152,7 +160,7 @@ func robotsListCommand(s *session.Settings) *cobra.Command {
 		t := output.Table{{"ID", "NAME", "ROLE", "CREATED BY", "CREATED", "LAST USED"}}
 		for _, r := range list {
 			t = append(t, []string{
-				output.Tallied(r.GetId()), r.GetName(), r.GetRole(), r.GetCreatedBy(), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
+				output.Tallied(r.GetId()), r.GetName(), r.GetRole(), r.GetCreatedBy(), output.FormatTime(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
 			})
 		}
 		return format.List(cmd, raw, t, "No robots yet. `slipway robots create "+args[0]+" NAME` creates one.")
@@ -170,11 +178,11 @@ A robot is an account of a workspace or an organisation, and of no person: it ca
 sign in, and keeps working when the user who created it leaves. It acts with access
 tokens, which ` + "`slipway robots tokens create`" + ` creates, only in its workspace, or in the
 workspaces of its organisation.`,
-		Args: usage.Exactly(2), ValidArgsFunction: offersRobots(s, 1),
+		Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 1),
 		Example: "  slipway robots create lab/rnaseq ci\n  slipway robots tokens create lab/rnaseq ci cluster --scope pull,request,build > ci-token\n  slipway robots create lab reports --role view",
 	}
 	cmd.Flags().StringVar(&role, "role", "", "The role: launch, connect or view (default: launch, which uses the workspace's logins and reports runs).")
-	usage.Offer(cmd, "role", "launch", "connect", "view")
+	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		at, err := robotsOf(cmd.Context(), c, args[0])
@@ -194,7 +202,7 @@ workspaces of its organisation.`,
 
 func robotsDeleteCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ORGANISATION[/WORKSPACE] NAME|ID...", Short: "Delete robots with their tokens, effective immediately", Args: usage.AtLeast(2), ValidArgsFunction: offersRobots(s, 2),
+		Use: "delete ORGANISATION[/WORKSPACE] NAME|ID...", Short: "Delete robots with their tokens, effective immediately", Args: usage.AtLeast(2), ValidArgsFunction: completeRobots(s, 2),
 		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 			at, _, list, err := robots(cmd.Context(), c, args[0])
 			if err != nil {
@@ -222,7 +230,7 @@ func removeEach(cmd *cobra.Command, c *session.Client, at session.Call, what str
 
 func robotTokensListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list ORGANISATION[/WORKSPACE] ROBOT", Short: "List the access tokens of a robot", Args: usage.Exactly(2), ValidArgsFunction: offersRobots(s, 2),
+		Use: "list ORGANISATION[/WORKSPACE] ROBOT", Short: "List the access tokens of a robot", Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots tokens list lab/rnaseq ci",
 	}
 	format := output.Flag(cmd)
@@ -231,10 +239,10 @@ func robotTokensListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := output.Table{{"ID", "NAME", "SCOPES", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
+		t := output.Table{{"ID", "NAME", "SCOPES", "REPOSITORIES", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
 		for _, r := range list {
 			t = append(t, []string{
-				output.Tallied(r.GetId()), r.GetName(), strings.Join(r.GetScopes(), ","), output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
+				output.Tallied(r.GetId()), r.GetName(), strings.Join(r.GetScopes(), ","), cmp.Or(strings.Join(r.GetRepositories(), ","), "all"), output.FormatTime(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
 				cmp.Or(r.GetLastAddress().GetValue(), "-"), output.MomentOrNever(r.GetExpires()),
 			})
 		}
@@ -244,19 +252,20 @@ func robotTokensListCommand(s *session.Settings) *cobra.Command {
 }
 
 func robotTokensCreateCommand(s *session.Settings) *cobra.Command {
-	var scopes []string
+	var scopes, repositories []string
 	cmd := &cobra.Command{
 		Use: "create ORGANISATION[/WORKSPACE] ROBOT NAME", Short: "Create an access token for a robot and print it, this once",
 		Long: `Create an access token for a robot and print it, this once.
 
 Only the token is printed. --scope is required; ` + "`slipway tokens create --help`" + `
-explains the scopes.`,
-		Args: usage.Exactly(3), ValidArgsFunction: offersRobots(s, 2),
+explains the scopes and --repository.`,
+		Args: usage.Exactly(3), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots tokens create lab/rnaseq ci cluster --scope pull,request,build > ci-token",
 	}
 	expires := expiryFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated.")
-	usage.Offer(cmd, "scope", scopeNames()...)
+	usage.CompleteFlag(cmd, "scope", scopeNames()...)
+	repositoryFlag(cmd, &repositories)
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if len(scopes) == 0 {
@@ -266,7 +275,7 @@ explains the scopes.`,
 		if err != nil {
 			return err
 		}
-		at.Method, at.Body = http.MethodPost, &platformv1.RobotTokenSpec{Name: args[2], Scopes: scopes, Expires: expires()}
+		at.Method, at.Body = http.MethodPost, &platformv1.RobotTokenSpec{Name: args[2], Scopes: scopes, Repositories: repositories, Expires: expires()}
 		var res platformv1.CreateRobotTokenResponse
 		raw, err := c.Do(cmd.Context(), at, &res)
 		if err != nil {
@@ -279,7 +288,7 @@ explains the scopes.`,
 
 func robotTokensDeleteCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete ORGANISATION[/WORKSPACE] ROBOT ID|NAME...", Short: "Delete access tokens of a robot, effective immediately", Args: usage.AtLeast(3), ValidArgsFunction: offersRobots(s, 3),
+		Use: "delete ORGANISATION[/WORKSPACE] ROBOT ID|NAME...", Short: "Delete access tokens of a robot, effective immediately", Args: usage.AtLeast(3), ValidArgsFunction: completeRobots(s, 3),
 		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 			at, _, list, err := listTokens(cmd.Context(), c, args[0], args[1])
 			if err != nil {

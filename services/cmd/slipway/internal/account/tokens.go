@@ -48,21 +48,21 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 			return err
 		}
 		const all = "all"
-		t := output.Table{{"ID", "NAME", "SCOPES", "WORKSPACE", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
+		t := output.Table{{"ID", "NAME", "SCOPES", "WORKSPACE", "REPOSITORIES", "CREATED", "LAST USED", "FROM", "EXPIRES"}}
 		for _, r := range list.GetTokens() {
 			workspace := all
 			if r.GetWorkspaceId() != nil {
 				workspace = output.Tallied(r.GetWorkspaceId().GetValue())
 			}
 			t = append(t, []string{
-				output.Tallied(r.GetId()), r.GetName(), cmp.Or(strings.Join(r.GetScopes(), ","), all), workspace,
-				output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), cmp.Or(r.GetLastAddress().GetValue(), "-"), output.MomentOrNever(r.GetExpires()),
+				output.Tallied(r.GetId()), r.GetName(), cmp.Or(strings.Join(r.GetScopes(), ","), all), workspace, cmp.Or(strings.Join(r.GetRepositories(), ","), all),
+				output.FormatTime(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), cmp.Or(r.GetLastAddress().GetValue(), "-"), output.MomentOrNever(r.GetExpires()),
 			})
 		}
 		for _, r := range list.GetSessions() {
 			t = append(t, []string{
-				output.Tallied(r.GetId()), "session of " + r.GetClientId(), all, all,
-				output.Moment(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), "-", output.MomentOrNever(r.GetExpires()),
+				output.Tallied(r.GetId()), "session of " + r.GetClientId(), all, all, all,
+				output.FormatTime(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()), "-", output.MomentOrNever(r.GetExpires()),
 			})
 		}
 		return format.List(cmd, raw, t, "No tokens yet. `slipway tokens create NAME` creates one.")
@@ -71,7 +71,7 @@ func tokensListCommand(s *session.Settings) *cobra.Command {
 }
 
 func tokensCreateCommand(s *session.Settings) *cobra.Command {
-	var scopes []string
+	var scopes, repositories []string
 	var workspace string
 	cmd := &cobra.Command{
 		Use:   "create NAME",
@@ -79,24 +79,30 @@ func tokensCreateCommand(s *session.Settings) *cobra.Command {
 		Long: `Create an access token and print it, this once.
 
 Only the token is printed. It gives access to everything that you can do, unless
---scope and --workspace restrict it. Such a token cannot sign in to programs or to
-the web page.
+--scope, --workspace and --repository restrict it. Such a token cannot sign in to
+programs or to the web page.
 
 Scopes: pull (get images that you requested, inspect), request (existing images,
 Conda packages), build (images that are built), freeze (push with your logins), runs
-(workflow runs), credentials:read, admin (everything else).`,
-		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token\n  slipway tokens create cluster --scope pull,request,build --workspace lab/rnaseq",
+(workflow runs), credentials:read, admin (everything else).
+
+With --repository, requests may only name images of these repositories, and push to
+these: REGISTRY/PATH, or REGISTRY/PATH/* for everything below a path. Images that the
+server builds in its own repository remain usable. The token reads no credentials and
+administers nothing.`,
+		Example:           "  slipway tokens create laptop\n  slipway tokens create ci --expires-in 90d > token\n  slipway tokens create cluster --scope pull,request,build --workspace lab/rnaseq\n  slipway tokens create lab --repository 'ghcr.io/lab/*' --repository docker.io/library/debian",
 		Args:              usage.Exactly(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	expires := expiryFlag(cmd)
 	cmd.Flags().StringSliceVar(&scopes, "scope", nil, "What the token may be used for; can be repeated (default: everything that you can do).")
-	usage.Offer(cmd, "scope", append(scopeNames(), "admin")...)
+	usage.CompleteFlag(cmd, "scope", append(scopeNames(), "admin")...)
 	cmd.Flags().StringVar(&workspace, "workspace", "", "The only `workspace` in which the token works: its id, or ORGANISATION/NAME (default: all).")
-	session.OfferWorkspaces(cmd, s)
+	session.CompleteWorkspaces(cmd, s)
+	repositoryFlag(cmd, &repositories)
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
-		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes, Expires: expires()}
+		spec := &platformv1.TokenSpec{Name: args[0], Scopes: scopes, Repositories: repositories, Expires: expires()}
 		var err error
 		if spec.WorkspaceId, err = c.Workspace(cmd.Context(), workspace); err != nil {
 			return err
@@ -116,11 +122,17 @@ func scopeNames() []string {
 	return []string{"pull", "request", "build", "freeze", "runs", "credentials:read"}
 }
 
+// repositoryFlag adds --repository.
+func repositoryFlag(cmd *cobra.Command, into *[]string) {
+	cmd.Flags().StringSliceVar(into, "repository", nil, "A `repository` that requests with the token may name, or all below a path, e.g. ghcr.io/lab/*; can be repeated (default: all).")
+	usage.CompleteFlagFrom(cmd, "repository", cobra.NoFileCompletions)
+}
+
 // expiryFlag adds --expires-in, and returns a function that returns `expires` of the new token.
 func expiryFlag(cmd *cobra.Command) func() string {
 	var ttl lifetime.Value
 	cmd.Flags().Var(&ttl, "expires-in", "Lifetime of the token, e.g. 30d or 12h; 0 means that it does not expire, if the server allows that (default: 90 days).")
-	usage.Offer(cmd, "expires-in", "1d", "30d", "90d")
+	usage.CompleteFlag(cmd, "expires-in", "1d", "30d", "90d")
 	return func() string {
 		if end := ttl.From(time.Now()); !end.IsZero() {
 			return end.UTC().Format(time.RFC3339)
@@ -149,7 +161,7 @@ that this command uses.`,
 			}
 			return nil
 		},
-		ValidArgsFunction: s.Offers(offersTokens),
+		ValidArgsFunction: s.Completions(completeTokens),
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "Delete all of them.")
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
@@ -161,15 +173,15 @@ that this command uses.`,
 	return cmd
 }
 
-// offersTokens returns the ids of tokens and sessions, for shell completion.
-func offersTokens(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
+// completeTokens returns the ids of tokens and sessions, for shell completion.
+func completeTokens(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 	_, list, err := tokens(ctx, c)
 	var out []cobra.Completion
 	for _, r := range list.GetTokens() {
-		out = append(out, session.Offer(output.Tallied(r.GetId()), r.GetName()))
+		out = append(out, session.CompleteFlag(output.Tallied(r.GetId()), r.GetName()))
 	}
 	for _, r := range list.GetSessions() {
-		out = append(out, session.Offer(output.Tallied(r.GetId()), "session of "+r.GetClientId()))
+		out = append(out, session.CompleteFlag(output.Tallied(r.GetId()), "session of "+r.GetClientId()))
 	}
 	return out, err
 }

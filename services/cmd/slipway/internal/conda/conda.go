@@ -19,8 +19,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
-// condaFlags are the flags of a Conda image.
-type condaFlags struct {
+// Flags are the flags of a Conda image.
+type Flags struct {
 	file, environment               string
 	channels, run                   []string
 	baseImage, mambaImage, packages string
@@ -32,7 +32,7 @@ type condaFlags struct {
 // Command returns `slipway conda`.
 func Command(s *session.Settings) *cobra.Command {
 	var f image.RecipeFlags
-	var conda condaFlags
+	var conda Flags
 	cmd := &cobra.Command{
 		Use:   "conda [PACKAGE...]",
 		Short: "Build an image from Conda packages",
@@ -73,16 +73,21 @@ packages that would be in the image, with what would be downloaded.`,
 			}
 			return showPackages(cmd, s, req)
 		},
-		ValidArgsFunction: offersPackages(s),
+		ValidArgsFunction: completePackages(s),
 	}
 	conda.add(cmd)
 	f.Add(cmd, s)
 	return cmd
 }
 
-func (f *condaFlags) add(cmd *cobra.Command) {
+func (f *Flags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.file, "file", "f", "", "An environment or lock `file` instead of packages; - for standard input.")
+	f.AddOptions(cmd)
+}
+
+// AddOptions adds the flags other than those for the packages themselves.
+func (f *Flags) AddOptions(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVarP(&f.file, "file", "f", "", "An environment or lock `file` instead of packages; - for standard input.")
 	addEnvironment(cmd, &f.environment)
 	flags.StringArrayVarP(&f.channels, "channel", "c", nil, "A `channel` to take packages from; may be repeated, highest priority first (default: the server's, conda-forge and bioconda).")
 	flags.StringVar(&f.baseImage, "base-image", "", "The `image` that the packages are put into.")
@@ -92,13 +97,13 @@ func (f *condaFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.compile, "compile", false, "Compile Python modules in an extra step, so that they load faster.")
 	flags.BoolVar(&f.refresh, "refresh", false, "Solve the packages again instead of using the cached solution. The channels are checked for changed package lists, unless that was done in the last minute.")
 	addAges(cmd, &f.asOf, &f.minAge, &f.exceptions)
-	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
+	usage.CompleteFlag(cmd, "channel", "conda-forge", "bioconda")
 	for _, name := range []string{"base-image", "mamba-image", "base-packages", "run"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
 }
 
-func (f *condaFlags) check(args []string) error {
+func (f *Flags) check(args []string) error {
 	switch {
 	case len(args) == 0 && f.file == "":
 		return usage.Errorf("nothing to install; name packages, or give --file")
@@ -114,25 +119,32 @@ func addAges(cmd *cobra.Command, asOf, minAge *string, exceptions *[]string) {
 	flags.StringVar(asOf, "as-of", "", "Use the channels as they were on this `date` or at this time, e.g. 2026-03-01.")
 	flags.StringVar(minAge, "min-age", "", "Ignore packages that are newer than this `age`, e.g. 7d.")
 	flags.StringSliceVar(exceptions, "min-age-except", nil, "The `names` of packages to which --min-age does not apply, e.g. openssl; several with commas.")
-	usage.Offer(cmd, "as-of")
-	usage.Offer(cmd, "min-age-except")
-	usage.Offer(cmd, "min-age", "7d", "14d", "30d")
+	usage.CompleteFlag(cmd, "as-of")
+	usage.CompleteFlag(cmd, "min-age-except")
+	usage.CompleteFlag(cmd, "min-age", "7d", "14d", "30d")
 }
 
 // addEnvironment adds the flag that selects one of a lock's environments.
 func addEnvironment(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "environment", "", "The `name` of the environment of a pixi.lock or pixi.toml, or of the category of a conda-lock.yml beside main (default: default).")
-	usage.Offer(cmd, "environment")
+	usage.CompleteFlag(cmd, "environment")
 }
 
-func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.ContainerRequest, error) {
-	packages := &containerv1.Packages{Type: "CONDA", Entries: args, Channels: f.channels, EnvironmentName: f.environment}
+func (f *Flags) request(cmd *cobra.Command, args []string) (*containerv1.ContainerRequest, error) {
+	req := f.Options(cmd)
+	req.Packages.Type, req.Packages.Entries = "CONDA", args
 	if f.file != "" {
 		var err error
-		if packages.Environment, err = image.Encoded(cmd, f.file); err != nil {
+		if req.Packages.Environment, err = image.Encoded(cmd, f.file); err != nil {
 			return nil, err
 		}
 	}
+	return req, nil
+}
+
+// Options returns a request with the fields that the flags of AddOptions set.
+func (f *Flags) Options(cmd *cobra.Command) *containerv1.ContainerRequest {
+	packages := &containerv1.Packages{Channels: f.channels, EnvironmentName: f.environment}
 	opts := &containerv1.CondaOptions{MambaImage: f.mambaImage, BaseImage: f.baseImage, Commands: f.run, Compile: f.compile}
 	if cmd.Flags().Changed("base-packages") {
 		opts.BasePackages = &f.packages
@@ -140,7 +152,7 @@ func (f *condaFlags) request(cmd *cobra.Command, args []string) (*containerv1.Co
 	if proto.Size(opts) > 0 {
 		packages.CondaOpts = opts
 	}
-	return &containerv1.ContainerRequest{Packages: packages, Refresh: f.refresh, AsOf: f.asOf, MinAge: f.minAge, MinAgeExcept: f.exceptions}, nil
+	return &containerv1.ContainerRequest{Packages: packages, Refresh: f.refresh, AsOf: f.asOf, MinAge: f.minAge, MinAgeExcept: f.exceptions}
 }
 
 // showPackages shows the packages of the image. It shows nothing if the server does not

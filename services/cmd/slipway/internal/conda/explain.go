@@ -37,11 +37,11 @@ the packages, or the lock in --file. The exit code is 1 if NAME is not in it.`,
   slipway explain --file pixi.lock --why libzlib
   slipway explain --file environment.yml --platform linux/arm64`,
 		Args:              func(_ *cobra.Command, args []string) error { return f.check(args) },
-		ValidArgsFunction: offersPackages(s),
+		ValidArgsFunction: completePackages(s),
 	}
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&why, "why", "", "Explain why the package `name` is in the environment.")
-	usage.Offer(cmd, "why")
+	usage.CompleteFlag(cmd, "why")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		q, err := f.query(cmd, c, args)

@@ -52,14 +52,14 @@ packages, which few users have tried.`,
 			}
 			return f.check(args)
 		},
-		ValidArgsFunction: offersPackages(s),
+		ValidArgsFunction: completePackages(s),
 	}
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&as, "format", "explicit", "The lock's format: explicit, conda-lock or pixi.")
 	cmd.Flags().BoolVar(&sha256, "sha256", false, "With --format explicit: write SHA-256 instead of MD5.")
 	cmd.Flags().StringVar(&build, "build", "", "The `id` of a build, or of a request, or its name, instead of packages: print the lock that the build was started with.")
-	usage.Offer(cmd, "format", "explicit", "conda-lock", "pixi")
-	usage.Offer(cmd, "build")
+	usage.CompleteFlag(cmd, "format", "explicit", "conda-lock", "pixi")
+	usage.CompleteFlag(cmd, "build")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if format.IsDocument() && cmd.Flags().Changed("format") {

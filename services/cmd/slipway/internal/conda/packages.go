@@ -39,10 +39,10 @@ func (f *packageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags.BoolVar(&f.refresh, "refresh", false, "Check the channels for changed package lists, unless that was done in the last minute.")
 	flags.BoolVar(&f.flexible, "flexible", false, "Use a package of a later channel if those of the first channel with its name do not fit.")
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose logins for private channels are used")
-	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
-	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
-	usage.Offer(cmd, "virtual-package", "__glibc=", "__cuda=", "__archspec=")
-	usage.Offer(cmd, "exclude-newer")
+	usage.CompleteFlag(cmd, "channel", "conda-forge", "bioconda")
+	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64", "linux/amd64,linux/arm64")
+	usage.CompleteFlag(cmd, "virtual-package", "__glibc=", "__cuda=", "__archspec=")
+	usage.CompleteFlag(cmd, "exclude-newer")
 }
 
 func (f *packageFlags) check(args []string) error {

@@ -20,7 +20,7 @@ import (
 
 // Search returns `slipway search`.
 func Search(s *session.Settings) *cobra.Command {
-	var w wanted
+	var w packageSearch
 	var most int
 	cmd := &cobra.Command{
 		Use:   "search [NAME]",
@@ -39,7 +39,7 @@ channels that its operator configured.
 --license leaves out packages whose newest version has another licence.`,
 		Example:           "  slipway search samtools\n  slipway search bioconda::samtools\n  slipway search torch -c conda-forge --platform linux/arm64\n  slipway search --command bcftools\n  slipway search --file include/htslib/sam.h\n  slipway search json --license MIT",
 		Args:              usage.AtMostOne,
-		ValidArgsFunction: offersPackages(s),
+		ValidArgsFunction: completePackages(s),
 	}
 	cmd.Flags().StringVarP(&w.channel, "channel", "c", "", "The `channel` to look in (default: conda-forge and bioconda).")
 	cmd.Flags().StringVar(&w.platform, "platform", "", "Leave out packages that have nothing for this platform, e.g. linux/arm64.")
@@ -47,10 +47,10 @@ channels that its operator configured.
 	cmd.Flags().StringVar(&w.file, "file", "", "Find the packages with this `file` instead: its name, or its path in the environment.")
 	cmd.Flags().StringVar(&w.license, "license", "", "Leave out packages without this `licence`, an SPDX identifier, e.g. MIT.")
 	cmd.Flags().IntVar(&most, "max", 20, "How many to show at most.")
-	usage.Offer(cmd, "channel", "conda-forge", "bioconda")
-	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64")
-	usage.Offer(cmd, "license", "MIT", "Apache-2.0", "BSD-3-Clause", "GPL-3.0-or-later")
-	usage.Offer(cmd, "max")
+	usage.CompleteFlag(cmd, "channel", "conda-forge", "bioconda")
+	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
+	usage.CompleteFlag(cmd, "license", "MIT", "Apache-2.0", "BSD-3-Clause", "GPL-3.0-or-later")
+	usage.CompleteFlag(cmd, "max")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if err := w.read(args); err != nil {
@@ -68,18 +68,18 @@ channels that its operator configured.
 			return fmt.Errorf("searching %s: %w", cmp.Or(w.name, w.command, w.file), err)
 		}
 		if len(res.GetPackages()) == 0 {
-			cmd.PrintErrln("slipway: " + w.nothing())
+			cmd.PrintErrln("slipway: " + w.notFoundMessage())
 		}
 		return format.Print(cmd.OutOrStdout(), raw, foundTable(res))
 	})
 	return cmd
 }
 
-// wanted is what to search for. One of name, command and file is set.
-type wanted struct{ name, command, file, channel, platform, license string }
+// packageSearch is what to search for. One of name, command and file is set.
+type packageSearch struct{ name, command, file, channel, platform, license string }
 
 // read reads the arguments.
-func (w *wanted) read(args []string) error {
+func (w *packageSearch) read(args []string) error {
 	if len(args) > 0 {
 		w.name = args[0]
 	}
@@ -98,8 +98,8 @@ func (w *wanted) read(args []string) error {
 	return nil
 }
 
-// nothing is the message if no package was found.
-func (w *wanted) nothing() string {
+// notFoundMessage is the message if no package was found.
+func (w *packageSearch) notFoundMessage() string {
 	if w.license != "" {
 		return fmt.Sprintf("no such package has the licence %s; search again without --license to see the licences", w.license)
 	}
@@ -113,7 +113,7 @@ func (w *wanted) nothing() string {
 	return fmt.Sprintf("no package that this server has used in an image has %s; search by name with: slipway search NAME", what)
 }
 
-func (w *wanted) parameters(most int) url.Values {
+func (w *packageSearch) parameters(most int) url.Values {
 	query := url.Values{"max": {strconv.Itoa(most)}}
 	for key, value := range map[string]string{"q": w.name, "command": w.command, "file": w.file, "channel": w.channel, "platform": w.platform, "license": w.license} {
 		if value != "" {
@@ -182,8 +182,8 @@ func versions(ctx context.Context, c *session.Client, channel, name string, most
 	return raw, t, nil
 }
 
-// offersPackages completes names of packages.
-func offersPackages(s *session.Settings) cobra.CompletionFunc {
+// completePackages completes names of packages.
+func completePackages(s *session.Settings) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, word string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		channel, name, ok := strings.Cut(word, "::")
 		if !ok {
@@ -193,15 +193,15 @@ func offersPackages(s *session.Settings) cobra.CompletionFunc {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		list := func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
-			_, res, err := c.Search(ctx, (&wanted{name: name, channel: channel}).parameters(50))
+			_, res, err := c.Search(ctx, (&packageSearch{name: name, channel: channel}).parameters(50))
 			var all []cobra.Completion
 			for _, p := range res.GetPackages() {
 				if strings.HasPrefix(p.GetName(), name) {
-					all = append(all, session.Offer(strings.TrimSuffix(word, name)+p.GetName(), p.GetVersion()+" of "+p.GetChannel()))
+					all = append(all, session.CompleteFlag(strings.TrimSuffix(word, name)+p.GetName(), p.GetVersion()+" of "+p.GetChannel()))
 				}
 			}
 			return all, err
 		}
-		return s.Offers(list)(cmd, args, word)
+		return s.Completions(list)(cmd, args, word)
 	}
 }

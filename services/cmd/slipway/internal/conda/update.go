@@ -39,12 +39,12 @@ on standard error. Platforms and channels are those of the lock, unless set by f
 			}
 			return f.check(args)
 		},
-		ValidArgsFunction: offersPackages(s),
+		ValidArgsFunction: completePackages(s),
 	}
 	f.add(cmd, s)
 	cmd.Flags().StringVar(&from, "from", "", "The `lock` to update.")
 	cmd.Flags().StringVar(&as, "format", "", "The new lock's format: explicit, explicit-sha256, conda-lock or pixi (default: that of the old lock).")
-	usage.Offer(cmd, "format", "explicit", "explicit-sha256", "conda-lock", "pixi")
+	usage.CompleteFlag(cmd, "format", "explicit", "explicit-sha256", "conda-lock", "pixi")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		if format.IsDocument() && as != "" {

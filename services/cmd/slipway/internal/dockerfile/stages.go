@@ -41,7 +41,7 @@ func readDockerfile(lines []string) []instruction {
 			}
 		}
 		if in.word == "RUN" || in.word == "COPY" || in.word == "ADD" {
-			i = behindHeredocs(lines, in.from, i)
+			i = endOfHeredocs(lines, in.from, i)
 		}
 		in.to = i
 		out = append(out, in)
@@ -49,8 +49,8 @@ func readDockerfile(lines []string) []instruction {
 	return out
 }
 
-// behindHeredocs returns the line after the here-documents that begin in lines [from, to).
-func behindHeredocs(lines []string, from, to int) int {
+// endOfHeredocs returns the line after the here-documents that begin in lines [from, to).
+func endOfHeredocs(lines []string, from, to int) int {
 	for _, m := range heredocs.FindAllStringSubmatch(strings.Join(lines[from:to], "\n"), -1) {
 		for at := to; at < len(lines); at++ {
 			if strings.Trim(lines[at], "\t\r") == m[1] {

@@ -15,18 +15,18 @@ import (
 func Await(ctx context.Context, c *session.Client, res *containerv1.SubmitContainerResponse, show *Console) error {
 	return show.during(func() error {
 		err := c.Wait(ctx, res.GetRequestId(), res.GetBuildId(), client.Watch{
-			Begin: func(ctx context.Context, id string) error { return show.foresee(ctx, c, id) },
+			Begin: func(ctx context.Context, id string) error { return show.showExpected(ctx, c, id) },
 			Event: show.event,
 		})
 		if w, ok := errors.AsType[*client.WaitError](err); ok {
-			return comeBack(ctx, res, w.BuildID, w.Err)
+			return resumeError(ctx, res, w.BuildID, w.Err)
 		}
 		return failure(err)
 	})
 }
 
-// comeBack returns an error with the commands to follow a build that continues.
-func comeBack(ctx context.Context, res *containerv1.SubmitContainerResponse, id string, err error) error {
+// resumeError returns an error with the commands to follow a build that continues.
+func resumeError(ctx context.Context, res *containerv1.SubmitContainerResponse, id string, err error) error {
 	why := err.Error()
 	if ctx.Err() != nil {
 		why = "interrupted"

@@ -32,9 +32,9 @@ func about(seconds float64) string {
 	return fmt.Sprintf("%d s", max(1, int(d.Round(time.Second).Seconds())))
 }
 
-// foresee shows a build's place in the queue and its likely end, if known. Errors of the
+// showExpected shows a build's place in the queue and its likely end, if known. Errors of the
 // server are ignored: the build is followed anyway.
-func (c *Console) foresee(ctx context.Context, server *session.Client, id string) error {
+func (c *Console) showExpected(ctx context.Context, server *session.Client, id string) error {
 	if !c.phases {
 		return nil
 	}

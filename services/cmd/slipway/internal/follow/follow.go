@@ -14,7 +14,7 @@ import (
 // Build follows a build until it ends and returns its failure.
 func Build(ctx context.Context, c *session.Client, id string, show *Console) error {
 	return show.during(func() error {
-		if err := show.foresee(ctx, c, id); err != nil {
+		if err := show.showExpected(ctx, c, id); err != nil {
 			return err
 		}
 		end, err := c.Follow(ctx, id, show.event)

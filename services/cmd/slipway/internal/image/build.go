@@ -55,7 +55,7 @@ as ` + "`slipway image --help`" + ` says.`,
   echo 'FROM alpine:3.20' | slipway build -f -`,
 		Args: usage.AtMostOne,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := d.settle(cmd, &f, args); err != nil {
+			if err := d.mergeFlags(cmd, &f, args); err != nil {
 				return err
 			}
 			req, err := d.request(cmd, s)
@@ -80,14 +80,14 @@ func (d *dockerfileFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&d.target, "target", "", "The `stage` to build, by its name or number (default: the last).")
 	flags.StringVarP(&d.tag, "tag", "t", "", "Push the image permanently to this `repository`, as --freeze does; its tag is derived from its content.")
 	flags.Var(&d.arguments, "build-arg", "The value of an ARG, `NAME=value`; may be repeated. Do not use it for secrets: it is stored in the recipe.")
-	usage.OfferDirs(cmd, "context")
+	usage.CompleteDirs(cmd, "context")
 	for _, name := range []string{"target", "tag", "build-arg"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
 }
 
-// settle combines flags with the same meaning.
-func (d *dockerfileFlags) settle(cmd *cobra.Command, f *RecipeFlags, args []string) error {
+// mergeFlags combines flags with the same meaning.
+func (d *dockerfileFlags) mergeFlags(cmd *cobra.Command, f *RecipeFlags, args []string) error {
 	if len(args) == 1 {
 		if d.context != "" {
 			return usage.Errorf("DIR and --context name the same; give one")

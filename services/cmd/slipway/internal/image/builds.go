@@ -28,8 +28,8 @@ func Builds(s *session.Settings) *cobra.Command {
 	}
 	cmd.Flags().IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
 	cmd.Flags().IntVar(&offset, "offset", 0, "How many of the newest to skip.")
-	usage.Offer(cmd, "max")
-	usage.Offer(cmd, "offset")
+	usage.CompleteFlag(cmd, "max")
+	usage.CompleteFlag(cmd, "offset")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
@@ -60,7 +60,7 @@ func buildsTable(r *buildv1.ListBuildsResponse, wide bool) output.Table {
 		t[0] = append(t[0], "DIGEST", "MESSAGE")
 	}
 	for _, b := range r.GetBuilds() {
-		row := []string{b.GetBuildId(), verdict(b), output.Moment(b.GetStartTime()), output.Seconds(b.Duration), b.GetPlatform(), imageTitle(b)}
+		row := []string{b.GetBuildId(), statusText(b), output.FormatTime(b.GetStartTime()), output.Seconds(b.Duration), b.GetPlatform(), imageTitle(b)}
 		if wide {
 			first, _, _ := strings.Cut(b.GetMessage(), "\n")
 			row = append(row, b.GetDigest(), first)
@@ -90,8 +90,8 @@ func packagesIn(title, build string) string {
 	return "-"
 }
 
-// verdict returns a build's status in a word or two.
-func verdict(b *buildv1.Build) string {
+// statusText returns a build's status in a word or two.
+func statusText(b *buildv1.Build) string {
 	switch {
 	case b.Succeeded == nil:
 		return b.GetStatus()

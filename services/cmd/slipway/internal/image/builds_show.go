@@ -67,14 +67,14 @@ func showBuild(cmd *cobra.Command, s *session.Settings, id string, format *outpu
 func buildTable(ctx context.Context, c *session.Client, b *buildv1.Build) (output.Table, error) {
 	var t output.Table
 	t.Fact("Build", b.GetBuildId())
-	t.Fact("Status", verdict(b))
+	t.Fact("Status", statusText(b))
 	t.Text("Message", b.GetMessage())
 	t.Fact("Image", pulledAs(b))
 	t.Fact("Digest", b.GetDigest())
 	t.Fact("Platform", b.GetPlatform())
 	t.Fact("Compression", (&compression{b.GetBuildCompression()}).String())
 	t.Fact("User", output.Number(b.UserId))
-	t.Fact("Started", output.Moment(b.GetStartTime()))
+	t.Fact("Started", output.FormatTime(b.GetStartTime()))
 	if b.Duration != nil {
 		t.Fact("Duration", output.Seconds(b.Duration))
 	}

@@ -31,8 +31,8 @@ to its image without your access token. Every command that takes an ID takes it.
 	}
 	cmd.Flags().IntVar(&most, "max", 0, "How many to show, 1 to 100 (default: the server's, 20).")
 	cmd.Flags().StringVar(&from, "page", "", "The continuation token that the previous page ended with.")
-	usage.Offer(cmd, "max")
-	usage.Offer(cmd, "page")
+	usage.CompleteFlag(cmd, "max")
+	usage.CompleteFlag(cmd, "page")
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
@@ -62,7 +62,7 @@ func containersTable(r *containerv1.ListContainersResponse, wide bool) output.Ta
 		t[0] = append(t[0], "BUILD", "WORKSPACE", "WORKFLOW")
 	}
 	for _, c := range r.GetContainers() {
-		row := []string{c.GetRequestId(), output.Moment(c.GetCreationTime()), until(c), c.GetContainerPlatform(), containerTitle(c)}
+		row := []string{c.GetRequestId(), output.FormatTime(c.GetCreationTime()), until(c), c.GetContainerPlatform(), containerTitle(c)}
 		if wide {
 			row = append(row, c.GetBuildId(), output.Number(c.WorkspaceId), c.GetWorkflowId())
 		}
@@ -81,7 +81,7 @@ func until(c *containerv1.Container) string {
 	case time.Now().After(c.GetExpiration().AsTime()):
 		return "expired"
 	}
-	return "until " + output.Moment(c.GetExpiration())
+	return "until " + output.FormatTime(c.GetExpiration())
 }
 
 // containerTitle returns the image or, for an image that the service built for itself, the

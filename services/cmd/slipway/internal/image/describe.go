@@ -67,9 +67,9 @@ func requestTable(r *containerv1.DescribeContainerResponse, id string) output.Ta
 	t.Fact("Workflow", r.GetWorkflowId())
 	t.Fact("Fingerprint", r.GetFingerprint())
 	t.Fact("Timestamp", r.GetTimestamp())
-	t.Fact("Created", output.Moment(r.GetCreationTime()))
-	t.Fact("Expires", output.Moment(r.GetExpiration()), again(r, id))
-	t.Fact("Revoked", output.Moment(r.GetRevocationTime()))
+	t.Fact("Created", output.FormatTime(r.GetCreationTime()))
+	t.Fact("Expires", output.FormatTime(r.GetExpiration()), again(r, id))
+	t.Fact("Revoked", output.FormatTime(r.GetRevocationTime()))
 	return t
 }
 
@@ -83,8 +83,8 @@ func again(r *containerv1.DescribeContainerResponse, id string) string {
 }
 
 func addConfig(t *output.Table, c *containerv1.ContainerConfig) {
-	t.Fact("Entrypoint", output.Words(c.GetEntrypoint()))
-	t.Fact("Cmd", output.Words(c.GetCmd()))
+	t.Fact("Entrypoint", output.FormatCommand(c.GetEntrypoint()))
+	t.Fact("Cmd", output.FormatCommand(c.GetCmd()))
 	t.Fact("Env", c.GetEnv()...)
 	t.Fact("Working dir", c.GetWorkingDir())
 	for i, l := range c.GetLayers() {

@@ -29,17 +29,28 @@ func (f *frozenFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; its name is for oras://, and slipway pull --sif saves the file.")
 	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image exists.")
-	flags.StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, only lines; tty, with a status line at the end; auto, depending on the terminal.")
-	usage.Offer(cmd, "freeze")
-	usage.Offer(cmd, "progress", "auto", "plain", "tty")
+	f.addProgress(cmd)
+	usage.CompleteFlag(cmd, "freeze")
+}
+
+func (f *frozenFlags) addProgress(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.progress, "progress", "auto", "How --await shows the build: plain, only lines; tty, with a status line at the end; auto, depending on the terminal.")
+	usage.CompleteFlag(cmd, "progress", "auto", "plain", "tty")
+}
+
+func (f *frozenFlags) checkProgress() error {
+	if f.progress != "auto" && f.progress != "plain" && f.progress != "tty" {
+		return usage.Errorf("--progress must be auto, plain or tty, not %q", f.progress)
+	}
+	return nil
 }
 
 // target adds the target repository to a request.
 func (f *frozenFlags) target(req *containerv1.ContainerRequest) error {
-	switch {
-	case f.progress != "auto" && f.progress != "plain" && f.progress != "tty":
-		return usage.Errorf("--progress must be auto, plain or tty, not %q", f.progress)
-	case f.freeze != "":
+	if err := f.checkProgress(); err != nil {
+		return err
+	}
+	if f.freeze != "" {
 		req.BuildRepository, req.Freeze = f.freeze, true
 	}
 	if f.sif {
@@ -60,11 +71,11 @@ func (f *frozenFlags) wait(cmd *cobra.Command, s *session.Settings, c *session.C
 			return err
 		}
 	}
-	return sayMade(cmd, c, res)
+	return printDigest(cmd, c, res)
 }
 
-// sayMade prints the image's digest and download size, if known.
-func sayMade(cmd *cobra.Command, c *session.Client, res *containerv1.SubmitContainerResponse) error {
+// printDigest prints the image's digest and download size, if known.
+func printDigest(cmd *cobra.Command, c *session.Client, res *containerv1.SubmitContainerResponse) error {
 	if res.GetBuildId() == "" {
 		return nil
 	}

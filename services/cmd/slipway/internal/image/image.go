@@ -80,9 +80,9 @@ func (f *imageFlags) add(cmd *cobra.Command, s *session.Settings) {
 	flags.StringVar(&f.platform, "platform", "", "The platform of a multi-platform image, e.g. linux/arm64 (default: the server's, linux/amd64).")
 	f.workspace = session.WorkspaceFlag(cmd, s, "whose registry credentials are used")
 	f.Output = output.Flag(cmd)
-	usage.Offer(cmd, "platform", "linux/amd64", "linux/arm64")
-	usage.Offer(cmd, "env")
-	usage.Offer(cmd, "include")
+	usage.CompleteFlag(cmd, "platform", "linux/amd64", "linux/arm64")
+	usage.CompleteFlag(cmd, "env")
+	usage.CompleteFlag(cmd, "include")
 }
 
 func (f *imageFlags) run(cmd *cobra.Command, s *session.Settings, frozen *frozenFlags, ref string) error {

@@ -31,9 +31,9 @@ func (f *listedFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.most, "max", 0, "With --files: how many to show, 1 to 10000 (default: the server's, 1000).")
 	flags.StringVar(&f.page, "page", "", "With --files: the continuation token that the previous page ended with.")
 	for _, name := range []string{"files", "filter", "max", "page"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
-	usage.Offer(cmd, "sort", "path", "size")
+	usage.CompleteFlag(cmd, "sort", "path", "size")
 }
 
 // check rejects flags that have no effect.

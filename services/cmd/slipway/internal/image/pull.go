@@ -51,7 +51,7 @@ the request.`,
 			if err != nil {
 				return err
 			}
-			if err := made(cmd, c, s, request); err != nil {
+			if err := waitForImage(cmd, c, s, request); err != nil {
 				return err
 			}
 			d := &download{client: c, path: request.path() + "/sif", signed: request.isID(), file: file, tell: cmd.ErrOrStderr()}
@@ -65,8 +65,8 @@ the request.`,
 	return cmd
 }
 
-// made waits until the image of a request exists, as any pull does.
-func made(cmd *cobra.Command, c *session.Client, s *session.Settings, request subject) error {
+// waitForImage waits until the image of a request exists, as any pull does.
+func waitForImage(cmd *cobra.Command, c *session.Client, s *session.Settings, request subject) error {
 	var now containerv1.GetContainerStatusResponse
 	at := session.Call{Method: http.MethodGet, Path: request.path() + "/status"}
 	if _, err := c.Do(cmd.Context(), at, &now); err != nil {
@@ -124,7 +124,7 @@ var etagForm = regexp.MustCompile(`^"sha256:([0-9a-f]{64})"$`)
 
 // describe requests the file's size and digest.
 func (d *download) describe(ctx context.Context) error {
-	res, err := d.ask(ctx, http.MethodHead, 0)
+	res, err := d.request(ctx, http.MethodHead, 0)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (d *download) describe(ctx context.Context) error {
 // refused repeats the request to get the error message, which a response to HEAD does not
 // have.
 func (d *download) refused(ctx context.Context) error {
-	res, err := d.ask(ctx, http.MethodGet, 0)
+	res, err := d.request(ctx, http.MethodGet, 0)
 	if err != nil {
 		return err
 	}
@@ -152,14 +152,14 @@ func (d *download) refused(ctx context.Context) error {
 	return d.client.Refusal(res, raw)
 }
 
-// ask requests the file from an offset, without a timeout.
-func (d *download) ask(ctx context.Context, method string, from int64) (*http.Response, error) {
+// request requests the file from an offset, without a timeout.
+func (d *download) request(ctx context.Context, method string, from int64) (*http.Response, error) {
 	header := http.Header{"Accept": {"*/*"}}
 	if from > 0 {
 		header.Set("Range", fmt.Sprintf("bytes=%d-", from))
 		header.Set("If-Range", `"sha256:`+d.digest+`"`)
 	}
-	return d.client.Ask(ctx, session.Call{Method: method, Path: d.path, Signed: d.signed}, header)
+	return d.client.DoRaw(ctx, session.Call{Method: method, Path: d.path, Signed: d.signed}, header)
 }
 
 // fetch reads the partial file, then downloads the rest.
@@ -203,7 +203,7 @@ func (d *download) fetch(ctx context.Context, out *os.File) error {
 var errRefused = errors.New("the server refused")
 
 func (d *download) rest(ctx context.Context, out *os.File) error {
-	res, err := d.ask(ctx, http.MethodGet, d.at)
+	res, err := d.request(ctx, http.MethodGet, d.at)
 	if err != nil {
 		return err
 	}

@@ -37,10 +37,10 @@ func (f *RecipeFlags) Add(cmd *cobra.Command, s *session.Settings) {
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
 	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd or estargz, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
 	flags.BoolVar(&f.DryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
-	usage.Offer(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
-	usage.Offer(cmd, "build-compression", "gzip", "zstd", "estargz")
+	usage.CompleteFlag(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
+	usage.CompleteFlag(cmd, "build-compression", "gzip", "zstd", "estargz")
 	for _, name := range []string{"build-repo", "cache-repo"} {
-		usage.Offer(cmd, name)
+		usage.CompleteFlag(cmd, name)
 	}
 }
 
@@ -65,6 +65,23 @@ func (f *RecipeFlags) Run(cmd *cobra.Command, s *session.Settings, req *containe
 		return err
 	}
 	return f.Output.Print(cmd.OutOrStdout(), raw, output.Table{{f.nameOf(res)}})
+}
+
+// Defaults returns a request with the fields that the flags set.
+func (f *RecipeFlags) Defaults(cmd *cobra.Command, s *session.Settings, c *session.Client) (*containerv1.ContainerRequest, error) {
+	req := &containerv1.ContainerRequest{}
+	if err := f.target(req); err != nil {
+		return nil, err
+	}
+	return req, f.fill(cmd, s, c, req)
+}
+
+// Awaits reports whether --await is set.
+func (f *RecipeFlags) Awaits() bool { return f.await }
+
+// IsLive reports whether progress is shown on a line that is replaced.
+func (f *RecipeFlags) IsLive(cmd *cobra.Command, s *session.Settings) bool {
+	return f.progress == "tty" || f.progress == "auto" && s.IsLive(cmd.ErrOrStderr())
 }
 
 // nameOf returns the name to pull. After a dry run, the name of an image that does not exist

@@ -55,7 +55,7 @@ func statusTable(r *containerv1.GetContainerStatusResponse) output.Table {
 	t.Fact("Reason", r.GetReasonCode())
 	t.Text("Message", r.GetMessage())
 	t.Fact("Build", r.GetBuildId())
-	t.Fact("Created", output.Moment(r.GetCreationTime()))
+	t.Fact("Created", output.FormatTime(r.GetCreationTime()))
 	t.Fact("Duration", elapsed(r.GetDuration()))
 	t.Fact("Details", r.GetDetailsUri())
 	return t
@@ -74,7 +74,7 @@ func buildStatus(cmd *cobra.Command, s *session.Settings, what subject, format *
 	t.Fact("Succeeded", output.YesNo(res.Succeeded))
 	t.Fact("Reason", res.GetReasonCode())
 	t.Text("Message", res.GetMessage())
-	t.Fact("Started", output.Moment(res.GetStartTime()))
+	t.Fact("Started", output.FormatTime(res.GetStartTime()))
 	if res.Duration != nil {
 		t.Fact("Duration", output.Seconds(res.Duration))
 	}

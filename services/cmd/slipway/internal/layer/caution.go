@@ -32,8 +32,8 @@ type caution struct {
 	secrets []string
 }
 
-// leftOut prints that a file is not packed, and why.
-func (c *caution) leftOut(name, why string) {
+// printExcluded prints that a file is not packed, and why.
+func (c *caution) printExcluded(name, why string) {
 	_, _ = fmt.Fprintf(c.to, "Left out %s: %s\n", name, why)
 }
 

@@ -54,11 +54,11 @@ type packing struct {
 	tree    fs.FS
 	ignored *Ignored
 	caution *caution
-	held    []heldDir
+	held    []pendingDir
 }
 
-// heldDir is an excluded directory that may contain included files.
-type heldDir struct {
+// pendingDir is an excluded directory that may contain included files.
+type pendingDir struct {
 	path  string
 	entry fs.DirEntry
 }
@@ -72,15 +72,15 @@ func (p *packing) visit(path string, d fs.DirEntry) error {
 		if !p.ignored.exceptions() {
 			return fs.SkipDir
 		}
-		p.held = append(p.held, heldDir{path, d})
+		p.held = append(p.held, pendingDir{path, d})
 		return nil
 	}
 	switch mode := d.Type(); {
 	case mode.IsDir() && isDataFolder(p.tree, path):
-		p.caution.leftOut(path, "it is the data folder of a slipwayd, with its keys")
+		p.caution.printExcluded(path, "it is the data folder of a slipwayd, with its keys")
 		return fs.SkipDir
 	case !mode.IsRegular() && !mode.IsDir() && mode.Type() != fs.ModeSymlink:
-		p.caution.leftOut(path, "it is a socket, pipe or device, which no layer can hold")
+		p.caution.printExcluded(path, "it is a socket, pipe or device, which no layer can hold")
 		return nil
 	}
 	for _, dir := range p.held {

@@ -34,11 +34,17 @@ func Flag(cmd *cobra.Command) *Format {
 	f := Format{Kind: text}
 	cmd.Flags().Var(fieldsFlag{&f}, "json", "Print these `fields` of each entry as JSON, e.g. buildId,status; null where an entry lacks one.")
 	cmd.Flags().Var(&queryFlag{f: &f}, "jq", "Print the result of this jq `expression` on the JSON.")
-	usage.Offer(cmd, "json")
-	usage.Offer(cmd, "jq")
+	usage.CompleteFlag(cmd, "json")
+	usage.CompleteFlag(cmd, "jq")
 	cmd.Flags().VarP(&f, "output", "o", "The output format: text, wide, json, yaml or name.")
-	usage.Offer(cmd, "output", formats()...)
+	usage.CompleteFlag(cmd, "output", formats()...)
 	return &f
+}
+
+// IsJSON reports whether a command line requests JSON.
+func IsJSON(cmd *cobra.Command) bool {
+	f := cmd.Flags().Lookup("output")
+	return f != nil && (f.Value.String() == "json" || cmd.Flags().Changed("json") || cmd.Flags().Changed("jq"))
 }
 
 // Set parses the flag.
@@ -90,13 +96,13 @@ func (f *Format) Print(w io.Writer, raw []byte, t Table) error {
 // List writes a list. For an empty list it prints a message to standard error.
 func (f *Format) List(cmd *cobra.Command, raw []byte, t Table, none string) error {
 	if !f.IsDocument() && len(t) < 2 {
-		return nothing(cmd, none)
+		return explainEmpty(cmd, none)
 	}
 	return f.Print(cmd.OutOrStdout(), raw, t)
 }
 
-// nothing prints to standard error why standard output is empty.
-func nothing(cmd *cobra.Command, why string) error {
+// explainEmpty prints to standard error why standard output is empty.
+func explainEmpty(cmd *cobra.Command, why string) error {
 	_, err := fmt.Fprintln(cmd.ErrOrStderr(), why)
 	return err
 }

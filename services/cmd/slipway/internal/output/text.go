@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // control matches terminal control sequences.
@@ -43,10 +44,14 @@ func PrintableLines(s string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Clip shortens a text for use in a larger one.
+// Clip shortens a text to about 200 bytes, for use in a larger one.
 func Clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
+	end := 200
+	if len(s) <= end {
+		return s
 	}
-	return s
+	for end > 0 && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
 }

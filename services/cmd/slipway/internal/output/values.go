@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// Words formats the elements of a command; "" for none.
-func Words(list []string) string {
+// FormatCommand formats the elements of a command; "" for none.
+func FormatCommand(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}
@@ -29,8 +29,8 @@ func BytesText(n float64) string {
 	return fmt.Sprintf("%.1f %s", n, units[unit])
 }
 
-// Moment formats a time; "" for none.
-func Moment(t *timestamppb.Timestamp) string {
+// FormatTime formats a time; "" for none.
+func FormatTime(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
 	}
@@ -53,7 +53,7 @@ func MomentOrNever(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return "never"
 	}
-	return Moment(t)
+	return FormatTime(t)
 }
 
 // Tallied formats an integer that JSON encodes as a double.

@@ -14,18 +14,18 @@ import (
 
 // Watch shows a result repeatedly.
 type Watch struct {
-	output *Format
-	watch  bool
-	every  time.Duration
-	isLive func(io.Writer) bool
+	output   *Format
+	watch    bool
+	interval time.Duration
+	isLive   func(io.Writer) bool
 }
 
 // WatchFlags adds -o, --watch and --interval.
 func WatchFlags(cmd *cobra.Command, isLive func(io.Writer) bool, help string) *Watch {
 	w := &Watch{output: Flag(cmd), isLive: isLive}
 	cmd.Flags().BoolVarP(&w.watch, "watch", "w", false, help)
-	cmd.Flags().DurationVar(&w.every, "interval", 5*time.Second, "How often, with --watch.")
-	usage.Offer(cmd, "interval", "1s", "5s", "1m")
+	cmd.Flags().DurationVar(&w.interval, "interval", 5*time.Second, "How often, with --watch.")
+	usage.CompleteFlag(cmd, "interval", "1s", "5s", "1m")
 	return w
 }
 
@@ -42,12 +42,12 @@ type Ending struct{ Err error }
 // Show prints the result of look: once, or until it ends. On a terminal a new result
 // replaces the old one; elsewhere only new results are printed.
 func (w *Watch) Show(cmd *cobra.Command, look func(context.Context) (Sighting, error)) error {
-	if w.watch && w.every < time.Second {
+	if w.watch && w.interval < time.Second {
 		return usage.Errorf("--interval must be a second or more")
 	}
 	out := cmd.OutOrStdout()
 	clears := w.watch && w.isLive(out)
-	tick := time.NewTicker(max(w.every, time.Second))
+	tick := time.NewTicker(max(w.interval, time.Second))
 	defer tick.Stop()
 	for before := []byte(nil); ; {
 		seen, err := look(cmd.Context())

@@ -39,8 +39,8 @@ func New(cmd *cobra.Command) *Dialogue {
 	return d
 }
 
-// IsThere reports whether there is a terminal.
-func (d *Dialogue) IsThere() bool { return d.line != nil }
+// IsAvailable reports whether there is a terminal.
+func (d *Dialogue) IsAvailable() bool { return d.line != nil }
 
 // Ask returns a line, or the default for an empty one.
 func (d *Dialogue) Ask(question, usual string) (string, error) {
@@ -114,16 +114,16 @@ func (f *Secret) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.File, f.What+"-file", "", "Read the "+f.What+" from this `file`; - for standard input.")
 }
 
-// Given reports whether a flag locates the secret.
-func (f *Secret) Given() bool { return f.stdin || f.File != "" }
+// IsSet reports whether a flag locates the secret.
+func (f *Secret) IsSet() bool { return f.stdin || f.File != "" }
 
 // Read returns the secret. It prompts for it unless a flag locates it.
 func (f *Secret) Read(d *Dialogue, question string) (string, error) {
 	if f.stdin && f.File != "" {
 		return "", usage.Errorf("--%s-stdin and --%s-file cannot be used together; give one", f.What, f.What)
 	}
-	if !f.Given() {
-		if !d.IsThere() {
+	if !f.IsSet() {
+		if !d.IsAvailable() {
 			return "", usage.Errorf("no terminal to prompt for the %s: give it with --%s-stdin or --%s-file", f.What, f.What, f.What)
 		}
 		return d.askSecret(question)

@@ -38,8 +38,8 @@ func (f *pageFlags) add(cmd *cobra.Command, search, most string) {
 	cmd.Flags().StringVar(&f.search, "search", "", search)
 	cmd.Flags().IntVar(&f.most, "max", 0, "How many to show, "+most+".")
 	cmd.Flags().IntVar(&f.offset, "offset", 0, "How many of the first to skip.")
-	usage.Offer(cmd, "max")
-	usage.Offer(cmd, "offset")
+	usage.CompleteFlag(cmd, "max")
+	usage.CompleteFlag(cmd, "offset")
 }
 
 func (f *pageFlags) fill(query url.Values) {
@@ -62,9 +62,9 @@ func list(ctx context.Context, c *session.Client, query url.Values) ([]byte, rep
 	return raw, r, nil
 }
 
-// offersRuns completes ids of the newest runs.
-func offersRuns(s *session.Settings, workspace *string) cobra.CompletionFunc {
-	return s.Offers(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
+// completeRuns completes ids of the newest runs.
+func completeRuns(s *session.Settings, workspace *string) cobra.CompletionFunc {
+	return s.Completions(func(ctx context.Context, c *session.Client) ([]cobra.Completion, error) {
 		query, err := c.InWorkspace(ctx, *workspace)
 		if err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func offersRuns(s *session.Settings, workspace *string) cobra.CompletionFunc {
 		var out []cobra.Completion
 		for _, item := range r.Workflows {
 			run := item.Workflow
-			out = append(out, session.Offer(run.text("id"), run.text("runName")+", "+run.text("status")))
+			out = append(out, session.CompleteFlag(run.text("id"), run.text("runName")+", "+run.text("status")))
 		}
 		return out, err
 	})
@@ -97,7 +97,7 @@ has to hold.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	f.add(cmd, "What to look for.", "1 to 100 (default: the server's, 25)")
-	usage.OfferFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{
+	usage.CompleteFlagFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{
 		"status:SUBMITTED", "status:RUNNING", "status:SUCCEEDED", "status:FAILED", "status:CANCELLED", "status:UNKNOWN",
 		"runName:", "workflowId:", "sessionId:", "projectName:", "userName:", "after:", "before:",
 	}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
@@ -187,7 +187,7 @@ func runsDeleteCommand(s *session.Settings) *cobra.Command {
 // It does nothing if one of the IDs is invalid.
 func eachRun(cmd *cobra.Command, s *session.Settings, workspaceHelp string, do func(c *session.Client, id string, run session.Call) error) {
 	workspace := session.WorkspaceFlag(cmd, s, workspaceHelp)
-	cmd.ValidArgsFunction = offersRuns(s, workspace)
+	cmd.ValidArgsFunction = completeRuns(s, workspace)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		paths := make([]string, len(ids))
 		for i, id := range ids {

@@ -27,7 +27,7 @@ whether it succeeded.`,
 		Args:    usage.Exactly(1),
 	}
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
-	cmd.ValidArgsFunction = offersRuns(s, workspace)
+	cmd.ValidArgsFunction = completeRuns(s, workspace)
 	w := output.WatchFlags(cmd, s.IsLive, "Repeat until the run has ended.")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])
@@ -112,12 +112,12 @@ func runsTasksCommand(s *session.Settings) *cobra.Command {
 		Args: usage.Exactly(1),
 	}
 	f.add(cmd, "A part of a task's name, process, hash or status.", "1 to 1000 (default: the server's, 100)")
-	usage.OfferFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED"}, cobra.ShellCompDirectiveNoFileComp))
+	usage.CompleteFlagFrom(cmd, "search", cobra.FixedCompletions([]cobra.Completion{"NEW", "SUBMITTED", "RUNNING", "COMPLETED", "FAILED", "ABORTED", "CACHED"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().StringVar(&sortBy, "sort", "taskId", "The order: taskId, name, process, status, submit, start or complete.")
 	cmd.Flags().BoolVar(&reverse, "reverse", false, "Reverse the order.")
-	usage.Offer(cmd, "sort", orders...)
+	usage.CompleteFlag(cmd, "sort", orders...)
 	workspace := session.WorkspaceFlag(cmd, s, "that it reports to")
-	cmd.ValidArgsFunction = offersRuns(s, workspace)
+	cmd.ValidArgsFunction = completeRuns(s, workspace)
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path, err := runPath(args[0])

@@ -40,6 +40,7 @@ type countable struct {
 func countables() []countable {
 	return []countable{
 		{"builds", "/v1alpha2/metrics/builds", "Show how many builds were started", func() counts { return &metricsv1.CountBuildsResponse{} }},
+		{"mirrors", "/v1alpha2/metrics/mirrors", "Show how many images were copied to other registries", func() counts { return &metricsv1.CountMirrorsResponse{} }},
 		{"pulls", "/v1alpha2/metrics/pulls", "Show how many images were pulled", func() counts { return &metricsv1.CountPullsResponse{} }},
 		{
 			"filesystem", "/v1alpha2/metrics/filesystem/pulls", "Show how many images with a file system client's layer were pulled",
@@ -64,7 +65,7 @@ arguments of a process.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&login, "user", "", "The metrics account, `NAME:PASSWORD` (environment: SLIPWAY_METRICS_USER).")
-	usage.Offer(cmd, "user")
+	usage.CompleteFlag(cmd, "user")
 	for _, c := range countables() {
 		cmd.AddCommand(countCommand(s, c, func() string { return cmp.Or(login, strings.TrimSpace(env("SLIPWAY_METRICS_USER"))) }))
 	}
@@ -94,7 +95,7 @@ func countCommand(s *session.Settings, c countable, login func() string) *cobra.
 	cmd.Flags().StringVar(&q.org, "org", "", "The `organisation`, e.g. example.org (default: all).")
 	cmd.Flags().IntVar(&q.days, "days", 0, "Show this many days, one by one.")
 	for _, flag := range []string{"date", "org", "days"} {
-		usage.Offer(cmd, flag)
+		usage.CompleteFlag(cmd, flag)
 	}
 	format := output.Flag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

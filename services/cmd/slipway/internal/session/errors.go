@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
 
 	"slipway.dev/services/client"
 	"slipway.dev/services/cmd/slipway/internal/output"
@@ -101,4 +104,32 @@ func UnlessRefused(err error) error {
 		return nil
 	}
 	return err
+}
+
+// A failure is an error as JSON.
+type failure struct {
+	Message string `json:"message"`
+	// Code and the others are of the server's response; see client.Error.
+	Code       string          `json:"code,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty"`
+	Status     int             `json:"status,omitempty"`
+	RetryAfter float64         `json:"retryAfter,omitempty"` // seconds
+}
+
+// PrintError prints the error of a command to standard error: as text or, if the result of the
+// command would have been JSON, as JSON in one line.
+func PrintError(cmd *cobra.Command, err error) {
+	if !output.IsJSON(cmd) {
+		cmd.PrintErrln("slipway:", err)
+		return
+	}
+	f := failure{Message: err.Error()}
+	if no, ok := errors.AsType[*client.Error](err); ok {
+		f.Code, f.Details, f.Status, f.RetryAfter = no.Code, no.Details, no.Response.StatusCode, no.RetryAfter.Seconds()
+	}
+	encoder := json.NewEncoder(cmd.ErrOrStderr())
+	encoder.SetEscapeHTML(false)
+	if bad := encoder.Encode(f); bad != nil { // details are JSON only if the server is correct
+		cmd.PrintErrln("slipway:", err)
+	}
 }

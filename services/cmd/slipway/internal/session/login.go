@@ -53,15 +53,15 @@ which is stored in the same file. An empty answer to the prompt for a token is -
 		if web && device {
 			return usage.Errorf("--web and --device cannot be used together; give one")
 		}
-		if (web || device) && secret.Given() {
+		if (web || device) && secret.IsSet() {
 			return usage.Errorf("--web and --device create a token; do not give one")
 		}
 		d := prompt.New(cmd)
-		base, err := s.askServer(d, web || device || secret.Given())
+		base, err := s.chooseServer(d, web || device || secret.IsSet())
 		if err != nil {
 			return err
 		}
-		token, err := s.newLogin(cmd, base, d, way{web, device, secret})
+		token, err := s.newLogin(cmd, base, d, signInMethod{web, device, secret})
 		if err != nil {
 			return err
 		}
@@ -70,36 +70,36 @@ which is stored in the same file. An empty answer to the prompt for a token is -
 	return cmd
 }
 
-// way holds the flags that select how to sign in.
-type way struct {
+// signInMethod holds the flags that select how to sign in.
+type signInMethod struct {
 	web, device bool
 	secret      prompt.Secret // if neither is set
 }
 
 // newLogin returns the token to sign in with.
-func (s *Settings) newLogin(cmd *cobra.Command, base *url.URL, d *prompt.Dialogue, w way) (string, error) {
+func (s *Settings) newLogin(cmd *cobra.Command, base *url.URL, d *prompt.Dialogue, w signInMethod) (string, error) {
 	switch {
 	case w.web:
 		return s.signInOnTheWeb(cmd, base)
 	case w.device:
-		return s.signInElsewhere(cmd, base)
+		return s.signInWithDevice(cmd, base)
 	}
 	token, err := w.secret.Read(d, "Access token, or nothing to enter a code in a browser")
-	if errors.Is(err, prompt.ErrNothing) && !w.secret.Given() {
-		return s.signInElsewhere(cmd, base)
+	if errors.Is(err, prompt.ErrNothing) && !w.secret.IsSet() {
+		return s.signInWithDevice(cmd, base)
 	}
 	return token, err
 }
 
-// askServer returns the server to sign in to. It prompts for it if there is a terminal and
+// chooseServer returns the server to sign in to. It prompts for it if there is a terminal and
 // no flag.
-func (s *Settings) askServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
+func (s *Settings) chooseServer(d *prompt.Dialogue, quiet bool) (*url.URL, error) {
 	kept, err := readLogins(s.logins)
 	if err != nil {
 		return nil, err
 	}
 	server, usual := s.server, cmp.Or(kept.Server, usualServer)
-	if server == "" && d.IsThere() && !quiet {
+	if server == "" && d.IsAvailable() && !quiet {
 		if server, err = d.Ask("Server", usual); err != nil {
 			return nil, err
 		}

@@ -27,9 +27,9 @@ type device struct {
 	Interval float64 `json:"interval"`   // seconds
 }
 
-// signInElsewhere returns a new access token for this machine: the user enters a code in a
+// signInWithDevice returns a new access token for this machine: the user enters a code in a
 // browser on any machine (gateway/contract/platform.md#sign-in).
-func (s *Settings) signInElsewhere(cmd *cobra.Command, base *url.URL) (string, error) {
+func (s *Settings) signInWithDevice(cmd *cobra.Command, base *url.URL) (string, error) {
 	c := s.clientOf(base, "")
 	d, err := c.device(cmd.Context())
 	if err != nil {

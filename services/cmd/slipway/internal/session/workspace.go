@@ -19,18 +19,18 @@ import (
 func WorkspaceFlag(cmd *cobra.Command, s *Settings, what string) *string {
 	name := cmd.Flags().String("workspace", s.workspace, "The `workspace` "+what+": its id, or ORGANISATION/NAME (environment: SLIPWAY_WORKSPACE; default: your own).")
 	cmd.Flags().Lookup("workspace").DefValue = ""
-	OfferWorkspaces(cmd, s)
+	CompleteWorkspaces(cmd, s)
 	return name
 }
 
-// OfferWorkspaces completes --workspace with the caller's workspaces.
-func OfferWorkspaces(cmd *cobra.Command, s *Settings) {
-	usage.OfferFrom(cmd, "workspace", s.Offers(func(ctx context.Context, c *Client) ([]cobra.Completion, error) {
+// CompleteWorkspaces completes --workspace with the caller's workspaces.
+func CompleteWorkspaces(cmd *cobra.Command, s *Settings) {
+	usage.CompleteFlagFrom(cmd, "workspace", s.Completions(func(ctx context.Context, c *Client) ([]cobra.Completion, error) {
 		_, list, err := c.Workspaces(ctx)
 		var out []cobra.Completion
 		for _, w := range list {
 			if w.GetWorkspaceId() != nil {
-				out = append(out, Offer(FullWorkspace(w), output.Tallied(w.GetWorkspaceId().GetValue())))
+				out = append(out, CompleteFlag(FullWorkspace(w), output.Tallied(w.GetWorkspaceId().GetValue())))
 			}
 		}
 		return out, err

@@ -1,0 +1,215 @@
+package batch
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+)
+
+// lockVersion is the version of the format of lock files.
+const lockVersion = 1
+
+// maxLock is the maximum size of a lock file in bytes: the locks of some thousand environments.
+const maxLock = 512 << 20
+
+// A lockFile records what containers were made of. The zero value is that of no run.
+type lockFile struct {
+	Version int `json:"version"`
+	// Containers are sorted by name.
+	Containers []locked `json:"containers"`
+	// Locks are the locks of packages, as pixi.lock, by their digests "sha256:<hex>".
+	Locks map[string]string `json:"locks"`
+}
+
+// locked is the record of one container.
+type locked struct {
+	Name string `json:"name"`
+	// Request is the digest of the request; if it has changed, the record is not
+	// used.
+	Request string `json:"request"`
+	// Image is the image that the name refers to, without a token.
+	Image string `json:"image,omitempty"`
+	// Digest is the digest of the image; absent until it is built.
+	Digest string `json:"digest,omitempty"`
+	// Lock is a key of Locks; absent for images without Conda packages, and until they are solved.
+	Lock string `json:"lock,omitempty"`
+}
+
+// readLock reads a lock file. The path "", and that of no file, have the zero value.
+func readLock(path string) (lockFile, error) {
+	if path == "" {
+		return lockFile{}, nil
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return lockFile{}, nil
+	}
+	if err != nil {
+		return lockFile{}, fmt.Errorf("reading the lock file: %w", err)
+	}
+	defer f.Close()
+	raw, err := limited(f, maxLock)
+	if err != nil {
+		return lockFile{}, fmt.Errorf("reading %s: %w", path, err)
+	}
+	l, err := parseLock(raw)
+	if err != nil {
+		return lockFile{}, fmt.Errorf("reading %s: %w; delete it, or give another --lock", path, err)
+	}
+	return l, nil
+}
+
+func parseLock(raw []byte) (lockFile, error) {
+	var l lockFile
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return l, fmt.Errorf("it is not a lock file of slipway batch: %w", err)
+	}
+	if l.Version != lockVersion {
+		return l, fmt.Errorf("its version is %d, and this program reads version %d", l.Version, lockVersion)
+	}
+	for _, c := range l.Containers {
+		if c.Lock != "" && digestOf([]byte(l.Locks[c.Lock])) != c.Lock {
+			return l, fmt.Errorf("the lock of %q is missing or was changed", c.Name)
+		}
+	}
+	return l, nil
+}
+
+// find returns the record of a request, preferably with its name: names of lines of JSON, for example,
+// change when a line is added.
+func (l lockFile) find(name string, request *containerv1.ContainerRequest) (found locked, ok bool) {
+	want := requestDigest(request)
+	for _, c := range l.Containers {
+		if c.Request == want && want != "" && (!ok || c.Name == name) {
+			found, ok = c, true
+		}
+	}
+	found.Name = name
+	return found, ok
+}
+
+// unlockable matches what the lock of a build does not have: packages of PyPI, and variables.
+var unlockable = regexp.MustCompile(`(?m)^\s*-?\s*["']?pip["']?\s*:|^variables\s*:|pypi-dependencies|^\s*\[[^]]*activation`)
+
+// isLockable reports whether the lock of a build has everything that its request describes. R packages
+// may be built from source, and an image of other requests is recorded by its digest only.
+func isLockable(r *containerv1.ContainerRequest) bool {
+	if r.GetPackages().GetType() == "CRAN" {
+		return false
+	}
+	text := r.GetPackages().GetEnvironment()
+	if text == "" {
+		text = r.GetCondaFile()
+	}
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		raw, err = base64.URLEncoding.DecodeString(text)
+	}
+	return err == nil && !unlockable.Match(raw)
+}
+
+// apply returns the request for the packages and the image that a record has.
+func (l lockFile) apply(c locked, request *containerv1.ContainerRequest) *containerv1.ContainerRequest {
+	r := proto.CloneOf(request)
+	switch {
+	case c.Lock != "":
+		if r.GetPackages() == nil {
+			r.Packages = &containerv1.Packages{Type: "CONDA"}
+		}
+		p := r.GetPackages()
+		p.Entries, p.Channels, p.EnvironmentName = nil, nil, ""
+		p.Environment = base64.StdEncoding.EncodeToString([]byte(l.Locks[c.Lock]))
+		r.CondaFile, r.AsOf, r.MinAge, r.MinAgeExcept, r.Refresh = "", "", "", nil, false
+	case c.Digest != "" && r.GetContainerImage() != "" && !r.GetMirror() && !strings.Contains(r.GetContainerImage(), "@"):
+		r.ContainerImage = withoutTag(r.GetContainerImage()) + "@" + c.Digest
+	}
+	return r
+}
+
+// withoutTag returns the name of an image without its tag.
+func withoutTag(image string) string {
+	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
+		return image[:i]
+	}
+	return image
+}
+
+// write replaces the lock file, unless nothing has changed.
+func (l lockFile) write(path string) error {
+	raw, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing the lock file: %w", err)
+	}
+	raw = append(raw, '\n')
+	mode := fs.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+	}
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		path = to
+	}
+	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, raw) {
+		return nil
+	}
+	temporary, err := os.CreateTemp(filepath.Dir(path), ".slipway.lock-*")
+	if err != nil {
+		return fmt.Errorf("writing the lock file: %w", err)
+	}
+	_, err = temporary.Write(raw)
+	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
+	if err == nil {
+		err = os.Rename(temporary.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("writing the lock file: %w", errors.Join(err, os.Remove(temporary.Name())))
+	}
+	return nil
+}
+
+// checkWritable checks that a lock file can be written, before anything is requested.
+func checkWritable(path string) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".slipway.lock-*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("the lock file cannot be written: %w", err)
+	}
+	return nil
+}
+
+// requestDigest identifies a request: its fields except for the identity of its caller.
+func requestDigest(request *containerv1.ContainerRequest) string {
+	r := proto.CloneOf(request)
+	r.PlatformAccessToken, r.TowerAccessToken, r.PlatformRefreshToken, r.TowerRefreshToken = "", "", "", ""
+	r.PlatformEndpoint, r.TowerEndpoint, r.PlatformWorkspaceId, r.TowerWorkspaceId = "", "", nil, nil
+	r.Refresh, r.Timestamp = false, ""
+	var b bytes.Buffer
+	raw, err := protojson.Marshal(r)
+	if err == nil {
+		err = json.Compact(&b, raw) // the library's spaces vary
+	}
+	if err != nil {
+		return "" // equal to no digest
+	}
+	return digestOf(b.Bytes())
+}
+
+func digestOf(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
