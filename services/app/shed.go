@@ -27,7 +27,7 @@ type shedder struct {
 
 func newShedder(limit, bodies int64, turns fairshare.Turns, reg prometheus.Registerer) *shedder {
 	total := bodyMemory(bodies, limit)
-	each := max(total/2, min(total, limits.BodyCopies*limits.RequestBody))
+	each := max(total/2, min(total*3/4, limits.BodyCopies*limits.RequestBody)) // other clients have a quarter
 	s := &shedder{
 		guard: memory.NewGuard(limit), turns: turns, mostSmall: total / 8, mostLarge: each,
 		small: fairshare.New(fairshare.Config{

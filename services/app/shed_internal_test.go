@@ -68,11 +68,11 @@ func TestBodiesShareMemory(t *testing.T) {
 	if _, err := acquire("192.0.2.1", limits.RequestBody); err == nil {
 		t.Error("a client has two of the largest bodies")
 	}
-	second, err := acquire("198.51.100.1", limits.RequestBody/3)
+	second, err := acquire("198.51.100.1", limits.RequestBody/5)
 	if err != nil {
 		t.Errorf("another client waits: %v", err)
 	}
-	if _, err := acquire("203.0.113.1", limits.RequestBody/3); err == nil {
+	if _, err := acquire("203.0.113.1", limits.RequestBody/5); err == nil {
 		t.Error("more fits than there is memory")
 	}
 	small, err := acquire("203.0.113.1", gateway.SmallBody)
@@ -93,7 +93,7 @@ func TestBodiesShareMemory(t *testing.T) {
 // says when to try again, and accepts those of another client.
 func TestManySmallBodies(t *testing.T) {
 	t.Parallel()
-	s := newShedder(0, 128<<20, fairshare.NewTurns(1, time.Minute), prometheus.NewRegistry())
+	s := newShedder(0, 160<<20, fairshare.NewTurns(1, time.Minute), prometheus.NewRegistry())
 	send := func(client string) error {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{}"))
 		r.ContentLength = -1

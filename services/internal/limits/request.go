@@ -11,9 +11,9 @@ const (
 	// RequestBody is the maximum size of a request body.
 	RequestBody = 32_000_000
 	// BodyCopies is the maximum number of copies of a body in memory while its request is
-	// handled: as received, in the messages of the gateway and the service, decoded, and as
-	// garbage that has not been collected.
-	BodyCopies = 6
+	// handled: as received, in the messages of the gateway and the service, in the buffers of
+	// its decoder, decoded, and as garbage that has not been collected.
+	BodyCopies = 9
 	// BodyCollected is the size from which the memory of a body is freed immediately after
 	// its request.
 	BodyCollected = 8 << 20
