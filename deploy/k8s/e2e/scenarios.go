@@ -241,14 +241,18 @@ func deleteEach(ctx context.Context, w *world) (string, error) {
 	})
 }
 
-// deleteOne deletes a pod of a role, and waits until its replacement is ready.
+// deleteOne deletes a pod of a role, and waits until its replacement is ready. It does not choose
+// pods that an earlier scenario has stopped and that have not ended.
 func (w *world) deleteOne(ctx context.Context, role string) error {
-	pod, err := w.kubectl(ctx, "-n", "slipway", "get", "pods", "-l", "app.kubernetes.io/component="+role, "-o", "jsonpath={.items[0].metadata.name}")
+	pods, err := w.pods(ctx, "app.kubernetes.io/component="+role)
 	if err != nil {
 		return err
 	}
-	_, err = w.kubectl(ctx, "-n", "slipway", "delete", "pod", pod, "--wait=false")
-	if err != nil {
+	i := slices.IndexFunc(pods, func(p pod) bool { return p.Metadata.DeletionTimestamp == "" })
+	if i < 0 {
+		return fmt.Errorf("%s has no pod", role)
+	}
+	if _, err = w.kubectl(ctx, "-n", "slipway", "delete", "pod", pods[i].Metadata.Name, "--wait=false"); err != nil {
 		return err
 	}
 	_, err = w.kubectl(ctx, "-n", "slipway", "rollout", "status", "deployment/"+role, "--timeout=10m")
