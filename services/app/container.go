@@ -47,5 +47,5 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	return parts{register: s.Register, run: []func(context.Context) error{s.Run}}, nil
+	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, jobs: s.SolveBuilds}, nil
 }

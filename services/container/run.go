@@ -99,8 +99,8 @@ func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestam
 }
 
 // Run performs periodic work until ctx ends: it repeats failed publications of revocations,
-// renews the names of active runs, deletes expired data, solves the packages of builds that
-// were queued unsolved, and announces containers whose builds have ended.
+// renews the names of active runs, deletes expired data, and announces containers whose builds
+// have ended.
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
@@ -109,7 +109,6 @@ func (s *Service) Run(ctx context.Context) error {
 	renew := time.NewTicker(s.renewEvery())
 	defer renew.Stop()
 	var others sync.WaitGroup
-	others.Go(func() { s.solveBuilds(ctx) })
 	if s.events != nil {
 		others.Go(func() { s.announce(ctx) })
 	}

@@ -22,11 +22,13 @@ import (
 // unsolved, or that must be retried.
 const lookForUnsolved = 5 * time.Second
 
-// solveBuilds solves the packages of builds that were queued unsolved, until ctx ends.
-// Several processes share the work through the claims of the build service.
-func (s *Service) solveBuilds(ctx context.Context) {
+// SolveBuilds solves the packages of builds that were queued unsolved, until ctx ends.
+// Several processes share the work through the claims of the build service: another one solves
+// what this one had claimed.
+func (s *Service) SolveBuilds(ctx context.Context) error {
 	if s.deps.Build == nil || s.deps.Conda == nil {
-		return
+		<-ctx.Done()
+		return nil
 	}
 	var workers sync.WaitGroup
 	for range limits.UnsolvedClaims {
@@ -44,6 +46,7 @@ func (s *Service) solveBuilds(ctx context.Context) {
 		})
 	}
 	workers.Wait()
+	return nil
 }
 
 // solveNext solves one build, and reports whether there was one.
@@ -56,9 +59,9 @@ func (s *Service) solveNext(ctx context.Context) bool {
 		return false
 	}
 	b := claimed.GetBuilds()[0]
-	ctx, cancel := context.WithTimeout(ctx, limits.CondaTimeout+10*time.Second) // shorter than a claim
+	within, cancel := context.WithTimeout(ctx, limits.CondaTimeout+10*time.Second) // shorter than a claim
 	defer cancel()
-	if _, err := s.deps.Build.SolveBuild(ctx, s.solution(ctx, b)); err != nil {
+	if _, err := s.deps.Build.SolveBuild(within, s.solution(within, b)); err != nil && ctx.Err() == nil {
 		s.deps.Log.WarnContext(ctx, "A solved build was not stored; it is solved again", "build_id", b.GetBuildId(), "err", err)
 	}
 	return true

@@ -200,7 +200,7 @@ func TestQueuedBuildsAreSolved(t *testing.T) {
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			var running sync.WaitGroup
-			running.Go(func() { _ = s.service.Run(ctx) })
+			running.Go(func() { _ = s.service.SolveBuilds(ctx) })
 			defer running.Wait()
 			defer stop()
 			if got := <-work.solved; got.GetBuildId() != "beef_1" || !tc.want(got) {
