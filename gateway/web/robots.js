@@ -6,11 +6,14 @@ import { html, moment } from "./html.js";
 import { Sure, useLoad, Waiting } from "./load.js";
 import { repositoriesIn, Row, uses } from "./tokens.js";
 
-/** @typedef {{id: number, name: string, userName: string, role: string, createdBy: string, lastUsed: string | null}} Robot */
+/** @typedef {{id: number, name: string, userName: string, role: string, description: string, createdBy: string, lastUsed: string | null}} Robot */
 /** @typedef {import("./tokens.js").Token} Token */
 
 /** @type {Record<string, string>} */
 const roles = { launch: "reports runs and uses logins", connect: "looks at runs", view: "looks at runs" };
+
+/** @type {[value: string, title: string][]} */
+const rolesWithRights = Object.entries(roles).map(([role, rights]) => [role, `${role}: ${rights}`]);
 
 /**
  * A text field and a select, and optionally a second text field, with a button.
@@ -61,15 +64,38 @@ function Tokens({ robot, at, query }) {
 }
 
 /** @param {{robot: Robot, at: string, query: string, again: () => void}} props */
+function Change({ robot, at, query, again }) {
+  const [role, choose] = useState(robot.role);
+  const [about, describe] = useState(robot.description);
+  const [problem, say] = useState("");
+  return html`<form class="fields row change" onSubmit=${async (/** @type {Event} */ e) => {
+    e.preventDefault();
+    say("");
+    try {
+      await call("PUT", at + query, { body: { role, description: about } });
+      again();
+    } catch (err) {
+      say(words(err));
+    }
+  }}><p><label for=${`role-${robot.id}`}>Role</label><select id=${`role-${robot.id}`} value=${role} onChange=${(/** @type {any} */ e) => choose(e.currentTarget.value)}>
+      ${rolesWithRights.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></p>
+    <p><label for=${`about-${robot.id}`}>Description</label><input id=${`about-${robot.id}`} type="text" maxlength="1000" autocomplete="off" value=${about}
+      onInput=${(/** @type {any} */ e) => describe(e.currentTarget.value)} /></p>
+    <p><button class="button second" disabled=${role === robot.role && about.trim() === robot.description}>Save</button></p>
+    ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
+}
+
+/** @param {{robot: Robot, at: string, query: string, again: () => void}} props */
 function One({ robot, at, query, again }) {
   const [open, set] = useState(false);
   return html`<li><div class="what"><strong>${robot.name}</strong>
-      <p class="note">${robot.role} · created by ${robot.createdBy} · ${robot.lastUsed ? `last used ${moment(robot.lastUsed)}` : "never used"}</p></div>
+      <p class="note">${robot.role} · ${robot.description && `${robot.description} · `}created by ${robot.createdBy} · ${robot.lastUsed ? `last used ${moment(robot.lastUsed)}` : "never used"}</p></div>
     <${Sure} label="Delete" what=${robot.name} act=${async () => {
       await call("DELETE", at + query);
       again();
     }} />
-    <details onToggle=${(/** @type {any} */ e) => set(e.currentTarget.open)}><summary>Tokens<span class="unseen"> of ${robot.name}</span></summary>
+    <details><summary>Change<span class="unseen"> ${robot.name}</span></summary><${Change} robot=${robot} at=${at} query=${query} again=${again} /></details>
+    <details onToggle=${(/** @type {any} */ e) => set(e.currentTarget.open)}><summary class="tokens">Tokens<span class="unseen"> of ${robot.name}</span></summary>
       ${open && html`<${Tokens} robot=${robot} at=${at} query=${query} />`}</details></li>`;
 }
 
@@ -83,9 +109,9 @@ export function Robots({ org, workspace }) {
     <p class="note">Accounts without a person, for CI and clusters. They act with tokens only, ${workspace ? "in this workspace" : "in all workspaces of the organisation"}.</p>
     <${Waiting} of=${list} what="The robots" />
     ${robots.length > 0 && html`<ul class="rows">${robots.map((r) => html`<${One} key=${r.id} robot=${r} at=${`${at}/${r.id}`} query=${query} again=${list.again} />`)}</ul>`}
-    <${Make} id="robot" label="New robot" hint="ci" choice="Role" choices=${Object.entries(roles).map(([role, rights]) => [role, `${role}: ${rights}`])}
-      act=${async (/** @type {string} */ name, /** @type {string} */ role) => {
-        await call("POST", at + query, { body: { name, role } });
+    <${Make} id="robot" label="New robot" hint="ci" choice="Role" choices=${rolesWithRights} more=${{ label: "Description", hint: "Pulls images for the cluster" }}
+      act=${async (/** @type {string} */ name, /** @type {string} */ role, /** @type {string} */ description) => {
+        await call("POST", at + query, { body: { name, role, description } });
         list.again();
       }} /></section>`;
 }

@@ -80,6 +80,7 @@ func TestRobots(t *testing.T) {
 			}
 		}
 		w.robotIsNoPerson(t, inside)
+		w.changeRobot(t, inside, func() reply { return request(inside, 0) })
 		w.endRobots(t, inside, all, id)
 	})
 }
@@ -96,6 +97,8 @@ func (w *team) robotIsNoPerson(t *testing.T, b bot) {
 		{http.MethodDelete, "/api/tokens/delete-all", nil},
 		{http.MethodPost, "/api" + b.path + "/tokens" + b.query, map[string]any{"name": "more", "scopes": []string{"pull"}}},
 		{http.MethodGet, "/api" + b.path + "/tokens" + b.query, nil},
+		{http.MethodGet, "/api" + b.path + b.query, nil},
+		{http.MethodPut, "/api" + b.path + b.query, map[string]any{"role": "launch"}},
 		{http.MethodDelete, "/api" + b.path + b.query, nil},
 		{http.MethodPost, "/api/orgs", map[string]any{"organization": map[string]any{"name": "mine"}}},
 		{http.MethodGet, "/api/admin/users", nil},
@@ -116,6 +119,25 @@ func (w *team) robotIsNoPerson(t *testing.T, b bot) {
 	}
 }
 
+// changeRobot gives a robot a lower role, with which its token loses the logins of the workspace, and
+// then its first role again. Other processes delete cached logins when they receive the change.
+func (w *team) changeRobot(t *testing.T, b bot, request func() reply) {
+	t.Helper()
+	for _, c := range []struct {
+		role   string
+		status int
+	}{{"view", http.StatusBadRequest}, {"launch", http.StatusOK}} {
+		got := w.platformCall(http.MethodPut, b.path+b.query, w.token, map[string]any{"role": c.role, "description": "Now " + c.role})["robot"].(map[string]any)
+		if text(got, "role") != c.role || text(got, "description") != "Now "+c.role {
+			t.Errorf("the robot is %v", got)
+		}
+		eventually(t, "a request with the role "+c.role, c.status, request)
+	}
+	if got := w.platformCall(http.MethodGet, b.path+b.query, w.token, nil)["robot"].(map[string]any); text(got, "description") != "Now launch" {
+		t.Errorf("the robot is %v", got)
+	}
+}
+
 // endRobots deletes one robot, and the other with its organisation.
 func (w *team) endRobots(t *testing.T, one, all bot, id string) {
 	t.Helper()
@@ -131,7 +153,7 @@ func (w *team) endRobots(t *testing.T, one, all bot, id string) {
 		}
 	}
 	events := string(w.call(http.MethodGet, "/api/admin/audit?max=1000", nil, "Authorization", "Bearer "+w.token).body)
-	for _, want := range []string{`"robot.create"`, `"robot-token.create"`, `"robot.delete"`, `"actor":"robot:lab/bench/ci"`, `"action":"call.DeleteRobot"`} {
+	for _, want := range []string{`"robot.create"`, `"robot-token.create"`, `"robot.update"`, `"robot.delete"`, `"actor":"robot:lab/bench/ci"`, `"action":"call.DeleteRobot"`} {
 		if !strings.Contains(events, want) {
 			t.Errorf("the audit trail lacks %s: %s", want, events)
 		}

@@ -244,6 +244,14 @@ func calls(w *world) []struct {
 			_, err := c.CreateRobot(ctx, &platformv1.CreateRobotRequest{OrgId: o})
 			return err
 		}},
+		{"robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.DescribeRobot(ctx, &platformv1.DescribeRobotRequest{OrgId: o})
+			return err
+		}},
+		{"update robot, of the organisation", "boss", func(ctx context.Context) error {
+			_, err := c.UpdateRobot(ctx, &platformv1.UpdateRobotRequest{OrgId: o})
+			return err
+		}},
 		{"delete robot, of the organisation", "boss", func(ctx context.Context) error {
 			_, err := c.DeleteRobot(ctx, &platformv1.DeleteRobotRequest{OrgId: o})
 			return err
@@ -266,6 +274,14 @@ func calls(w *world) []struct {
 		}},
 		{"create robot, of the workspace", "admin", func(ctx context.Context) error {
 			_, err := c.CreateRobot(ctx, &platformv1.CreateRobotRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.DescribeRobot(ctx, &platformv1.DescribeRobotRequest{OrgId: o, WorkspaceId: ws})
+			return err
+		}},
+		{"update robot, of the workspace", "admin", func(ctx context.Context) error {
+			_, err := c.UpdateRobot(ctx, &platformv1.UpdateRobotRequest{OrgId: o, WorkspaceId: ws})
 			return err
 		}},
 		{"delete robot, of the workspace", "admin", func(ctx context.Context) error {

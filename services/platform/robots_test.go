@@ -53,6 +53,16 @@ func (r robot) token(name string, scopes ...string) string {
 	return must(r.create(r.as(), &platformv1.RobotTokenSpec{Name: name, Scopes: scopes}))(r.w.t).GetAccessKey()
 }
 
+func (r robot) get(ctx context.Context) (*platformv1.Robot, error) {
+	resp, err := r.w.client.DescribeRobot(ctx, &platformv1.DescribeRobotRequest{OrgId: r.w.org, WorkspaceId: r.workspace, RobotId: r.id})
+	return resp.GetRobot(), err
+}
+
+func (r robot) update(ctx context.Context, change *platformv1.RobotChange) (*platformv1.Robot, error) {
+	resp, err := r.w.client.UpdateRobot(ctx, &platformv1.UpdateRobotRequest{OrgId: r.w.org, WorkspaceId: r.workspace, RobotId: r.id, Robot: change})
+	return resp.GetRobot(), err
+}
+
 func (r robot) delete(ctx context.Context) error {
 	_, err := r.w.client.DeleteRobot(ctx, &platformv1.DeleteRobotRequest{OrgId: r.w.org, WorkspaceId: r.workspace, RobotId: r.id})
 	return err
@@ -211,6 +221,88 @@ func TestRobots(t *testing.T) {
 	})
 }
 
+// TestRobotChanges changes the role and the description of a robot, and checks that a token which
+// exists already has the new role at its next call.
+func TestRobotChanges(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		bus := &listener{}
+		d, clock := deps(t, db), january()
+		d.Bus, d.Log, d.Now = bus, testkit.Log(t), clock.Now
+		w := newWorldWith(t, d, clock).withAdministrator()
+		must(w.client.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("team", "quay.io", "secret")}))(t)
+		r, all := w.robot("admin", &w.ws, "ci", "launch"), w.robot("boss", nil, "ci", "launch")
+		token, allToken := r.token("t"), all.token("t")
+		rights := func(token, want string) {
+			t.Helper()
+			id, err := w.authorize(token, w.ws, "request")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if secret, err := password(w.client, id, "quay.io/app"); secret != want || err != nil {
+				t.Errorf("the robot gets the login %q, %v, want %q", secret, err, want)
+			}
+			_, err = w.client.CreateTrace(bearer(t.Context(), token), &platformv1.CreateTraceRequest{WorkspaceId: &w.ws, Body: []byte(`{"runName":"r"}`)})
+			if (err == nil) != (want != "") {
+				t.Errorf("reporting a run: %v", err)
+			}
+		}
+		rights(token, "secret")
+		bus.since()
+		got := must(r.update(w.as("admin"), &platformv1.RobotChange{Role: new("view"), Description: new(" Reads runs ")}))(t)
+		if got.GetRole() != "view" || got.GetDescription() != "Reads runs" || got.GetUserName() != "robot:lab/bench/ci" || int64(got.GetId()) != r.id {
+			t.Errorf("the changed robot is %v", got)
+		}
+		if bus.since() != 1 {
+			t.Error("the change was not published, so caches keep the logins")
+		}
+		rights(token, "")
+		rights(allToken, "secret") // another robot with the same name
+		if got := must(r.get(w.as("admin")))(t); got.GetRole() != "view" || got.GetDescription() != "Reads runs" || got.GetCreatedBy() != "admin" {
+			t.Errorf("the robot is %v", got)
+		}
+		must(r.update(w.as("boss"), &platformv1.RobotChange{Role: new("launch")}))(t)
+		rights(token, "secret")
+		bus.since()
+		if got := must(r.update(w.as("boss"), nil))(t); got.GetRole() != "launch" || got.GetDescription() != "Reads runs" || bus.since() != 0 {
+			t.Errorf("after no change: %v", got)
+		}
+		must(all.update(w.as("boss"), &platformv1.RobotChange{Role: new("connect")}))(t)
+		rights(allToken, "")
+		changed := w.events("robot.update")
+		if len(changed) != 3 {
+			t.Fatalf("recorded are %v", changed)
+		}
+		if first := changed[2]; first.GetActor() != "admin" || first.GetSubject() != "robot:lab/bench/ci" ||
+			first.GetBefore().GetFields()["role"].GetStringValue() != "launch" || first.GetAfter().GetFields()["role"].GetStringValue() != "view" ||
+			first.GetAfter().GetFields()["description"].GetStringValue() != "Reads runs" {
+			t.Errorf("recorded is %v", first)
+		}
+
+		for _, role := range []string{"", "maintain", "admin", "owner", "member", "x"} {
+			_, err := r.update(w.as("boss"), &platformv1.RobotChange{Role: &role})
+			wantError(t, fmt.Sprintf("the role %q", role), err, fault.Invalid)
+		}
+		for _, text := range []string{strings.Repeat("a", 1001), "a\x00b"} {
+			_, err := r.update(w.as("boss"), &platformv1.RobotChange{Description: &text})
+			wantError(t, "the description "+text[:3], err, fault.Invalid)
+			_, err = w.client.CreateRobot(r.as(), &platformv1.CreateRobotRequest{OrgId: w.org, WorkspaceId: &w.ws, Robot: &platformv1.RobotSpec{Name: "x", Description: text}})
+			wantError(t, "a robot with the description "+text[:3], err, fault.Invalid)
+		}
+		for _, who := range []string{"maintain", "launch", "view", "stranger"} {
+			_, err := r.update(w.as(who), &platformv1.RobotChange{Role: new("view")})
+			wantError(t, "changed by "+who, err, fault.Denied)
+			_, err = r.get(w.as(who))
+			wantError(t, "read by "+who, err, fault.Denied)
+		}
+		if _, err := r.update(bearer(t.Context(), token), &platformv1.RobotChange{Role: new("launch")}); !lacksScope(err) {
+			t.Errorf("a robot changes itself: %v", err)
+		}
+		_, err := all.update(w.as("admin"), &platformv1.RobotChange{Role: new("view")})
+		wantError(t, "a robot of the organisation, by an admin of a workspace", err, fault.Denied)
+	})
+}
+
 // TestRobotMakesEveryCall makes every call with a robot's token of each scope, and every call of
 // another workspace with all scopes.
 func TestRobotMakesEveryCall(t *testing.T) {
@@ -305,6 +397,10 @@ func TestRobotGainsNothing(t *testing.T) {
 			_, err := at.create(at.as(), &platformv1.RobotTokenSpec{Name: "x", Scopes: []string{"pull"}})
 			wantError(t, name, err, fault.NotFound)
 			wantError(t, "deleting "+name, at.delete(at.as()), fault.NotFound)
+			_, err = at.get(at.as())
+			wantError(t, "reading "+name, err, fault.NotFound)
+			_, err = at.update(at.as(), &platformv1.RobotChange{Role: new("view")})
+			wantError(t, "changing "+name, err, fault.NotFound)
 			_, err = w.client.ListRobotTokens(at.as(), &platformv1.ListRobotTokensRequest{OrgId: w.org, WorkspaceId: at.workspace, RobotId: at.id})
 			wantError(t, "listing "+name, err, fault.NotFound)
 		}
@@ -369,6 +465,11 @@ func TestRobotsOfAdministrators(t *testing.T) {
 	wantError(t, "a token, which could use the logins of the organisation", err, fault.Denied)
 	_, err = w.client.CreateRobot(w.as("stranger"), &platformv1.CreateRobotRequest{OrgId: w.org, WorkspaceId: &w.ws, Robot: &platformv1.RobotSpec{Name: "mine"}})
 	wantError(t, "a robot", err, fault.Denied)
+	_, err = all.update(w.as("stranger"), &platformv1.RobotChange{Description: new("mine")})
+	wantError(t, "changing a robot", err, fault.Denied)
+	if got, err := all.get(w.as("stranger")); err != nil || got.GetName() != "ci" {
+		t.Errorf("the robot: %v, %v", got, err)
+	}
 	tokens := must(w.client.ListRobotTokens(w.as("stranger"), &platformv1.ListRobotTokensRequest{OrgId: w.org, RobotId: all.id}))(t).GetTokens()
 	if len(tokens) != 1 {
 		t.Fatalf("the robot's tokens: %v", tokens)

@@ -109,6 +109,7 @@ func accessRules() []accessRule {
 		}, calls: []string{
 			// A robot's token grants access to the workspace and its logins.
 			platformv1.OrganizationService_CreateRobot_FullMethodName,
+			platformv1.OrganizationService_UpdateRobot_FullMethodName,
 			platformv1.OrganizationService_CreateRobotToken_FullMethodName,
 		}},
 		{need: requirement{
@@ -116,6 +117,7 @@ func accessRules() []accessRule {
 		}, calls: []string{
 			platformv1.LimitService_ListOrganizationLimits_FullMethodName,
 			platformv1.OrganizationService_ListRobots_FullMethodName,
+			platformv1.OrganizationService_DescribeRobot_FullMethodName,
 			platformv1.OrganizationService_DeleteRobot_FullMethodName,
 			platformv1.OrganizationService_ListRobotTokens_FullMethodName,
 			platformv1.OrganizationService_DeleteRobotToken_FullMethodName,

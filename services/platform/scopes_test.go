@@ -60,7 +60,7 @@ func scopesOfCalls() map[rpc.Scope][]string {
 			"ListWorkspaces", "ValidateWorkspaceName", "UpdateOrganization", "DeleteOrganization", "AddMember", "UpdateMemberRole", "DeleteMember",
 			"CreateWorkspace", "DescribeWorkspace", "ListParticipants", "LeaveWorkspace", "UpdateWorkspace", "AddParticipant",
 			"UpdateParticipantRole", "DeleteParticipant", "DeleteWorkspace",
-			"ListRobots", "CreateRobot", "DeleteRobot", "ListRobotTokens", "CreateRobotToken", "DeleteRobotToken",
+			"ListRobots", "CreateRobot", "DescribeRobot", "UpdateRobot", "DeleteRobot", "ListRobotTokens", "CreateRobotToken", "DeleteRobotToken",
 			"ValidateCredentialsName", "CreateCredentials", "UpdateCredentials", "DeleteCredentials",
 			"ListWebhooks", "CreateWebhook", "DescribeWebhook", "UpdateWebhook", "DeleteWebhook", "TestWebhook", "ListDeliveries", "DescribeDelivery", "RepeatDelivery",
 		},

@@ -42,6 +42,7 @@ func asked(t *testing.T, answers map[string]string) string {
 const (
 	robotsAnswer      = `{"robots":[{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci","workspaceId":3,"role":"launch","createdBy":"ada","dateCreated":"2026-01-31T12:00:00Z","lastUsed":null}]}`
 	limitsAnswer      = `{"limits":[{"of":"workspace","id":3,"name":"lab/rnaseq","kind":"builds","value":"250/1h","lastUpdated":"2026-01-31T12:00:00Z","remaining":12},{"of":"workspace","id":3,"name":"lab/rnaseq","kind":"runningBuilds","value":"4","lastUpdated":"2026-01-31T12:00:00Z","remaining":null}],"totalSize":2}`
+	robotAnswer       = `{"robot":{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci","workspaceId":3,"role":"view","description":"Pulls \u001b[31mred images","createdBy":"ada","dateCreated":"2026-01-31T12:00:00Z","lastUsed":null}}`
 	robotTokensAnswer = `{"tokens":[{"id":5,"name":"cluster","dateCreated":"2026-01-31T12:00:00Z","expires":"2026-05-01T12:00:00Z","scopes":["pull","request"]}]}`
 	tokensAnswer      = `{"tokens":[{"id":9007199254740991,"name":"lap\u001b[31mtop","dateCreated":"2026-01-31T12:00:00Z","expires":"2027-01-31T12:00:00Z","lastUsed":null},{"id":5,"name":"ci","dateCreated":"2026-01-31T12:00:00Z","scopes":["pull","request"],"workspaceId":3,"repositories":["ghcr.io/lab/*","docker.io/library/debian"],"lastUsed":"2026-02-01T12:00:00Z","lastAddress":"192.0.2.7"}],"sessions":[{"id":6,"clientId":"nf","tokenId":5,"dateCreated":"2026-01-31T12:00:00Z"}]}`
 	hooksAnswer       = `{"webhooks":[{"id":"h1","url":"https://hooks.example.org/\u001b[31ma","events":["build.*"],"disabled":false,"failingSince":"2026-01-31T12:00:00Z"},{"id":"h2","url":"https://b","events":["*"],"disabled":true}]}`
@@ -91,7 +92,7 @@ func TestAccounts(t *testing.T) {
 		{"tokens delete 6", "Deleted token 6.\n", map[string]string{"GET /api/tokens": tokensAnswer, "DELETE /api/tokens/6": ""}},
 		{"tokens delete --all", "Deleted all tokens.\n", map[string]string{"DELETE /api/tokens/delete-all": ""}},
 		{
-			"robots list lab/rnaseq", "ID  NAME  ROLE    CREATED BY  CREATED               LAST USED\n12  ci    launch  ada         2026-01-31T12:00:00Z  never\n",
+			"robots list lab/rnaseq", "ID  NAME  ROLE    CREATED BY  CREATED               LAST USED  DESCRIPTION\n12  ci    launch  ada         2026-01-31T12:00:00Z  never      -\n",
 			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer}),
 		},
 		{
@@ -119,6 +120,19 @@ func TestAccounts(t *testing.T) {
 		{"robots list 5/8 -o name", "12\n", with(mine, map[string]string{"GET /api/orgs/5/robots?workspaceId=8": robotsAnswer})},
 		{"robots create lab/rnaseq ci --role view", "Created  robot:lab/rnaseq/ci\n", with(mine, map[string]string{
 			`POST /api/orgs/1/robots?workspaceId=3 {"name":"ci","role":"view"}`: `{"robot":{"id":12,"name":"ci","userName":"robot:lab/rnaseq/ci"}}`,
+		})},
+		{"robots create lab ci --description Cluster", "Created  robot:lab/ci\n", with(mine, map[string]string{
+			`POST /api/orgs/1/robots {"name":"ci","description":"Cluster"}`: `{"robot":{"id":12,"name":"ci","userName":"robot:lab/ci"}}`,
+		})},
+		{
+			"robots show lab/rnaseq ci", "Id           12\nName         ci\nUser name    robot:lab/rnaseq/ci\nRole         view\nDescription  Pulls red images\nCreated      2026-01-31T12:00:00Z\nCreated by   ada\nLast used    never\n",
+			with(mine, map[string]string{"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "GET /api/orgs/1/robots/12?workspaceId=3": robotAnswer}),
+		},
+		{"robots update lab/rnaseq ci --role view -o name", "12\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, `PUT /api/orgs/1/robots/12?workspaceId=3 {"role":"view"}`: robotAnswer,
+		})},
+		{"robots update lab 12 --description= -o name", "12\n", with(mine, map[string]string{
+			"GET /api/orgs/1/robots": robotsAnswer, `PUT /api/orgs/1/robots/12 {"description":""}`: robotAnswer,
 		})},
 		{"robots delete lab/rnaseq ci", "Deleted robot ci.\n", with(mine, map[string]string{
 			"GET /api/orgs/1/robots?workspaceId=3": robotsAnswer, "DELETE /api/orgs/1/robots/12?workspaceId=3": "",
@@ -286,6 +300,8 @@ func TestAccountsUsage(t *testing.T) {
 		"tokens rotate":                              `there is no command "rotate"`,
 		"robots create lab":                          "1 arguments instead of 2",
 		"robots delete lab":                          "an argument is missing",
+		"robots show lab":                            "1 arguments instead of 2",
+		"robots update lab ci":                       "no change was requested",
 		"robots tokens delete lab ci":                "an argument is missing",
 		"robots tokens create lab ci x":              "--scope is missing",
 		"credentials add x":                          "--username is needed",

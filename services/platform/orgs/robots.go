@@ -3,7 +3,9 @@ package orgs
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -23,14 +25,14 @@ type robot struct {
 	id, orgID, workspaceID int64 // workspaceID is 0 for a robot of an organisation
 	name                   string
 	userName               string // in the audit trail
-	role                   string
+	role, description      string
 	createdBy              string
 	created, used          time.Time // used may be zero: never
 }
 
 func (r robot) toProto() *platformv1.Robot {
 	return &platformv1.Robot{
-		Id: float64(r.id), Name: r.name, UserName: r.userName, WorkspaceId: api.IDValue(r.workspaceID), Role: r.role, CreatedBy: r.createdBy,
+		Id: float64(r.id), Name: r.name, UserName: r.userName, WorkspaceId: api.IDValue(r.workspaceID), Role: r.role, Description: r.description, CreatedBy: r.createdBy,
 		DateCreated: api.Timestamp(r.created), LastUsed: api.Timestamp(r.used),
 	}
 }
@@ -43,9 +45,13 @@ func parseRobotRole(name string) (Role, error) {
 	}
 	r, err := parseRole(name)
 	if err != nil || r > RoleLaunch {
-		return NoRole, fault.Invalid.New("role of a robot must be one of launch, connect, view", err)
+		return NoRole, errRobotRole(err)
 	}
 	return r, nil
+}
+
+func errRobotRole(cause error) error {
+	return fault.Invalid.New("role of a robot must be one of launch, connect, view", cause)
 }
 
 // ListRobots returns a page of the robots of an organisation, or of a workspace.
@@ -69,9 +75,9 @@ func (s *Service) ListRobots(ctx context.Context, req *platformv1.ListRobotsRequ
 func (s *Service) CreateRobot(ctx context.Context, req *platformv1.CreateRobotRequest) (*platformv1.CreateRobotResponse, error) {
 	r := robot{
 		id: api.NewID(), orgID: req.GetOrgId(), workspaceID: req.GetWorkspaceId(), name: req.GetRobot().GetName(),
-		createdBy: PrincipalFrom(ctx).User.Name, created: s.deps.Now(),
+		description: strings.TrimSpace(req.GetRobot().GetDescription()), createdBy: PrincipalFrom(ctx).User.Name, created: s.deps.Now(),
 	}
-	if err := identity.CheckRobotName(r.name); err != nil {
+	if err := errors.Join(identity.CheckRobotName(r.name), checkRobotDescription(r.description)); err != nil {
 		return nil, err
 	}
 	role, err := parseRobotRole(req.GetRobot().GetRole())
@@ -89,38 +95,88 @@ func (s *Service) CreateRobot(ctx context.Context, req *platformv1.CreateRobotRe
 	return &platformv1.CreateRobotResponse{Robot: r.toProto()}, nil
 }
 
+// DescribeRobot returns a robot, or fault.NotFound if the owner has no such robot.
+func (s *Service) DescribeRobot(ctx context.Context, req *platformv1.DescribeRobotRequest) (*platformv1.DescribeRobotResponse, error) {
+	r, err := s.store.robot(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("reading robot %d: %w", req.GetRobotId(), err)
+	}
+	return &platformv1.DescribeRobotResponse{Robot: r.toProto()}, nil
+}
+
+// UpdateRobot changes the fields that the request sets, with immediate effect on the robot's tokens.
+// It returns fault.NotFound if the owner has no such robot, and fault.Conflict if the robot was
+// changed or deleted meanwhile.
+func (s *Service) UpdateRobot(ctx context.Context, req *platformv1.UpdateRobotRequest) (*platformv1.UpdateRobotResponse, error) {
+	old, err := s.store.robot(ctx, req)
+	if err != nil {
+		return nil, fmt.Errorf("reading robot %d: %w", req.GetRobotId(), err)
+	}
+	r := old
+	if err := r.apply(req.GetRobot()); err != nil {
+		return nil, err
+	}
+	if r == old {
+		return &platformv1.UpdateRobotResponse{Robot: r.toProto()}, nil
+	}
+	done, err := s.store.updateRobot(ctx, old, r)
+	if err != nil {
+		return nil, fmt.Errorf("writing robot %d: %w", r.id, err)
+	}
+	if !done {
+		return nil, fault.Conflict.Newf("Another request has just changed or deleted this robot; try again").WithCode(fault.ObjectChanged)
+	}
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: r.id})
+	return &platformv1.UpdateRobotResponse{Robot: r.toProto()}, nil
+}
+
+// apply changes the fields that a request sets.
+func (r *robot) apply(change *platformv1.RobotChange) error {
+	if change != nil && change.Role != nil {
+		if change.GetRole() == "" {
+			return errRobotRole(nil)
+		}
+		role, err := parseRobotRole(change.GetRole())
+		if err != nil {
+			return err
+		}
+		r.role = role.String()
+	}
+	if change != nil {
+		api.SetTrimmed(&r.description, change.Description)
+	}
+	return checkRobotDescription(r.description)
+}
+
+func checkRobotDescription(text string) error { return api.CheckLength("description", text, 1000) }
+
 // DeleteRobot deletes a robot with its tokens, with immediate effect. Records that it has
 // created stay. It returns fault.NotFound if the owner has no such robot.
 func (s *Service) DeleteRobot(ctx context.Context, req *platformv1.DeleteRobotRequest) (*platformv1.DeleteRobotResponse, error) {
-	list, err := s.store.robots(ctx, req.GetOrgId(), req.GetWorkspaceId())
+	r, err := s.store.robot(ctx, req)
 	if err != nil {
-		return nil, fmt.Errorf("reading the robots of %d: %w", req.GetOrgId(), err)
+		return nil, fmt.Errorf("reading robot %d: %w", req.GetRobotId(), err)
 	}
-	for _, r := range list {
-		if r.id != req.GetRobotId() {
-			continue
-		}
-		done, err := s.store.deleteRobot(ctx, r)
-		if err != nil {
-			return nil, fmt.Errorf("deleting robot %d: %w", r.id, err)
-		}
-		if done {
-			s.deps.Notifier.Notify(ctx, caller.Change{UserID: r.id})
-			return &platformv1.DeleteRobotResponse{}, nil
-		}
+	done, err := s.store.deleteRobot(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("deleting robot %d: %w", r.id, err)
 	}
-	return nil, fault.NotFound.Newf("No such robot")
+	if !done {
+		return nil, fault.NotFound.Newf("No such robot")
+	}
+	s.deps.Notifier.Notify(ctx, caller.Change{UserID: r.id})
+	return &platformv1.DeleteRobotResponse{}, nil
 }
 
 // robotColumns are the columns of platform_robots AS r, with the names of the owner.
-const robotColumns = `r.id, r.org_id, coalesce(r.workspace_id, 0), r.name, r.role, r.created_by, r.created_at, o.name, coalesce(w.name, ''),
+const robotColumns = `r.id, r.org_id, coalesce(r.workspace_id, 0), r.name, r.role, r.description, r.created_by, r.created_at, o.name, coalesce(w.name, ''),
 	(SELECT coalesce(max(t.used_at), 0) FROM platform_robot_tokens t WHERE t.robot_id = r.id)`
 
 const robotTables = ` FROM platform_robots r JOIN platform_orgs o ON o.id = r.org_id LEFT JOIN platform_workspaces w ON w.id = r.workspace_id`
 
 func (r *robot) scan(scan func(...any) error) error {
 	var org, workspace string
-	err := scan(&r.id, &r.orgID, &r.workspaceID, &r.name, &r.role, &r.createdBy, sqldb.ScanTime(&r.created), &org, &workspace, sqldb.ScanTime(&r.used))
+	err := scan(&r.id, &r.orgID, &r.workspaceID, &r.name, &r.role, &r.description, &r.createdBy, sqldb.ScanTime(&r.created), &org, &workspace, sqldb.ScanTime(&r.used))
 	r.userName = identity.RobotName(org, workspace, r.name)
 	return err
 }
@@ -133,8 +189,13 @@ func (r robot) event(action string) audit.Event {
 // deleteEvent returns the audit event for the deletion of a robot.
 func (r robot) deleteEvent() audit.Event {
 	e := r.event("robot.delete")
-	e.Before = map[string]any{"id": r.id, "role": r.role}
+	e.Before = r.values()
 	return e
+}
+
+// values returns a robot for the audit trail.
+func (r robot) values() map[string]any {
+	return map[string]any{"id": r.id, "role": r.role, "description": r.description}
 }
 
 // ofOwner is an SQL condition for the robots of the organisation $1 or, if $2 is not 0, of its
@@ -146,6 +207,27 @@ func (s store) robots(ctx context.Context, orgID, workspaceID int64) ([]robot, e
 		Read: `SELECT ` + robotColumns + robotTables + ofOwner + ` ORDER BY r.name LIMIT $3`,
 		Scan: func(rows *sql.Rows) (r robot, err error) { return r, r.scan(rows.Scan) },
 	}.All(ctx, s.db, orgID, workspaceID, limits.RobotsPerOwner)
+}
+
+// robot returns the robot that a request names, or fault.NotFound if the owner has no such robot.
+func (s store) robot(ctx context.Context, req interface {
+	GetOrgId() int64
+	GetWorkspaceId() int64
+	GetRobotId() int64
+},
+) (r robot, err error) {
+	err = r.scan(s.db.QueryRowContext(ctx, `SELECT `+robotColumns+robotTables+ofOwner+` AND r.id = $3`, req.GetOrgId(), req.GetWorkspaceId(), req.GetRobotId()).Scan)
+	return r, s.db.NotFound("robot", err)
+}
+
+// updateRobot changes the role and the description. It returns false if the robot is no longer old.
+func (s store) updateRobot(ctx context.Context, old, r robot) (bool, error) {
+	e := r.event("robot.update")
+	e.Before, e.After = old.values(), r.values()
+	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
+		return s.db.Changed(t.ExecContext(ctx, `UPDATE platform_robots SET role = $4, description = $5 WHERE id = $1 AND role = $2 AND description = $3`,
+			r.id, old.role, old.description, r.role, r.description))
+	})
 }
 
 // insertRobot stores a robot, and returns it with its user name. It returns false if the owner
@@ -160,7 +242,7 @@ func (s store) insertRobot(ctx context.Context, r robot) (robot, bool, error) {
 	}
 	r.userName = identity.RobotName(org, workspace, r.name)
 	e := r.event("robot.create")
-	e.After = map[string]any{"id": r.id, "role": r.role}
+	e.After = r.values()
 	created, err := s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
 		// This serializes the creation of the robots of one organisation.
 		exists, err := s.db.Changed(t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, r.orgID))
@@ -178,10 +260,10 @@ func (s store) insertRobot(ctx context.Context, r robot) (robot, bool, error) {
 			return false, err
 		}
 		return s.db.Changed(t.ExecContext(ctx, `
-			INSERT INTO platform_robots (id, org_id, workspace_id, name, role, created_by, created_at)
-			SELECT $1, $2, nullif(CAST($3 AS bigint), 0), $4, $5, $6, $7
+			INSERT INTO platform_robots (id, org_id, workspace_id, name, role, created_by, created_at, description)
+			SELECT $1, $2, nullif(CAST($3 AS bigint), 0), $4, $5, $6, $7, $8
 			WHERE CAST($3 AS bigint) = 0 OR EXISTS (SELECT 1 FROM platform_workspaces WHERE id = $3 AND org_id = $2) ON CONFLICT DO NOTHING`,
-			r.id, r.orgID, r.workspaceID, r.name, r.role, r.createdBy, sqldb.Micros(r.created)))
+			r.id, r.orgID, r.workspaceID, r.name, r.role, r.createdBy, sqldb.Micros(r.created), r.description))
 	})
 	return r, created, err
 }

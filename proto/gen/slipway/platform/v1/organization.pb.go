@@ -1697,7 +1697,7 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x14DeleteMemberResponse\"1\n" +
 	"\x18LeaveOrganizationRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\"\x1b\n" +
-	"\x19LeaveOrganizationResponse2\xc7#\n" +
+	"\x19LeaveOrganizationResponse2\xee%\n" +
 	"\x13OrganizationService\x12\x99\x01\n" +
 	"\x12ListUserWorkspaces\x12..slipway.platform.v1.ListUserWorkspacesRequest\x1a/.slipway.platform.v1.ListUserWorkspacesResponse\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/user/{user_id}/workspaces\x12\x81\x01\n" +
 	"\x11ListOrganizations\x12-.slipway.platform.v1.ListOrganizationsRequest\x1a..slipway.platform.v1.ListOrganizationsResponse\"\r\x82\xd3\xe4\x93\x02\a\x12\x05/orgs\x12\x8a\x01\n" +
@@ -1724,7 +1724,9 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x0eLeaveWorkspace\x12*.slipway.platform.v1.LeaveWorkspaceRequest\x1a+.slipway.platform.v1.LeaveWorkspaceResponse\"3\x82\xd3\xe4\x93\x02-*+/orgs/{org_id}/workspaces/{id}/participants\x12|\n" +
 	"\n" +
 	"ListRobots\x12&.slipway.platform.v1.ListRobotsRequest\x1a'.slipway.platform.v1.ListRobotsResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/orgs/{org_id}/robots\x12\x86\x01\n" +
-	"\vCreateRobot\x12'.slipway.platform.v1.CreateRobotRequest\x1a(.slipway.platform.v1.CreateRobotResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x05robot\"\x15/orgs/{org_id}/robots\x12\x8a\x01\n" +
+	"\vCreateRobot\x12'.slipway.platform.v1.CreateRobotRequest\x1a(.slipway.platform.v1.CreateRobotResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x05robot\"\x15/orgs/{org_id}/robots\x12\x90\x01\n" +
+	"\rDescribeRobot\x12).slipway.platform.v1.DescribeRobotRequest\x1a*.slipway.platform.v1.DescribeRobotResponse\"(\x82\xd3\xe4\x93\x02\"\x12 /orgs/{org_id}/robots/{robot_id}\x12\x91\x01\n" +
+	"\vUpdateRobot\x12'.slipway.platform.v1.UpdateRobotRequest\x1a(.slipway.platform.v1.UpdateRobotResponse\"/\x82\xd3\xe4\x93\x02):\x05robot\x1a /orgs/{org_id}/robots/{robot_id}\x12\x8a\x01\n" +
 	"\vDeleteRobot\x12'.slipway.platform.v1.DeleteRobotRequest\x1a(.slipway.platform.v1.DeleteRobotResponse\"(\x82\xd3\xe4\x93\x02\"* /orgs/{org_id}/robots/{robot_id}\x12\x9d\x01\n" +
 	"\x0fListRobotTokens\x12+.slipway.platform.v1.ListRobotTokensRequest\x1a,.slipway.platform.v1.ListRobotTokensResponse\"/\x82\xd3\xe4\x93\x02)\x12'/orgs/{org_id}/robots/{robot_id}/tokens\x12\xa7\x01\n" +
 	"\x10CreateRobotToken\x12,.slipway.platform.v1.CreateRobotTokenRequest\x1a-.slipway.platform.v1.CreateRobotTokenResponse\"6\x82\xd3\xe4\x93\x020:\x05token\"'/orgs/{org_id}/robots/{robot_id}/tokens\x12\xab\x01\n" +
@@ -1788,28 +1790,32 @@ var file_slipway_platform_v1_organization_proto_goTypes = []any{
 	(*LeaveWorkspaceRequest)(nil),            // 41: slipway.platform.v1.LeaveWorkspaceRequest
 	(*ListRobotsRequest)(nil),                // 42: slipway.platform.v1.ListRobotsRequest
 	(*CreateRobotRequest)(nil),               // 43: slipway.platform.v1.CreateRobotRequest
-	(*DeleteRobotRequest)(nil),               // 44: slipway.platform.v1.DeleteRobotRequest
-	(*ListRobotTokensRequest)(nil),           // 45: slipway.platform.v1.ListRobotTokensRequest
-	(*CreateRobotTokenRequest)(nil),          // 46: slipway.platform.v1.CreateRobotTokenRequest
-	(*DeleteRobotTokenRequest)(nil),          // 47: slipway.platform.v1.DeleteRobotTokenRequest
-	(*ListUserWorkspacesResponse)(nil),       // 48: slipway.platform.v1.ListUserWorkspacesResponse
-	(*ListWorkspacesResponse)(nil),           // 49: slipway.platform.v1.ListWorkspacesResponse
-	(*CreateWorkspaceResponse)(nil),          // 50: slipway.platform.v1.CreateWorkspaceResponse
-	(*DescribeWorkspaceResponse)(nil),        // 51: slipway.platform.v1.DescribeWorkspaceResponse
-	(*UpdateWorkspaceResponse)(nil),          // 52: slipway.platform.v1.UpdateWorkspaceResponse
-	(*DeleteWorkspaceResponse)(nil),          // 53: slipway.platform.v1.DeleteWorkspaceResponse
-	(*ValidateWorkspaceNameResponse)(nil),    // 54: slipway.platform.v1.ValidateWorkspaceNameResponse
-	(*ListParticipantsResponse)(nil),         // 55: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantResponse)(nil),           // 56: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleResponse)(nil),    // 57: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*DeleteParticipantResponse)(nil),        // 58: slipway.platform.v1.DeleteParticipantResponse
-	(*LeaveWorkspaceResponse)(nil),           // 59: slipway.platform.v1.LeaveWorkspaceResponse
-	(*ListRobotsResponse)(nil),               // 60: slipway.platform.v1.ListRobotsResponse
-	(*CreateRobotResponse)(nil),              // 61: slipway.platform.v1.CreateRobotResponse
-	(*DeleteRobotResponse)(nil),              // 62: slipway.platform.v1.DeleteRobotResponse
-	(*ListRobotTokensResponse)(nil),          // 63: slipway.platform.v1.ListRobotTokensResponse
-	(*CreateRobotTokenResponse)(nil),         // 64: slipway.platform.v1.CreateRobotTokenResponse
-	(*DeleteRobotTokenResponse)(nil),         // 65: slipway.platform.v1.DeleteRobotTokenResponse
+	(*DescribeRobotRequest)(nil),             // 44: slipway.platform.v1.DescribeRobotRequest
+	(*UpdateRobotRequest)(nil),               // 45: slipway.platform.v1.UpdateRobotRequest
+	(*DeleteRobotRequest)(nil),               // 46: slipway.platform.v1.DeleteRobotRequest
+	(*ListRobotTokensRequest)(nil),           // 47: slipway.platform.v1.ListRobotTokensRequest
+	(*CreateRobotTokenRequest)(nil),          // 48: slipway.platform.v1.CreateRobotTokenRequest
+	(*DeleteRobotTokenRequest)(nil),          // 49: slipway.platform.v1.DeleteRobotTokenRequest
+	(*ListUserWorkspacesResponse)(nil),       // 50: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListWorkspacesResponse)(nil),           // 51: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 52: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 53: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 54: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 55: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 56: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 57: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 58: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 59: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 60: slipway.platform.v1.DeleteParticipantResponse
+	(*LeaveWorkspaceResponse)(nil),           // 61: slipway.platform.v1.LeaveWorkspaceResponse
+	(*ListRobotsResponse)(nil),               // 62: slipway.platform.v1.ListRobotsResponse
+	(*CreateRobotResponse)(nil),              // 63: slipway.platform.v1.CreateRobotResponse
+	(*DescribeRobotResponse)(nil),            // 64: slipway.platform.v1.DescribeRobotResponse
+	(*UpdateRobotResponse)(nil),              // 65: slipway.platform.v1.UpdateRobotResponse
+	(*DeleteRobotResponse)(nil),              // 66: slipway.platform.v1.DeleteRobotResponse
+	(*ListRobotTokensResponse)(nil),          // 67: slipway.platform.v1.ListRobotTokensResponse
+	(*CreateRobotTokenResponse)(nil),         // 68: slipway.platform.v1.CreateRobotTokenResponse
+	(*DeleteRobotTokenResponse)(nil),         // 69: slipway.platform.v1.DeleteRobotTokenResponse
 }
 var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	28, // 0: slipway.platform.v1.Organization.logo_url:type_name -> google.protobuf.StringValue
@@ -1850,41 +1856,45 @@ var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	41, // 35: slipway.platform.v1.OrganizationService.LeaveWorkspace:input_type -> slipway.platform.v1.LeaveWorkspaceRequest
 	42, // 36: slipway.platform.v1.OrganizationService.ListRobots:input_type -> slipway.platform.v1.ListRobotsRequest
 	43, // 37: slipway.platform.v1.OrganizationService.CreateRobot:input_type -> slipway.platform.v1.CreateRobotRequest
-	44, // 38: slipway.platform.v1.OrganizationService.DeleteRobot:input_type -> slipway.platform.v1.DeleteRobotRequest
-	45, // 39: slipway.platform.v1.OrganizationService.ListRobotTokens:input_type -> slipway.platform.v1.ListRobotTokensRequest
-	46, // 40: slipway.platform.v1.OrganizationService.CreateRobotToken:input_type -> slipway.platform.v1.CreateRobotTokenRequest
-	47, // 41: slipway.platform.v1.OrganizationService.DeleteRobotToken:input_type -> slipway.platform.v1.DeleteRobotTokenRequest
-	48, // 42: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
-	3,  // 43: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
-	6,  // 44: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
-	8,  // 45: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
-	10, // 46: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
-	12, // 47: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
-	14, // 48: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
-	17, // 49: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
-	20, // 50: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
-	22, // 51: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
-	25, // 52: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
-	27, // 53: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
-	49, // 54: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
-	50, // 55: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
-	51, // 56: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
-	52, // 57: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
-	53, // 58: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
-	54, // 59: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
-	55, // 60: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
-	56, // 61: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
-	57, // 62: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
-	58, // 63: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
-	59, // 64: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
-	60, // 65: slipway.platform.v1.OrganizationService.ListRobots:output_type -> slipway.platform.v1.ListRobotsResponse
-	61, // 66: slipway.platform.v1.OrganizationService.CreateRobot:output_type -> slipway.platform.v1.CreateRobotResponse
-	62, // 67: slipway.platform.v1.OrganizationService.DeleteRobot:output_type -> slipway.platform.v1.DeleteRobotResponse
-	63, // 68: slipway.platform.v1.OrganizationService.ListRobotTokens:output_type -> slipway.platform.v1.ListRobotTokensResponse
-	64, // 69: slipway.platform.v1.OrganizationService.CreateRobotToken:output_type -> slipway.platform.v1.CreateRobotTokenResponse
-	65, // 70: slipway.platform.v1.OrganizationService.DeleteRobotToken:output_type -> slipway.platform.v1.DeleteRobotTokenResponse
-	42, // [42:71] is the sub-list for method output_type
-	13, // [13:42] is the sub-list for method input_type
+	44, // 38: slipway.platform.v1.OrganizationService.DescribeRobot:input_type -> slipway.platform.v1.DescribeRobotRequest
+	45, // 39: slipway.platform.v1.OrganizationService.UpdateRobot:input_type -> slipway.platform.v1.UpdateRobotRequest
+	46, // 40: slipway.platform.v1.OrganizationService.DeleteRobot:input_type -> slipway.platform.v1.DeleteRobotRequest
+	47, // 41: slipway.platform.v1.OrganizationService.ListRobotTokens:input_type -> slipway.platform.v1.ListRobotTokensRequest
+	48, // 42: slipway.platform.v1.OrganizationService.CreateRobotToken:input_type -> slipway.platform.v1.CreateRobotTokenRequest
+	49, // 43: slipway.platform.v1.OrganizationService.DeleteRobotToken:input_type -> slipway.platform.v1.DeleteRobotTokenRequest
+	50, // 44: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	3,  // 45: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	6,  // 46: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	8,  // 47: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	10, // 48: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	12, // 49: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	14, // 50: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	17, // 51: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	20, // 52: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	22, // 53: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	25, // 54: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	27, // 55: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	51, // 56: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	52, // 57: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	53, // 58: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	54, // 59: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	55, // 60: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	56, // 61: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	57, // 62: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	58, // 63: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	59, // 64: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	60, // 65: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	61, // 66: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
+	62, // 67: slipway.platform.v1.OrganizationService.ListRobots:output_type -> slipway.platform.v1.ListRobotsResponse
+	63, // 68: slipway.platform.v1.OrganizationService.CreateRobot:output_type -> slipway.platform.v1.CreateRobotResponse
+	64, // 69: slipway.platform.v1.OrganizationService.DescribeRobot:output_type -> slipway.platform.v1.DescribeRobotResponse
+	65, // 70: slipway.platform.v1.OrganizationService.UpdateRobot:output_type -> slipway.platform.v1.UpdateRobotResponse
+	66, // 71: slipway.platform.v1.OrganizationService.DeleteRobot:output_type -> slipway.platform.v1.DeleteRobotResponse
+	67, // 72: slipway.platform.v1.OrganizationService.ListRobotTokens:output_type -> slipway.platform.v1.ListRobotTokensResponse
+	68, // 73: slipway.platform.v1.OrganizationService.CreateRobotToken:output_type -> slipway.platform.v1.CreateRobotTokenResponse
+	69, // 74: slipway.platform.v1.OrganizationService.DeleteRobotToken:output_type -> slipway.platform.v1.DeleteRobotTokenResponse
+	44, // [44:75] is the sub-list for method output_type
+	13, // [13:44] is the sub-list for method input_type
 	13, // [13:13] is the sub-list for extension type_name
 	13, // [13:13] is the sub-list for extension extendee
 	0,  // [0:13] is the sub-list for field type_name

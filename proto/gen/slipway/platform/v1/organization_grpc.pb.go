@@ -46,6 +46,8 @@ const (
 	OrganizationService_LeaveWorkspace_FullMethodName           = "/slipway.platform.v1.OrganizationService/LeaveWorkspace"
 	OrganizationService_ListRobots_FullMethodName               = "/slipway.platform.v1.OrganizationService/ListRobots"
 	OrganizationService_CreateRobot_FullMethodName              = "/slipway.platform.v1.OrganizationService/CreateRobot"
+	OrganizationService_DescribeRobot_FullMethodName            = "/slipway.platform.v1.OrganizationService/DescribeRobot"
+	OrganizationService_UpdateRobot_FullMethodName              = "/slipway.platform.v1.OrganizationService/UpdateRobot"
 	OrganizationService_DeleteRobot_FullMethodName              = "/slipway.platform.v1.OrganizationService/DeleteRobot"
 	OrganizationService_ListRobotTokens_FullMethodName          = "/slipway.platform.v1.OrganizationService/ListRobotTokens"
 	OrganizationService_CreateRobotToken_FullMethodName         = "/slipway.platform.v1.OrganizationService/CreateRobotToken"
@@ -111,6 +113,11 @@ type OrganizationServiceClient interface {
 	ListRobots(ctx context.Context, in *ListRobotsRequest, opts ...grpc.CallOption) (*ListRobotsResponse, error)
 	// CreateRobot creates a robot without a token.
 	CreateRobot(ctx context.Context, in *CreateRobotRequest, opts ...grpc.CallOption) (*CreateRobotResponse, error)
+	// DescribeRobot returns a robot.
+	DescribeRobot(ctx context.Context, in *DescribeRobotRequest, opts ...grpc.CallOption) (*DescribeRobotResponse, error)
+	// UpdateRobot changes the role or the description of a robot. A new role applies to all
+	// its tokens immediately.
+	UpdateRobot(ctx context.Context, in *UpdateRobotRequest, opts ...grpc.CallOption) (*UpdateRobotResponse, error)
 	// DeleteRobot deletes a robot and its tokens, with immediate effect.
 	DeleteRobot(ctx context.Context, in *DeleteRobotRequest, opts ...grpc.CallOption) (*DeleteRobotResponse, error)
 	// ListRobotTokens lists the access tokens of a robot, without their secrets.
@@ -379,6 +386,26 @@ func (c *organizationServiceClient) CreateRobot(ctx context.Context, in *CreateR
 	return out, nil
 }
 
+func (c *organizationServiceClient) DescribeRobot(ctx context.Context, in *DescribeRobotRequest, opts ...grpc.CallOption) (*DescribeRobotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeRobotResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_DescribeRobot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *organizationServiceClient) UpdateRobot(ctx context.Context, in *UpdateRobotRequest, opts ...grpc.CallOption) (*UpdateRobotResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateRobotResponse)
+	err := c.cc.Invoke(ctx, OrganizationService_UpdateRobot_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *organizationServiceClient) DeleteRobot(ctx context.Context, in *DeleteRobotRequest, opts ...grpc.CallOption) (*DeleteRobotResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteRobotResponse)
@@ -478,6 +505,11 @@ type OrganizationServiceServer interface {
 	ListRobots(context.Context, *ListRobotsRequest) (*ListRobotsResponse, error)
 	// CreateRobot creates a robot without a token.
 	CreateRobot(context.Context, *CreateRobotRequest) (*CreateRobotResponse, error)
+	// DescribeRobot returns a robot.
+	DescribeRobot(context.Context, *DescribeRobotRequest) (*DescribeRobotResponse, error)
+	// UpdateRobot changes the role or the description of a robot. A new role applies to all
+	// its tokens immediately.
+	UpdateRobot(context.Context, *UpdateRobotRequest) (*UpdateRobotResponse, error)
 	// DeleteRobot deletes a robot and its tokens, with immediate effect.
 	DeleteRobot(context.Context, *DeleteRobotRequest) (*DeleteRobotResponse, error)
 	// ListRobotTokens lists the access tokens of a robot, without their secrets.
@@ -570,6 +602,12 @@ func (UnimplementedOrganizationServiceServer) ListRobots(context.Context, *ListR
 }
 func (UnimplementedOrganizationServiceServer) CreateRobot(context.Context, *CreateRobotRequest) (*CreateRobotResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateRobot not implemented")
+}
+func (UnimplementedOrganizationServiceServer) DescribeRobot(context.Context, *DescribeRobotRequest) (*DescribeRobotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeRobot not implemented")
+}
+func (UnimplementedOrganizationServiceServer) UpdateRobot(context.Context, *UpdateRobotRequest) (*UpdateRobotResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateRobot not implemented")
 }
 func (UnimplementedOrganizationServiceServer) DeleteRobot(context.Context, *DeleteRobotRequest) (*DeleteRobotResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteRobot not implemented")
@@ -1054,6 +1092,42 @@ func _OrganizationService_CreateRobot_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _OrganizationService_DescribeRobot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeRobotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).DescribeRobot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_DescribeRobot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).DescribeRobot(ctx, req.(*DescribeRobotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _OrganizationService_UpdateRobot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateRobotRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OrganizationServiceServer).UpdateRobot(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: OrganizationService_UpdateRobot_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OrganizationServiceServer).UpdateRobot(ctx, req.(*UpdateRobotRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _OrganizationService_DeleteRobot_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(DeleteRobotRequest)
 	if err := dec(in); err != nil {
@@ -1232,6 +1306,14 @@ var OrganizationService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateRobot",
 			Handler:    _OrganizationService_CreateRobot_Handler,
+		},
+		{
+			MethodName: "DescribeRobot",
+			Handler:    _OrganizationService_DescribeRobot_Handler,
+		},
+		{
+			MethodName: "UpdateRobot",
+			Handler:    _OrganizationService_UpdateRobot_Handler,
 		},
 		{
 			MethodName: "DeleteRobot",

@@ -46,7 +46,9 @@ type Robot struct {
 	// When it was created; whole seconds.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
 	// Approximately when one of its tokens was last used; null: never.
-	LastUsed      *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	LastUsed *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"`
+	// A description, e.g. "Pulls images for the cluster".
+	Description   string `protobuf:"bytes,9,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -135,6 +137,13 @@ func (x *Robot) GetLastUsed() *timestamppb.Timestamp {
 		return x.LastUsed
 	}
 	return nil
+}
+
+func (x *Robot) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
 }
 
 // ListRobotsRequest selects the robots of an organisation, or of one of its workspaces.
@@ -344,7 +353,9 @@ type RobotSpec struct {
 	// Up to 40 lower-case letters and digits, with single - _ . between them.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The role in the workspace, or in each workspace of the organisation. Empty means launch.
-	Role          string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Role string `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	// A description, e.g. "Pulls images for the cluster".
+	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -389,6 +400,13 @@ func (x *RobotSpec) GetName() string {
 func (x *RobotSpec) GetRole() string {
 	if x != nil {
 		return x.Role
+	}
+	return ""
+}
+
+func (x *RobotSpec) GetDescription() string {
+	if x != nil {
+		return x.Description
 	}
 	return ""
 }
@@ -439,6 +457,290 @@ func (x *CreateRobotResponse) GetRobot() *Robot {
 	return nil
 }
 
+// DescribeRobotRequest names a robot.
+type DescribeRobotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organisation's id.
+	OrgId int64 `protobuf:"varint,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// Query parameter: the workspace that the robot belongs to; absent: the organisation.
+	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	// The robot's id.
+	RobotId       int64 `protobuf:"varint,3,opt,name=robot_id,json=robotId,proto3" json:"robot_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeRobotRequest) Reset() {
+	*x = DescribeRobotRequest{}
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeRobotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeRobotRequest) ProtoMessage() {}
+
+func (x *DescribeRobotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeRobotRequest.ProtoReflect.Descriptor instead.
+func (*DescribeRobotRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DescribeRobotRequest) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *DescribeRobotRequest) GetWorkspaceId() int64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *DescribeRobotRequest) GetRobotId() int64 {
+	if x != nil {
+		return x.RobotId
+	}
+	return 0
+}
+
+// DescribeRobotResponse is a robot.
+type DescribeRobotResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The robot.
+	Robot         *Robot `protobuf:"bytes,1,opt,name=robot,proto3" json:"robot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeRobotResponse) Reset() {
+	*x = DescribeRobotResponse{}
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeRobotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeRobotResponse) ProtoMessage() {}
+
+func (x *DescribeRobotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeRobotResponse.ProtoReflect.Descriptor instead.
+func (*DescribeRobotResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DescribeRobotResponse) GetRobot() *Robot {
+	if x != nil {
+		return x.Robot
+	}
+	return nil
+}
+
+// UpdateRobotRequest is a change of a robot.
+type UpdateRobotRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The organisation's id.
+	OrgId int64 `protobuf:"varint,1,opt,name=org_id,json=orgId,proto3" json:"org_id,omitempty"`
+	// Query parameter: the workspace that the robot belongs to; absent: the organisation.
+	WorkspaceId *int64 `protobuf:"varint,2,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	// The robot's id.
+	RobotId int64 `protobuf:"varint,3,opt,name=robot_id,json=robotId,proto3" json:"robot_id,omitempty"`
+	// The request body.
+	Robot         *RobotChange `protobuf:"bytes,4,opt,name=robot,proto3" json:"robot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRobotRequest) Reset() {
+	*x = UpdateRobotRequest{}
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRobotRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRobotRequest) ProtoMessage() {}
+
+func (x *UpdateRobotRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRobotRequest.ProtoReflect.Descriptor instead.
+func (*UpdateRobotRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *UpdateRobotRequest) GetOrgId() int64 {
+	if x != nil {
+		return x.OrgId
+	}
+	return 0
+}
+
+func (x *UpdateRobotRequest) GetWorkspaceId() int64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+func (x *UpdateRobotRequest) GetRobotId() int64 {
+	if x != nil {
+		return x.RobotId
+	}
+	return 0
+}
+
+func (x *UpdateRobotRequest) GetRobot() *RobotChange {
+	if x != nil {
+		return x.Robot
+	}
+	return nil
+}
+
+// RobotChange lists the fields of a robot to change. Absent fields keep their value.
+type RobotChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The new role in the workspace, or in each workspace of the organisation.
+	Role *string `protobuf:"bytes,1,opt,name=role,proto3,oneof" json:"role,omitempty"`
+	// The new description; "" removes it.
+	Description   *string `protobuf:"bytes,2,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RobotChange) Reset() {
+	*x = RobotChange{}
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RobotChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RobotChange) ProtoMessage() {}
+
+func (x *RobotChange) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RobotChange.ProtoReflect.Descriptor instead.
+func (*RobotChange) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RobotChange) GetRole() string {
+	if x != nil && x.Role != nil {
+		return *x.Role
+	}
+	return ""
+}
+
+func (x *RobotChange) GetDescription() string {
+	if x != nil && x.Description != nil {
+		return *x.Description
+	}
+	return ""
+}
+
+// UpdateRobotResponse is the robot after the change.
+type UpdateRobotResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The robot.
+	Robot         *Robot `protobuf:"bytes,1,opt,name=robot,proto3" json:"robot,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateRobotResponse) Reset() {
+	*x = UpdateRobotResponse{}
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateRobotResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateRobotResponse) ProtoMessage() {}
+
+func (x *UpdateRobotResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateRobotResponse.ProtoReflect.Descriptor instead.
+func (*UpdateRobotResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UpdateRobotResponse) GetRobot() *Robot {
+	if x != nil {
+		return x.Robot
+	}
+	return nil
+}
+
 // DeleteRobotRequest names a robot.
 type DeleteRobotRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -454,7 +756,7 @@ type DeleteRobotRequest struct {
 
 func (x *DeleteRobotRequest) Reset() {
 	*x = DeleteRobotRequest{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +768,7 @@ func (x *DeleteRobotRequest) String() string {
 func (*DeleteRobotRequest) ProtoMessage() {}
 
 func (x *DeleteRobotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[6]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +781,7 @@ func (x *DeleteRobotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRobotRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRobotRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{6}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DeleteRobotRequest) GetOrgId() int64 {
@@ -512,7 +814,7 @@ type DeleteRobotResponse struct {
 
 func (x *DeleteRobotResponse) Reset() {
 	*x = DeleteRobotResponse{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +826,7 @@ func (x *DeleteRobotResponse) String() string {
 func (*DeleteRobotResponse) ProtoMessage() {}
 
 func (x *DeleteRobotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[7]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +839,7 @@ func (x *DeleteRobotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRobotResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRobotResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{7}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{12}
 }
 
 // ListRobotTokensRequest names a robot.
@@ -563,7 +865,7 @@ type ListRobotTokensRequest struct {
 
 func (x *ListRobotTokensRequest) Reset() {
 	*x = ListRobotTokensRequest{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -575,7 +877,7 @@ func (x *ListRobotTokensRequest) String() string {
 func (*ListRobotTokensRequest) ProtoMessage() {}
 
 func (x *ListRobotTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[8]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -588,7 +890,7 @@ func (x *ListRobotTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRobotTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListRobotTokensRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{8}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRobotTokensRequest) GetOrgId() int64 {
@@ -651,7 +953,7 @@ type ListRobotTokensResponse struct {
 
 func (x *ListRobotTokensResponse) Reset() {
 	*x = ListRobotTokensResponse{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -663,7 +965,7 @@ func (x *ListRobotTokensResponse) String() string {
 func (*ListRobotTokensResponse) ProtoMessage() {}
 
 func (x *ListRobotTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[9]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -676,7 +978,7 @@ func (x *ListRobotTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRobotTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListRobotTokensResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{9}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListRobotTokensResponse) GetTokens() []*TokenRecord {
@@ -703,7 +1005,7 @@ type CreateRobotTokenRequest struct {
 
 func (x *CreateRobotTokenRequest) Reset() {
 	*x = CreateRobotTokenRequest{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +1017,7 @@ func (x *CreateRobotTokenRequest) String() string {
 func (*CreateRobotTokenRequest) ProtoMessage() {}
 
 func (x *CreateRobotTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[10]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +1030,7 @@ func (x *CreateRobotTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRobotTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateRobotTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{10}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CreateRobotTokenRequest) GetOrgId() int64 {
@@ -778,7 +1080,7 @@ type RobotTokenSpec struct {
 
 func (x *RobotTokenSpec) Reset() {
 	*x = RobotTokenSpec{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +1092,7 @@ func (x *RobotTokenSpec) String() string {
 func (*RobotTokenSpec) ProtoMessage() {}
 
 func (x *RobotTokenSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[11]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +1105,7 @@ func (x *RobotTokenSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RobotTokenSpec.ProtoReflect.Descriptor instead.
 func (*RobotTokenSpec) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{11}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RobotTokenSpec) GetName() string {
@@ -847,7 +1149,7 @@ type CreateRobotTokenResponse struct {
 
 func (x *CreateRobotTokenResponse) Reset() {
 	*x = CreateRobotTokenResponse{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1161,7 @@ func (x *CreateRobotTokenResponse) String() string {
 func (*CreateRobotTokenResponse) ProtoMessage() {}
 
 func (x *CreateRobotTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[12]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1174,7 @@ func (x *CreateRobotTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRobotTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateRobotTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{12}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateRobotTokenResponse) GetAccessKey() string {
@@ -906,7 +1208,7 @@ type DeleteRobotTokenRequest struct {
 
 func (x *DeleteRobotTokenRequest) Reset() {
 	*x = DeleteRobotTokenRequest{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -918,7 +1220,7 @@ func (x *DeleteRobotTokenRequest) String() string {
 func (*DeleteRobotTokenRequest) ProtoMessage() {}
 
 func (x *DeleteRobotTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[13]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -931,7 +1233,7 @@ func (x *DeleteRobotTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRobotTokenRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRobotTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{13}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DeleteRobotTokenRequest) GetOrgId() int64 {
@@ -971,7 +1273,7 @@ type DeleteRobotTokenResponse struct {
 
 func (x *DeleteRobotTokenResponse) Reset() {
 	*x = DeleteRobotTokenResponse{}
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1285,7 @@ func (x *DeleteRobotTokenResponse) String() string {
 func (*DeleteRobotTokenResponse) ProtoMessage() {}
 
 func (x *DeleteRobotTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_robot_proto_msgTypes[14]
+	mi := &file_slipway_platform_v1_robot_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,14 +1298,14 @@ func (x *DeleteRobotTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRobotTokenResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRobotTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{14}
+	return file_slipway_platform_v1_robot_proto_rawDescGZIP(), []int{19}
 }
 
 var File_slipway_platform_v1_robot_proto protoreflect.FileDescriptor
 
 const file_slipway_platform_v1_robot_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/platform/v1/robot.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\x1a!slipway/platform/v1/account.proto\"\xc0\x02\n" +
+	"\x1fslipway/platform/v1/robot.proto\x12\x13slipway.platform.v1\x1a\x1fgoogle/api/field_behavior.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\x1a slipway/openapi/v1/options.proto\x1a!slipway/platform/v1/account.proto\"\xe2\x02\n" +
 	"\x05Robot\x12\x14\n" +
 	"\x02id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1b\n" +
@@ -1013,7 +1315,8 @@ const file_slipway_platform_v1_robot_proto_rawDesc = "" +
 	"\n" +
 	"created_by\x18\x06 \x01(\tR\tcreatedBy\x12=\n" +
 	"\fdate_created\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x127\n" +
-	"\tlast_used\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\"\xfc\x01\n" +
+	"\tlast_used\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\blastUsed\x12 \n" +
+	"\vdescription\x18\t \x01(\tR\vdescription\"\xfc\x01\n" +
 	"\x11ListRobotsRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x15\n" +
@@ -1033,11 +1336,32 @@ const file_slipway_platform_v1_robot_proto_rawDesc = "" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12&\n" +
 	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x124\n" +
 	"\x05robot\x18\x03 \x01(\v2\x1e.slipway.platform.v1.RobotSpecR\x05robotB\x0f\n" +
-	"\r_workspace_id\"\x80\x01\n" +
+	"\r_workspace_id\"\xa9\x01\n" +
 	"\tRobotSpec\x12@\n" +
 	"\x04name\x18\x01 \x01(\tB,\xe2A\x01\x02\x90\xb5\x18(\xb2\xb5\x18\x1c^[a-z0-9]+([-_.][a-z0-9]+)*$е\x18\x01R\x04name\x121\n" +
-	"\x04role\x18\x02 \x01(\tB\x1d\xaa\xb5\x18\x06launch\xaa\xb5\x18\aconnect\xaa\xb5\x18\x04viewR\x04role\"G\n" +
+	"\x04role\x18\x02 \x01(\tB\x1d\xaa\xb5\x18\x06launch\xaa\xb5\x18\aconnect\xaa\xb5\x18\x04viewR\x04role\x12'\n" +
+	"\vdescription\x18\x03 \x01(\tB\x05\x90\xb5\x18\xe8\aR\vdescription\"G\n" +
 	"\x13CreateRobotResponse\x120\n" +
+	"\x05robot\x18\x01 \x01(\v2\x1a.slipway.platform.v1.RobotR\x05robot\"\x81\x01\n" +
+	"\x14DescribeRobotRequest\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12&\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x19\n" +
+	"\brobot_id\x18\x03 \x01(\x03R\arobotIdB\x0f\n" +
+	"\r_workspace_id\"I\n" +
+	"\x15DescribeRobotResponse\x120\n" +
+	"\x05robot\x18\x01 \x01(\v2\x1a.slipway.platform.v1.RobotR\x05robot\"\xb7\x01\n" +
+	"\x12UpdateRobotRequest\x12\x15\n" +
+	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12&\n" +
+	"\fworkspace_id\x18\x02 \x01(\x03H\x00R\vworkspaceId\x88\x01\x01\x12\x19\n" +
+	"\brobot_id\x18\x03 \x01(\x03R\arobotId\x126\n" +
+	"\x05robot\x18\x04 \x01(\v2 .slipway.platform.v1.RobotChangeR\x05robotB\x0f\n" +
+	"\r_workspace_id\"\x8c\x01\n" +
+	"\vRobotChange\x126\n" +
+	"\x04role\x18\x01 \x01(\tB\x1d\xaa\xb5\x18\x06launch\xaa\xb5\x18\aconnect\xaa\xb5\x18\x04viewH\x00R\x04role\x88\x01\x01\x12,\n" +
+	"\vdescription\x18\x02 \x01(\tB\x05\x90\xb5\x18\xe8\aH\x01R\vdescription\x88\x01\x01B\a\n" +
+	"\x05_roleB\x0e\n" +
+	"\f_description\"G\n" +
+	"\x13UpdateRobotResponse\x120\n" +
 	"\x05robot\x18\x01 \x01(\v2\x1a.slipway.platform.v1.RobotR\x05robot\"\x7f\n" +
 	"\x12DeleteRobotRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12&\n" +
@@ -1096,7 +1420,7 @@ func file_slipway_platform_v1_robot_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_robot_proto_rawDescData
 }
 
-var file_slipway_platform_v1_robot_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_slipway_platform_v1_robot_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_platform_v1_robot_proto_goTypes = []any{
 	(*Robot)(nil),                    // 0: slipway.platform.v1.Robot
 	(*ListRobotsRequest)(nil),        // 1: slipway.platform.v1.ListRobotsRequest
@@ -1104,34 +1428,42 @@ var file_slipway_platform_v1_robot_proto_goTypes = []any{
 	(*CreateRobotRequest)(nil),       // 3: slipway.platform.v1.CreateRobotRequest
 	(*RobotSpec)(nil),                // 4: slipway.platform.v1.RobotSpec
 	(*CreateRobotResponse)(nil),      // 5: slipway.platform.v1.CreateRobotResponse
-	(*DeleteRobotRequest)(nil),       // 6: slipway.platform.v1.DeleteRobotRequest
-	(*DeleteRobotResponse)(nil),      // 7: slipway.platform.v1.DeleteRobotResponse
-	(*ListRobotTokensRequest)(nil),   // 8: slipway.platform.v1.ListRobotTokensRequest
-	(*ListRobotTokensResponse)(nil),  // 9: slipway.platform.v1.ListRobotTokensResponse
-	(*CreateRobotTokenRequest)(nil),  // 10: slipway.platform.v1.CreateRobotTokenRequest
-	(*RobotTokenSpec)(nil),           // 11: slipway.platform.v1.RobotTokenSpec
-	(*CreateRobotTokenResponse)(nil), // 12: slipway.platform.v1.CreateRobotTokenResponse
-	(*DeleteRobotTokenRequest)(nil),  // 13: slipway.platform.v1.DeleteRobotTokenRequest
-	(*DeleteRobotTokenResponse)(nil), // 14: slipway.platform.v1.DeleteRobotTokenResponse
-	(*wrapperspb.DoubleValue)(nil),   // 15: google.protobuf.DoubleValue
-	(*timestamppb.Timestamp)(nil),    // 16: google.protobuf.Timestamp
-	(*TokenRecord)(nil),              // 17: slipway.platform.v1.TokenRecord
+	(*DescribeRobotRequest)(nil),     // 6: slipway.platform.v1.DescribeRobotRequest
+	(*DescribeRobotResponse)(nil),    // 7: slipway.platform.v1.DescribeRobotResponse
+	(*UpdateRobotRequest)(nil),       // 8: slipway.platform.v1.UpdateRobotRequest
+	(*RobotChange)(nil),              // 9: slipway.platform.v1.RobotChange
+	(*UpdateRobotResponse)(nil),      // 10: slipway.platform.v1.UpdateRobotResponse
+	(*DeleteRobotRequest)(nil),       // 11: slipway.platform.v1.DeleteRobotRequest
+	(*DeleteRobotResponse)(nil),      // 12: slipway.platform.v1.DeleteRobotResponse
+	(*ListRobotTokensRequest)(nil),   // 13: slipway.platform.v1.ListRobotTokensRequest
+	(*ListRobotTokensResponse)(nil),  // 14: slipway.platform.v1.ListRobotTokensResponse
+	(*CreateRobotTokenRequest)(nil),  // 15: slipway.platform.v1.CreateRobotTokenRequest
+	(*RobotTokenSpec)(nil),           // 16: slipway.platform.v1.RobotTokenSpec
+	(*CreateRobotTokenResponse)(nil), // 17: slipway.platform.v1.CreateRobotTokenResponse
+	(*DeleteRobotTokenRequest)(nil),  // 18: slipway.platform.v1.DeleteRobotTokenRequest
+	(*DeleteRobotTokenResponse)(nil), // 19: slipway.platform.v1.DeleteRobotTokenResponse
+	(*wrapperspb.DoubleValue)(nil),   // 20: google.protobuf.DoubleValue
+	(*timestamppb.Timestamp)(nil),    // 21: google.protobuf.Timestamp
+	(*TokenRecord)(nil),              // 22: slipway.platform.v1.TokenRecord
 }
 var file_slipway_platform_v1_robot_proto_depIdxs = []int32{
-	15, // 0: slipway.platform.v1.Robot.workspace_id:type_name -> google.protobuf.DoubleValue
-	16, // 1: slipway.platform.v1.Robot.date_created:type_name -> google.protobuf.Timestamp
-	16, // 2: slipway.platform.v1.Robot.last_used:type_name -> google.protobuf.Timestamp
+	20, // 0: slipway.platform.v1.Robot.workspace_id:type_name -> google.protobuf.DoubleValue
+	21, // 1: slipway.platform.v1.Robot.date_created:type_name -> google.protobuf.Timestamp
+	21, // 2: slipway.platform.v1.Robot.last_used:type_name -> google.protobuf.Timestamp
 	0,  // 3: slipway.platform.v1.ListRobotsResponse.robots:type_name -> slipway.platform.v1.Robot
 	4,  // 4: slipway.platform.v1.CreateRobotRequest.robot:type_name -> slipway.platform.v1.RobotSpec
 	0,  // 5: slipway.platform.v1.CreateRobotResponse.robot:type_name -> slipway.platform.v1.Robot
-	17, // 6: slipway.platform.v1.ListRobotTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
-	11, // 7: slipway.platform.v1.CreateRobotTokenRequest.token:type_name -> slipway.platform.v1.RobotTokenSpec
-	17, // 8: slipway.platform.v1.CreateRobotTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	0,  // 6: slipway.platform.v1.DescribeRobotResponse.robot:type_name -> slipway.platform.v1.Robot
+	9,  // 7: slipway.platform.v1.UpdateRobotRequest.robot:type_name -> slipway.platform.v1.RobotChange
+	0,  // 8: slipway.platform.v1.UpdateRobotResponse.robot:type_name -> slipway.platform.v1.Robot
+	22, // 9: slipway.platform.v1.ListRobotTokensResponse.tokens:type_name -> slipway.platform.v1.TokenRecord
+	16, // 10: slipway.platform.v1.CreateRobotTokenRequest.token:type_name -> slipway.platform.v1.RobotTokenSpec
+	22, // 11: slipway.platform.v1.CreateRobotTokenResponse.token:type_name -> slipway.platform.v1.TokenRecord
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_robot_proto_init() }
@@ -1144,15 +1476,18 @@ func file_slipway_platform_v1_robot_proto_init() {
 	file_slipway_platform_v1_robot_proto_msgTypes[3].OneofWrappers = []any{}
 	file_slipway_platform_v1_robot_proto_msgTypes[6].OneofWrappers = []any{}
 	file_slipway_platform_v1_robot_proto_msgTypes[8].OneofWrappers = []any{}
-	file_slipway_platform_v1_robot_proto_msgTypes[10].OneofWrappers = []any{}
+	file_slipway_platform_v1_robot_proto_msgTypes[9].OneofWrappers = []any{}
+	file_slipway_platform_v1_robot_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_platform_v1_robot_proto_msgTypes[13].OneofWrappers = []any{}
+	file_slipway_platform_v1_robot_proto_msgTypes[15].OneofWrappers = []any{}
+	file_slipway_platform_v1_robot_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_robot_proto_rawDesc), len(file_slipway_platform_v1_robot_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -19,8 +19,8 @@ import (
 
 // Robots returns `slipway robots`.
 func Robots(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("robots", "List, create and delete robots: accounts of a workspace or an organisation without a person")
-	cmd.AddCommand(robotsListCommand(s), robotsCreateCommand(s), robotsDeleteCommand(s), robotTokens(s))
+	cmd := usage.Group("robots", "Manage robots: accounts of a workspace or an organisation without a person")
+	cmd.AddCommand(robotsListCommand(s), robotsShowCommand(s), robotsCreateCommand(s), robotsUpdateCommand(s), robotsDeleteCommand(s), robotTokens(s))
 	return cmd
 }
 
@@ -87,14 +87,21 @@ func robots(ctx context.Context, c *session.Client, owner string) (at session.Ca
 	return at, raw, res.GetRobots(), nil
 }
 
-// tokensOfRobot returns the call for the tokens of the robot with a name or an id.
-func tokensOfRobot(ctx context.Context, c *session.Client, owner, name string) (session.Call, error) {
+// robotCall returns the call for the robot with a name or an id.
+func robotCall(ctx context.Context, c *session.Client, owner, name string) (session.Call, error) {
 	at, _, list, err := robots(ctx, c, owner)
 	if err != nil {
 		return at, err
 	}
 	id, err := idOf(list, name, "robot of "+owner+" called", robotNames)
-	at.Path += "/" + id + "/tokens"
+	at.Path += "/" + id
+	return at, err
+}
+
+// tokensOfRobot returns the call for the tokens of the robot with a name or an id.
+func tokensOfRobot(ctx context.Context, c *session.Client, owner, name string) (session.Call, error) {
+	at, err := robotCall(ctx, c, owner, name)
+	at.Path += "/tokens"
 	return at, err
 }
 
@@ -157,10 +164,11 @@ func robotsListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := output.Table{{"ID", "NAME", "ROLE", "CREATED BY", "CREATED", "LAST USED"}}
+		t := output.Table{{"ID", "NAME", "ROLE", "CREATED BY", "CREATED", "LAST USED", "DESCRIPTION"}}
 		for _, r := range list {
 			t = append(t, []string{
 				output.Tallied(r.GetId()), r.GetName(), r.GetRole(), r.GetCreatedBy(), output.FormatTime(r.GetDateCreated()), output.MomentOrNever(r.GetLastUsed()),
+				cmp.Or(r.GetDescription(), "-"),
 			})
 		}
 		return format.List(cmd, raw, t, "No robots yet. `slipway robots create "+args[0]+" NAME` creates one.")
@@ -168,8 +176,83 @@ func robotsListCommand(s *session.Settings) *cobra.Command {
 	return cmd
 }
 
+func robotTable(r *platformv1.Robot) output.Table {
+	var t output.Table
+	t.Fact("Id", output.Tallied(r.GetId()))
+	t.Fact("Name", r.GetName())
+	t.Fact("User name", r.GetUserName())
+	t.Fact("Role", r.GetRole())
+	t.Fact("Description", r.GetDescription())
+	t.Fact("Created", output.FormatTime(r.GetDateCreated()))
+	t.Fact("Created by", r.GetCreatedBy())
+	t.Fact("Last used", output.MomentOrNever(r.GetLastUsed()))
+	return t
+}
+
+func robotsShowCommand(s *session.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "show ORGANISATION[/WORKSPACE] NAME|ID", Short: "Show a robot", Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
+		Example: "  slipway robots show lab/rnaseq ci",
+	}
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		at, err := robotCall(cmd.Context(), c, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		at.Method = http.MethodGet
+		var res platformv1.DescribeRobotResponse
+		raw, err := c.Do(cmd.Context(), at, &res)
+		if err != nil {
+			return fmt.Errorf("reading the robot %s: %w", args[1], err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, robotTable(res.GetRobot()))
+	})
+	return cmd
+}
+
+func robotsUpdateCommand(s *session.Settings) *cobra.Command {
+	var role, description string
+	cmd := &cobra.Command{
+		Use: "update ORGANISATION[/WORKSPACE] NAME|ID", Short: "Change the role or the description of a robot",
+		Long: `Change the role or the description of a robot. What no flag names stays as it is.
+
+A new role applies immediately to all tokens of the robot, which keep their scopes.`,
+		Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
+		Example: "  slipway robots update lab/rnaseq ci --role view\n  slipway robots update lab/rnaseq ci --description 'Pulls images for the cluster'",
+	}
+	cmd.Flags().StringVar(&role, "role", "", "The new role: launch, connect or view.")
+	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
+	cmd.Flags().StringVar(&description, "description", "", `The new description; "" removes it.`)
+	format := output.Flag(cmd)
+	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
+		change := &platformv1.RobotChange{}
+		if cmd.Flags().Changed("role") {
+			change.Role = &role
+		}
+		if cmd.Flags().Changed("description") {
+			change.Description = &description
+		}
+		if change.Role == nil && change.Description == nil {
+			return usage.Errorf("no change was requested: use --role or --description")
+		}
+		at, err := robotCall(cmd.Context(), c, args[0], args[1])
+		if err != nil {
+			return err
+		}
+		at.Method, at.Body = http.MethodPut, change
+		var res platformv1.UpdateRobotResponse
+		raw, err := c.Do(cmd.Context(), at, &res)
+		if err != nil {
+			return fmt.Errorf("changing the robot %s: %w", args[1], err)
+		}
+		return format.Print(cmd.OutOrStdout(), raw, robotTable(res.GetRobot()))
+	})
+	return cmd
+}
+
 func robotsCreateCommand(s *session.Settings) *cobra.Command {
-	var role string
+	var role, description string
 	cmd := &cobra.Command{
 		Use: "create ORGANISATION[/WORKSPACE] NAME", Short: "Create a robot",
 		Long: `Create a robot, for CI, a cluster or another program.
@@ -183,13 +266,14 @@ workspaces of its organisation.`,
 	}
 	cmd.Flags().StringVar(&role, "role", "", "The role: launch, connect or view (default: launch, which uses the workspace's logins and reports runs).")
 	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
+	cmd.Flags().StringVar(&description, "description", "", "A description for the lists of robots.")
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
 		at, err := robotsOf(cmd.Context(), c, args[0])
 		if err != nil {
 			return err
 		}
-		at.Method, at.Body = http.MethodPost, &platformv1.RobotSpec{Name: args[1], Role: role}
+		at.Method, at.Body = http.MethodPost, &platformv1.RobotSpec{Name: args[1], Role: role, Description: description}
 		var res platformv1.CreateRobotResponse
 		raw, err := c.Do(cmd.Context(), at, &res)
 		if err != nil {

@@ -1,0 +1,2 @@
+-- +goose Up
+ALTER TABLE platform_robots ADD COLUMN description text NOT NULL DEFAULT '';
