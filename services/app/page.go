@@ -129,6 +129,7 @@ func labelMeanings() map[string]string {
 		"cache":        "`token` (plans of tokens), `document` (manifests from upstream), `image` (served images), `layer` (added layers on disk)",
 		"channel":      "a Conda channel that the settings name, or a well-known one; `other` for all others",
 		"code":         "of HTTP the status; of gRPC the name of the code; of other registries the status, `other` or `error`",
+		"consumer":     "of events on NATS `webhooks` (the platform), `container`, `metrics`",
 		"dependency":   "`database`, `redis`, `nats`, `builds` (BuildKit in this process), `channels` (Conda channels), `disk` (free space), `certificates` (none expires within a week, or within an eighth of its lifetime), or the role that is called",
 		"folder":       "`data_dir`, or `blob_cache` if it is a folder on another disk",
 		"engine":       "`buildkit`; the engines of the workers",
