@@ -44,7 +44,11 @@ func TestRecordsPerUserAreBounded(t *testing.T) {
 				t.Fatalf("%s: number %d: %v", what, n, err)
 			}
 		}
-		wantError(t, what+" above the limit", c.make(c.limit), fault.Invalid)
+		err := c.make(c.limit)
+		wantError(t, what+" above the limit", err, fault.Invalid)
+		if e, _ := fault.As(err); e == nil || e.Code != fault.ObjectLimit || e.Detail == nil {
+			t.Errorf("%s above the limit: the error is %+v", what, e)
+		}
 	}
 }
 

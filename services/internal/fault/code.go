@@ -17,6 +17,9 @@ const (
 	ObjectTaken Code = "object.taken"
 	// ObjectChanged is an object that another request changed at the same time.
 	ObjectChanged Code = "object.changed"
+	// ObjectLimit is an object that cannot be created, because there are as many of its kind as are
+	// allowed. The detail has the members what, the kind of objects, and limit, their maximum number.
+	ObjectLimit Code = "object.limit"
 	// TokenScope is an access token that lacks the scope that a call needs, or that is for another
 	// workspace.
 	TokenScope Code = "auth.scope"

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"context"
-	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -41,26 +39,6 @@ func CheckLength(name, s string, limit int) error {
 		return fault.Invalid.Newf("%s must have at most %d characters", name, limit)
 	}
 	return nil
-}
-
-// CheckCount returns fault.Invalid if count has reached limit. what is a plural noun for the
-// message.
-func CheckCount(what string, count, limit int) error {
-	if count >= limit {
-		return fault.Invalid.Newf("Too many %s: the limit is %d; delete unused ones first", what, limit)
-	}
-	return nil
-}
-
-// CheckRows returns fault.Invalid if a table has reached limit rows. from is the SQL that
-// follows FROM, with args for its parameters; it must never contain user input. The check
-// does not lock: concurrent calls may each add a row beyond the limit.
-func CheckRows(ctx context.Context, db *sqldb.DB, what string, limit int, from string, args ...any) error {
-	var n int
-	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+from, args...).Scan(&n); err != nil {
-		return fmt.Errorf("counting %s: %w", what, db.Wrap(err))
-	}
-	return CheckCount(what, n, limit)
 }
 
 // NameTaken returns fault.Conflict for a name that is in use. what is a singular noun with

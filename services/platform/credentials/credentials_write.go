@@ -9,7 +9,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/orgs"
 )
@@ -30,7 +29,7 @@ func (s *Service) CreateCredentials(ctx context.Context, req *platformv1.CreateC
 	if c.envelope, err = keys.Seal(c.id, secret); err != nil {
 		return nil, err
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "records of a workspace", limits.CredentialsPerWorkspace, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.Personal, c.space.ID()); err != nil {
+	if err := api.Credentials.CheckRows(ctx, s.deps.DB, `platform_credentials WHERE user_id = $1 AND workspace_id = $2`, c.space.Personal, c.space.ID()); err != nil {
 		return nil, err
 	}
 	created, err := s.store.insertCredentials(ctx, c)

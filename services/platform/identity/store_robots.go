@@ -85,7 +85,7 @@ func (s store) insertRobotToken(ctx context.Context, t token, rec tokenRecord) (
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_robot_tokens WHERE robot_id = $1`, rec.user.ID).Scan(&n); err != nil {
 			return false, err
 		}
-		if err := api.CheckCount("access tokens of a robot", n, limits.TokensPerRobot); err != nil {
+		if err := api.RobotTokens.Check(n); err != nil {
 			return false, err
 		}
 		return s.db.Changed(tx.ExecContext(ctx, `

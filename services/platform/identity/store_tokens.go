@@ -116,7 +116,7 @@ func (s store) insertToken(ctx context.Context, t token, rec tokenRecord) (creat
 		if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM platform_tokens WHERE user_id = $1`, rec.user.ID).Scan(&n); err != nil {
 			return false, err
 		}
-		if err := api.CheckCount("access tokens", n, limits.TokensPerUser); err != nil {
+		if err := api.AccessTokens.Check(n); err != nil {
 			return false, err
 		}
 		return s.db.Changed(tx.ExecContext(ctx, `

@@ -10,7 +10,6 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/api"
 	"slipway.dev/services/platform/identity"
@@ -170,7 +169,7 @@ func (s *Service) applyOrgs(ctx context.Context, u identity.User, wanted map[int
 	}
 	for org, role := range wanted {
 		m := member{id: api.NewID(), orgID: org, role: role.name(), user: u, byGroup: true}
-		if err := api.CheckRows(ctx, s.deps.DB, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, org); err != nil {
+		if err := api.Members.CheckRows(ctx, s.deps.DB, `platform_members WHERE org_id = $1`, org); err != nil {
 			return changed, err
 		}
 		done, err := s.store.insertMember(ctx, m, s.deps.Now())
@@ -208,7 +207,7 @@ func (s *Service) applyWorkspaces(ctx context.Context, u identity.User, wanted m
 	}
 	for workspace, role := range wanted {
 		p := participant{id: api.NewID(), workspaceID: workspace, role: role.String(), user: u, byGroup: true}
-		if err := api.CheckRows(ctx, s.deps.DB, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, workspace); err != nil {
+		if err := api.Participants.CheckRows(ctx, s.deps.DB, `platform_participants WHERE workspace_id = $1`, workspace); err != nil {
 			return changed, err
 		}
 		done, err := s.store.insertParticipant(ctx, p, s.deps.Now())

@@ -8,7 +8,6 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
 )
 
@@ -44,7 +43,7 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 		return nil, err
 	}
 	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: orgRoleMember, user: u}
-	if err := api.CheckRows(ctx, s.deps.DB, "members of an organisation", limits.MembersPerOrganization, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
+	if err := api.Members.CheckRows(ctx, s.deps.DB, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
 		return nil, err
 	}
 	created, err := s.store.insertMember(ctx, m, s.deps.Now())

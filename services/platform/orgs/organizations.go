@@ -8,7 +8,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
 )
 
@@ -62,7 +61,7 @@ func (s *Service) CreateOrganization(ctx context.Context, req *platformv1.Create
 	if err := o.apply(req.GetBody().GetOrganization()); err != nil {
 		return nil, err
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "organisations of a user", limits.OrganizationsPerUser, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.User.ID); err != nil {
+	if err := api.Organizations.CheckRows(ctx, s.deps.DB, `platform_members WHERE user_id = $1 AND role = 'owner'`, p.User.ID); err != nil {
 		return nil, err
 	}
 	owner := member{id: api.NewID(), orgID: o.ID, role: orgRoleOwner, user: p.User}

@@ -9,7 +9,6 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
 )
 
@@ -49,7 +48,7 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 		return nil, err
 	}
 	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: RoleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
-	if err := api.CheckRows(ctx, s.deps.DB, "participants of a workspace", limits.ParticipantsPerWorkspace, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
+	if err := api.Participants.CheckRows(ctx, s.deps.DB, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
 		return nil, err
 	}
 	created, err := s.store.insertParticipant(ctx, p, s.deps.Now())

@@ -256,7 +256,7 @@ func (s store) insertRobot(ctx context.Context, r robot) (robot, bool, error) {
 		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM platform_robots r`+ofOwner, r.orgID, r.workspaceID).Scan(&n); err != nil {
 			return false, err
 		}
-		if err := api.CheckCount("robots", n, limits.RobotsPerOwner); err != nil {
+		if err := api.Robots.Check(n); err != nil {
 			return false, err
 		}
 		return s.db.Changed(t.ExecContext(ctx, `

@@ -8,7 +8,6 @@ import (
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
 	"slipway.dev/services/internal/fault"
-	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/platform/api"
 )
 
@@ -62,7 +61,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, req *platformv1.CreateWor
 	if err := w.apply(req.GetBody().GetWorkspace()); err != nil {
 		return nil, err
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "workspaces of an organisation", limits.WorkspacesPerOrganization, `platform_workspaces WHERE org_id = $1`, w.OrgID); err != nil {
+	if err := api.Workspaces.CheckRows(ctx, s.deps.DB, `platform_workspaces WHERE org_id = $1`, w.OrgID); err != nil {
 		return nil, err
 	}
 	created, err := s.store.insertWorkspace(ctx, w, now)

@@ -147,7 +147,7 @@ func (s store) set(ctx context.Context, l limit) (bool, error) {
 		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM platform_limits`).Scan(&n); err != nil {
 			return false, err
 		}
-		if err := api.CheckCount("limits", n, limits.OwnLimits); err != nil {
+		if err := api.Limits.Check(n); err != nil {
 			return false, err
 		}
 		return s.db.Changed(t.ExecContext(ctx, `INSERT INTO platform_limits (subject, kind, value, `+tableOf(l.subject.Of).column+`, updated_at)

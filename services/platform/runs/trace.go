@@ -57,7 +57,7 @@ func (s *Service) register(ctx context.Context, p orgs.Principal, body object) (
 	if id != "" && (len(id) > 16 || !api.IsTextID(id)) {
 		return "", fault.Invalid.Newf("workflowId must have 1 to 16 letters and digits")
 	}
-	if err := api.CheckRows(ctx, s.deps.DB, "runs of a workspace", limits.RunsPerWorkspace, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.Space.ID(), p.Space.Personal); err != nil {
+	if err := api.Runs.CheckRows(ctx, s.deps.DB, `platform_workflows WHERE workspace_id = $1 AND space_user = $2`, p.Space.ID(), p.Space.Personal); err != nil {
 		return "", err
 	}
 	if id == "" {

@@ -67,7 +67,7 @@ func (s store) insertHook(ctx context.Context, h hook) (bool, error) {
 		if err := t.QueryRowContext(ctx, `SELECT count(*) FROM platform_webhooks h WHERE `+ofOwner, h.owner.userID, h.owner.workspaceID).Scan(&n); err != nil {
 			return false, err
 		}
-		if err := api.CheckCount("webhooks", n, limits.WebhooksPerOwner); err != nil {
+		if err := api.Webhooks.Check(n); err != nil {
 			return false, err
 		}
 		return s.db.Changed(t.ExecContext(ctx, `
