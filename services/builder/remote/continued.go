@@ -42,7 +42,11 @@ type HashStep struct {
 	Hash   []byte `json:"hash"`
 }
 
+// ErrWholeOnly is returned for a target whose registry may accept blobs as a whole only.
+var ErrWholeOnly = errors.New("the registry does not continue uploads")
+
 // CopyContinued copies and verifies a blob, like CopyVerified. It continues the upload in Uploads.
+// It may return ErrWholeOnly.
 func (t *Target) CopyContinued(ctx context.Context, from *Repository, b ocispec.Descriptor, states Uploads) (CopyKind, error) {
 	if b.Size < limits.MirrorContinued {
 		return t.CopyVerified(ctx, from, b)
@@ -61,7 +65,7 @@ func (t *Target) CopyContinued(ctx context.Context, from *Repository, b ocispec.
 	}
 	if ctx.Err() == nil && !errors.As(err, new(*SourceError)) && (errors.Is(err, upstream.ErrUploadAddress) || errors.Is(err, fault.NotFound)) {
 		states.Save(b.Digest, UploadState{})
-		return t.CopyVerified(ctx, from, b) // the registry may accept blobs as a whole only
+		return "", fmt.Errorf("%w: %w", ErrWholeOnly, err)
 	}
 	return Copied, err
 }

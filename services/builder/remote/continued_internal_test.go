@@ -120,6 +120,26 @@ func TestCopyContinued(t *testing.T) {
 	}
 }
 
+// TestCopyWholeOnly checks that a registry that accepts no parts of blobs is reported, and that it
+// accepts the blob as a whole.
+func TestCopyWholeOnly(t *testing.T) {
+	t.Parallel()
+	w := newCopyWorld(t)
+	w.to.Intercept(func(out http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			http.NotFound(out, r)
+		}
+		return r.Method == http.MethodPatch
+	})
+	s := states{}
+	if _, err := w.target.CopyContinued(t.Context(), w.source, w.blob, s); !errors.Is(err, ErrWholeOnly) || s[w.blob.Digest].Location != "" {
+		t.Fatalf("got %v and the state %v, want ErrWholeOnly", err, s)
+	}
+	if how, err := w.target.CopyVerified(t.Context(), w.source, w.blob); err != nil || how != Copied {
+		t.Errorf("as a whole: %q, %v", how, err)
+	}
+}
+
 // TestCopyContinuedFails checks that a failure keeps the state, unless the blob is wrong.
 func TestCopyContinuedFails(t *testing.T) {
 	t.Parallel()

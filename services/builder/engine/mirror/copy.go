@@ -37,6 +37,7 @@ type copying struct {
 
 	mu       sync.Mutex
 	bytes    map[remote.CopyKind]int64
+	isWhole  bool // reportWhole has logged it
 	reported time.Time
 }
 
@@ -90,6 +91,10 @@ func (c *copying) blob(ctx context.Context, b ocispec.Descriptor) error {
 	var how remote.CopyKind
 	err := c.retrying(ctx, b.Digest.String(), func() (err error) {
 		how, err = c.to.CopyContinued(ctx, c.from, b, c.uploads)
+		if errors.Is(err, remote.ErrWholeOnly) {
+			c.reportWhole(b)
+			how, err = c.to.CopyVerified(ctx, c.from, b)
+		}
 		return err
 	})
 	if err != nil {
@@ -103,6 +108,16 @@ func (c *copying) blob(ctx context.Context, b ocispec.Descriptor) error {
 		c.out.Print("", fmt.Sprintf("%d of %d bytes", c.done(), c.total))
 	}
 	return nil
+}
+
+// reportWhole logs, once for a mirror, that blobs are uploaded as a whole.
+func (c *copying) reportWhole(b ocispec.Descriptor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.isWhole {
+		c.isWhole = true
+		c.out.Print("", fmt.Sprintf("The target does not continue uploads: %s is sent as a whole, and from its start after an interruption", b.Digest))
+	}
 }
 
 // retrying calls do, and calls it again after temporary failures of a registry.
