@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -147,6 +148,9 @@ func render(ctx context.Context, result *containerv1.ContainerResult, requestID 
 	headers := http.Header{"X-Request-Id": {requestID}} // the others are those of a response of its own
 	_, p := read(ctx, status.ErrorProto(result.GetError()), headers)
 	result.Error, result.Message, result.Code = nil, proto.String(p.Message), proto.String(p.Code)
+	if n, err := strconv.ParseInt(headers.Get("Retry-After"), 10, 32); err == nil {
+		result.RetryAfter = proto.Int32(int32(n))
+	}
 	if p.Details == nil {
 		return
 	}

@@ -6,12 +6,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -38,6 +40,7 @@ func shuffled(t *testing.T) []*containerv1.ContainerResult {
 	st, err := status.New(codes.InvalidArgument, "They do not fit").WithDetails(
 		&errdetails.ErrorInfo{Domain: "slipway.dev", Metadata: map[string]string{"code": "conda.conflict"}},
 		&structpb.Struct{Fields: map[string]*structpb.Value{"conflict": structpb.NewStringValue("why")}},
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(1500 * time.Millisecond)},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +70,7 @@ func TestBatchInOrder(t *testing.T) {
 	t.Parallel()
 	url := serve(t, sends(nil, shuffled(t)...))
 	resp, body := post(t, url+"/v1alpha2/containers", strings.NewReader(twoRequests))
-	const want = `{"results":[{"response":{"succeeded":true,"targetImage":"a/b:1"}},{"code":"conda.conflict","details":{"conflict":"why"},"message":"They do not fit"}]}`
+	const want = `{"results":[{"response":{"succeeded":true,"targetImage":"a/b:1"}},{"code":"conda.conflict","details":{"conflict":"why"},"message":"They do not fit","retryAfter":2}]}`
 	if resp.StatusCode != http.StatusOK || compact(t, body) != want {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
@@ -82,7 +85,7 @@ func TestBatchAsLines(t *testing.T) {
 		t.Fatalf("%d %v %s", resp.StatusCode, resp.Header, body)
 	}
 	for i, want := range []string{
-		`{"code":"conda.conflict","details":{"conflict":"why"},"index":1,"message":"They do not fit"}`,
+		`{"code":"conda.conflict","details":{"conflict":"why"},"index":1,"message":"They do not fit","retryAfter":2}`,
 		`{"index":0,"response":{"succeeded":true,"targetImage":"a/b:1"}}`,
 	} {
 		if got := compact(t, lines[i]); got != want {

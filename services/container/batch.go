@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
@@ -211,9 +212,12 @@ func results(indexes []int, result *containerv1.ContainerResult) []*containerv1.
 func (s *Service) result(ctx context.Context, r *containerv1.ContainerRequest) *containerv1.ContainerResult {
 	resp, err := s.submitSafely(ctx, r)
 	if err == nil {
+		s.results.WithLabelValues(codes.OK.String()).Inc()
 		return &containerv1.ContainerResult{Response: resp}
 	}
-	return &containerv1.ContainerResult{Error: bounded(rpc.Public(ctx, err).Proto())}
+	st := rpc.Public(ctx, err)
+	s.results.WithLabelValues(st.Code().String()).Inc()
+	return &containerv1.ContainerResult{Error: bounded(st.Proto())}
 }
 
 // bounded limits the size of an error, since a response may have many.

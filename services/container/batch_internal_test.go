@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
@@ -23,6 +26,19 @@ func TestBatchOutOfTime(t *testing.T) {
 	defer cancel()
 	if _, err := (&Service{}).submitSafely(ctx, &containerv1.ContainerRequest{}); !errors.Is(err, fault.Timeout) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestBatchResultsAreCounted checks that operators see requests that fail within a successful call.
+func TestBatchResultsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := &Service{}
+	_, s.results = newBatches(prometheus.NewRegistry())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	got := codes.Code(s.result(ctx, &containerv1.ContainerRequest{}).GetError().GetCode())
+	if n := testutil.ToFloat64(s.results.WithLabelValues(got.String())); got == codes.OK || n != 1 {
+		t.Errorf("%v is counted %v times", got, n)
 	}
 }
 

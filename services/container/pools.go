@@ -2,6 +2,7 @@ package container
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/limits"
@@ -33,10 +34,19 @@ func (s solver) wake() {
 	}
 }
 
-// newBatches returns the pool of requests of batches that are handled concurrently.
-func newBatches() *fairshare.Pool {
-	return fairshare.New(fairshare.Config{
+// newBatches returns the pool of requests of batches that are handled concurrently, and the number
+// of their results by status code.
+func newBatches(reg prometheus.Registerer) (*fairshare.Pool, *prometheus.CounterVec) {
+	pool := fairshare.New(fairshare.Config{
 		Name: "container requests in batches", Capacity: limits.BatchesConcurrency, PerClient: limits.BatchesConcurrencyClient,
 		Reserved: limits.BatchesConcurrency / 4, MaxWaiting: limits.BatchesWaiting, MaxWaitingPerClient: limits.BatchesWaitingClient, MaxWait: limits.BatchWait,
 	})
+	results := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "slipway_batch_results_total", Help: "Results of container requests in batches, by gRPC status code.",
+	}, []string{"code"})
+	for c := codes.OK; c <= codes.Unauthenticated; c++ {
+		results.WithLabelValues(c.String())
+	}
+	reg.MustRegister(pool, results)
+	return pool, results
 }

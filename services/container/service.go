@@ -132,6 +132,8 @@ type Service struct {
 	solver    solver
 	// batches divides the requests of batches that are handled concurrently among clients.
 	batches *fairshare.Pool
+	// results counts the results of the requests of batches by status code.
+	results *prometheus.CounterVec
 	events  jetstream.JetStream // nil publishes no events
 }
 
@@ -147,10 +149,10 @@ func New(d Deps) (*Service, error) {
 			return nil, err
 		}
 	}
-	batches := newBatches()
-	d.Metrics.MustRegister(batches)
+	batches, results := newBatches(d.Metrics)
 	return &Service{
 		batches:   batches,
+		results:   results,
 		deps:      d,
 		events:    events,
 		store:     store.New(d.DB),

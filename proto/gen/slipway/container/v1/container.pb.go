@@ -368,7 +368,9 @@ type ContainerResult struct {
 	// The error as data, for codes that have it.
 	Details *structpb.Struct `protobuf:"bytes,5,opt,name=details,proto3" json:"details,omitempty"`
 	// The error, from which the gateway makes message, code and details.
-	Error         *status.Status `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	Error *status.Status `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
+	// Seconds after which the request may succeed; only for temporary errors, like the header Retry-After.
+	RetryAfter    *int32 `protobuf:"varint,7,opt,name=retry_after,json=retryAfter,proto3,oneof" json:"retry_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +445,13 @@ func (x *ContainerResult) GetError() *status.Status {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *ContainerResult) GetRetryAfter() int32 {
+	if x != nil && x.RetryAfter != nil {
+		return *x.RetryAfter
+	}
+	return 0
 }
 
 // SubmitContainerTokenRequest wraps the request body.
@@ -2547,18 +2556,21 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\x11ContainerRequests\x12M\n" +
 	"\brequests\x18\x01 \x03(\v2&.slipway.container.v1.ContainerRequestB\t\xe2A\x01\x02\xb8\xb5\x18\xe8\aR\brequests\"[\n" +
 	"\x18SubmitContainersResponse\x12?\n" +
-	"\aresults\x18\x01 \x03(\v2%.slipway.container.v1.ContainerResultR\aresults\"\xb1\x02\n" +
+	"\aresults\x18\x01 \x03(\v2%.slipway.container.v1.ContainerResultR\aresults\"\xe7\x02\n" +
 	"\x0fContainerResult\x12\x19\n" +
 	"\x05index\x18\x01 \x01(\x05H\x00R\x05index\x88\x01\x01\x12I\n" +
 	"\bresponse\x18\x02 \x01(\v2-.slipway.container.v1.SubmitContainerResponseR\bresponse\x12\x1d\n" +
 	"\amessage\x18\x03 \x01(\tH\x01R\amessage\x88\x01\x01\x12\x17\n" +
 	"\x04code\x18\x04 \x01(\tH\x02R\x04code\x88\x01\x01\x121\n" +
 	"\adetails\x18\x05 \x01(\v2\x17.google.protobuf.StructR\adetails\x12.\n" +
-	"\x05error\x18\x06 \x01(\v2\x12.google.rpc.StatusB\x04\x98\xb5\x18\x01R\x05errorB\b\n" +
+	"\x05error\x18\x06 \x01(\v2\x12.google.rpc.StatusB\x04\x98\xb5\x18\x01R\x05error\x12$\n" +
+	"\vretry_after\x18\a \x01(\x05H\x03R\n" +
+	"retryAfter\x88\x01\x01B\b\n" +
 	"\x06_indexB\n" +
 	"\n" +
 	"\b_messageB\a\n" +
-	"\x05_code\"e\n" +
+	"\x05_codeB\x0e\n" +
+	"\f_retry_after\"e\n" +
 	"\x1bSubmitContainerTokenRequest\x12F\n" +
 	"\arequest\x18\x01 \x01(\v2&.slipway.container.v1.ContainerRequestB\x04\xe2A\x01\x02R\arequest\"\xf7\x02\n" +
 	"\x1cSubmitContainerTokenResponse\x12,\n" +
