@@ -105,10 +105,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		}
 	}
 	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(entries)))
-	for _, e := range entries {
-		r.add(e, withDefaults(e.request, defaults), used)
-	}
-	r.submit(cmd.Context())
+	r.request(cmd.Context(), entries, defaults, used)
 	r.finish(cmd.Context(), f.Awaits(), f.lock != "")
 	err = errors.Join(r.progress.end(), r.print(cmd, f.Output, f.DryRun)) // the names are not lost if the lock file cannot be written
 	if now := r.lock(old); f.lock != "" && len(now.Containers) > 0 {

@@ -32,6 +32,12 @@ type entry struct {
 	name    string
 	path    string
 	request *containerv1.ContainerRequest
+	// isProcess reports whether the name is that of a process of Nextflow.
+	isProcess bool
+	// record is the record of a lock file that is an input itself, and text the lock of its
+	// packages; nil for other inputs.
+	record *locked
+	text   string
 	// err is why the container cannot be requested; nil if it can.
 	err error
 }
@@ -107,7 +113,7 @@ var errNoContainer = errors.New("the process has no container; set one, or remov
 func processEntries(list []process) []entry {
 	out := make([]entry, 0, len(list))
 	for _, p := range list {
-		e := entry{name: p.Name, request: &containerv1.ContainerRequest{ContainerImage: imageOf(p.Container)}}
+		e := entry{name: p.Name, isProcess: true, request: &containerv1.ContainerRequest{ContainerImage: imageOf(p.Container)}}
 		if p.Container == "" {
 			e.err = errNoContainer
 		}

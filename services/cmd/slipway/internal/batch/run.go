@@ -33,15 +33,16 @@ const (
 
 // A container is one requested container with its result.
 type container struct {
-	name    string
-	request *containerv1.ContainerRequest // as the inputs and flags describe it
-	sent    *containerv1.ContainerRequest // with what the lock file records
-	record  locked                        // of the lock file, and then of this run
-	text    string                        // the lock of its packages
-	result  *containerv1.ContainerResult
-	note    string // what differs from the lock file, or could not be read
-	pending bool   // whether its build has not ended
-	waited  bool   // whether --await ended before its build
+	name      string
+	isProcess bool                          // whether the name is that of a process of Nextflow
+	request   *containerv1.ContainerRequest // as the inputs and flags describe it
+	sent      *containerv1.ContainerRequest // with what the lock file records
+	record    locked                        // of the lock file, and then of this run
+	text      string                        // the lock of its packages
+	result    *containerv1.ContainerResult
+	note      string // what differs from the lock file, or could not be read
+	pending   bool   // whether its build has not ended
+	waited    bool   // whether --await ended before its build
 }
 
 // fail records the error of a container. The code is "" for an error that no server responded with.
@@ -60,10 +61,20 @@ type run struct {
 
 func newRun(c *session.Client, p *progress) *run { return &run{c: c, progress: p} }
 
+// request adds the containers of all entries and requests them.
+func (r *run) request(ctx context.Context, entries []entry, defaults *containerv1.ContainerRequest, used lockFile) {
+	for _, e := range entries {
+		r.add(e, withDefaults(e.request, defaults), used)
+	}
+	r.submit(ctx)
+}
+
 // add adds a container, with what the lock file records if its request has not changed.
 func (r *run) add(e entry, request *containerv1.ContainerRequest, old lockFile) {
-	one := &container{name: e.name, request: request, sent: request}
-	if c, ok := old.find(e.name, request); ok {
+	one := &container{name: e.name, isProcess: e.isProcess, request: request, sent: request}
+	if e.record != nil {
+		one.record, one.text = *e.record, e.text
+	} else if c, ok := old.find(e.name, request); ok {
 		one.record, one.sent, one.text = c, old.apply(c, request), old.Locks[c.Lock]
 	}
 	if e.err != nil {

@@ -25,12 +25,21 @@ type frozenFlags struct {
 }
 
 func (f *frozenFlags) add(cmd *cobra.Command) {
+	f.addFreeze(cmd)
+	f.addWait(cmd)
+	f.addProgress(cmd)
+}
+
+func (f *frozenFlags) addFreeze(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
+	usage.CompleteFlag(cmd, "freeze")
+}
+
+// addWait adds the flags of the format, and of the wait for the image.
+func (f *frozenFlags) addWait(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.freeze, "freeze", "", "Push the image permanently to this `repository`, with your own credentials, and print its name there.")
 	flags.BoolVar(&f.sif, "sif", false, "Make a Singularity image of it; its name is for oras://, and slipway pull --sif saves the file.")
 	flags.BoolVar(&f.await, "await", false, "Show the build's log on standard error, and print the name when the image exists.")
-	f.addProgress(cmd)
-	usage.CompleteFlag(cmd, "freeze")
 }
 
 func (f *frozenFlags) addProgress(cmd *cobra.Command) {

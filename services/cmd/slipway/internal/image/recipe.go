@@ -28,15 +28,23 @@ type RecipeFlags struct {
 
 // Add adds the flags.
 func (f *RecipeFlags) Add(cmd *cobra.Command, s *session.Settings) {
+	f.AddTarget(cmd, s)
+	f.frozenFlags.addWait(cmd)
+	cmd.Flags().BoolVar(&f.DryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
+}
+
+// AddTarget adds the flags of the image and its target: all except those about waiting for it and
+// about its format.
+func (f *RecipeFlags) AddTarget(cmd *cobra.Command, s *session.Settings) {
 	f.imageFlags.add(cmd, s)
 	flags := cmd.Flags()
 	flags.Lookup("platform").Usage = "The platform to build for, e.g. linux/arm64; linux/amd64,linux/arm64 for both (default: the server's, linux/amd64)."
 	flags.StringVar(&f.buildRepo, "build-repo", "", "The `repository` to push the image to, with your own credentials (default: the server's).")
 	flags.StringVar(&f.cacheRepo, "cache-repo", "", "The `repository` to cache layers in for later builds.")
-	f.frozenFlags.add(cmd)
+	f.frozenFlags.addFreeze(cmd)
+	f.frozenFlags.addProgress(cmd)
 	flags.StringVar(&f.names, "name-strategy", "", "How the image is named: none, tagPrefix or imageSuffix (default: the server's, tagPrefix).")
 	flags.Var(&f.compression, "build-compression", "How the layers are compressed: gzip, zstd or estargz, and a level, e.g. zstd:19; with ,force also those of base images (default: gzip).")
-	flags.BoolVar(&f.DryRun, "dry-run", false, "Print the name that the image would have; build nothing.")
 	usage.CompleteFlag(cmd, "name-strategy", "none", "tagPrefix", "imageSuffix")
 	usage.CompleteFlag(cmd, "build-compression", "gzip", "zstd", "estargz")
 	for _, name := range []string{"build-repo", "cache-repo"} {

@@ -1,0 +1,170 @@
+package batch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/session"
+)
+
+// Flags are the flags of a command that needs the images of inputs, as Images returns them.
+type Flags struct{ flags }
+
+// Add adds the flags.
+func (f *Flags) Add(cmd *cobra.Command, s *session.Settings) {
+	f.AddTarget(cmd, s)
+	f.conda.AddOptions(cmd)
+	cmd.Flags().StringVar(&f.lock, "lock", "slipway.lock", "The lock `file` of slipway batch, which is used if it exists; empty for none.")
+	cmd.Flags().Lookup("progress").Usage = "How progress is shown: plain, one line at the end; tty, on a line that is replaced; auto, depending on the terminal."
+}
+
+// An Image is the image of one container that inputs list.
+type Image struct {
+	// Name is what the user calls the container, e.g. the path of a file. IsProcess reports
+	// whether it is the name of a process of Nextflow.
+	Name      string
+	IsProcess bool
+	// Request is the digest of the request.
+	Request string
+	// Source is the name of the image that the input lists; "" for an image that is built.
+	Source string
+	// Target is the name to pull the image by.
+	Target string
+	// Lock is the digest of the lock of its packages, and LockText that lock; "" for none.
+	Lock, LockText string
+	// Note is what the user should know about the image; "" for nothing.
+	Note string
+	// Err is why the image does not exist; nil if it exists.
+	Err error
+}
+
+// Images requests the containers of inputs, waits for their builds, and returns their images. Inputs
+// are those of `slipway batch`, and also names of images and lock files. A lock file is only read.
+func (f *Flags) Images(cmd *cobra.Command, s *session.Settings, c *session.Client, inputs []string) ([]Image, error) {
+	entries, err := readImages(cmd, c.Base.Host, inputs)
+	if err != nil {
+		return nil, err
+	}
+	defaults, err := f.defaults(cmd, s, c)
+	if err != nil {
+		return nil, err
+	}
+	used, err := readLock(f.lock)
+	if err != nil {
+		return nil, err
+	}
+	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(entries)))
+	r.request(cmd.Context(), entries, defaults, used)
+	r.finish(cmd.Context(), true, true)
+	out := make([]Image, 0, len(r.all))
+	for _, one := range r.all {
+		out = append(out, one.image())
+	}
+	return out, r.progress.end()
+}
+
+func (c *container) image() Image {
+	source := c.request.GetContainerImage()
+	if strings.Contains(source, "@") { // a lock file has the tag
+		source = cmp.Or(c.record.Image, source)
+	}
+	out := Image{
+		Name: c.name, IsProcess: c.isProcess, Request: cmp.Or(c.record.Request, requestDigest(c.request)), Source: source, Target: c.result.GetResponse().GetTargetImage(),
+		Lock: c.record.Lock, LockText: c.text, Note: c.note,
+	}
+	switch {
+	case c.failed():
+		out.Err = errors.New(c.result.GetMessage())
+	case c.pending:
+		out.Err = errors.New(cmp.Or(c.note, "it is not built yet; the same command continues"))
+	}
+	return out
+}
+
+// readImages returns the entries of inputs, of which some may be names of images or lock files. host
+// is that of the server.
+func readImages(cmd *cobra.Command, host string, inputs []string) ([]entry, error) {
+	var named []entry
+	var others []string
+	for _, input := range inputs {
+		if isImageName(input) {
+			image := imageOf(input)
+			named = append(named, entry{name: image, request: &containerv1.ContainerRequest{ContainerImage: image}})
+			continue
+		}
+		l, err := lockInput(input)
+		if err != nil {
+			return nil, err
+		}
+		if l == nil {
+			others = append(others, input)
+			continue
+		}
+		named = append(named, l.entries(host)...)
+	}
+	all, err := read(cmd, others)
+	if err != nil {
+		return nil, err
+	}
+	all = unique(slices.Concat(named, all))
+	if len(all) > maxEntries {
+		return nil, fmt.Errorf("the inputs list more than %d containers; split them", maxEntries)
+	}
+	return all, nil
+}
+
+// isImageName reports whether an input is the name of an image with a tag or digest, and not a file.
+func isImageName(input string) bool {
+	if _, err := os.Stat(input); err == nil || input == "-" {
+		return false
+	}
+	return strings.Contains(input, "@sha256:") || withoutTag(imageOf(input)) != imageOf(input)
+}
+
+// lockInput reads an input that is a lock file. It returns nil for any other.
+func lockInput(path string) (*lockFile, error) {
+	if path == "-" {
+		return nil, nil //nolint:nilnil // not a lock file
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the input: %w", err)
+	}
+	defer f.Close()
+	head := make([]byte, 64)
+	n, _ := f.Read(head) // a folder has no content
+	if compact := strings.Join(strings.Fields(string(head[:n])), ""); !strings.HasPrefix(compact, `{"version":`) {
+		return nil, nil //nolint:nilnil // not a lock file
+	}
+	l, err := readLock(path)
+	return &l, err
+}
+
+// entries returns the containers that a lock file records: from the locks of their packages if this
+// server built them, and otherwise by the digests of their images.
+func (l lockFile) entries(host string) []entry {
+	out := make([]entry, 0, len(l.Containers))
+	for _, c := range l.Containers {
+		e := entry{name: c.Name, record: &c, text: l.Locks[c.Lock]}
+		registry, _, _ := strings.Cut(c.Image, "/")
+		switch {
+		case c.Lock != "" && registry == host:
+			e.request = environmentRequest([]byte(e.text))
+		case c.Image != "" && c.Digest != "" && registry != host:
+			image, _, _ := strings.Cut(c.Image, "@")
+			e.request = &containerv1.ContainerRequest{ContainerImage: withoutTag(image) + "@" + c.Digest}
+		default:
+			e.request = &containerv1.ContainerRequest{}
+			e.err = errors.New("its record in the lock file has no digest, or the server cannot make it from the record; give the inputs of slipway batch instead of the lock file")
+		}
+		out = append(out, e)
+	}
+	return out
+}
