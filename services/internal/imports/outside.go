@@ -30,6 +30,7 @@ func clientRules() []Rule {
 		{Package: client + "batch", May: []string{
 			"proto/gen/...", library, client + "conda", client + "image", client + "output", client + "session", client + "usage",
 		}},
+		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "output", client + "session", client + "usage"}},
 		{Package: client + "account", May: []string{
 			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
 		}},

@@ -1,0 +1,64 @@
+package bundle
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/config"
+	"github.com/regclient/regclient/scheme/reg"
+	"github.com/regclient/regclient/types/descriptor"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// newClient returns a client of registries with the logins of docker. It uses plain HTTP for
+// registries on this machine, as docker does, for plain, and for the registry of a server with that
+// scheme.
+func newClient(version string, server *url.URL, registries, plain []string) *regclient.RegClient {
+	var hosts []config.Host
+	for _, name := range registries {
+		if h := config.HostNewName(name); isLoopback(name) || slices.Contains(plain, name) || server != nil && server.Scheme == "http" && server.Host == name {
+			h.TLS = config.TLSDisabled
+			hosts = append(hosts, *h)
+		}
+	}
+	return regclient.New(
+		regclient.WithConfigHost(hosts...), regclient.WithDockerCreds(), regclient.WithDockerCerts(), regclient.WithUserAgent("slipway/"+version), regclient.WithSlog(slog.New(slog.DiscardHandler)),
+		regclient.WithRegOpts(reg.WithManifestMax(limits.Document, limits.Document)),
+	)
+}
+
+// isLoopback reports whether a registry is on this machine.
+func isLoopback(registry string) bool {
+	host, _, err := net.SplitHostPort(registry)
+	if err != nil {
+		host = registry
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// toClient returns a descriptor for the client of registries. Addresses of blobs at other hosts are
+// omitted.
+func toClient(d ocispec.Descriptor) descriptor.Descriptor {
+	return descriptor.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
+}
+
+// fromClient returns the descriptor of the client of registries.
+func fromClient(d descriptor.Descriptor) ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
+}
+
+// checkDigest checks that a digest can be stored.
+func checkDigest(d digest.Digest) error {
+	if _, err := blobPath(d); err != nil {
+		return fmt.Errorf("only sha256 is supported: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+	"slipway.dev/services/internal/limits"
+)
+
+// list returns `slipway bundle list`.
+func list() *cobra.Command {
+	var verify bool
+	cmd := &cobra.Command{
+		Use:   "list FOLDER...",
+		Short: "List the images of a bundle, or verify it",
+		Long: `List the images of a bundle with their digests, platforms and sizes. The size is that
+of all platforms; layers that images share count for each.
+
+With --verify, the digest of every blob is computed. A blob that was changed, is
+truncated or is missing is an error. Blobs that were left out with --have are looked up
+in the other folders. No server is needed.`,
+		Example: `  slipway bundle list pipeline --verify
+  slipway bundle list pipeline -o json > have.json`,
+		Args: usage.AtLeast(1),
+	}
+	format := output.Flag(cmd)
+	cmd.Flags().BoolVar(&verify, "verify", false, "Verify the digests of all blobs.")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := openContent(args)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		if err := c.print(cmd, format); err != nil || !verify {
+			return err
+		}
+		return c.verify(cmd.Context(), cmd.ErrOrStderr())
+	}
+	return cmd
+}
+
+// listed is an image of a bundle in JSON.
+type listed struct {
+	Image     string        `json:"image"`
+	Digest    digest.Digest `json:"digest"`
+	MediaType string        `json:"mediaType"`
+	Platforms []string      `json:"platforms"`
+	Size      int64         `json:"size"` // bytes, with each blob once
+	// Names are what the inputs call the container.
+	Names []string `json:"names"`
+}
+
+func (c *content) print(cmd *cobra.Command, format *output.Format) error {
+	names := map[string][]string{}
+	for _, r := range c.records {
+		for _, one := range r.Requests {
+			if !slices.Contains(names[one.Image], one.Name) {
+				names[one.Image] = append(names[one.Image], one.Name)
+			}
+		}
+	}
+	rows, table := make([]listed, 0, len(c.images)), output.Table{{"IMAGE", "DIGEST", "PLATFORMS", "SIZE", "NAMES"}}
+	for _, i := range c.images {
+		size, platforms := c.closure(i.root.Digest)
+		row := listed{Image: i.full, Digest: i.root.Digest, MediaType: i.root.MediaType, Platforms: append([]string{}, platforms...), Size: size, Names: append([]string{}, names[i.full]...)}
+		rows = append(rows, row)
+		table = append(table, []string{i.full, row.Digest.String(), strings.Join(row.Platforms, ","), output.BytesText(float64(size)), strings.Join(row.Names, ",")})
+	}
+	digests := slices.Collect(maps.Keys(c.manifests))
+	for d := range c.blobs {
+		digests = append(digests, d)
+	}
+	slices.Sort(digests)
+	text, err := json.Marshal(map[string]any{"images": rows, "digests": slices.Compact(digests)})
+	if err != nil {
+		return fmt.Errorf("writing the list: %w", err)
+	}
+	return format.List(cmd, text, table, "The bundle has no images.")
+}
+
+// platform returns the platform of an image; "" for an artifact.
+func (c *content) platform(m manifest, of *ocispec.Platform) string {
+	if of == nil {
+		of = &ocispec.Platform{}
+		raw, err := c.document(*m.config)
+		if err != nil || json.Unmarshal(raw, of) != nil {
+			return ""
+		}
+	}
+	if of.OS == "" || of.Architecture == "" || of.OS == "unknown" {
+		return ""
+	}
+	if of.Variant != "" && (of.Architecture != "arm64" || of.Variant != "v8") {
+		return of.OS + "/" + of.Architecture + "/" + of.Variant
+	}
+	return of.OS + "/" + of.Architecture
+}
+
+// verify computes the digests of all blobs. Those of manifests were verified when they were read.
+func (c *content) verify(ctx context.Context, w io.Writer) error {
+	var mu sync.Mutex
+	var problems []error
+	bad, left := 0, 0
+	var bytes int64
+	err := each(ctx, limits.BundleImages, c.blobsOf(), func(_ context.Context, d ocispec.Descriptor) error {
+		err := c.verifyBlob(d)
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case err == nil:
+			bytes += d.Size
+		case errors.Is(err, errNoBlob) && c.leftOut[d.Digest]:
+			left++
+		default:
+			if bad++; bad <= maxProblems {
+				problems = append(problems, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if bad > 0 {
+		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; repeat slipway bundle with this folder after deleting the damaged ones, or copy the folder again", bad, len(c.blobs)))...)
+	}
+	text := fmt.Sprintf("Verified %d manifests and %d blobs, %s", len(c.manifests), len(c.blobs)-left, output.BytesText(float64(bytes)))
+	if left > 0 {
+		text += fmt.Sprintf("; %d blobs were left out with --have: give the folder of the earlier bundle, too", left)
+	}
+	_, err = fmt.Fprintln(w, text+".")
+	return err
+}
+
+func (c *content) verifyBlob(d ocispec.Descriptor) error {
+	f, err := c.open(d)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	got, err := digest.SHA256.FromReader(f)
+	if err != nil {
+		return fmt.Errorf("reading the blob %s: %w", d.Digest, err)
+	}
+	if got != d.Digest {
+		return fmt.Errorf("the blob %s was changed: its digest is %s", d.Digest, got)
+	}
+	return nil
+}
+
+// readHave returns the digests of earlier bundles, each of which is a folder or its list.
+func readHave(paths []string) (map[digest.Digest]bool, error) {
+	out := map[digest.Digest]bool{}
+	for _, path := range paths {
+		digests, err := haveOf(path)
+		if err != nil {
+			return nil, fmt.Errorf("--have %s: %w", path, err)
+		}
+		for _, d := range digests {
+			out[d] = true
+		}
+	}
+	return out, nil
+}
+
+func haveOf(path string) ([]digest.Digest, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return haveOfList(path)
+	}
+	c, err := openContent([]string{path})
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	var out []digest.Digest
+	for _, d := range c.blobsOf() {
+		switch f, err := c.open(d); {
+		case err == nil:
+			_ = f.Close()
+			out = append(out, d.Digest)
+		case errors.Is(err, errNoBlob) && c.leftOut[d.Digest]: // the receiver had it before
+			out = append(out, d.Digest)
+		case !errors.Is(err, errNoBlob):
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func haveOfList(path string) ([]digest.Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, limits.BundleRecord+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > limits.BundleRecord {
+		return nil, fmt.Errorf("it is larger than %d bytes", limits.BundleRecord)
+	}
+	return parseHave(raw)
+}
+
+// parseHave parses the list or the record of a bundle.
+func parseHave(raw []byte) ([]digest.Digest, error) {
+	var doc struct {
+		Digests []digest.Digest `json:"digests"`
+	}
+	if err := json.Unmarshal(raw, &doc); err != nil || doc.Digests == nil {
+		return nil, errors.New("it is neither a bundle nor the output of slipway bundle list -o json")
+	}
+	return doc.Digests, nil
+}

@@ -1,0 +1,272 @@
+package bundle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/regclient/regclient"
+	"github.com/regclient/regclient/types/blob"
+	regmanifest "github.com/regclient/regclient/types/manifest"
+	"github.com/regclient/regclient/types/ref"
+	"github.com/spf13/cobra"
+
+	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
+	"slipway.dev/services/internal/limits"
+)
+
+// loadFlags are the flags of `slipway bundle load`.
+type loadFlags struct {
+	to, config string
+	plain      bool
+	output     *output.Format
+}
+
+// load returns `slipway bundle load`.
+func load(s *session.Settings) *cobra.Command {
+	var f loadFlags
+	cmd := &cobra.Command{
+		Use:   "load FOLDER... --to REPOSITORY",
+		Short: "Push the images of a bundle to a registry",
+		Long: `Push the images of a bundle to a registry, with all platforms and everything that
+refers to them. The digests stay the same. The name of the copy of
+quay.io/biocontainers/samtools:1.20 in registry.example.org/mirror is
+registry.example.org/mirror/biocontainers/samtools:1.20. The names of the copies are
+printed, in the order of slipway bundle list.
+
+The logins of docker are used. What the registry has is not sent again, so that an
+interrupted load continues. Registries on this machine are used with plain HTTP.`,
+		Example: `  slipway bundle load pipeline --to registry.example.org/mirror
+  slipway bundle load pipeline --to registry.example.org/mirror --nextflow-config mirror.config`,
+		Args: usage.AtLeast(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.to, "to", "", "The `repository` to push to; the path of each image is added to it.")
+	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output.")
+	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry.")
+	f.output = output.Flag(cmd)
+	usage.CompleteFlag(cmd, "to")
+	return cmd
+}
+
+// A push is the push of one image.
+type push struct {
+	image
+	to  name
+	err error
+}
+
+func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []string) error {
+	if f.to == "" {
+		return usage.Errorf("--to is missing: the registry or repository to push to, e.g. --to registry.example.org/mirror")
+	}
+	c, err := openContent(folders)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.complete(); err != nil {
+		return fmt.Errorf("the bundle is not complete: %w", err)
+	}
+	all, err := c.pushes(strings.TrimRight(f.to, "/"))
+	if err != nil {
+		return err
+	}
+	if len(all) == 0 {
+		return errors.New("the bundle has no images")
+	}
+	registry := all[0].to.registry
+	var plain []string
+	if f.plain {
+		plain = []string{registry}
+	}
+	l := &loader{content: c, client: newClient(s.Version, nil, []string{registry}, plain), at: map[digest.Digest][]string{}}
+	p := newProgress(cmd.ErrOrStderr(), s.IsLive(cmd.ErrOrStderr()), len(all))
+	l.progress = p
+	_ = each(context.WithoutCancel(cmd.Context()), limits.BundleImages, all, func(_ context.Context, one *push) error {
+		one.err = l.image(cmd.Context(), one)
+		p.count(func(p *progress) {
+			if one.err != nil {
+				p.failed++
+			} else {
+				p.images++
+			}
+		})
+		return nil
+	})
+	return errors.Join(p.end(), f.print(cmd, c, all))
+}
+
+// pushes returns the images with their new names.
+func (c *content) pushes(to string) ([]*push, error) {
+	_, at := c.repositories()
+	var out []*push
+	for _, i := range c.images {
+		n, err := parseName(to + "/" + at[i.full])
+		if err != nil || !strings.Contains(to, ".") && !strings.Contains(to, ":") && !strings.HasPrefix(to, "localhost") {
+			return nil, usage.Errorf("--to must be a registry and a path, e.g. registry.example.org/mirror, not %q", to)
+		}
+		out = append(out, &push{image: i, to: n})
+	}
+	return out, nil
+}
+
+// print prints the new names, and writes the configuration of Nextflow.
+func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
+	type row struct {
+		Image   string        `json:"image"`
+		Target  string        `json:"target"`
+		Digest  digest.Digest `json:"digest"`
+		Message string        `json:"message,omitempty"`
+	}
+	rows, table := make([]row, 0, len(all)), output.Table{}
+	names := map[string]string{}
+	var failed []error
+	for _, one := range all {
+		r := row{Image: one.full, Target: one.to.full, Digest: one.root.Digest}
+		if one.err != nil {
+			r.Message = one.err.Error()
+			failed = append(failed, fmt.Errorf("pushing %s: %w", one.to.full, one.err))
+		} else {
+			names[one.full] = one.to.full
+			table = append(table, []string{one.to.full})
+		}
+		rows = append(rows, r)
+	}
+	text, err := json.Marshal(map[string]any{"images": rows})
+	if err != nil {
+		return fmt.Errorf("writing the results: %w", err)
+	}
+	errs := []error{f.output.Print(cmd.OutOrStdout(), text, table)}
+	if f.config != "" {
+		errs = append(errs, writeConfig(cmd, f.config, c.nextflowConfig(names, f.plain || isLoopback(all[0].to.registry))))
+	}
+	if n := len(failed); n > maxProblems {
+		failed = append(failed[:maxProblems], fmt.Errorf("%d images failed; the same command continues", n))
+	}
+	return errors.Join(append(errs, failed...)...)
+}
+
+// A loader pushes the images of a bundle to a registry. It is safe for concurrent use.
+type loader struct {
+	*content
+	client   *regclient.RegClient
+	progress *progress
+	once     once
+
+	mu sync.Mutex
+	at map[digest.Digest][]string // repositories that are known to have a blob
+}
+
+func (l *loader) image(ctx context.Context, one *push) error {
+	to, err := one.to.ref()
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return errors.New("interrupted")
+	}
+	return l.manifest(ctx, to, one.root, true)
+}
+
+// manifest pushes a manifest after everything that it refers to, and then what refers to it. named
+// states whether it gets the tag of to.
+func (l *loader) manifest(ctx context.Context, to ref.Ref, d ocispec.Descriptor, named bool) error {
+	m, ok := l.manifests[d.Digest]
+	if !ok {
+		return fmt.Errorf("the manifest %s is missing", d.Digest)
+	}
+	push := func() error { return l.push(ctx, to, m, named) }
+	if named { // each tag is pushed
+		return push()
+	}
+	return l.once.do(ctx, to.Repository+"@"+d.Digest.String(), push)
+}
+
+func (l *loader) push(ctx context.Context, to ref.Ref, m manifest, named bool) error {
+	for _, child := range m.children {
+		if err := l.manifest(ctx, to, child, false); err != nil {
+			return err
+		}
+	}
+	err := each(ctx, limits.BundleBlobs, m.blobs, func(ctx context.Context, b ocispec.Descriptor) error {
+		return l.once.do(ctx, to.Repository+"/"+b.Digest.String(), func() error { return l.blob(ctx, to, b) })
+	})
+	if err != nil {
+		return err
+	}
+	raw, err := l.document(m.Descriptor)
+	if err != nil {
+		return err
+	}
+	doc, err := regmanifest.New(regmanifest.WithRaw(raw), regmanifest.WithDesc(toClient(m.Descriptor)))
+	if err != nil {
+		return fmt.Errorf("the manifest %s: %w", m.Digest, err)
+	}
+	at, opts := to, []regclient.ManifestOpts(nil)
+	if !named {
+		at, opts = to.SetDigest(m.Digest.String()), []regclient.ManifestOpts{regclient.WithManifestChild()}
+	}
+	if err := l.client.ManifestPut(ctx, at, doc, opts...); err != nil {
+		return err
+	}
+	for _, r := range l.referrers[m.Digest] {
+		if err := l.manifest(ctx, to, r.Descriptor, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// blob pushes a blob, unless the repository has it or the registry can mount it from another one.
+func (l *loader) blob(ctx context.Context, to ref.Ref, d ocispec.Descriptor) error {
+	if _, err := l.client.BlobHead(ctx, to, toClient(d)); err == nil {
+		l.progress.count(func(p *progress) { p.present += d.Size })
+		l.found(d.Digest, to.Repository)
+		return nil
+	}
+	for _, repo := range l.repositoriesOf(d.Digest) {
+		from := to
+		from.Repository = repo
+		if err := l.client.BlobMount(ctx, from, to, toClient(d)); err == nil {
+			l.progress.count(func(p *progress) { p.present += d.Size })
+			l.found(d.Digest, to.Repository)
+			return nil
+		}
+	}
+	f, err := l.open(d)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	// The reader fails if the digest of what was sent differs.
+	if _, err := l.client.BlobPut(ctx, to, toClient(d), blob.NewReader(blob.WithReader(f), blob.WithDesc(toClient(d)))); err != nil {
+		return fmt.Errorf("the blob %s: %w", d.Digest, err)
+	}
+	l.progress.count(func(p *progress) { p.copied += d.Size })
+	l.found(d.Digest, to.Repository)
+	return nil
+}
+
+func (l *loader) found(d digest.Digest, repo string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !slices.Contains(l.at[d], repo) && len(l.at[d]) < 3 {
+		l.at[d] = append(l.at[d], repo)
+	}
+}
+
+func (l *loader) repositoriesOf(d digest.Digest) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.at[d])
+}

@@ -1,0 +1,101 @@
+package bundle
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"slipway.dev/services/internal/limits"
+)
+
+// recordType is the media type of the record of a bundle.
+const recordType = "slipway.dev/bundle/v1+json"
+
+// A record states what a bundle contains and what it was made from.
+type record struct {
+	Created string `json:"created"` // RFC 3339
+	// Requests are the containers that were requested, in the order of the inputs.
+	Requests []request `json:"requests"`
+	// Names are the names of images with their digests.
+	Names map[string]digest.Digest `json:"names"`
+	// Locks are the locks of packages, as pixi.lock, by their digests.
+	Locks map[string]string `json:"locks"`
+	// Digests are those of all blobs, also of the ones that were left out, and Have are these.
+	Digests []digest.Digest `json:"digests"`
+	Have    []digest.Digest `json:"have,omitempty"`
+}
+
+// A request is the record of one container.
+type request struct {
+	// Name is what the user calls it: the path of a file, or the name of a process of Nextflow
+	// if Process is set.
+	Name    string `json:"name"`
+	Process bool   `json:"process,omitempty"`
+	// Request is the digest of the request as in slipway.lock.
+	Request string `json:"request,omitempty"`
+	// Image is a key of Names, and Digest its digest.
+	Image  string        `json:"image"`
+	Digest digest.Digest `json:"digest"`
+	// Lock is a key of Locks.
+	Lock string `json:"lock,omitempty"`
+}
+
+// parseRecord parses a record and checks its bounds.
+func parseRecord(raw []byte) (record, error) {
+	var r record
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return r, fmt.Errorf("the record of the bundle is not valid: %w", err)
+	}
+	if len(r.Requests) > limits.BundleNames || len(r.Names) > limits.BundleNames {
+		return r, fmt.Errorf("the record of the bundle has more than %d names", limits.BundleNames)
+	}
+	return r, nil
+}
+
+// readRecord reads the record whose manifest a layout has.
+func readRecord(l *layout, d ocispec.Descriptor) (record, error) {
+	raw, err := l.document(d, limits.Document)
+	if err != nil {
+		return record{}, err
+	}
+	m, err := parseManifest(d, raw)
+	if err != nil {
+		return record{}, err
+	}
+	if m.config == nil {
+		return record{}, fmt.Errorf("the record %s has no config", d.Digest)
+	}
+	if raw, err = l.document(*m.config, limits.BundleRecord); err != nil {
+		return record{}, err
+	}
+	return parseRecord(raw)
+}
+
+// write stores the record and returns the entry of the index for it.
+func (r record) write(l *layout) (ocispec.Descriptor, error) {
+	raw, err := json.MarshalIndent(r, "", "  ")
+	if err == nil && len(raw) > limits.BundleRecord {
+		err = fmt.Errorf("the record of the bundle is larger than %d bytes; split the inputs", limits.BundleRecord)
+	}
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	config, err := l.putBytes(recordType, raw)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	empty, err := l.putBytes(ocispec.MediaTypeEmptyJSON, ocispec.DescriptorEmptyJSON.Data)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	doc := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: recordType, Config: config, Layers: []ocispec.Descriptor{empty}}
+	if raw, err = json.Marshal(doc); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	d, err := l.putBytes(ocispec.MediaTypeImageManifest, raw)
+	d.ArtifactType = recordType
+	return d, err
+}
