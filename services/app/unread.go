@@ -38,37 +38,51 @@ func (u *unread) Collect(ch chan<- prometheus.Metric) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	for _, c := range []bus.Consumer{eventbus.WebhookConsumer(), eventbus.ContainerConsumer(), metricsbus.Consumer()} {
-		n, age, err := backlog(ctx, u.js, c)
-		if err != nil {
-			continue
-		}
-		ch <- prometheus.MustNewConstMetric(descUnread, prometheus.GaugeValue, float64(n), c.Config.Durable)
-		ch <- prometheus.MustNewConstMetric(descUnreadAge, prometheus.GaugeValue, age.Seconds(), c.Config.Durable)
+	for _, b := range Backlogs(ctx, u.js) {
+		ch <- prometheus.MustNewConstMetric(descUnread, prometheus.GaugeValue, float64(b.Messages), b.Consumer)
+		ch <- prometheus.MustNewConstMetric(descUnreadAge, prometheus.GaugeValue, b.Age.Seconds(), b.Consumer)
 	}
 }
 
-// backlog returns how many messages a consumer has not handled yet, and the age of the oldest one.
-func backlog(ctx context.Context, js jetstream.JetStream, c bus.Consumer) (n uint64, age time.Duration, err error) {
+// A Backlog is what a consumer of events has not handled yet.
+type Backlog struct {
+	Consumer string
+	Messages uint64
+	Age      time.Duration // of the oldest message; 0 without messages
+}
+
+// Backlogs returns the backlogs of the consumers of events that exist and can be measured.
+func Backlogs(ctx context.Context, js jetstream.JetStream) (all []Backlog) {
+	for _, c := range []bus.Consumer{eventbus.WebhookConsumer(), eventbus.ContainerConsumer(), metricsbus.Consumer()} {
+		if b, err := backlog(ctx, js, c); err == nil {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func backlog(ctx context.Context, js jetstream.JetStream, c bus.Consumer) (Backlog, error) {
+	b := Backlog{Consumer: c.Config.Durable}
 	stream, err := js.Stream(ctx, c.Stream)
 	if err != nil {
-		return 0, 0, err
+		return b, err
 	}
 	consumer, err := stream.Consumer(ctx, c.Config.Durable)
 	if err != nil {
-		return 0, 0, err
+		return b, err
 	}
 	info := consumer.CachedInfo() // as of the call before
-	n = info.NumPending + uint64(info.NumAckPending)
-	if n == 0 {
-		return 0, 0, nil
+	b.Messages = info.NumPending + uint64(info.NumAckPending)
+	if b.Messages == 0 {
+		return b, nil
 	}
 	m, err := stream.GetMsg(ctx, info.AckFloor.Stream+1, jetstream.WithGetMsgSubject(cmp.Or(c.Config.FilterSubject, ">")))
 	if errors.Is(err, jetstream.ErrMsgNotFound) { // handled meanwhile
-		return n, 0, nil
+		return b, nil
 	}
 	if err != nil {
-		return 0, 0, err
+		return b, err
 	}
-	return n, max(info.TimeStamp.Sub(m.Time), 0), nil
+	b.Age = max(info.TimeStamp.Sub(m.Time), 0)
+	return b, nil
 }

@@ -80,9 +80,9 @@ func TestUnreadMessages(t *testing.T) {
 		}
 		testkit.Until(t, "the age of "+c.of.Config.Durable, func() error {
 			before := time.Now()
-			_, age, err := backlog(ctx, js, c.of)
-			if low := before.Sub(m.Time); err != nil || age < low-time.Second || age > low+time.Second || age == 0 {
-				return fmt.Errorf("the oldest message of %s has the age %v instead of %v, %w", c.of.Config.Durable, age, low, err)
+			got, err := backlog(ctx, js, c.of)
+			if low := before.Sub(m.Time); err != nil || got.Age < low-time.Second || got.Age > low+time.Second || got.Age == 0 {
+				return fmt.Errorf("the oldest message of %s has the age %v instead of %v, %w", c.of.Config.Durable, got.Age, low, err)
 			}
 			return nil
 		})

@@ -77,7 +77,29 @@ func (d *doctor) nats(ctx context.Context) []Finding {
 	if err != nil {
 		return one(check, "", err, Fail, "check that it is running, and that nats_url has its address, user and password")
 	}
-	return streams(int64(account.Store), account.Limits.MaxStore)
+	return append(streams(int64(account.Store), account.Limits.MaxStore), unread(app.Backlogs(ctx, js))...)
+}
+
+// maxUnread is the age of an event from which on the role that should read it does not work. The
+// alert SlipwayEventsNotRead has the same.
+const maxUnread = 10 * time.Minute
+
+// unread warns of events that no role reads.
+func unread(all []app.Backlog) (out []Finding) {
+	roles := map[string]string{
+		"webhooks":  "the role platform runs, and read its log: events for webhooks are lost after a week",
+		"container": "the role container runs, and read its log: events for webhooks are lost after a week",
+		"metrics":   "the role metrics runs, and read its log: usage is not counted",
+	}
+	for _, b := range all {
+		if b.Age > maxUnread {
+			out = append(out, Finding{
+				Check: "NATS", State: Warn, Text: fmt.Sprintf("%d events for %s have waited up to %s", b.Messages, b.Consumer, b.Age.Round(time.Minute)),
+				Do: "check that " + roles[b.Consumer],
+			})
+		}
+	}
+	return out
 }
 
 // size formats a number of bytes.
