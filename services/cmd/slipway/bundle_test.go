@@ -100,6 +100,8 @@ type bundled struct {
 	names     []string
 	index     v1.ImageIndex
 	signature string
+	// signatureSize is the size of its manifest.
+	signatureSize int64
 }
 
 func newBundled(t *testing.T) *bundled {
@@ -109,6 +111,9 @@ func newBundled(t *testing.T) *bundled {
 	b.names = []string{b.up.Push(t, "lab/one:1", sharing(t, base)), b.up.Push(t, "lab/two:2", sharing(t, base)), b.up.Push(t, "lab/both:v1", b.index)}
 	s := signatureOf(t, b.index)
 	b.signature = digestOf(t, s)
+	size, err := s.Size()
+	must(t, err)
+	b.signatureSize = size
 	b.up.Push(t, "lab/both@"+b.signature, s)
 	return b
 }
@@ -357,6 +362,34 @@ func (s skipExisting) ReadDir(name string) ([]fs.DirEntry, error) {
 		_, err := os.Stat(filepath.Join(s.in, name, e.Name()))
 		return err == nil && !e.IsDir()
 	}), err
+}
+
+// TestBundleReferrersInACircle checks that a registry cannot keep the command busy with manifests that
+// refer to each other.
+func TestBundleReferrersInACircle(t *testing.T) {
+	t.Parallel()
+	b := newBundled(t)
+	list := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[
+		{"mediaType":"application/vnd.oci.image.index.v1+json","digest":"%s","size":1},{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"%s","size":%d}]}`,
+		digestOf(t, b.index), b.signature, b.signatureSize)
+	b.up.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "/lab/both/referrers/") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/vnd.oci.image.index.v1+json")
+		_, _ = io.WriteString(w, list)
+		return true
+	})
+	b.up.Requests()
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if n := len(b.up.Requests()); n > 50 {
+		t.Errorf("it made %d requests", n)
+	}
+	if got := slipway(t.Context(), nil, "bundle", "list", b.folder, "--verify"); got.code != 0 {
+		t.Errorf("list: %+v", got)
+	}
 }
 
 // TestBundleDamaged checks that a changed, truncated or missing blob is found, and that only

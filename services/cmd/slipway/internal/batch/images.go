@@ -33,7 +33,8 @@ type Image struct {
 	IsProcess bool
 	// Request is the digest of the request.
 	Request string
-	// Source is the name of the image that the input lists; "" for an image that is built.
+	// Source is the name of the image that the input or the lock file lists; "" for an image that
+	// is built, and is in no lock file.
 	Source string
 	// Target is the name to pull the image by.
 	Target string
@@ -72,7 +73,7 @@ func (f *Flags) Images(cmd *cobra.Command, s *session.Settings, c *session.Clien
 
 func (c *container) image() Image {
 	source := c.request.GetContainerImage()
-	if strings.Contains(source, "@") { // a lock file has the tag
+	if source == "" && c.fromLock || strings.Contains(source, "@") { // the lock file has the name with the tag
 		source = cmp.Or(c.record.Image, source)
 	}
 	out := Image{

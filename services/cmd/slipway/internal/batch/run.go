@@ -35,6 +35,7 @@ const (
 type container struct {
 	name      string
 	isProcess bool                          // whether the name is that of a process of Nextflow
+	fromLock  bool                          // whether a lock file records it
 	request   *containerv1.ContainerRequest // as the inputs and flags describe it
 	sent      *containerv1.ContainerRequest // with what the lock file records
 	record    locked                        // of the lock file, and then of this run
@@ -73,9 +74,9 @@ func (r *run) request(ctx context.Context, entries []entry, defaults *containerv
 func (r *run) add(e entry, request *containerv1.ContainerRequest, old lockFile) {
 	one := &container{name: e.name, isProcess: e.isProcess, request: request, sent: request}
 	if e.record != nil {
-		one.record, one.text = *e.record, e.text
+		one.record, one.text, one.fromLock = *e.record, e.text, true
 	} else if c, ok := old.find(e.name, request); ok {
-		one.record, one.sent, one.text = c, old.apply(c, request), old.Locks[c.Lock]
+		one.record, one.sent, one.text, one.fromLock = c, old.apply(c, request), old.Locks[c.Lock], true
 	}
 	if e.err != nil {
 		one.fail("", e.err)

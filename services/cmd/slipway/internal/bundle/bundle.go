@@ -94,7 +94,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	defer to.close()
 	images, err := f.Images(cmd, s, c, inputs)
 	if err != nil {
-		return err
+		return errors.Join(err, to.clean())
 	}
 	all := make([]*item, 0, len(images))
 	for _, i := range images {

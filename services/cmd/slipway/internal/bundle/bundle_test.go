@@ -93,6 +93,9 @@ func TestPut(t *testing.T) {
 	}
 	defer l.close()
 	d := ocispec.Descriptor{Digest: digest.FromString("content"), Size: 7}
+	if _, err := createLayout(l.path); err == nil || !strings.Contains(err.Error(), "another slipway bundle is writing to the folder") {
+		t.Errorf("a second writer: %v", err)
+	}
 	for _, wrong := range []string{"", "conten", "contenT", "contents"} {
 		if err := l.put(d, strings.NewReader(wrong)); err == nil || l.has(d) {
 			t.Errorf("%q was stored, %v", wrong, err)

@@ -52,7 +52,16 @@ func (c *copier) image(ctx context.Context, from name) (ocispec.Descriptor, erro
 		return root, err
 	}
 	root.Size = int64(len(raw))
-	return root, c.once.do(ctx, "m"+root.Digest.String()+at.Repository, func() error { return c.store(ctx, at, root, raw, 0) })
+	w := &walk{copier: c, at: at, seen: map[digest.Digest]bool{root.Digest: true}}
+	return root, c.once.do(ctx, at.Repository+"@"+root.Digest.String(), func() error { return w.store(ctx, root, raw, 0) })
+}
+
+// A walk copies one image.
+type walk struct {
+	*copier
+	at ref.Ref
+	// seen are the manifests so far. A registry can list manifests that refer to each other.
+	seen map[digest.Digest]bool
 }
 
 // verified returns the bytes of a manifest, whose digest is verified.
@@ -71,36 +80,43 @@ func verified(m regmanifest.Manifest, want digest.Digest) ([]byte, error) {
 }
 
 // manifest copies a manifest and everything that it refers to.
-func (c *copier) manifest(ctx context.Context, at ref.Ref, d ocispec.Descriptor, depth int) error {
-	if depth > limits.BundleDepth {
-		return fmt.Errorf("the manifest %s is more than %d references deep", d.Digest, limits.BundleDepth)
+func (c *walk) manifest(ctx context.Context, d ocispec.Descriptor, depth int) error {
+	if c.seen[d.Digest] {
+		return nil
+	}
+	c.seen[d.Digest] = true
+	if depth > limits.BundleDepth || len(c.seen) > limits.MirrorManifests {
+		return fmt.Errorf("the image has more than %d manifests, or %s is more than %d references deep", limits.MirrorManifests, d.Digest, limits.BundleDepth)
 	}
 	raw, err := c.to.document(d, limits.Document)
 	if err != nil {
-		m, err := c.client.ManifestGet(ctx, at.SetDigest(d.Digest.String()))
+		m, err := c.client.ManifestGet(ctx, c.at.SetDigest(d.Digest.String()))
 		if err != nil {
 			return err
 		}
 		if raw, err = verified(m, d.Digest); err != nil {
 			return err
 		}
+		if int64(len(raw)) != d.Size {
+			return fmt.Errorf("the manifest %s has %d bytes instead of %d", d.Digest, len(raw), d.Size)
+		}
 	}
-	return c.store(ctx, at, d, raw, depth)
+	return c.store(ctx, d, raw, depth)
 }
 
 // store stores a manifest after everything that it refers to, and then what refers to it.
-func (c *copier) store(ctx context.Context, at ref.Ref, d ocispec.Descriptor, raw []byte, depth int) error {
+func (c *walk) store(ctx context.Context, d ocispec.Descriptor, raw []byte, depth int) error {
 	m, err := parseManifest(d, raw)
 	if err != nil {
 		return err
 	}
 	for _, child := range m.children {
-		if err := c.manifest(ctx, at, child, depth+1); err != nil {
+		if err := c.manifest(ctx, child, depth+1); err != nil {
 			return fmt.Errorf("the manifest %s: %w", child.Digest, err)
 		}
 	}
 	err = each(ctx, limits.BundleBlobs, m.blobs, func(ctx context.Context, b ocispec.Descriptor) error {
-		return c.once.do(ctx, b.Digest.String(), func() error { return c.blob(ctx, at, b) })
+		return c.once.do(ctx, b.Digest.String(), func() error { return c.blob(ctx, c.at, b) })
 	})
 	if err != nil {
 		return err
@@ -108,12 +124,12 @@ func (c *copier) store(ctx context.Context, at ref.Ref, d ocispec.Descriptor, ra
 	if _, err := c.to.putBytes(m.MediaType, raw); err != nil {
 		return err
 	}
-	return c.referring(ctx, at, d, depth)
+	return c.referring(ctx, d, depth)
 }
 
 // referring copies the manifests that refer to a manifest, such as signatures.
-func (c *copier) referring(ctx context.Context, at ref.Ref, d ocispec.Descriptor, depth int) error {
-	list, err := c.client.ReferrerList(ctx, at.SetDigest(d.Digest.String()))
+func (c *walk) referring(ctx context.Context, d ocispec.Descriptor, depth int) error {
+	list, err := c.client.ReferrerList(ctx, c.at.SetDigest(d.Digest.String()))
 	if err != nil {
 		return fmt.Errorf("listing what refers to %s: %w", d.Digest, err)
 	}
@@ -122,7 +138,10 @@ func (c *copier) referring(ctx context.Context, at ref.Ref, d ocispec.Descriptor
 	}
 	for _, r := range list.Descriptors {
 		one := fromClient(r)
-		if err := c.manifest(ctx, at, one, depth+1); err != nil {
+		if c.seen[one.Digest] {
+			continue // e.g. an image of an index that also refers to it
+		}
+		if err := c.manifest(ctx, one, depth+1); err != nil {
 			return fmt.Errorf("the referrer %s of %s: %w", one.Digest, d.Digest, err)
 		}
 		c.mu.Lock()

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -31,6 +32,7 @@ const (
 type layout struct {
 	path string
 	root *os.Root
+	lock *os.File // held while it is written; nil if it is only read
 }
 
 // errNoBlob is returned for a blob that a layout does not have.
@@ -88,7 +90,8 @@ func createLayout(folder string) (*layout, error) {
 	}
 	l := &layout{path: folder, root: root}
 	if err := l.init(); err != nil {
-		return nil, fmt.Errorf("creating the bundle: %w", errors.Join(err, root.Close()))
+		l.close()
+		return nil, fmt.Errorf("creating the bundle: %w", err)
 	}
 	return l, nil
 }
@@ -97,7 +100,13 @@ func (l *layout) init() error {
 	if err := l.root.MkdirAll(blobsDir, 0o755); err != nil {
 		return err
 	}
-	if err := l.root.MkdirAll(partial, 0o755); err != nil {
+	if err := l.acquire(); err != nil {
+		return err
+	}
+	if err := l.clean(); err != nil { // of an interrupted run
+		return err
+	}
+	if err := l.root.Mkdir(partial, 0o755); err != nil {
 		return err
 	}
 	if _, err := l.root.Lstat(ocispec.ImageLayoutFile); errors.Is(err, fs.ErrNotExist) {
@@ -109,7 +118,26 @@ func (l *layout) init() error {
 }
 
 // close closes the layout, whose files are on disk.
-func (l *layout) close() { _ = l.root.Close() }
+func (l *layout) close() {
+	_ = l.root.Close()
+	if l.lock != nil {
+		_ = l.lock.Close()
+	}
+}
+
+// acquire locks the folder until the layout is closed. Two commands would delete each other's partial
+// files. A file system without locks has none.
+func (l *layout) acquire() error {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	l.lock = f
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return errors.New("another slipway bundle is writing to the folder; wait until it ends")
+	}
+	return nil
+}
 
 // open opens a regular file. Links, and files that are replaced meanwhile, are refused.
 func (l *layout) open(name string) (*os.File, int64, error) {
