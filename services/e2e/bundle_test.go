@@ -277,6 +277,46 @@ func TestBundle(t *testing.T) {
 	})
 }
 
+// TestBundleLock bundles what a lock file records: an image of packages, which another server builds
+// from its lock, and an image for two platforms by its digest.
+func TestBundleLock(t *testing.T) {
+	t.Parallel()
+	up, channel := testkit.NewRegistry(t, testkit.Open), newPipelineChannel(t)
+	base := up.Push(t, "base/one:1", testkit.Image(t, "amd64", true))
+	index := testkit.Index(t, true, "amd64", "arm64")
+	image := up.Push(t, "lab/both:1", index)
+	dir := t.TempDir()
+	env, requests, lock, folder := environments(t, dir, 0)[0], filepath.Join(dir, "requests.jsonl"), filepath.Join(dir, "slipway.lock"), filepath.Join(dir, "bundle")
+	if err := os.WriteFile(requests, []byte(`{"containerImage":"`+image+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+	if out, errs, err := p.slipway("batch", env, requests, "--await", "--lock", lock, "--base-image", base, "--base-packages", ""); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	up.Push(t, "lab/both:1", testkit.Index(t, true, "amd64")) // the tag moves
+	out, errs, err := p.slipway(append(bundleArgs(folder, base, lock), "-o", "json")...)
+	var got struct {
+		Results []struct{ Digest, Status, Message string }
+	}
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil || len(got.Results) != 2 {
+		t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	raw, err := os.ReadFile(lock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range got.Results {
+		if r.Status != "ready" || r.Message != "" || !strings.Contains(string(raw), r.Digest) {
+			t.Errorf("%+v is not in the lock file %s", r, raw)
+		}
+	}
+	list, errs, err := p.slipway("bundle", "list", folder, "--verify")
+	if err != nil || !strings.Contains(list, image) || !strings.Contains(list, digestOf(t, index)) || !strings.Contains(list, "linux/amd64,linux/arm64") || !strings.Contains(list, ":tool00-1.0") {
+		t.Errorf("the bundle has %v\n%s%s", err, list, errs)
+	}
+}
+
 func largest(t testing.TB, dir string) (name string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -326,6 +366,10 @@ func checkServed(t *testing.T, p *program, folders ...string) {
 		}
 	} else if testkit.Real() {
 		t.Error("skopeo is not installed")
+	}
+	if _, err := exec.LookPath("podman"); err == nil && testkit.Real() {
+		home := t.TempDir()
+		output(t, home, "podman", "--root", home+"/images", "--runroot", "/run/podman", "--storage-driver", "vfs", "--cgroup-manager", "cgroupfs", "--events-backend", "file", "pull", "--tls-verify=false", image)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
