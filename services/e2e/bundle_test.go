@@ -378,3 +378,49 @@ func checkServed(t *testing.T, p *program, folders ...string) {
 		t.Errorf("serve ended with %v\n%s", err, errs)
 	}
 }
+
+// TestGenuineBundle runs a pipeline of Nextflow without its server and its registry, with the four
+// commands of docs/guide/offline.md.
+func TestGenuineBundle(t *testing.T) {
+	genuine(t)
+	needClients(t)
+	l := newLaboratory(t, nil, nil)
+	docker := startDocker(t)
+	w := newDesk(t, "DOCKER_HOST="+docker.socket())
+	w.write(t, "tools/main.nf", "process IMAGE { container '"+l.base+"'; debug true; script: 'echo \"image: $(cat /etc/debian_version)\"' }\nworkflow INNER { IMAGE() }\n")
+	w.write(t, "main.nf", `
+include { INNER } from './tools'
+process STRING { conda 'bioconda::samtools=1.20'; debug true; script: 'echo "string: $(samtools)"' }
+workflow { STRING(); INNER() }
+`)
+	w.write(t, "nextflow.config", waveConfig(l.program))
+	printed := w.must(t, nil, "nextflow-"+nextflows[0], "inspect", "-concretize", "-format", "json", "main.nf")
+	begin, end := strings.Index(printed, "{"), strings.LastIndex(printed, "}")
+	if begin < 0 || end < begin {
+		t.Fatalf("nextflow inspect printed %s", printed)
+	}
+	w.write(t, "containers.json", printed[begin:end+1])
+	folder, config := filepath.Join(w.dir, "pipeline"), filepath.Join(w.dir, "offline.config")
+	if out, errs, err := l.slipway("bundle", filepath.Join(w.dir, "containers.json"), "--to", folder, "--lock", ""); err != nil {
+		t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	l.procs[0].kill()
+	l.registry.Empty(t)
+
+	host := "127.0.0.1:" + testkit.FreePort(t)
+	serve := exec.Command(filepath.Join(binaries, "slipway"), "bundle", "serve", folder, "--listen", host, "--nextflow-config", config)
+	serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = serve.Process.Kill()
+		_ = serve.Wait()
+	})
+	if err := within(time.Minute, func() error { return get("http://" + host + "/v2/") }); err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range nextflows {
+		w.must(t, []string{"string: samtools 1.20", "image: 12"}, "nextflow-"+version, "run", "main.nf", "-c", config, "-offline")
+	}
+}

@@ -58,7 +58,7 @@ slipway bundle list FOLDER -o json.
 
 The images are read with the logins of docker. Registries on this machine are read with
 plain HTTP.`,
-		Example: `  nextflow inspect -format json . | slipway bundle - --to pipeline
+		Example: `  nextflow inspect -concretize -format json . | slipway bundle - --to pipeline
   slipway bundle slipway.lock --to pipeline
   slipway bundle envs/*.yml quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --to pipeline
   slipway bundle slipway.lock --to update --have pipeline
