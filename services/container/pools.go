@@ -42,7 +42,7 @@ func newBatches(reg prometheus.Registerer) (*fairshare.Pool, *prometheus.Counter
 		Reserved: limits.BatchesConcurrency / 4, MaxWaiting: limits.BatchesWaiting, MaxWaitingPerClient: limits.BatchesWaitingClient, MaxWait: limits.BatchWait,
 	})
 	results := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "slipway_batch_results_total", Help: "Results of container requests in batches, by gRPC status code.",
+		Name: "slipway_batch_results_total", Help: "Results of container requests in batches, by gRPC status code. Equal requests of a batch are one.",
 	}, []string{"code"})
 	for c := codes.OK; c <= codes.Unauthenticated; c++ {
 		results.WithLabelValues(c.String())

@@ -271,3 +271,31 @@ func TestMirrorContinues(t *testing.T) {
 		t.Errorf("the copy is %s, want %s; %d blobs were sent after the kill, %d broke\n%s", got, digestOf(t, img), puts, broken, p.logOf(answer))
 	}
 }
+
+// TestMirrorInOnePart copies a layer to a registry that accepts no parts of layers. The log of the
+// mirror must say that the upload does not continue.
+func TestMirrorInOnePart(t *testing.T) {
+	t.Parallel()
+	from, to := testkit.NewRegistry(t, testkit.Open), testkit.NewRegistry(t, testkit.Open)
+	img, err := random.Image(9<<20, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to.Intercept(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPatch {
+			http.NotFound(w, r)
+		}
+		return r.Method == http.MethodPatch
+	})
+	p := oneProcess(t, common(t, []string{from.Host, to.Host}, nil))
+	answer := p.order(mirrored(from.Push(t, "lab/tool:v1", img), to.Host+"/mirror"), "Authorization", "Bearer "+p.token)
+	if s := p.finished(t, answer); s["succeeded"] != true {
+		t.Fatalf("the mirror ended as %v\n%s", s, p.logOf(answer))
+	}
+	if log := p.logOf(answer); !strings.Contains(log, "is uploaded as a whole, and from its start after an interruption") {
+		t.Errorf("the log is %s", log)
+	}
+	if got := manifestAt(t, text(answer, "targetImage")).Digest.String(); got != digestOf(t, img) {
+		t.Errorf("the copy is %s, want %s", got, digestOf(t, img))
+	}
+}

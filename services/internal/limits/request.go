@@ -137,7 +137,7 @@ func requestRows() []Row {
 		{What: "request body: nesting", Bound: strconv.Itoa(RequestDepth), Why: "parsers are recursive"},
 		{What: "request body of the platform", Bound: size(RunBody), Why: "a run reports some hundred tasks in one request"},
 		{What: "request body of the platform: JSON values", Bound: strconv.Itoa(RunValues), Why: "some thousand tasks with all their metrics"},
-		{What: "memory for request bodies larger than 1 MiB", Key: "body_memory", Why: "each counts " + strconv.Itoa(BodyCopies) + " times its length: it is copied between HTTP and the service that handles it, and garbage is not collected immediately; other requests wait in a fair order"},
+		{What: "memory for request bodies larger than 1 MiB", Key: "body_memory", Why: "each counts " + strconv.Itoa(BodyCopies) + " times its length, but at most three quarters of this memory: it is copied between HTTP and the service that handles it, and garbage is not collected immediately; other requests wait in a fair order"},
 		{What: "memory for smaller request bodies", Bound: "a quarter of body_memory", Why: "they never wait behind large ones"},
 		{What: "requests that wait for memory for their bodies", Bound: strconv.Itoa(BodiesWaiting) + ", for " + BodyWait.String() + " (small ones " + SmallBodyWait.String() + ")", Why: "a waiting request holds a connection but no body; then it fails with 503"},
 		{What: "time for a body larger than 1 MiB to arrive while others wait for its memory", Bound: BodyTimeout.String(), Why: "a slow client must not hold the memory of many"},

@@ -19,6 +19,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
 	"slipway.dev/services/internal/retry"
+	"slipway.dev/services/internal/upstream"
 )
 
 // progressInterval is the shortest time between two lines about the progress.
@@ -37,7 +38,6 @@ type copying struct {
 
 	mu       sync.Mutex
 	bytes    map[remote.CopyKind]int64
-	isWhole  bool // reportWhole has logged it
 	reported time.Time
 }
 
@@ -92,7 +92,7 @@ func (c *copying) blob(ctx context.Context, b ocispec.Descriptor) error {
 	err := c.retrying(ctx, b.Digest.String(), func() (err error) {
 		how, err = c.to.CopyContinued(ctx, c.from, b, c.uploads)
 		if errors.Is(err, remote.ErrWholeOnly) {
-			c.reportWhole(b)
+			c.reportWhole(b, err)
 			how, err = c.to.CopyVerified(ctx, c.from, b)
 		}
 		return err
@@ -110,14 +110,13 @@ func (c *copying) blob(ctx context.Context, b ocispec.Descriptor) error {
 	return nil
 }
 
-// reportWhole logs, once for a mirror, that blobs are uploaded as a whole.
-func (c *copying) reportWhole(b ocispec.Descriptor) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.isWhole {
-		c.isWhole = true
-		c.out.Print("", fmt.Sprintf("The target does not continue uploads: %s is sent as a whole, and from its start after an interruption", b.Digest))
+// reportWhole logs that a blob is uploaded as a whole, because of err.
+func (c *copying) reportWhole(b ocispec.Descriptor, err error) {
+	why := upstream.ErrUploadAddress.Error()
+	if e, ok := fault.As(err); ok {
+		why = e.Public
 	}
+	c.out.Print("", fmt.Sprintf("%s is uploaded as a whole, and from its start after an interruption, because its upload in parts failed: %s", b.Digest, why))
 }
 
 // retrying calls do, and calls it again after temporary failures of a registry.
