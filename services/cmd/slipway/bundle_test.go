@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -344,24 +343,6 @@ func TestBundleContinues(t *testing.T) {
 			pulledDigest(t, strings.Replace(image, b.up.Host, host, 1))
 		}
 	}
-	if err := os.CopyFS(earlier, skipExisting{os.DirFS(b.folder), earlier}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// skipExisting is a folder without the files that another has.
-type skipExisting struct {
-	fs.FS
-	in string
-}
-
-// ReadDir omits the files that exist.
-func (s skipExisting) ReadDir(name string) ([]fs.DirEntry, error) {
-	list, err := fs.ReadDir(s.FS, name)
-	return slices.DeleteFunc(list, func(e fs.DirEntry) bool {
-		_, err := os.Stat(filepath.Join(s.in, name, e.Name()))
-		return err == nil && !e.IsDir()
-	}), err
 }
 
 // TestBundleReferrersInACircle checks that a registry cannot keep the command busy with manifests that

@@ -52,8 +52,7 @@ the folder has from earlier runs stay. An image that fails does not affect the o
 and the exit code is 1.
 
 With --have, blobs of an earlier bundle are left out: carry only the new folder, and
-give both to the commands on the other machine, or copy the new folder over the earlier
-one. --have takes the folder of the earlier bundle, or a file with the output of
+give both to the commands on the other machine. --have takes the folder of the earlier bundle, or a file with the output of
 slipway bundle list FOLDER -o json.
 
 The images are read with the logins of docker. Registries on this machine are read with
@@ -94,7 +93,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	defer to.close()
 	images, err := f.Images(cmd, s, c, inputs)
 	if err != nil {
-		return errors.Join(err, to.clean())
+		return errors.Join(err, to.discard())
 	}
 	all := make([]*item, 0, len(images))
 	for _, i := range images {
@@ -130,7 +129,8 @@ type item struct {
 	err   error
 }
 
-// newItem returns an item with its names: that of the input, and that of the server without its token.
+// newItem returns an item with its names: that of the input, and that of the server. Both are without
+// the token of a server, which is a secret of the person who makes the bundle.
 func newItem(i batch.Image) *item {
 	out := &item{Image: i, err: i.Err}
 	if out.err != nil {
@@ -144,6 +144,10 @@ func newItem(i batch.Image) *item {
 		if err != nil {
 			out.err = err
 			return out
+		}
+		if public := n.withoutToken(); public.full != n.full {
+			out.Name = strings.ReplaceAll(out.Name, i.Source, public.full)
+			n = public
 		}
 		out.names = append(out.names, n)
 	}
@@ -210,32 +214,25 @@ func finish(to *layout, all []*item, c *copier) error {
 	named := map[string]ocispec.Descriptor{}
 	var stale []ocispec.Descriptor
 	for _, d := range before.Manifests {
-		if d.ArtifactType == recordType {
-			old, err := readRecord(to, d)
-			if err != nil {
-				return err
-			}
-			r.merge(old, all)
-			for _, h := range old.Have {
-				leftOut[h] = true
-			}
+		switch full := d.Annotations[ocispec.AnnotationRefName]; {
+		case d.ArtifactType == recordType:
 			stale = append(stale, d)
-			continue
-		}
-		if full := d.Annotations[ocispec.AnnotationRefName]; full != "" {
+		case full != "":
 			named[full] = d
-		} else {
+		default:
 			referrers[d.Digest] = d
 		}
 	}
+	problems := r.mergeAll(to, stale, all, leftOut)
 	for _, i := range all {
 		if i.err != nil {
 			continue
 		}
 		for _, n := range i.names {
-			d := i.root
-			d.Annotations = map[string]string{ocispec.AnnotationRefName: n.full}
-			named[n.full] = d
+			if old, ok := named[n.full]; ok && old.Digest != i.root.Digest {
+				r.keep(named, n, old)
+			}
+			named[n.full] = entryOf(i.root, n)
 		}
 		r.Requests = append(r.Requests, request{Name: i.Name, Process: i.IsProcess, Request: i.Request, Image: i.names[0].full, Digest: i.root.Digest, Lock: i.Lock})
 		if i.Lock != "" {
@@ -253,15 +250,52 @@ func finish(to *layout, all []*item, c *copier) error {
 		return cmp.Or(cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName]), cmp.Compare(a.Digest, b.Digest))
 	})
 	if len(entries) == 0 {
-		return nil // nothing was copied, and there was nothing before
+		return errors.Join(problems...) // nothing was copied, and there was nothing before
 	}
-	return r.finish(to, entries, stale, leftOut)
+	return errors.Join(append(problems, r.finish(to, entries, stale, leftOut))...)
 }
 
-// merge adds the requests of an earlier run that were not repeated, or failed now.
+// entryOf returns the entry of the index for a name of an image.
+func entryOf(root ocispec.Descriptor, n name) ocispec.Descriptor {
+	root.Annotations = map[string]string{ocispec.AnnotationRefName: n.full}
+	return root
+}
+
+// keep gives an image of an earlier run, whose name is now that of another image, the name with its
+// digest.
+func (r *record) keep(named map[string]ocispec.Descriptor, n name, old ocispec.Descriptor) {
+	kept := n.byDigest(old.Digest.String())
+	named[kept.full] = entryOf(old, kept)
+	for i, one := range r.Requests {
+		if one.Image == n.full && one.Digest == old.Digest {
+			r.Requests[i].Image = kept.full
+		}
+	}
+}
+
+// mergeAll adds what earlier runs requested, and what they left out to leftOut.
+func (r *record) mergeAll(to *layout, records []ocispec.Descriptor, all []*item, leftOut map[digest.Digest]bool) (problems []error) {
+	for _, d := range records {
+		old, err := readRecord(to, d)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("what earlier runs requested is lost: %w", err))
+			continue
+		}
+		r.merge(old, all)
+		for _, h := range old.Have {
+			leftOut[h] = true
+		}
+	}
+	return problems
+}
+
+// merge adds the requests of an earlier run that were not repeated, or failed now. A process has one
+// container, and other names, such as paths of files, may be those of another pipeline.
 func (r *record) merge(old record, all []*item) {
 	for _, one := range old.Requests {
-		if !slices.ContainsFunc(all, func(i *item) bool { return i.err == nil && i.Name == one.Name }) {
+		if !slices.ContainsFunc(all, func(i *item) bool {
+			return i.err == nil && i.Name == one.Name && (i.IsProcess || i.Request == one.Request)
+		}) {
 			r.Requests = append(r.Requests, one)
 			if one.Lock != "" {
 				r.Locks[one.Lock] = old.Locks[one.Lock]
@@ -273,9 +307,10 @@ func (r *record) merge(old record, all []*item) {
 // finish writes the record and the index, and deletes the records that they replace.
 func (r record) finish(to *layout, entries, stale []ocispec.Descriptor, leftOut map[digest.Digest]bool) error {
 	c := &content{folders: []*layout{to}, manifests: map[digest.Digest]manifest{}, blobs: map[digest.Digest]ocispec.Descriptor{}}
+	var problems []error
 	for _, d := range entries {
-		if err := c.reach(d, 0); err != nil {
-			return err
+		if err := c.reach(d, 0); err != nil { // of an image of an earlier run
+			problems = append(problems, fmt.Errorf("%s cannot be used; request it again: %w", cmp.Or(d.Annotations[ocispec.AnnotationRefName], d.Digest.String()), err))
 		}
 	}
 	for d := range c.manifests {
@@ -296,8 +331,11 @@ func (r record) finish(to *layout, entries, stale []ocispec.Descriptor, leftOut 
 	if err := to.writeIndex(append(entries, d)); err != nil {
 		return err
 	}
+	if len(problems) > 0 {
+		return errors.Join(problems...) // what the records that are replaced share with them is unknown
+	}
 	for _, s := range stale {
-		if err := to.forget(s, d); err != nil {
+		if err := to.forget(s, d, c); err != nil {
 			return fmt.Errorf("deleting the record of an earlier run: %w", err)
 		}
 	}

@@ -33,6 +33,8 @@ type layout struct {
 	path string
 	root *os.Root
 	lock *os.File // held while it is written; nil if it is only read
+	// isNew reports whether createLayout created the folder.
+	isNew bool
 }
 
 // errNoBlob is returned for a blob that a layout does not have.
@@ -74,6 +76,7 @@ func (l *layout) check() error {
 
 // createLayout opens a layout, or creates it in a new or empty folder.
 func createLayout(folder string) (*layout, error) {
+	_, missing := os.Lstat(folder)
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as other programs create folders
 		return nil, fmt.Errorf("creating the bundle: %w", err)
 	}
@@ -88,7 +91,7 @@ func createLayout(folder string) (*layout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the bundle: %w", err)
 	}
-	l := &layout{path: folder, root: root}
+	l := &layout{path: folder, root: root, isNew: errors.Is(missing, fs.ErrNotExist)}
 	if err := l.init(); err != nil {
 		l.close()
 		return nil, fmt.Errorf("creating the bundle: %w", err)
@@ -297,6 +300,27 @@ func (l *layout) replace(name string, raw []byte) error {
 // clean deletes the partial files of this and of interrupted runs.
 func (l *layout) clean() error { return l.root.RemoveAll(partial) }
 
+// discard deletes the files of a layout that has no index, and its folder if createLayout created it.
+// Of other layouts, it deletes partial files.
+func (l *layout) discard() error {
+	if err := l.clean(); err != nil {
+		return err
+	}
+	if _, err := l.root.Lstat(indexFile); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range []string{blobsDir, "blobs"} {
+		if err := l.root.Remove(name); err != nil {
+			return nil //nolint:nilerr // an interrupted run left blobs, which the next run uses
+		}
+	}
+	err := l.root.Remove(ocispec.ImageLayoutFile)
+	if l.isNew {
+		err = errors.Join(err, os.Remove(l.path))
+	}
+	return err
+}
+
 // index returns the index. That of a new layout is empty.
 func (l *layout) index() (ocispec.Index, error) {
 	var out ocispec.Index
@@ -343,24 +367,31 @@ func (l *layout) writeIndex(manifests []ocispec.Descriptor) error {
 	if err != nil {
 		return fmt.Errorf("writing the index: %w", err)
 	}
+	if len(raw) >= limits.BundleIndex {
+		return fmt.Errorf("the index of the bundle would be larger than %d bytes; use another folder", limits.BundleIndex)
+	}
+	if _, err := parseIndex(raw); err != nil {
+		return fmt.Errorf("the bundle would be too large; use another folder: %w", err)
+	}
 	if err := l.replace(indexFile, append(raw, '\n')); err != nil {
 		return fmt.Errorf("writing the index: %w", err)
 	}
 	return nil
 }
 
-// putBytes stores a document and returns its descriptor.
+// putBytes stores a document and returns its descriptor. A damaged one is replaced.
 func (l *layout) putBytes(mediaType string, raw []byte) (ocispec.Descriptor, error) {
 	d := ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(raw), Size: int64(len(raw))}
-	if l.has(d) {
+	if _, err := l.document(d, d.Size); err == nil {
 		return d, nil
 	}
 	return d, l.put(d, bytes.NewReader(raw))
 }
 
-// forget deletes the record of an earlier run, unless the new record is the same.
-func (l *layout) forget(old, now ocispec.Descriptor) error {
-	if old.Digest == now.Digest {
+// forget deletes the record of an earlier run, unless the new record is the same, or an image has
+// its content.
+func (l *layout) forget(old, now ocispec.Descriptor, c *content) error {
+	if _, ok := c.manifests[old.Digest]; ok || old.Digest == now.Digest {
 		return nil
 	}
 	raw, err := l.document(old, limits.Document)
@@ -370,6 +401,12 @@ func (l *layout) forget(old, now ocispec.Descriptor) error {
 	m, err := parseManifest(old, raw)
 	if err != nil {
 		return err
+	}
+	if m.config == nil || m.config.MediaType != recordType {
+		return nil
+	}
+	if _, ok := c.blobs[m.config.Digest]; ok {
+		return nil
 	}
 	for _, d := range []*ocispec.Descriptor{m.config, &old} {
 		name, err := blobPath(d.Digest)

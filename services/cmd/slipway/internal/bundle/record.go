@@ -65,8 +65,8 @@ func readRecord(l *layout, d ocispec.Descriptor) (record, error) {
 	if err != nil {
 		return record{}, err
 	}
-	if m.config == nil {
-		return record{}, fmt.Errorf("the record %s has no config", d.Digest)
+	if m.config == nil || m.config.MediaType != recordType {
+		return record{}, fmt.Errorf("%s is not a record of a bundle", d.Digest)
 	}
 	if raw, err = l.document(*m.config, limits.BundleRecord); err != nil {
 		return record{}, err
