@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -163,10 +164,12 @@ type loader struct {
 	progress *progress
 	once     once
 
-	mu sync.Mutex
-	at map[digest.Digest][]string // repositories that are known to have a blob
+	mu   sync.Mutex
+	at   map[digest.Digest][]string        // repositories that are known to have a blob
+	done map[string]map[digest.Digest]bool // by repository: the manifests that are complete
 }
 
+// image pushes an image with all its platforms and what refers to any of its manifests.
 func (l *loader) image(ctx context.Context, one *push) error {
 	to, err := one.to.ref()
 	if err != nil {
@@ -175,26 +178,49 @@ func (l *loader) image(ctx context.Context, one *push) error {
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted")
 	}
-	return l.manifest(ctx, to, one.root, true)
+	if err := l.push(ctx, to, l.manifests[one.root.Digest], true); err != nil { // each tag is pushed
+		return err
+	}
+	seen := map[digest.Digest]bool{}
+	for todo := []digest.Digest{one.root.Digest}; len(todo) > 0; {
+		d := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if seen[d] || l.complete(to.Repository, d) {
+			continue
+		}
+		seen[d] = true
+		if d != one.root.Digest {
+			if err := l.manifest(ctx, to, d); err != nil {
+				return err
+			}
+		}
+		for _, child := range l.manifests[d].children {
+			todo = append(todo, child.Digest)
+		}
+		for _, r := range l.referrers[d] {
+			todo = append(todo, r.Digest)
+		}
+	}
+	l.finished(to.Repository, seen)
+	return nil
 }
 
-// manifest pushes a manifest after everything that it refers to, and then what refers to it. named
-// states whether it gets the tag of to.
-func (l *loader) manifest(ctx context.Context, to ref.Ref, d ocispec.Descriptor, named bool) error {
-	m, ok := l.manifests[d.Digest]
+// manifest pushes a manifest without its tag, once to each repository. It waits for other calls that
+// push the same manifest or its children. These calls cannot wait for each other, because a manifest
+// has the digests of its children: none of them refers to it. What refers to a manifest is pushed
+// later, because it can have that manifest as a child.
+func (l *loader) manifest(ctx context.Context, to ref.Ref, d digest.Digest) error {
+	m, ok := l.manifests[d]
 	if !ok {
-		return fmt.Errorf("the manifest %s is missing", d.Digest)
+		return fmt.Errorf("the manifest %s is missing", d)
 	}
-	push := func() error { return l.push(ctx, to, m, named) }
-	if named { // each tag is pushed
-		return push()
-	}
-	return l.once.do(ctx, to.Repository+"@"+d.Digest.String(), push)
+	return l.once.do(ctx, to.Repository+"@"+d.String(), func() error { return l.push(ctx, to, m, false) })
 }
 
+// push pushes a manifest after its children and blobs. named states whether it gets the tag of to.
 func (l *loader) push(ctx context.Context, to ref.Ref, m manifest, named bool) error {
 	for _, child := range m.children {
-		if err := l.manifest(ctx, to, child, false); err != nil {
+		if err := l.manifest(ctx, to, child.Digest); err != nil {
 			return err
 		}
 	}
@@ -216,15 +242,27 @@ func (l *loader) push(ctx context.Context, to ref.Ref, m manifest, named bool) e
 	if !named {
 		at, opts = to.SetDigest(m.Digest.String()), []regclient.ManifestOpts{regclient.WithManifestChild()}
 	}
-	if err := l.client.ManifestPut(ctx, at, doc, opts...); err != nil {
-		return err
+	return l.client.ManifestPut(ctx, at, doc, opts...)
+}
+
+// complete reports whether a manifest was pushed to a repository with what refers to it.
+func (l *loader) complete(repo string, d digest.Digest) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.done[repo][d]
+}
+
+// finished records manifests that are complete.
+func (l *loader) finished(repo string, all map[digest.Digest]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.done == nil {
+		l.done = map[string]map[digest.Digest]bool{}
 	}
-	for _, r := range l.referrers[m.Digest] {
-		if err := l.manifest(ctx, to, r.Descriptor, false); err != nil {
-			return err
-		}
+	if l.done[repo] == nil {
+		l.done[repo] = map[digest.Digest]bool{}
 	}
-	return nil
+	maps.Copy(l.done[repo], all)
 }
 
 // blob pushes a blob, unless the repository has it or the registry can mount it from another one.
