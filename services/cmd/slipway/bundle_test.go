@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -250,6 +251,24 @@ func TestBundle(t *testing.T) {
 	}
 	if got := slipway(t.Context(), nil, "bundle", "load", b.folder, "--to", to.Host+"/mirror"); got.code != 0 || uploads(to.Requests()) != 0 {
 		t.Errorf("the second load: %+v", got)
+	}
+}
+
+// TestBundleLogin pushes a bundle to a registry that requires the login of docker.
+func TestBundleLogin(t *testing.T) { //nolint:paralleltest // it sets a variable
+	b := newBundled(t)
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 0 {
+		t.Fatalf("got %+v", got)
+	}
+	to, docker := testkit.NewRegistry(t, testkit.Basic), t.TempDir()
+	t.Setenv("DOCKER_CONFIG", docker)
+	if got := slipway(t.Context(), nil, "bundle", "load", b.folder, "--to", to.Host); got.code != 1 || got.out != "" || !strings.Contains(got.errs, "pushing "+to.Host+"/lab/one:1: ") {
+		t.Errorf("without a login: %+v", got)
+	}
+	login := base64.StdEncoding.EncodeToString([]byte(testkit.User + ":" + testkit.Password))
+	must(t, os.WriteFile(filepath.Join(docker, "config.json"), []byte(`{"auths":{"`+to.Host+`":{"auth":"`+login+`"}}}`), 0o600))
+	if got := slipway(t.Context(), nil, "bundle", "load", b.folder, "--to", to.Host); got.code != 0 || strings.Count(got.out, "\n") != 3 {
+		t.Errorf("with a login: %+v", got)
 	}
 }
 

@@ -29,7 +29,8 @@ func newClient(version string, server *url.URL, registries, plain []string) *reg
 		}
 	}
 	return regclient.New(
-		regclient.WithConfigHost(hosts...), regclient.WithDockerCreds(), regclient.WithDockerCerts(), regclient.WithUserAgent("slipway/"+version), regclient.WithSlog(slog.New(slog.DiscardHandler)),
+		regclient.WithDockerCreds(), regclient.WithConfigHost(hosts...), // later options take precedence, and those of a login require TLS
+		regclient.WithDockerCerts(), regclient.WithUserAgent("slipway/"+version), regclient.WithSlog(slog.New(slog.DiscardHandler)),
 		regclient.WithRegOpts(reg.WithManifestMax(limits.Document, limits.Document)),
 	)
 }
