@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -22,9 +23,14 @@ const maxVisited = 100_000
 // read returns the requests that inputs list: files, folders, or "-" for standard input. Their
 // names are unique.
 func read(cmd *cobra.Command, inputs []string) ([]entry, error) {
+	return readWith(inputs, func(input string) ([]entry, error) { return entriesOf(cmd, input, nil) })
+}
+
+// readWith returns the requests of all inputs, with the contents of the files that list them.
+func readWith(inputs []string, entriesOf func(input string) ([]entry, error)) ([]entry, error) {
 	var all []entry
 	for _, input := range inputs {
-		some, err := entriesOf(cmd, input)
+		some, err := entriesOf(input)
 		if err != nil {
 			return nil, err
 		}
@@ -53,27 +59,38 @@ func requestOrEmpty(r *containerv1.ContainerRequest) *containerv1.ContainerReque
 	return r
 }
 
-func entriesOf(cmd *cobra.Command, input string) ([]entry, error) {
-	if input == "-" {
-		raw, err := limited(cmd.InOrStdin(), maxInput)
+// entriesOf returns the requests of one input, which is read once: it may be a pipe. locked returns
+// those of a lock file; it is nil if a lock file is no valid input.
+func entriesOf(cmd *cobra.Command, input string, locked func(lockFile) []entry) ([]entry, error) {
+	from := cmd.InOrStdin()
+	if input != "-" {
+		info, err := os.Stat(input)
 		if err != nil {
-			return nil, fmt.Errorf("reading standard input: %w", err)
+			return nil, fmt.Errorf("reading the input: %w", err)
 		}
-		return parse(input, raw)
+		if info.IsDir() {
+			return folder(input)
+		}
+		f, err := os.Open(input)
+		if err != nil {
+			return nil, fmt.Errorf("reading the input: %w", err)
+		}
+		defer f.Close()
+		from = f
 	}
-	info, err := os.Stat(input)
-	if err != nil {
-		return nil, fmt.Errorf("reading the input: %w", err)
+	text := bufio.NewReader(from)
+	if head, _ := text.Peek(64); locked != nil && isLock(head) { // an error is that of the next read
+		raw, err := limited(text, maxLock)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", input, err)
+		}
+		l, err := parseLock(raw)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s: %w", input, err)
+		}
+		return locked(l), nil
 	}
-	if info.IsDir() {
-		return folder(input)
-	}
-	f, err := os.Open(input)
-	if err != nil {
-		return nil, fmt.Errorf("reading the input: %w", err)
-	}
-	defer f.Close()
-	raw, err := limited(f, maxInput)
+	raw, err := limited(text, maxInput)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", input, err)
 	}

@@ -3,9 +3,7 @@ package batch
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,33 +90,13 @@ func (c *container) image() Image {
 // readImages returns the entries of inputs, of which some may be names of images or lock files. host
 // is that of the server.
 func readImages(cmd *cobra.Command, host string, inputs []string) ([]entry, error) {
-	var named []entry
-	var others []string
-	for _, input := range inputs {
+	return readWith(inputs, func(input string) ([]entry, error) {
 		if isImageName(input) {
 			image := imageOf(input)
-			named = append(named, entry{name: image, request: &containerv1.ContainerRequest{ContainerImage: image}})
-			continue
+			return []entry{{name: image, request: &containerv1.ContainerRequest{ContainerImage: image}}}, nil
 		}
-		l, err := lockInput(input)
-		if err != nil {
-			return nil, err
-		}
-		if l == nil {
-			others = append(others, input)
-			continue
-		}
-		named = append(named, l.entries(host)...)
-	}
-	all, err := read(cmd, others)
-	if err != nil {
-		return nil, err
-	}
-	all = unique(slices.Concat(named, all))
-	if len(all) > maxEntries {
-		return nil, fmt.Errorf("the inputs list more than %d containers; split them", maxEntries)
-	}
-	return all, nil
+		return entriesOf(cmd, input, func(l lockFile) []entry { return l.entries(host) })
+	})
 }
 
 // isImageName reports whether an input is the name of an image with a tag or digest, and not a file.
@@ -129,23 +107,9 @@ func isImageName(input string) bool {
 	return strings.Contains(input, "@sha256:") || withoutTag(imageOf(input)) != imageOf(input)
 }
 
-// lockInput reads an input that is a lock file. It returns nil for any other.
-func lockInput(path string) (*lockFile, error) {
-	if path == "-" {
-		return nil, nil //nolint:nilnil // not a lock file
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the input: %w", err)
-	}
-	defer f.Close()
-	head := make([]byte, 64)
-	n, _ := f.Read(head) // a folder has no content
-	if compact := strings.Join(strings.Fields(string(head[:n])), ""); !strings.HasPrefix(compact, `{"version":`) {
-		return nil, nil //nolint:nilnil // not a lock file
-	}
-	l, err := readLock(path)
-	return &l, err
+// isLock reports whether an input that begins with head is a lock file.
+func isLock(head []byte) bool {
+	return strings.HasPrefix(strings.Join(strings.Fields(string(head)), ""), `{"version":`)
 }
 
 // entries returns the containers that a lock file records: from the locks of their packages if this
