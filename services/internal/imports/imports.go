@@ -92,7 +92,7 @@ func Rules() []Rule {
 		{Package: "gateway", May: []string{"proto/gen/..."}, Never: []string{sql, redis}},
 
 		// Packages that all packages of the platform share.
-		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
+		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
 		{Package: "services/platform/vault", May: []string{"services/internal/fault", sqldb}, Only: []string{}},
 		{Package: "services/platform/audit", May: []string{
 			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/ratelimit", "services/internal/rpc", sqldb, "services/platform/api",
