@@ -10,14 +10,14 @@ import { repositoriesIn, Row, uses } from "./tokens.js";
 /** @typedef {import("./tokens.js").Token} Token */
 
 /** @type {Record<string, string>} */
-const roles = { launch: "reports runs and uses logins", connect: "looks at runs", view: "looks at runs" };
+const roles = { launch: "reports runs and uses logins", connect: "no logins, reports no runs", view: "no logins, reports no runs" };
 
 /** @type {[value: string, title: string][]} */
 const rolesWithRights = Object.entries(roles).map(([role, rights]) => [role, `${role}: ${rights}`]);
 
 /**
  * A text field and a select, and optionally a second text field, with a button.
- * @param {{id: string, label: string, hint: string, choice: string, choices: [value: string, title: string][], more?: {label: string, hint: string},
+ * @param {{id: string, label: string, hint: string, choice: string, choices: [value: string, title: string][], more?: {label: string, hint: string, attributes: Record<string, unknown>},
  *   act: (name: string, choice: string, more: string) => Promise<unknown>}} props
  */
 function Make({ id, label, hint, choice, choices, more, act }) {
@@ -31,6 +31,7 @@ function Make({ id, label, hint, choice, choices, more, act }) {
     try {
       await act(name.trim(), chosen, further);
       type("");
+      add("");
     } catch (err) {
       say(words(err));
     }
@@ -38,7 +39,7 @@ function Make({ id, label, hint, choice, choices, more, act }) {
       onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
     <p><label for=${`${id}-choice`}>${choice}</label><select id=${`${id}-choice`} value=${chosen} onChange=${(/** @type {any} */ e) => choose(e.currentTarget.value)}>
       ${choices.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></p>
-    ${more && html`<p><label for=${`${id}-more`}>${more.label}</label><input id=${`${id}-more`} type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder=${more.hint} value=${further}
+    ${more && html`<p><label for=${`${id}-more`}>${more.label}</label><input id=${`${id}-more`} type="text" autocomplete="off" ...${more.attributes} placeholder=${more.hint} value=${further}
       onInput=${(/** @type {any} */ e) => add(e.currentTarget.value)} /></p>`}
     <p><button class="button second" disabled=${!name.trim()}>Create</button></p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
@@ -55,7 +56,7 @@ function Tokens({ robot, at, query }) {
     ${made && html`<section class="result" role="status"><h3>The token ${made.name}</h3><${Copied} large text=${made.secret} what="the token" />
       <p class="note">Copy it now: it is shown only once.</p></section>`}
     <${Make} id=${`token-${robot.id}`} label=${`New token of ${robot.name}`} hint="cluster" choice="May be used for"
-      choices=${uses.slice(1).map(([scopes, title]) => [scopes.join(), title])} more=${{ label: "Only for repositories", hint: "all, or ghcr.io/lab/*" }}
+      choices=${uses.slice(1).map(([scopes, title]) => [scopes.join(), title])} more=${{ label: "Only for repositories", hint: "all, or ghcr.io/lab/*", attributes: { autocapitalize: "none", spellcheck: false } }}
       act=${async (/** @type {string} */ name, /** @type {string} */ scopes, /** @type {string} */ repositories) => {
         const { accessKey } = await call("POST", `${at}/tokens${query}`, { body: { name, scopes: scopes.split(","), repositories: repositoriesIn(repositories) } });
         show({ name, secret: accessKey });
@@ -63,25 +64,37 @@ function Tokens({ robot, at, query }) {
       }} />`;
 }
 
-/** @param {{robot: Robot, at: string, query: string, again: () => void}} props */
+/**
+ * A form that sends only what the user has changed: another admin may have changed the rest
+ * since the list was loaded.
+ * @param {{robot: Robot, at: string, query: string, again: () => void}} props
+ */
 function Change({ robot, at, query, again }) {
-  const [role, choose] = useState(robot.role);
-  const [about, describe] = useState(robot.description);
+  const [newRole, choose] = useState(/** @type {string | undefined} */ (undefined));
+  const [newDescription, describe] = useState(/** @type {string | undefined} */ (undefined));
   const [problem, say] = useState("");
+  const role = newRole ?? robot.role, description = newDescription ?? robot.description;
+  /** @type {{role?: string, description?: string}} */
+  const changed = {};
+  if (role !== robot.role) changed.role = role;
+  if (description.trim() !== robot.description) changed.description = description;
   return html`<form class="fields row change" onSubmit=${async (/** @type {Event} */ e) => {
     e.preventDefault();
     say("");
     try {
-      await call("PUT", at + query, { body: { role, description: about } });
+      await call("PUT", at + query, { body: changed });
+      choose(undefined);
+      describe(undefined);
       again();
     } catch (err) {
       say(words(err));
     }
   }}><p><label for=${`role-${robot.id}`}>Role</label><select id=${`role-${robot.id}`} value=${role} onChange=${(/** @type {any} */ e) => choose(e.currentTarget.value)}>
       ${rolesWithRights.map(([value, title]) => html`<option key=${value} value=${value}>${title}</option>`)}</select></p>
-    <p><label for=${`about-${robot.id}`}>Description</label><input id=${`about-${robot.id}`} type="text" maxlength="1000" autocomplete="off" value=${about}
+    <p><label for=${`about-${robot.id}`}>Description</label><input id=${`about-${robot.id}`} type="text" maxlength="1000" autocomplete="off" value=${description}
       onInput=${(/** @type {any} */ e) => describe(e.currentTarget.value)} /></p>
-    <p><button class="button second" disabled=${role === robot.role && about.trim() === robot.description}>Save</button></p>
+    <p><button class="button second" disabled=${Object.keys(changed).length === 0}>Save</button></p>
+    <p class="note">The scopes of a token decide what else it may do, such as requesting images. Revoke the token to stop it.</p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}</form>`;
 }
 
@@ -109,7 +122,7 @@ export function Robots({ org, workspace }) {
     <p class="note">Accounts without a person, for CI and clusters. They act with tokens only, ${workspace ? "in this workspace" : "in all workspaces of the organisation"}.</p>
     <${Waiting} of=${list} what="The robots" />
     ${robots.length > 0 && html`<ul class="rows">${robots.map((r) => html`<${One} key=${r.id} robot=${r} at=${`${at}/${r.id}`} query=${query} again=${list.again} />`)}</ul>`}
-    <${Make} id="robot" label="New robot" hint="ci" choice="Role" choices=${rolesWithRights} more=${{ label: "Description", hint: "Pulls images for the cluster" }}
+    <${Make} id="robot" label="New robot" hint="ci" choice="Role" choices=${rolesWithRights} more=${{ label: "Description", hint: "Pulls images for the cluster", attributes: { maxlength: 1000 } }}
       act=${async (/** @type {string} */ name, /** @type {string} */ role, /** @type {string} */ description) => {
         await call("POST", at + query, { body: { name, role, description } });
         list.again();

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -240,15 +241,32 @@ func (p *program) administerRobots(t *testing.T, b *tab) {
 	t.Helper()
 	b.fill("#robot", "No Name"+kb.Enter)
 	b.await(`document.querySelector("#robots .problem")?.innerText.includes("lower-case")`)
+	b.fill("#robot-more", "First")
 	b.fill("#robot", "ci"+kb.Enter)
 	b.await(`document.querySelector("#robots .rows strong")?.innerText === "ci" && !document.querySelector("#robots .problem")`)
+	b.await(`document.querySelector("#robot-more").value === ""`)
 	b.eval(`document.querySelector("#robots summary").focus()`)
 	b.press(kb.Enter)
 	b.await(`document.querySelector("#robots [id^=role-]")?.value === "launch"`)
+	selectRole := func(role string) {
+		b.eval(fmt.Sprintf(`{ const role = document.querySelector("#robots [id^=role-]"); role.value = %q; role.dispatchEvent(new Event("change", { bubbles: true })); }`, role))
+	}
+	save := func(want string) {
+		b.eval(`document.querySelector("#robots .change button").click()`)
+		b.await(fmt.Sprintf(`document.querySelector("#robots .rows .note")?.innerText.startsWith(%q)`, want))
+	}
+	selectRole("connect")
+	save("connect · First · ")
+	// Another admin changes what the page does not show yet.
+	p.changeRobotOfPage(t, b, map[string]any{"role": "view"})
 	b.fill("#robots [id^=about-]", "Pulls for the cluster")
-	b.eval(`{ const role = document.querySelector("#robots [id^=role-]"); role.value = "view"; role.dispatchEvent(new Event("change", { bubbles: true })); }`)
-	b.eval(`document.querySelector("#robots .change button").click()`)
-	b.await(`/^view · Pulls for the cluster · /.test(document.querySelector("#robots .rows .note")?.innerText)`)
+	save("view · Pulls for the cluster · ")
+	p.changeRobotOfPage(t, b, map[string]any{"description": "Reads runs"})
+	selectRole("connect")
+	save("connect · Reads runs · ")
+	if role := b.text(`document.querySelector("#robots [id^=role-]").value`); role != "connect" {
+		t.Errorf("the form has the role %s", role)
+	}
 	b.eval(`document.querySelector("#robots summary.tokens").focus()`)
 	b.press(kb.Enter)
 	b.await(`document.querySelector("#robots [id^=token-]")`)
@@ -267,6 +285,24 @@ func (p *program) administerRobots(t *testing.T, b *tab) {
 	b.await(`!document.querySelector("#robots .rows")`)
 	if r := user(); r.status != http.StatusForbidden {
 		t.Errorf("the token of the deleted robot got %d", r.status)
+	}
+}
+
+// changeRobotOfPage changes the robot of a page, which does not load the change.
+func (p *program) changeRobotOfPage(t *testing.T, b *tab, change map[string]any) {
+	t.Helper()
+	list, err := url.Parse(b.text(`performance.getEntriesByType("resource").map((r) => r.name).find((r) => /\/api\/orgs\/\d+\/robots\?/.test(r))`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := []string{"Authorization", "Bearer " + p.token}
+	robots, _ := p.call(http.MethodGet, list.RequestURI(), nil, header...).json(t)["robots"].([]any)
+	if len(robots) != 1 {
+		t.Fatalf("%s: %v", list, robots)
+	}
+	id, _ := robots[0].(map[string]any)["id"].(float64)
+	if r := p.call(http.MethodPut, fmt.Sprintf("%s/%.0f?%s", list.Path, id, list.RawQuery), change, header...); r.status != http.StatusOK {
+		t.Fatalf("changing the robot: %d %s", r.status, r.body)
 	}
 }
 

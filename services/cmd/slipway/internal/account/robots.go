@@ -217,11 +217,13 @@ func robotsUpdateCommand(s *session.Settings) *cobra.Command {
 		Use: "update ORGANISATION[/WORKSPACE] NAME|ID", Short: "Change the role or the description of a robot",
 		Long: `Change the role or the description of a robot. What no flag names stays as it is.
 
-A new role applies immediately to all tokens of the robot, which keep their scopes.`,
+A new role applies immediately to all tokens of the robot. With the role connect or
+view, they get no logins and report no runs. Their scopes decide what else they may
+do, such as requesting images: use "slipway robots tokens delete" to stop a token.`,
 		Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots update lab/rnaseq ci --role view\n  slipway robots update lab/rnaseq ci --description 'Pulls images for the cluster'",
 	}
-	cmd.Flags().StringVar(&role, "role", "", "The new role: launch, connect or view.")
+	cmd.Flags().StringVar(&role, "role", "", "The new role: launch, connect or view (only launch uses logins and reports runs).")
 	usage.CompleteFlag(cmd, "role", "launch", "connect", "view")
 	cmd.Flags().StringVar(&description, "description", "", `The new description; "" removes it.`)
 	format := output.Flag(cmd)
