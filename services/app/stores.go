@@ -253,7 +253,7 @@ func (e *env) openBus(context.Context) (_ parts, err error) {
 		if err != nil {
 			return parts{}, err
 		}
-		e.reg.MustRegister(&busStorage{js}, &unread{js})
+		e.reg.MustRegister(&busStorage{js}, newUnreadMetrics(js))
 	}
 	// Without NATS, requests and pulls continue. New builds wait until it is available again,
 	// and a revocation takes effect after up to a minute.

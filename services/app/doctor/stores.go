@@ -65,9 +65,9 @@ func (d *doctor) nats(ctx context.Context) []Finding {
 	if err != nil {
 		return one(check, "", err, Fail, "correct nats_url")
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	accountCtx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	account, err := js.AccountInfo(ctx)
+	account, err := js.AccountInfo(accountCtx)
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
 		return one(check, "", errors.New("it responds, but without JetStream, in which builds wait for workers"), Fail, "start nats-server with --jetstream, or with a jetstream block in its configuration")
 	}
@@ -77,15 +77,33 @@ func (d *doctor) nats(ctx context.Context) []Finding {
 	if err != nil {
 		return one(check, "", err, Fail, "check that it is running, and that nats_url has its address, user and password")
 	}
-	return append(streams(int64(account.Store), account.Limits.MaxStore), unread(app.Backlogs(ctx, js))...)
+	return append(streams(int64(account.Store), account.Limits.MaxStore), d.unread(ctx, js)...)
 }
 
-// maxUnread is the age of an event from which on the role that should read it does not work. The
-// alert SlipwayEventsNotRead has the same.
+// unread warns of events that no role reads.
+func (d *doctor) unread(ctx context.Context, js jetstream.JetStream) []Finding {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	backlogs, err := app.Backlogs(ctx, js)
+	findings := unreadFindings(backlogs)
+	if err != nil {
+		if last := js.Conn().LastError(); last != nil { // a denied request gets no response
+			err = last
+		}
+		findings = append(findings, Finding{
+			Check: "NATS", State: Warn, Text: fmt.Sprintf("whether events wait is unknown: %v", err),
+			Do: "check the load of NATS, and that the user of nats_url may publish to $JS.API.>",
+		})
+	}
+	return findings
+}
+
+// maxUnread is the age above which an event counts as not read, as in the alert
+// SlipwayEventsNotRead.
 const maxUnread = 10 * time.Minute
 
-// unread warns of events that no role reads.
-func unread(all []app.Backlog) (out []Finding) {
+// unreadFindings returns a warning for each consumer whose oldest message is older than maxUnread.
+func unreadFindings(all []app.Backlog) (out []Finding) {
 	roles := map[string]string{
 		"webhooks":  "the role platform runs, and read its log: events for webhooks are lost after a week",
 		"container": "the role container runs, and read its log: events for webhooks are lost after a week",
@@ -94,12 +112,20 @@ func unread(all []app.Backlog) (out []Finding) {
 	for _, b := range all {
 		if b.Age > maxUnread {
 			out = append(out, Finding{
-				Check: "NATS", State: Warn, Text: fmt.Sprintf("%d events for %s have waited up to %s", b.Messages, b.Consumer, b.Age.Round(time.Minute)),
-				Do: "check that " + roles[b.Consumer],
+				Check: "NATS", State: Warn, Text: fmt.Sprintf("%s waited up to %s", waiting(b), b.Age.Round(time.Minute)),
+				Do: "check that " + roles[b.Consumer] + fmt.Sprintf("; if no process has this role any more, delete its consumer: nats consumer rm %s %s", b.Stream, b.Consumer),
 			})
 		}
 	}
 	return out
+}
+
+// waiting returns the number of messages as text. A message for metrics has up to 500 events.
+func waiting(b app.Backlog) string {
+	if b.Messages == 1 {
+		return "1 message for " + b.Consumer + " has"
+	}
+	return fmt.Sprintf("%d messages for %s have", b.Messages, b.Consumer)
 }
 
 // size formats a number of bytes.
