@@ -13,6 +13,8 @@ const (
 	// BundleManifests is the maximum number of manifests, BundleDocuments their maximum total
 	// size in bytes, and BundleDepth the maximum length of a chain of references.
 	BundleManifests, BundleDocuments, BundleDepth = 200_000, 1 << 30, 8
+	// BundleDigests is the maximum number of digests of blobs in the record of a bundle.
+	BundleDigests = 2_000_000
 	// BundleFolders is the maximum number of folders that are used together.
 	BundleFolders = 100
 	// BundleImages and BundleBlobs are the numbers of images and of blobs of each image that
@@ -26,6 +28,7 @@ func bundleRows() []Row {
 	return []Row{
 		{What: "bundle: index.json, and the record with the locks of packages", Bound: size(BundleIndex) + ", " + size(BundleRecord), Why: "the command line has them in memory as a whole"},
 		{What: "bundle: names of images", Bound: n(BundleNames) + " of " + size(BundleName), Why: "`slipway bundle serve` has all of them in memory"},
+		{What: "bundle: digests of blobs in the record", Bound: n(BundleDigests), Why: "all are read before a bundle is served, verified or loaded"},
 		{What: "bundle: manifests", Bound: n(BundleManifests) + ", " + size(BundleDocuments) + ", " + n(BundleDepth) + " deep", Why: "all are read before a bundle is served, verified or loaded"},
 		{What: "bundle: folders that are used together", Bound: n(BundleFolders), Why: "each blob is looked up in all"},
 		{What: "bundle: images that are copied concurrently", Bound: n(BundleImages) + " with " + n(BundleBlobs) + " blobs each", Why: "registries limit the connections of an address"},

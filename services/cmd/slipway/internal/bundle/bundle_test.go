@@ -121,6 +121,7 @@ func seeds(f *testing.F) {
 		`{}`, `[]`, `{"schemaVersion":2,"manifests":[{"digest":"sha256:` + strings.Repeat("a", 64) + `","size":3,"annotations":{"org.opencontainers.image.ref.name":"a/b:1"}}]}`,
 		`{"schemaVersion":2,"config":{"digest":"sha256:` + strings.Repeat("b", 64) + `","size":2},"layers":[{"digest":"sha512:","size":-1}],"subject":{}}`,
 		`{"created":"","requests":[{"name":"A","process":true,"image":"x"}],"names":{"x":"sha256:"},"locks":{},"digests":["sha256:x"],"have":[]}`,
+		`{"created":"","requests":[{"name":"A","process":true,"image":"x"},{"name":"b\\u000ac","image":"x"}],"names":{},"locks":{},"digests":[],"have":[]}`,
 	} {
 		f.Add([]byte(s))
 	}

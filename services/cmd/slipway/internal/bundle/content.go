@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -28,7 +29,8 @@ type content struct {
 	records []record
 	leftOut map[digest.Digest]bool
 
-	documents int64 // the bytes of manifests so far
+	named     map[string]image // by full name
+	documents int64            // the bytes of manifests and records so far
 }
 
 // An image is a named image of a bundle.
@@ -42,7 +44,7 @@ func openContent(folders []string) (*content, error) {
 	if len(folders) > limits.BundleFolders {
 		return nil, fmt.Errorf("%d folders are given, and the limit is %d", len(folders), limits.BundleFolders)
 	}
-	c := &content{manifests: map[digest.Digest]manifest{}, referrers: map[digest.Digest][]manifest{}, blobs: map[digest.Digest]ocispec.Descriptor{}, leftOut: map[digest.Digest]bool{}}
+	c := &content{manifests: map[digest.Digest]manifest{}, referrers: map[digest.Digest][]manifest{}, blobs: map[digest.Digest]ocispec.Descriptor{}, leftOut: map[digest.Digest]bool{}, named: map[string]image{}}
 	for _, folder := range folders {
 		l, err := openLayout(folder)
 		if err != nil {
@@ -65,6 +67,7 @@ func openContent(folders []string) (*content, error) {
 	for _, list := range c.referrers {
 		slices.SortFunc(list, func(a, b manifest) int { return cmp.Compare(a.Digest, b.Digest) })
 	}
+	c.images = slices.Collect(maps.Values(c.named))
 	slices.SortFunc(c.images, func(a, b image) int { return cmp.Compare(a.full, b.full) })
 	return c, nil
 }
@@ -82,15 +85,15 @@ func (c *content) add(l *layout) error {
 	if err != nil {
 		return err
 	}
+	recorded := false
 	for _, d := range index.Manifests {
 		if d.ArtifactType == recordType {
-			r, err := readRecord(l, d)
-			if err != nil {
-				return err
+			if recorded {
+				return errors.New("it has several records of what was requested, and a bundle has one")
 			}
-			c.records = append(c.records, r)
-			for _, d := range r.Have {
-				c.leftOut[d] = true
+			recorded = true
+			if err := c.record(l, d); err != nil {
+				return err
 			}
 			continue
 		}
@@ -105,22 +108,40 @@ func (c *content) add(l *layout) error {
 		if err != nil {
 			return err
 		}
-		c.images = slices.DeleteFunc(c.images, func(i image) bool { return i.full == n.full })
-		c.images = append(c.images, image{n, c.manifests[d.Digest].Descriptor})
-	}
-	if len(c.images) > limits.BundleNames {
-		return fmt.Errorf("the bundles have more than %d names", limits.BundleNames)
+		if c.named[n.full] = (image{n, c.manifests[d.Digest].Descriptor}); len(c.named) > limits.BundleNames {
+			return fmt.Errorf("the bundles have more than %d names", limits.BundleNames)
+		}
 	}
 	return nil
 }
 
-// reach adds a manifest with everything that it refers to, except for its subject.
+// record adds the record of a folder.
+func (c *content) record(l *layout, d ocispec.Descriptor) error {
+	r, size, err := readSized(l, d)
+	if err != nil {
+		return err
+	}
+	if c.documents += size; c.documents > limits.BundleDocuments {
+		return fmt.Errorf("the manifests and records are larger than %d bytes", int64(limits.BundleDocuments))
+	}
+	c.records = append(c.records, r)
+	for _, d := range r.Have {
+		c.leftOut[d] = true
+	}
+	return nil
+}
+
+// reach adds a manifest with everything that it refers to, except for its subject. The depth of a
+// manifest that was read before is known, so that the order of the entries of an index does not matter.
 func (c *content) reach(d ocispec.Descriptor, depth int) error {
-	if _, ok := c.manifests[d.Digest]; ok {
-		return nil
+	if m, ok := c.manifests[d.Digest]; ok {
+		depth += m.height
 	}
 	if depth > limits.BundleDepth {
 		return fmt.Errorf("the manifest %s is more than %d references deep", d.Digest, limits.BundleDepth)
+	}
+	if _, ok := c.manifests[d.Digest]; ok {
+		return nil
 	}
 	raw, err := c.document(d)
 	if err != nil {
@@ -133,14 +154,15 @@ func (c *content) reach(d ocispec.Descriptor, depth int) error {
 	if err != nil {
 		return err
 	}
-	c.manifests[d.Digest] = m
-	for _, b := range m.blobs {
-		c.blobs[b.Digest] = ocispec.Descriptor{MediaType: b.MediaType, Digest: b.Digest, Size: b.Size}
-	}
 	for _, child := range m.children {
 		if err := c.reach(child, depth+1); err != nil {
 			return err
 		}
+		m.height = max(m.height, c.manifests[child.Digest].height+1)
+	}
+	c.manifests[d.Digest] = m // after its children, so that a manifest that is listed is complete
+	for _, b := range m.blobs {
+		c.blobs[b.Digest] = ocispec.Descriptor{MediaType: b.MediaType, Digest: b.Digest, Size: b.Size}
 	}
 	return nil
 }
@@ -210,25 +232,46 @@ func (c *content) complete() error {
 // maxProblems is how many problems of one kind are printed.
 const maxProblems = 20
 
-// closure returns the total size of an image, with each blob once, and its platforms.
-func (c *content) closure(root digest.Digest) (bytes int64, platforms []string) {
+// A size is the total size of an image, with each blob once, and its platforms.
+type size struct {
+	bytes     int64
+	platforms []string
+}
+
+// sizes computes the sizes of images, each once.
+type sizes struct {
+	*content
+	known map[digest.Digest]size
+	steps int // manifests and blobs so far
+}
+
+// maxSteps is the maximum number of manifests and blobs that are counted for all images of a bundle.
+// 50,000 indexes could have the same 200,000 manifests.
+const maxSteps = 500 * limits.BundleManifests
+
+// of returns the size of an image.
+func (s *sizes) of(root digest.Digest) (size, error) {
+	if out, ok := s.known[root]; ok {
+		return out, nil
+	}
+	var out size
 	seen := map[digest.Digest]bool{}
 	var walk func(d digest.Digest, platform *ocispec.Platform)
 	walk = func(d digest.Digest, platform *ocispec.Platform) {
-		m, ok := c.manifests[d]
-		if !ok || seen[d] {
+		m, ok := s.manifests[d]
+		if s.steps++; !ok || seen[d] || s.steps > maxSteps {
 			return
 		}
 		seen[d] = true
-		bytes += m.Size
+		out.bytes += m.Size
 		for _, b := range m.blobs {
-			if !seen[b.Digest] {
-				seen[b.Digest], bytes = true, bytes+b.Size
+			if s.steps++; !seen[b.Digest] {
+				seen[b.Digest], out.bytes = true, out.bytes+b.Size
 			}
 		}
 		if !m.isIndex() {
-			if p := c.platform(m, platform); p != "" {
-				platforms = append(platforms, p)
+			if p := s.platform(m, platform); p != "" {
+				out.platforms = append(out.platforms, p)
 			}
 		}
 		for _, child := range m.children {
@@ -236,5 +279,12 @@ func (c *content) closure(root digest.Digest) (bytes int64, platforms []string) 
 		}
 	}
 	walk(root, nil)
-	return bytes, platforms
+	if s.steps > maxSteps {
+		return size{}, errors.New("the images of the bundle share too many manifests to be listed; give fewer folders")
+	}
+	if s.known == nil {
+		s.known = map[digest.Digest]size{}
+	}
+	s.known[root] = out
+	return out, nil
 }

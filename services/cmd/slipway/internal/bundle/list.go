@@ -66,19 +66,25 @@ type listed struct {
 
 func (c *content) print(cmd *cobra.Command, format *output.Format) error {
 	names := map[string][]string{}
+	seen := map[[2]string]bool{}
 	for _, r := range c.records {
 		for _, one := range r.Requests {
-			if !slices.Contains(names[one.Image], one.Name) {
+			if key := [2]string{one.Image, one.Name}; !seen[key] {
+				seen[key] = true
 				names[one.Image] = append(names[one.Image], one.Name)
 			}
 		}
 	}
 	rows, table := make([]listed, 0, len(c.images)), output.Table{{"IMAGE", "DIGEST", "PLATFORMS", "SIZE", "NAMES"}}
+	all := sizes{content: c}
 	for _, i := range c.images {
-		size, platforms := c.closure(i.root.Digest)
-		row := listed{Image: i.full, Digest: i.root.Digest, MediaType: i.root.MediaType, Platforms: append([]string{}, platforms...), Size: size, Names: append([]string{}, names[i.full]...)}
+		size, err := all.of(i.root.Digest)
+		if err != nil {
+			return err
+		}
+		row := listed{Image: i.full, Digest: i.root.Digest, MediaType: i.root.MediaType, Platforms: append([]string{}, size.platforms...), Size: size.bytes, Names: append([]string{}, names[i.full]...)}
 		rows = append(rows, row)
-		table = append(table, []string{i.full, row.Digest.String(), strings.Join(row.Platforms, ","), output.BytesText(float64(size)), strings.Join(row.Names, ",")})
+		table = append(table, []string{i.full, row.Digest.String(), strings.Join(row.Platforms, ","), output.BytesText(float64(size.bytes)), strings.Join(row.Names, ",")})
 	}
 	digests := slices.Collect(maps.Keys(c.manifests))
 	for d := range c.blobs {

@@ -26,6 +26,8 @@ type manifest struct {
 	blobs []ocispec.Descriptor
 	// subject is the manifest that it refers to; nil for none.
 	subject *ocispec.Descriptor
+	// height is the length of the longest chain of children.
+	height int
 }
 
 // parseManifest parses a manifest of an image or of an artifact, or an index. d is its descriptor.

@@ -49,33 +49,71 @@ func parseRecord(raw []byte) (record, error) {
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return r, fmt.Errorf("the record of the bundle is not valid: %w", err)
 	}
-	if len(r.Requests) > limits.BundleNames || len(r.Names) > limits.BundleNames {
-		return r, fmt.Errorf("the record of the bundle has more than %d names", limits.BundleNames)
+	return r, r.check()
+}
+
+// check checks the bounds and the digests of a record.
+func (r record) check() error {
+	if len(r.Requests) > limits.BundleNames || len(r.Names) > limits.BundleNames || len(r.Locks) > limits.BundleNames {
+		return fmt.Errorf("the record of the bundle has more than %d names", limits.BundleNames)
 	}
-	return r, nil
+	if len(r.Digests) > limits.BundleDigests || len(r.Have) > limits.BundleDigests {
+		return fmt.Errorf("the record of the bundle has more than %d digests", limits.BundleDigests)
+	}
+	for _, list := range [][]digest.Digest{r.Digests, r.Have} {
+		for _, d := range list {
+			if err := checkDigest(d); err != nil {
+				return fmt.Errorf("the record of the bundle: %w", err)
+			}
+		}
+	}
+	for _, d := range r.Names {
+		if err := checkDigest(d); err != nil {
+			return fmt.Errorf("the record of the bundle: %w", err)
+		}
+	}
+	for _, one := range r.Requests {
+		if one.Digest == "" {
+			continue // it is not needed
+		}
+		if err := checkDigest(one.Digest); err != nil {
+			return fmt.Errorf("the record of the bundle: %w", err)
+		}
+	}
+	return nil
 }
 
 // readRecord reads the record whose manifest a layout has.
 func readRecord(l *layout, d ocispec.Descriptor) (record, error) {
+	r, _, err := readSized(l, d)
+	return r, err
+}
+
+// readSized reads a record and returns its size in bytes, too.
+func readSized(l *layout, d ocispec.Descriptor) (record, int64, error) {
 	raw, err := l.document(d, limits.Document)
 	if err != nil {
-		return record{}, err
+		return record{}, 0, err
 	}
 	m, err := parseManifest(d, raw)
 	if err != nil {
-		return record{}, err
+		return record{}, 0, err
 	}
 	if m.config == nil || m.config.MediaType != recordType {
-		return record{}, fmt.Errorf("%s is not a record of a bundle", d.Digest)
+		return record{}, 0, fmt.Errorf("%s is not a record of a bundle", d.Digest)
 	}
 	if raw, err = l.document(*m.config, limits.BundleRecord); err != nil {
-		return record{}, err
+		return record{}, 0, err
 	}
-	return parseRecord(raw)
+	r, err := parseRecord(raw)
+	return r, int64(len(raw)), err
 }
 
 // write stores the record and returns the entry of the index for it.
 func (r record) write(l *layout) (ocispec.Descriptor, error) {
+	if err := r.check(); err != nil {
+		return ocispec.Descriptor{}, fmt.Errorf("%w; split the inputs", err)
+	}
 	raw, err := json.MarshalIndent(r, "", "  ")
 	if err == nil && len(raw) > limits.BundleRecord {
 		err = fmt.Errorf("the record of the bundle is larger than %d bytes; split the inputs", limits.BundleRecord)
