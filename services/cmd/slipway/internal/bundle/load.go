@@ -52,7 +52,7 @@ interrupted load continues. Registries on this machine are used with plain HTTP.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "The `repository` to push to; the path of each image is added to it.")
-	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output.")
+	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output, and the names to standard error.")
 	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry.")
 	f.output = output.Flag(cmd)
 	usage.CompleteFlag(cmd, "to")
@@ -70,6 +70,13 @@ func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []strin
 	if f.to == "" {
 		return usage.Errorf("--to is missing: the registry or repository to push to, e.g. --to registry.example.org/mirror")
 	}
+	to, err := repositoryOf(f.to)
+	if err != nil {
+		return err
+	}
+	if f.config == "-" && f.output.IsDocument() {
+		return usage.Errorf("the names and the configuration of Nextflow would both be written to standard output; give --nextflow-config a file, or omit -o")
+	}
 	c, err := openContent(folders)
 	if err != nil {
 		return err
@@ -78,7 +85,7 @@ func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []strin
 	if err := c.complete(); err != nil {
 		return fmt.Errorf("the bundle is not complete: %w", err)
 	}
-	all, err := c.pushes(strings.TrimRight(f.to, "/"))
+	all, err := c.pushes(to)
 	if err != nil {
 		return err
 	}
@@ -107,14 +114,25 @@ func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []strin
 	return errors.Join(p.end(), f.print(cmd, c, all))
 }
 
+// repositoryOf checks a repository to push to. It begins with a registry: without one, the images
+// would be pushed to Docker Hub.
+func repositoryOf(to string) (string, error) {
+	out := strings.TrimRight(strings.TrimPrefix(to, "docker://"), "/")
+	registry, _, _ := strings.Cut(out, "/")
+	if _, err := parseName(out + "/name:tag"); err != nil || registry != "localhost" && !strings.ContainsAny(registry, ".:") {
+		return "", usage.Errorf("--to must be a registry and a path, e.g. registry.example.org/mirror, not %q", to)
+	}
+	return out, nil
+}
+
 // pushes returns the images with their new names.
 func (c *content) pushes(to string) ([]*push, error) {
 	_, at := c.repositories()
 	var out []*push
 	for _, i := range c.images {
 		n, err := parseName(to + "/" + at[i.full])
-		if err != nil || !strings.Contains(to, ".") && !strings.Contains(to, ":") && !strings.HasPrefix(to, "localhost") {
-			return nil, usage.Errorf("--to must be a registry and a path, e.g. registry.example.org/mirror, not %q", to)
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, &push{image: i, to: n})
 	}
@@ -147,8 +165,15 @@ func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
 	if err != nil {
 		return fmt.Errorf("writing the results: %w", err)
 	}
-	errs := []error{f.output.Print(cmd.OutOrStdout(), text, table)}
-	if f.config != "" {
+	w := cmd.OutOrStdout()
+	if f.config == "-" {
+		w = cmd.ErrOrStderr() // the configuration is written to standard output
+	}
+	errs := []error{f.output.Print(w, text, table)}
+	switch {
+	case f.config != "" && len(failed) > 0:
+		errs = append(errs, errors.New("the configuration of Nextflow was not written, because it would not have all images"))
+	case f.config != "":
 		errs = append(errs, writeConfig(cmd, f.config, c.nextflowConfig(names, f.plain || isLoopback(all[0].to.registry))))
 	}
 	if n := len(failed); n > maxProblems {

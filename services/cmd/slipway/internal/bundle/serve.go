@@ -3,6 +3,7 @@ package bundle
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,6 +65,17 @@ func (f *serveFlags) run(cmd *cobra.Command, folders []string) error {
 	if (f.cert == "") != (f.key == "") {
 		return usage.Errorf("--cert and --key belong together")
 	}
+	if err := f.checkHost(); err != nil {
+		return err
+	}
+	var certs []tls.Certificate
+	if f.cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.cert, f.key)
+		if err != nil {
+			return fmt.Errorf("reading the certificate: %w", err)
+		}
+		certs = append(certs, pair)
+	}
 	c, err := openContent(folders)
 	if err != nil {
 		return err
@@ -82,7 +94,25 @@ func (f *serveFlags) run(cmd *cobra.Command, folders []string) error {
 		return errors.Join(err, l.Close())
 	}
 	cmd.PrintErrln(output.Printable(fmt.Sprintf("Serving %d images at %s. Ctrl-C stops it.", len(c.images), host)))
-	return f.serve(cmd.Context(), l, newHandler(c))
+	return f.serve(cmd.Context(), l, newHandler(c), certs)
+}
+
+// checkHost checks that a configuration of Nextflow has names that clients can use.
+func (f *serveFlags) checkHost() error {
+	if f.host != "" && !imageText.MatchString(f.host) {
+		return usage.Errorf("--host must be the name of a registry, e.g. head.cluster:5000, not %q", f.host)
+	}
+	if f.config == "" || f.host != "" {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return nil //nolint:nilerr // listening fails with a better message
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return usage.Errorf("--listen %s is no name that clients can use in a configuration; give one with --host, e.g. --host head.cluster:%s", f.listen, port)
+	}
+	return nil
 }
 
 func (f *serveFlags) writeConfig(cmd *cobra.Command, c *content, host string) error {
@@ -97,7 +127,7 @@ func (f *serveFlags) writeConfig(cmd *cobra.Command, c *content, host string) er
 }
 
 // serve serves until the context ends, and then waits for running requests.
-func (f *serveFlags) serve(ctx context.Context, l net.Listener, h http.Handler) error {
+func (f *serveFlags) serve(ctx context.Context, l net.Listener, h http.Handler, certs []tls.Certificate) error {
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
@@ -109,8 +139,9 @@ func (f *serveFlags) serve(ctx context.Context, l net.Listener, h http.Handler) 
 		stopped <- server.Shutdown(ctx)
 	})
 	var err error
-	if f.cert != "" {
-		err = server.ServeTLS(l, f.cert, f.key)
+	if len(certs) > 0 {
+		server.TLSConfig = &tls.Config{Certificates: certs, MinVersion: tls.VersionTLS12}
+		err = server.ServeTLS(l, "", "")
 	} else {
 		err = server.Serve(l)
 	}
