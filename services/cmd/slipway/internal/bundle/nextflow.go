@@ -32,7 +32,7 @@ func (c *content) nextflowConfig(nameOf map[string]string, plain bool) string {
 			if one.Process && processName.MatchString(one.Name) {
 				seen[one.Name] = to
 			} else {
-				fmt.Fprintf(&others, "// %s: %s\n", output.Printable(one.Name), to)
+				fmt.Fprintf(&others, "// %s: %s\n", comment(one.Name), to)
 			}
 		}
 	}
@@ -56,6 +56,10 @@ func (c *content) nextflowConfig(nameOf map[string]string, plain bool) string {
 	}
 	return out
 }
+
+// comment returns a text for a comment in Groovy. Versions of Groovy decode \u000a, the escape of a line
+// feed, in comments too.
+func comment(s string) string { return strings.ReplaceAll(output.Printable(s), `\`, "/") }
 
 // writeConfig writes a configuration to a file, or to standard output for "-".
 func writeConfig(cmd *cobra.Command, path, text string) error {

@@ -16,7 +16,8 @@ type repository struct {
 // repositories returns the repositories of a bundle by path, and the path and reference of each image
 // by its full name. A path is that of the image at its registry. If images of two registries have the
 // same path and tag, the first has it. With the name of its registry in front, each image has a path
-// of its own. Images of Docker Hub also have the paths without library/.
+// of its own, which no other image has without that name. Images of Docker Hub also have the paths
+// without library/. An image whose tag is that of another on both paths has a reference with its digest.
 func (c *content) repositories() (repos map[string]*repository, at map[string]string) {
 	repos, at = map[string]*repository{}, map[string]string{}
 	add := func(path, tag string, d digest.Digest) bool {
@@ -35,15 +36,19 @@ func (c *content) repositories() (repos map[string]*repository, at map[string]st
 		return true
 	}
 	for _, i := range c.images {
-		path := i.repository
-		if !add(path, i.tag, i.root.Digest) {
-			path = i.long()
+		n := i.name
+		if !add(n.long(), n.tag, i.root.Digest) {
+			n = n.byDigest(i.root.Digest.String())
 		}
-		add(i.long(), i.tag, i.root.Digest)
+		at[i.full] = n.long() + n.reference()
+	}
+	for _, i := range c.images {
+		if add(i.repository, i.tag, i.root.Digest) {
+			at[i.full] = i.repository + i.reference()
+		}
 		if short, ok := strings.CutPrefix(i.repository, "library/"); ok && i.registry == "docker.io" {
 			add(short, i.tag, i.root.Digest)
 		}
-		at[i.full] = path + i.reference()
 	}
 	return repos, at
 }
