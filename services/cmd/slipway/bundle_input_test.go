@@ -1,8 +1,13 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,5 +60,51 @@ func TestBundlePipe(t *testing.T) {
 		if got.code != 0 || !strings.Contains(got.errs, tc.want) {
 			t.Errorf("%s: %+v, want %q", name, got, tc.want)
 		}
+	}
+}
+
+// TestBundleLockDigest checks that an image of packages is compared with the one that the lock file
+// records, without a look at the build.
+func TestBundleLockDigest(t *testing.T) {
+	t.Parallel()
+	up, image := testkit.NewRegistry(t, testkit.Open), testkit.Image(t, "amd64", true)
+	built := up.Push(t, "builds:e", image)
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/v1alpha2/containers":
+			fmt.Fprintf(w, `{"index":0,"response":{"requestId":"r","containerToken":"t","targetImage":"%s","containerImage":"%s","buildId":"b_1","succeeded":true}}`+"\n", built, built)
+		case strings.HasSuffix(r.URL.Path, "/lock"):
+			_, _ = io.WriteString(w, batchLock)
+		default:
+			t.Errorf("called %s", r.URL.Path)
+		}
+	})
+	host, environment := strings.TrimPrefix(url, "http://"), filepath.Join(t.TempDir(), "a.yml")
+	must(t, os.WriteFile(environment, []byte("dependencies: [bwa]\n"), 0o600))
+	for name, tc := range map[string]struct {
+		digest string
+		code   int
+		want   string
+	}{
+		"the same image": {digestOf(t, image), 0, "1 of 1 images"},
+		"another image":  {"sha256:" + strings.Repeat("1", 64), 1, "a: the image is " + digestOf(t, image) + ", and the lock file has sha256:111"},
+	} {
+		sum := sha256.Sum256([]byte(batchLock))
+		raw, err := json.Marshal(map[string]any{
+			"version":    1,
+			"containers": []any{map[string]any{"name": "a", "image": host + "/builds:e", "digest": tc.digest, "lock": "sha256:" + hex.EncodeToString(sum[:])}},
+			"locks":      map[string]any{"sha256:" + hex.EncodeToString(sum[:]): batchLock},
+		})
+		must(t, err)
+		// encoding/json sorts the keys of maps.
+		in := `{"version":1,` + strings.Replace(strings.TrimPrefix(string(raw), "{"), `,"version":1`, "", 1)
+		folder := filepath.Join(t.TempDir(), "bundle")
+		got := slipwayWith(t.Context(), in, nil, "bundle", "-", "--server", url, "--lock", "", "--to", folder)
+		if got.code != tc.code || !strings.Contains(got.errs, tc.want) {
+			t.Errorf("%s: %+v, want %q", name, got, tc.want)
+		}
+	}
+	if got := slipway(t.Context(), nil, "bundle", environment, "--server", url, "--lock", "", "--to", filepath.Join(t.TempDir(), "bundle")); got.code != 0 {
+		t.Errorf("without a lock file: %+v", got)
 	}
 }

@@ -106,7 +106,11 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	}
 	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(entries)))
 	r.request(cmd.Context(), entries, defaults, used)
-	r.finish(cmd.Context(), f.Awaits(), f.lock != "")
+	look := r.describe
+	if f.lock == "" {
+		look = nil
+	}
+	r.finish(cmd.Context(), f.Awaits(), look)
 	err = errors.Join(r.progress.end(), r.print(cmd, f.Output, f.DryRun)) // the names are not lost if the lock file cannot be written
 	if now := r.lock(old); f.lock != "" && len(now.Containers) > 0 {
 		err = errors.Join(err, now.write(f.lock))

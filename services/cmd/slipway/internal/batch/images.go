@@ -3,6 +3,7 @@ package batch
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 
@@ -42,7 +43,28 @@ type Image struct {
 	Note string
 	// Err is why the image does not exist; nil if it exists.
 	Err error
+
+	record locked // of the lock file; only its digest is known to be that of the image
+	// mayDiffer reports whether the lock file does not determine the digest.
+	mayDiffer bool
+	hint      string
 }
+
+// Check compares the digest of the image with that of the lock file. An image that was built again
+// from the lock of its packages may differ, which is noted.
+func (i *Image) Check(digest string) error {
+	switch {
+	case i.record.Digest == "" || i.record.Digest == digest:
+		return nil
+	case i.mayDiffer:
+		i.Note = strings.TrimPrefix(i.Note+"; "+differing(digest, i.record), "; ")
+		return nil
+	}
+	return fmt.Errorf("the image is %s, and the lock file has %s; %s", digest, i.record.Digest, i.hint)
+}
+
+// errOptions is the error of a record whose image has something that its lock lacks.
+var errOptions = errors.New("it was requested with other options, such as a base image, a platform or added layers; give the same options, or the inputs of slipway batch instead of the lock file")
 
 // Images requests the containers of inputs, waits for their builds, and returns their images. Inputs
 // are those of `slipway batch`, and also names of images and lock files. A lock file is only read.
@@ -61,7 +83,7 @@ func (f *Flags) Images(cmd *cobra.Command, s *session.Settings, c *session.Clien
 	}
 	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(entries)))
 	r.request(cmd.Context(), entries, defaults, used)
-	r.finish(cmd.Context(), true, true)
+	r.finish(cmd.Context(), true, r.lockOf)
 	out := make([]Image, 0, len(r.all))
 	for _, one := range r.all {
 		out = append(out, one.image())
@@ -77,6 +99,12 @@ func (c *container) image() Image {
 	out := Image{
 		Name: c.name, IsProcess: c.isProcess, Request: cmp.Or(c.record.Request, requestDigest(c.request)), Source: source, Target: c.result.GetResponse().GetTargetImage(),
 		Lock: c.record.Lock, LockText: c.text, Note: c.note,
+	}
+	if !c.adds() { // the recorded digest is that of the image without them
+		out.record, out.mayDiffer, out.hint = c.locked, c.request.GetContainerImage() == "" && !c.isInput, "slipway batch --update accepts the new one"
+	}
+	if c.isInput {
+		out.hint = "give the inputs of slipway batch instead of the lock file"
 	}
 	switch {
 	case c.failed():
@@ -122,6 +150,9 @@ func (l lockFile) entries(host string) []entry {
 		switch {
 		case c.Lock != "" && registry == host:
 			e.request = environmentRequest([]byte(e.text))
+		case c.Added && (c.Lock == "" || registry != host):
+			e.request = &containerv1.ContainerRequest{}
+			e.err = errors.New("something was added to its image that the lock file does not have; give the inputs of slipway batch instead of the lock file")
 		case c.Image != "" && c.Digest != "" && registry != host:
 			image, _, _ := strings.Cut(c.Image, "@")
 			e.request = &containerv1.ContainerRequest{ContainerImage: withoutTag(image) + "@" + c.Digest}

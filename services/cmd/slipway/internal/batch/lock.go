@@ -47,6 +47,11 @@ type locked struct {
 	Digest string `json:"digest,omitempty"`
 	// Lock is a key of Locks; absent for images without Conda packages, and until they are solved.
 	Lock string `json:"lock,omitempty"`
+	// Options is the digest of what the request has besides packages or an image, such as a base
+	// image; absent for nothing.
+	Options string `json:"options,omitempty"`
+	// Added reports whether the request adds something to the image of the digest.
+	Added bool `json:"added,omitempty"`
 }
 
 // readLock reads a lock file. The path "", and that of no file, have the zero value.
@@ -207,6 +212,31 @@ func requestDigest(request *containerv1.ContainerRequest) string {
 		return "" // equal to no digest
 	}
 	return digestOf(b.Bytes())
+}
+
+// optionsDigest identifies what a request has besides its packages or its image, and the name of the
+// result. It is "" for nothing.
+func optionsDigest(request *containerv1.ContainerRequest) string {
+	r := proto.CloneOf(request)
+	r.ContainerImage, r.CondaFile, r.AsOf, r.MinAge, r.MinAgeExcept = "", "", "", "", nil
+	r.BuildRepository, r.CacheRepository, r.NameStrategy, r.Freeze, r.Mirror, r.DryRun = "", "", "", false, false, false
+	r.Fingerprint, r.WorkflowId, r.ScanMode, r.ScanLevels = "", "", "", nil
+	if p := r.GetPackages(); p != nil {
+		p.Type, p.Environment, p.Entries, p.Channels, p.EnvironmentName = "", "", nil, nil, ""
+		if proto.Size(p.GetCondaOpts()) == 0 {
+			p.CondaOpts = nil
+		}
+		if proto.Size(p) == 0 {
+			r.Packages = nil
+		}
+	}
+	if proto.Size(r.GetContainerConfig()) == 0 {
+		r.ContainerConfig = nil
+	}
+	if d := requestDigest(r); d != requestDigest(&containerv1.ContainerRequest{}) {
+		return d
+	}
+	return ""
 }
 
 func digestOf(raw []byte) string {

@@ -38,9 +38,11 @@ type container struct {
 	fromLock  bool                          // whether a lock file records it
 	request   *containerv1.ContainerRequest // as the inputs and flags describe it
 	sent      *containerv1.ContainerRequest // with what the lock file records
+	locked    locked                        // of the lock file
 	record    locked                        // of the lock file, and then of this run
 	text      string                        // the lock of its packages
 	result    *containerv1.ContainerResult
+	isInput   bool   // whether an input is that lock file itself
 	note      string // what differs from the lock file, or could not be read
 	pending   bool   // whether its build has not ended
 	waited    bool   // whether --await ended before its build
@@ -75,9 +77,14 @@ func (r *run) add(e entry, request *containerv1.ContainerRequest, old lockFile) 
 	one := &container{name: e.name, isProcess: e.isProcess, request: request, sent: request}
 	if e.record != nil {
 		one.record, one.text, one.fromLock = *e.record, e.text, true
+		one.isInput = true
+		if e.err == nil && hasPackages(request) && optionsDigest(request) != e.record.Options {
+			e.err = errOptions
+		}
 	} else if c, ok := old.find(e.name, request); ok {
 		one.record, one.sent, one.text, one.fromLock = c, old.apply(c, request), old.Locks[c.Lock], true
 	}
+	one.locked = one.record
 	if e.err != nil {
 		one.fail("", e.err)
 		r.progress.count(func(p *progress) { p.failed++ })
@@ -151,9 +158,9 @@ func (r *run) call(ctx context.Context, some []*container, again bool) error {
 	})
 }
 
-// finish waits for the builds if await is set, and looks up what the lock file records if it is
-// wanted. Errors are those of single containers.
-func (r *run) finish(ctx context.Context, await, wanted bool) {
+// finish waits for the builds if await is set, and calls look for each container that has not failed,
+// unless it is nil. Errors are those of single containers.
+func (r *run) finish(ctx context.Context, await bool, look func(context.Context, *container)) {
 	todo := make(chan *container, len(r.all))
 	for _, c := range r.all {
 		if c.failed() {
@@ -172,19 +179,19 @@ func (r *run) finish(ctx context.Context, await, wanted bool) {
 	for range concurrency {
 		running.Go(func() {
 			for c := range todo {
-				r.finishOne(ctx, c, await, wanted)
+				r.finishOne(ctx, c, await, look)
 			}
 		})
 	}
 	running.Wait()
 }
 
-func (r *run) finishOne(ctx context.Context, c *container, await, wanted bool) {
+func (r *run) finishOne(ctx context.Context, c *container, await bool, look func(context.Context, *container)) {
 	if await && c.pending {
 		r.await(ctx, c)
 	}
-	if wanted && !c.failed() && ctx.Err() == nil {
-		r.describe(ctx, c)
+	if look != nil && !c.failed() && ctx.Err() == nil {
+		look(ctx, c)
 	}
 }
 
@@ -220,13 +227,10 @@ func (r *run) describe(ctx context.Context, c *container) {
 		r.progress.count(func(p *progress) { p.failed++ })
 	default:
 		if differs {
-			c.note = fmt.Sprintf("the image is %s instead of %s", now.Digest, c.record.Digest)
-			if c.record.Lock != "" {
-				c.note += ", with the packages of the lock file"
-			}
+			c.note = differing(now.Digest, c.record)
 		}
-		if hasPackages(c.request) && !isLockable(c.request) {
-			c.note = strings.TrimPrefix(c.note+"; its packages of PyPI or CRAN, or its variables, cannot be in the lock file and are solved again in each run", "; ")
+		if c.isUnlockable() {
+			c.note = strings.TrimPrefix(c.note+"; "+unlockableNote, "; ")
 			now.Lock, text = "", ""
 		}
 		// The record of the lock file is kept: its image was requested by digest.
@@ -238,9 +242,52 @@ func (r *run) describe(ctx context.Context, c *container) {
 	}
 }
 
+// lockOf looks up the lock of the packages of a container, unless the lock file has it.
+func (r *run) lockOf(ctx context.Context, c *container) {
+	if c.record.Lock != "" || c.pending {
+		return
+	}
+	if c.isUnlockable() {
+		c.note = unlockableNote
+		return
+	}
+	text, err := r.packagesOf(ctx, c.result.GetResponse().GetBuildId())
+	if err != nil {
+		c.note = "the lock of its packages could not be read, and the record of the bundle lacks it: " + err.Error()
+		return
+	}
+	if text != "" {
+		c.record.Lock, c.text = digestOf([]byte(text)), text
+	}
+}
+
+// unlockableNote is the note of a container whose packages are not all in a lock.
+const unlockableNote = "its packages of PyPI or CRAN, or its variables, cannot be in the lock file and are solved again in each run"
+
+func (c *container) isUnlockable() bool { return hasPackages(c.request) && !isLockable(c.request) }
+
+// differing returns the note of a container whose image is not the recorded one.
+func differing(digest string, record locked) string {
+	note := fmt.Sprintf("the image is %s instead of %s", digest, record.Digest)
+	if record.Lock != "" {
+		note += ", with the packages of the lock file"
+	}
+	return note
+}
+
+// adds reports whether a request adds something to its image when the image is pulled. Images with a
+// permanent name contain what was added.
+func (c *container) adds() bool {
+	res := c.result.GetResponse()
+	return (proto.Size(c.request.GetContainerConfig()) > 0 || len(c.request.GetContainerIncludes()) > 0) && !res.GetFreeze() && !res.GetMirror()
+}
+
 // known returns what is known of a container from the response to its request.
 func (r *run) known(c *container) locked {
-	return locked{Name: c.name, Request: requestDigest(c.request), Image: c.result.GetResponse().GetContainerImage()}
+	return locked{
+		Name: c.name, Request: requestDigest(c.request), Image: c.result.GetResponse().GetContainerImage(),
+		Options: optionsDigest(c.request), Added: c.adds(),
+	}
 }
 
 // recordOf returns the record of a container and the lock of its packages, as far as both are
@@ -263,15 +310,23 @@ func (r *run) recordOf(ctx context.Context, c *container) (now locked, text stri
 		return now, "", err
 	}
 	now.Digest = build.GetDigest()
-	raw, err := r.c.BuildLockFile(ctx, res.GetBuildId(), "pixi")
+	if text, err = r.packagesOf(ctx, res.GetBuildId()); err == nil && text != "" {
+		now.Lock = digestOf([]byte(text))
+	}
+	return now, text, err
+}
+
+// packagesOf returns the lock of the packages of a build. It is "" if the build has no Conda packages,
+// or is not solved yet.
+func (r *run) packagesOf(ctx context.Context, build string) (string, error) {
+	if build == "" {
+		return "", nil
+	}
+	raw, err := r.c.BuildLockFile(ctx, build, "pixi")
 	if no, ok := errors.AsType[*session.Refused](err); ok && no.Status == http.StatusNotFound {
-		return now, "", nil // it has no Conda packages, or is not solved yet
+		return "", nil
 	}
-	if err != nil {
-		return now, "", err
-	}
-	now.Lock = digestOf(raw)
-	return now, string(raw), nil
+	return string(raw), err
 }
 
 // lock returns the lock file of the run. Containers that failed, and those of other runs, keep their

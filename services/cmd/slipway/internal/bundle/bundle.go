@@ -175,6 +175,8 @@ func (i *item) copy(ctx context.Context, c *copier) {
 	if i.err == nil {
 		if i.root, i.err = c.image(ctx, i.from); i.err != nil {
 			i.err = fmt.Errorf("copying %s: %w", i.from.withoutToken().full, i.err)
+		} else {
+			i.err = i.Check(i.root.Digest.String())
 		}
 	}
 	c.progress.count(func(p *progress) {
