@@ -108,3 +108,33 @@ func TestBundleLockDigest(t *testing.T) {
 		t.Errorf("without a lock file: %+v", got)
 	}
 }
+
+// TestBundleLockProcesses checks that a lock file keeps which names are processes of Nextflow.
+func TestBundleLockProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBundled(t)
+	folder, d := t.TempDir(), digestOf(t, b.index)
+	lock, config := filepath.Join(folder, "slipway.lock"), filepath.Join(folder, "mirror.config")
+	describing := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/v1alpha2/containers" {
+			direct(w, r)
+			return
+		}
+		fmt.Fprintf(w, `{"digests":["%s"]}`, d)
+	})
+	in := `{"processes":[{"name":"MAIN:BOTH","container":"` + b.names[2] + `"}]}`
+	if got := slipwayWith(t.Context(), in, nil, "batch", "-", "--server", describing, "--lock", lock, "--await"); got.code != 0 {
+		t.Fatalf("batch: %+v", got)
+	}
+	// The first bundle is made of the output of Nextflow, and its selectors stay in the second.
+	for _, input := range []string{"-", lock} {
+		if got := b.bundle(t, in, input); got.code != 0 {
+			t.Fatalf("%s: %+v", input, got)
+		}
+		to := testkit.NewRegistry(t, testkit.Open)
+		got := slipway(t.Context(), nil, "bundle", "load", b.folder, "--to", to.Host+"/mirror", "--nextflow-config", config)
+		if raw, err := os.ReadFile(config); got.code != 0 || err != nil || !strings.Contains(string(raw), "withName: 'MAIN:BOTH' { container = '"+to.Host+"/mirror/lab/both:v1' }") {
+			t.Errorf("%s: %+v, and the configuration is %s, %v", input, got, raw, err)
+		}
+	}
+}

@@ -145,7 +145,7 @@ func isLock(head []byte) bool {
 func (l lockFile) entries(host string) []entry {
 	out := make([]entry, 0, len(l.Containers))
 	for _, c := range l.Containers {
-		e := entry{name: c.Name, record: &c, text: l.Locks[c.Lock]}
+		e := entry{name: c.Name, isProcess: c.Process, record: &c, text: l.Locks[c.Lock]}
 		registry, _, _ := strings.Cut(c.Image, "/")
 		switch {
 		case c.Lock != "" && registry == host:

@@ -38,6 +38,8 @@ type lockFile struct {
 // locked is the record of one container.
 type locked struct {
 	Name string `json:"name"`
+	// Process reports whether the name is that of a process of Nextflow.
+	Process bool `json:"process,omitempty"`
 	// Request is the digest of the request; if it has changed, the record is not
 	// used.
 	Request string `json:"request"`

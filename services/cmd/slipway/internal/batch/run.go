@@ -82,6 +82,7 @@ func (r *run) add(e entry, request *containerv1.ContainerRequest, old lockFile) 
 			e.err = errOptions
 		}
 	} else if c, ok := old.find(e.name, request); ok {
+		c.Process = e.isProcess
 		one.record, one.sent, one.text, one.fromLock = c, old.apply(c, request), old.Locks[c.Lock], true
 	}
 	one.locked = one.record
@@ -286,7 +287,7 @@ func (c *container) adds() bool {
 func (r *run) known(c *container) locked {
 	return locked{
 		Name: c.name, Request: requestDigest(c.request), Image: c.result.GetResponse().GetContainerImage(),
-		Options: optionsDigest(c.request), Added: c.adds(),
+		Process: c.isProcess, Options: optionsDigest(c.request), Added: c.adds(),
 	}
 }
 
@@ -352,7 +353,7 @@ func (r *run) lock(old lockFile) lockFile {
 			if record, ok = old.find(c.name, c.request); !ok {
 				continue
 			}
-			text = old.Locks[record.Lock]
+			record.Process, text = c.isProcess, old.Locks[record.Lock]
 		}
 		if record.Lock != "" {
 			out.Locks[record.Lock] = text
