@@ -76,8 +76,11 @@ type Memory struct {
 	server *atomic.Pointer[inProcess]
 }
 
+// memoryBuffer is the size in bytes of the two buffers of each connection: the window of gRPC.
+const memoryBuffer = 64 << 10
+
 // NewMemory returns a Memory. Serve closes it.
-func NewMemory() Memory { return Memory{bufconn.Listen(1 << 20), &atomic.Pointer[inProcess]{}} }
+func NewMemory() Memory { return Memory{bufconn.Listen(memoryBuffer), &atomic.Pointer[inProcess]{}} }
 
 // Dial returns a client for the listener with the roles of this process. The caller must
 // close it.

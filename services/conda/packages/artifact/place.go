@@ -50,13 +50,17 @@ func checkLink(name, target string) error {
 	return nil
 }
 
-// entryPoint matches an entry point of info/link.json: "name = module:function".
-var entryPoint = regexp.MustCompile(`^\s*([A-Za-z0-9._+-]{1,200})\s*=\s*([\pL_][\pL\pN_.]{0,400})\s*:\s*([\pL_][\pL\pN_]{0,200})((?:\.[\pL_][\pL\pN_]{0,200})*)\s*$`)
+// entryPoint matches an entry point of info/link.json: "name = module:function". Lengths are checked
+// separately: a program with counts of letters would take megabytes.
+var entryPoint = regexp.MustCompile(`^\s*([A-Za-z0-9._+-]+)\s*=\s*([\pL_][\pL\pN_.]*)\s*:\s*([\pL_][\pL\pN_]*)((?:\.[\pL_][\pL\pN_]*)*)\s*$`)
+
+// Maximum lengths of the parts of an entry point, in bytes.
+const maxProgram, maxModule, maxFunction = 200, 400, 400
 
 // script returns the program of an entry point, as all Conda installers write it.
 func script(p spec.Python, prefix, point string) (name, text string, err error) {
 	m := entryPoint.FindStringSubmatch(point)
-	if m == nil || m[1] == "." || m[1] == ".." {
+	if m == nil || m[1] == "." || m[1] == ".." || len(m[1]) > maxProgram || len(m[2]) > maxModule || len(m[3])+len(m[4]) > maxFunction {
 		return "", "", invalid("the entry point %s is malformed", clip(point))
 	}
 	const form = `#!%[1]s/bin/python%[2]s

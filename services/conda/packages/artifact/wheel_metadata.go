@@ -144,7 +144,7 @@ func (w *Wheel) readRecord(in io.Reader) error {
 var pointLine = regexp.MustCompile(`^([^=]*[^=\s])\s*=\s*([\pL_][\pL\pN_]*(?:\.[\pL_][\pL\pN_]*)*)\s*:\s*([\pL_][\pL\pN_]*(?:\.[\pL_][\pL\pN_]*)*)\s*(?:\[[^\]]*\])?$`)
 
 // programName matches the name of a program in bin.
-var programName = regexp.MustCompile(`^[\pL\pN_][\pL\pN._+ -]{0,199}$`)
+var programName = regexp.MustCompile(`^[\pL\pN_][\pL\pN._+ -]*$`)
 
 // readPoints reads the entry points that become programs.
 func (w *Wheel) readPoints(in io.Reader) error {
@@ -163,7 +163,7 @@ func (w *Wheel) readPoints(in io.Reader) error {
 			continue
 		}
 		m := pointLine.FindStringSubmatch(line)
-		if m == nil || !programName.MatchString(m[1]) {
+		if m == nil || !programName.MatchString(m[1]) || len(m[1]) > maxProgram || len(m[2]) > maxModule || len(m[3]) > maxFunction {
 			return invalid("the entry point %s is malformed", clip(line))
 		}
 		if slices.ContainsFunc(w.points, func(p point) bool { return p.name == m[1] }) {

@@ -274,6 +274,7 @@ func TestWheelRefused(t *testing.T) {
 		"RECORD: the digest of \"a\" is malformed":                      {metadata, version, info("RECORD", "a,sha256=0,1\n")},
 		"does not have the digest":                                      {wheelFile{name: "a", content: "b"}, metadata, version, info("RECORD", "a,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0\n")},
 		"the entry point \"../x = a:b\"":                                aWheel(info("entry_points.txt", "[console_scripts]\n../x = a:b\n")),
+		"the entry point \"" + strings.Repeat("x", 80):                  aWheel(info("entry_points.txt", "[console_scripts]\n"+strings.Repeat("x", 201)+" = a:b\n")),
 		"the entry point \"x = a\"":                                     aWheel(info("entry_points.txt", "[console_scripts]\nx = a\n")),
 		"the entry point \"x = a:b;c\"":                                 aWheel(info("entry_points.txt", "[console_scripts]\nx = a:b;c\n")),
 		"two programs \"x\"":                                            aWheel(info("entry_points.txt", "[console_scripts]\nx = a:b\n[gui_scripts]\nx = a:c\n")),
