@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -30,48 +32,46 @@ const (
 	Limits        Stored = "limits"
 )
 
-// StoredKinds returns all kinds of objects whose number is limited.
-func StoredKinds() []Stored {
-	return []Stored{AccessTokens, Robots, RobotTokens, Organizations, Members, Workspaces, Participants, Credentials, Webhooks, Runs, Limits}
+// A storedLimit is the maximum number of objects of a kind.
+type storedLimit struct {
+	max    int
+	noun   string // plural, for messages
+	advice string
 }
 
-// limit returns the maximum number of objects, and a plural noun for messages.
-func (s Stored) limit() (most int, noun string) {
-	switch s {
-	case AccessTokens:
-		return limits.TokensPerUser, "access tokens"
-	case Robots:
-		return limits.RobotsPerOwner, "robots"
-	case RobotTokens:
-		return limits.TokensPerRobot, "access tokens of a robot"
-	case Organizations:
-		return limits.OrganizationsPerUser, "organisations of a user"
-	case Members:
-		return limits.MembersPerOrganization, "members of an organisation"
-	case Workspaces:
-		return limits.WorkspacesPerOrganization, "workspaces of an organisation"
-	case Participants:
-		return limits.ParticipantsPerWorkspace, "participants of a workspace"
-	case Credentials:
-		return limits.CredentialsPerWorkspace, "credentials of a workspace"
-	case Webhooks:
-		return limits.WebhooksPerOwner, "webhooks"
-	case Runs:
-		return limits.RunsPerWorkspace, "runs of a workspace"
-	case Limits:
-		return limits.OwnLimits, "limits"
+const deleteUnused = "delete unused ones first"
+
+// storedLimits returns the limits of all kinds.
+func storedLimits() map[Stored]storedLimit {
+	return map[Stored]storedLimit{
+		AccessTokens:  {limits.TokensPerUser, "access tokens", deleteUnused},
+		Robots:        {limits.RobotsPerOwner, "robots", deleteUnused},
+		RobotTokens:   {limits.TokensPerRobot, "access tokens of a robot", deleteUnused},
+		Organizations: {limits.OrganizationsPerUser, "organisations that you own", deleteUnused},
+		Members:       {limits.MembersPerOrganization, "members of an organisation", "remove members first"},
+		Workspaces:    {limits.WorkspacesPerOrganization, "workspaces of an organisation", deleteUnused},
+		Participants:  {limits.ParticipantsPerWorkspace, "participants of a workspace", "remove participants first"},
+		Credentials:   {limits.CredentialsPerWorkspace, "credentials of a workspace", deleteUnused},
+		Webhooks:      {limits.WebhooksPerOwner, "webhooks", deleteUnused},
+		Runs:          {limits.RunsPerWorkspace, "runs of a workspace", deleteUnused},
+		Limits:        {limits.OwnLimits, "limits of organisations, workspaces and users", deleteUnused},
 	}
-	return 0, string(s)
 }
+
+// StoredKinds returns all kinds of objects whose number is limited, in alphabetical order.
+func StoredKinds() []Stored { return slices.Sorted(maps.Keys(storedLimits())) }
 
 // Check returns fault.Invalid with the code fault.ObjectLimit if count has reached the limit.
 func (s Stored) Check(count int) error {
-	most, noun := s.limit()
-	if count < most {
+	limit, ok := storedLimits()[s]
+	if !ok {
+		return fmt.Errorf("the kind %q of objects has no limit", string(s))
+	}
+	if count < limit.max {
 		return nil
 	}
-	return fault.Invalid.Newf("Too many %s: the limit is %d; delete unused ones first", noun, most).WithCode(fault.ObjectLimit).
-		WithDetail(&structpb.Struct{Fields: map[string]*structpb.Value{"what": structpb.NewStringValue(string(s)), "limit": structpb.NewNumberValue(float64(most))}})
+	return fault.Invalid.Newf("Too many %s: the limit is %d; %s", limit.noun, limit.max, limit.advice).WithCode(fault.ObjectLimit).
+		WithDetail(&structpb.Struct{Fields: map[string]*structpb.Value{"what": structpb.NewStringValue(string(s)), "limit": structpb.NewNumberValue(float64(limit.max))}})
 }
 
 // CheckRows is like Check for the number of rows of a table. from is the SQL that follows FROM,
@@ -80,8 +80,7 @@ func (s Stored) Check(count int) error {
 func (s Stored) CheckRows(ctx context.Context, db *sqldb.DB, from string, args ...any) error {
 	var n int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM `+from, args...).Scan(&n); err != nil {
-		_, noun := s.limit()
-		return fmt.Errorf("counting %s: %w", noun, db.Wrap(err))
+		return fmt.Errorf("counting %s: %w", storedLimits()[s].noun, db.Wrap(err))
 	}
 	return s.Check(n)
 }

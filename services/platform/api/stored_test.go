@@ -2,6 +2,8 @@ package api_test
 
 import (
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +13,8 @@ import (
 	"slipway.dev/services/platform/api"
 )
 
-// TestStored reaches the limit of every kind of objects, and looks for the kind in the contract.
+// TestStored reaches the limit of every kind of objects, and compares the kinds with the contract and
+// with the constants.
 func TestStored(t *testing.T) {
 	t.Parallel()
 	contract, err := os.ReadFile("../../../gateway/contract/errors.md")
@@ -37,8 +40,24 @@ func TestStored(t *testing.T) {
 		if kind.Check(limit) == nil {
 			t.Errorf("the limit %d of %s was exceeded", limit, kind)
 		}
-		if !strings.Contains(row, "`"+string(kind)+"`") {
-			t.Errorf("gateway/contract/errors.md does not list %s", kind)
-		}
+	}
+	_, text, _ := strings.Cut(row, "and `what`:")
+	var listed []api.Stored
+	for _, m := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(text, -1) {
+		listed = append(listed, api.Stored(m[1]))
+	}
+	slices.Sort(listed)
+	if !slices.Equal(listed, api.StoredKinds()) {
+		t.Errorf("gateway/contract/errors.md lists %v instead of %v", listed, api.StoredKinds())
+	}
+	source, err := os.ReadFile("stored.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(regexp.MustCompile(`(?m)^\t\w+ +Stored += "`).FindAll(source, -1)); n != len(api.StoredKinds()) {
+		t.Errorf("there are %d constants, and %d kinds have a limit", n, len(api.StoredKinds()))
+	}
+	if _, ok := fault.As(api.Stored("x").Check(0)); ok {
+		t.Error("an unknown kind has a limit")
 	}
 }
