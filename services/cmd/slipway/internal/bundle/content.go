@@ -224,7 +224,7 @@ func (c *content) complete() error {
 		}
 	}
 	if left > 0 {
-		problems = append(problems, fmt.Errorf("%d blobs were left out with --have; give the folder of the earlier bundle, too, or copy this one over it", left))
+		problems = append(problems, fmt.Errorf("%d blobs were left out with --have; give the folder of the earlier bundle, too", left))
 	}
 	return errors.Join(problems...)
 }
