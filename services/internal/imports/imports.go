@@ -101,7 +101,7 @@ func Rules() []Rule {
 		{Package: "services/platform/migrations", Only: []string{}},
 		{Package: "services/platform/identity", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/migrations", "services/platform/vault"), Never: []string{buildkit}},
 		// Members and participants are users.
-		{Package: "services/platform/orgs", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity"), Never: []string{buildkit}},
+		{Package: "services/platform/orgs", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity", "services/platform/migrations"), Never: []string{buildkit}},
 		// A run belongs to a workspace.
 		{Package: "services/platform/runs", May: append(slices.Clone(storing), "services/platform/api", "services/platform/orgs"), Never: []string{buildkit}},
 		// Credentials belong to a workspace, whose roles grant their use.
