@@ -24,6 +24,9 @@ func quietLogs(ctx context.Context, w *world) (string, error) {
 			continue
 		}
 		logs, err := w.kubectl(ctx, "logs", "-n", ns, pod, "--all-containers")
+		if err != nil && strings.Contains(err.Error(), `pods "`+pod+`" not found`) {
+			continue // an earlier scenario has stopped it, and it has ended
+		}
 		if err != nil {
 			return "", err
 		}
