@@ -71,7 +71,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// repository returns the repository of a path; nil if there is none. A path may begin with a token
+// repository returns the repository of a path, or nil. A path may begin with a token
 // of a server of Slipway, so that names that it issued remain valid.
 func (h *handler) repository(path string) *repository {
 	if r := h.repos[path]; r != nil {
