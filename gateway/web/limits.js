@@ -13,13 +13,20 @@ const subjects = { organization: "an organisation", workspace: "a workspace", us
 /** @type {Record<string, string>} */
 const kinds = {
   builds: "builds", runningBuilds: "builds at a time", buildMinutes: "minutes of building", pulls: "pulls", requests: "container requests", searches: "package searches",
+  requestDays: "days to store expired container requests",
 };
+
+/** The kinds of limits that a subject can have. @param {string} of */
+const kindsOf = (of) => Object.entries(kinds).filter(([kind]) => of === "organization" || kind !== "requestDays");
+
+/** @type {Record<string, string>} */
+const examples = { runningBuilds: "4", buildMinutes: "600/24h", requestDays: "30" };
 
 /** The number of limits on a page. */
 const pageSize = 50;
 
 /** A limit in words. @param {Limit} l */
-const shown = (l) => l.value === "0" ? `no limit of ${kinds[l.kind] ?? l.kind}` : `${kinds[l.kind] ?? l.kind}: ${l.value}`;
+const shown = (l) => l.value === "0" ? l.kind === "requestDays" ? `${kinds[l.kind]}: as in the settings` : `no limit of ${kinds[l.kind] ?? l.kind}` : `${kinds[l.kind] ?? l.kind}: ${l.value}`;
 
 /** @type {(a: string, b: string) => boolean} */
 const same = (a, b) => a.toLowerCase() === b.toLowerCase();
@@ -72,17 +79,21 @@ function NewLimit({ again }) {
       setProblem(words(err));
     }
   }}>
-    <p><label for="of">Limit of</label><select id="of" value=${of} onChange=${(/** @type {any} */ e) => setOf(e.currentTarget.value)}>
+    <p><label for="of">Limit of</label><select id="of" value=${of} onChange=${(/** @type {any} */ e) => {
+      setOf(e.currentTarget.value);
+      if (!kindsOf(e.currentTarget.value).some(([id]) => id === kind)) setKind("builds");
+    }}>
       ${Object.entries(subjects).map(([id, title]) => html`<option key=${id} value=${id}>${title}</option>`)}</select></p>
     <p><label for="whose">Name, or # and id</label><input id="whose" type="text" maxlength="100" autocomplete="off" autocapitalize="none" spellcheck=${false} required
       placeholder=${of === "workspace" ? "lab/rnaseq" : of === "user" ? "ada" : "lab"} value=${name} onInput=${(/** @type {any} */ e) => setName(e.currentTarget.value)} /></p>
     <p><label for="kind">Of what</label><select id="kind" value=${kind} onChange=${(/** @type {any} */ e) => setKind(e.currentTarget.value)}>
-      ${Object.entries(kinds).map(([id, title]) => html`<option key=${id} value=${id}>${title}</option>`)}</select></p>
+      ${kindsOf(of).map(([id, title]) => html`<option key=${id} value=${id}>${title}</option>`)}</select></p>
     <p><label for="value">Limit</label><input id="value" type="text" maxlength="100" autocomplete="off" spellcheck=${false} required
-      placeholder=${kind === "runningBuilds" ? "4" : kind === "buildMinutes" ? "600/24h" : "250/1h"} value=${value} onInput=${(/** @type {any} */ e) => setValue(e.currentTarget.value)} /></p>
+      placeholder=${examples[kind] ?? "250/1h"} value=${value} onInput=${(/** @type {any} */ e) => setValue(e.currentTarget.value)} /></p>
     <p><button class="button" disabled=${!name.trim() || !value.trim()}>Set</button></p>
     ${problem && html`<p class="note problem" role="alert">${problem}</p>`}${done && html`<p class="note" role="status">${done}</p>`}</form>
-    <p class="note">0 means no limit. A limit of a user replaces that of the settings; those of an organisation and a workspace apply in addition. Changes apply within seconds.</p>`;
+    <p class="note">0 means no limit. A limit of a user replaces that of the settings; those of an organisation and a workspace apply in addition. Changes apply within seconds.
+      Container requests are deleted within minutes after their days have ended, also those that were made before; the days can only be fewer than in the settings.</p>`;
 }
 
 /** Loads a page of limits; undefined for users who are no administrators. @param {string} query @param {AbortSignal} signal */

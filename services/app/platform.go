@@ -101,7 +101,7 @@ func (e *env) platformDeps() (platform.Deps, error) {
 	}
 	d := platform.Deps{
 		DB: e.db, Endpoint: bare(e.cfg.PlatformURL), Aliases: []string{bare(e.cfg.PublicURL) + "/api"}, Pages: bare(e.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, GroupRoles: groups, OperatorAccounts: e.cfg.OperatorAccounts,
-		AuditRetention: e.cfg.AuditRetention, MaxTokenLife: e.cfg.TokenMaxLifetime,
+		AuditRetention: e.cfg.AuditRetention, RequestRetention: e.cfg.RequestRetention, MaxTokenLife: e.cfg.TokenMaxLifetime,
 		Version: e.version.Version, Commit: e.version.Commit, Receivers: upstream.NewTransport(e.net.egress.Except(append(private(e.cfg), e.loopbacks()...))), Metrics: e.reg, Log: e.log.With("service", "platform"), Now: time.Now,
 	}
 	if e.isWhole() || e.cfg.MasterKeyFile != "" {

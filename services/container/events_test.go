@@ -1,6 +1,7 @@
 package container_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -39,7 +41,7 @@ func newAnnouncer(t *testing.T, db *sqldb.DB) *announcer {
 	t.Helper()
 	conn, nats := testkit.UnsteadyNATS(t)
 	a := &announcer{t: t, nats: nats, got: map[string]bool{}}
-	a.harness = newHarnessWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Events = conn })
+	a.harness = newHarnessWith(t, db, func(d *container.Deps, _ *testkit.Registry) { d.Events, d.Platform = conn, unlimited{} })
 	a.store = store.New(db)
 	var err error
 	if a.js, err = jetstream.New(conn); err != nil {
@@ -58,6 +60,13 @@ func newAnnouncer(t *testing.T, db *sqldb.DB) *announcer {
 		return err
 	})
 	return a
+}
+
+// unlimited is a platform without limits of organisations.
+type unlimited struct{ platformv1.AccessServiceClient }
+
+func (unlimited) GetLimits(context.Context, *platformv1.GetLimitsRequest, ...grpc.CallOption) (*platformv1.GetLimitsResponse, error) {
+	return &platformv1.GetLimitsResponse{}, nil
 }
 
 // requests stores a request of a user whose image the build b_1 builds.

@@ -68,7 +68,7 @@ func TestSweepRemovesUnusedData(t *testing.T) {
 			t.Fatal(err)
 		}
 		now := time.Now()
-		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Settings: Settings{Retention: time.Hour}}, store: store.New(db)}
+		s := &Service{deps: Deps{DB: db, Log: testkit.Log(t), Now: func() time.Time { return now }, Platform: &daysOf{}, Settings: Settings{Retention: time.Hour}}, store: store.New(db)}
 		ctx := t.Context()
 		old, young := tokens.New(), tokens.New()
 		for token, expires := range map[string]time.Time{old: now.Add(-2 * time.Hour), young: now.Add(-time.Minute)} {

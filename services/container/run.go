@@ -104,14 +104,13 @@ func (s *Service) prolong(ctx context.Context, rec store.Record, until *timestam
 func (s *Service) Run(ctx context.Context) error {
 	resend := time.NewTicker(15 * time.Second)
 	defer resend.Stop()
-	sweep := time.NewTicker(10 * time.Minute)
-	defer sweep.Stop()
 	renew := time.NewTicker(s.renewEvery())
 	defer renew.Stop()
 	var others sync.WaitGroup
 	if s.events != nil {
 		others.Go(func() { s.announce(ctx) })
 	}
+	others.Go(func() { s.sweepPeriodically(ctx) })
 	defer others.Wait()
 	for {
 		select {
@@ -121,24 +120,6 @@ func (s *Service) Run(ctx context.Context) error {
 			s.renew(ctx)
 		case <-resend.C:
 			s.resendRevocations(ctx)
-		case <-sweep.C:
-			s.sweep(ctx)
 		}
-	}
-}
-
-func (s *Service) sweep(ctx context.Context) {
-	now := s.deps.Now()
-	if err := s.store.DeleteLayers(ctx, now); err != nil {
-		s.deps.Log.WarnContext(ctx, "Expired layers were not removed", "err", err)
-	}
-	if err := s.store.DeleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)); err != nil {
-		s.deps.Log.WarnContext(ctx, "Old locks were not forgotten", "err", err)
-	}
-	if s.deps.Retention == 0 {
-		return
-	}
-	if err := s.store.DeleteRequests(ctx, now.Add(-s.deps.Retention)); err != nil {
-		s.deps.Log.WarnContext(ctx, "Old requests were not removed", "err", err)
 	}
 }

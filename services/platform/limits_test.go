@@ -239,6 +239,72 @@ func TestAttackLimits(t *testing.T) {
 	})
 }
 
+// TestRequestDays sets for how many days requests of an organisation can be described, which may only
+// shorten the setting of the server.
+func TestRequestDays(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		d := deps(t, db)
+		d.RequestRetention = 90*24*time.Hour + time.Hour
+		w := newWorldWith(t, d, january()).withAdministrator()
+		for value, want := range map[string]string{"90": "90", " 030 ": "30", "1": "1", "0": "0"} {
+			if l, err := w.setLimit("owner", "organization", w.org, "requestDays", value); err != nil || l.GetValue() != want || l.GetRemaining() != nil {
+				t.Errorf("%q: %v, %v", value, l, err)
+			}
+		}
+		must(w.setLimit("owner", "organization", w.org, "requestDays", "30"))(t)
+		must(w.setLimit("owner", "organization", w.org, "requestDays", "7"))(t)
+		for value, want := range map[string]string{
+			"91": "at most 90 days; got 91", "3651": "from 1 to 3650", "-1": "from 1 to 3650", "0.5": "from 1 to 3650", "12h": "from 1 to 3650", "1/24h": "from 1 to 3650",
+			"": "from 1 to 3650", "99999999999999999999": "from 1 to 3650", "7'; --": "from 1 to 3650",
+		} {
+			_, err := w.setLimit("owner", "organization", w.org, "requestDays", value)
+			wantError(t, fmt.Sprintf("the value %q", value), err, fault.Invalid)
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("the value %q: %v", value, err)
+			}
+		}
+		for of, id := range map[string]int64{"workspace": w.ws, "user": w.ids["view"]} {
+			_, err := w.setLimit("owner", of, id, "requestDays", "7")
+			wantError(t, "of a "+of, err, fault.Invalid)
+		}
+		_, err := w.setLimit("boss", "organization", w.org, "requestDays", "8")
+		wantError(t, "an owner of the organisation", err, fault.Denied)
+		if got := w.applied(); len(got) != 1 || got[fmt.Sprintf("organization/%d/requestDays", w.org)] != "7" {
+			t.Errorf("services get %v", got)
+		}
+		list := must(w.client.ListOrganizationLimits(w.as("boss"), &platformv1.ListOrganizationLimitsRequest{OrgId: w.org}))(t).GetLimits()
+		if len(list) != 1 || list[0].GetKind() != "requestDays" || list[0].GetValue() != "7" {
+			t.Errorf("an owner of the organisation reads %v", list)
+		}
+		last := w.events("limit.set")[0]
+		if last.GetBefore().AsMap()["value"] != "30" || last.GetAfter().AsMap()["value"] != "7" || last.GetOrgId() == nil {
+			t.Errorf("the audit trail has %v", last)
+		}
+	})
+}
+
+// TestRequestDaysOfSettings sets the days on servers that store requests forever, and for hours.
+func TestRequestDaysOfSettings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		retention time.Duration
+		value     string
+		want      error
+	}{
+		{0, "3650", nil},
+		{24 * time.Hour, "1", nil},
+		{24*time.Hour - 1, "1", fault.Invalid},
+		{time.Hour, "0", nil},
+	} {
+		d := deps(t, testkit.SQLite(t))
+		d.RequestRetention = c.retention
+		w := newWorldWith(t, d, january()).withAdministrator()
+		_, err := w.setLimit("owner", "organization", w.org, "requestDays", c.value)
+		wantError(t, fmt.Sprintf("%s days with a retention of %s", c.value, c.retention), err, c.want)
+	}
+}
+
 // TestLimitsHaveABound checks the number of limits.
 func TestLimitsHaveABound(t *testing.T) {
 	t.Parallel()

@@ -69,6 +69,9 @@ type Deps struct {
 	MaxTokenLife time.Duration
 	// AuditRetention is how long events of the audit log are retained; 0 means forever.
 	AuditRetention time.Duration
+	// RequestRetention is how long the container service stores requests after their names
+	// expired; 0 means forever.
+	RequestRetention time.Duration
 	// Bus publishes changes of credentials and roles. If it is nil, other services use cached
 	// logins for up to a minute (credentials.LoginTTL).
 	Bus Publisher
@@ -149,7 +152,7 @@ func New(d Deps) (*Service, error) {
 		Version: d.Version, Metrics: d.Metrics, Log: d.Log, Now: d.Now,
 	})
 	s.quotas = quota.New(quota.Deps{
-		DB: d.DB, Endpoint: d.Endpoint, Limiter: d.Limiter, Audit: s.audit, Changed: changed.limitsChanged, Now: d.Now,
+		DB: d.DB, Endpoint: d.Endpoint, Limiter: d.Limiter, Audit: s.audit, RequestRetention: d.RequestRetention, Changed: changed.limitsChanged, Now: d.Now,
 	})
 	s.records = runs.New(runs.Deps{DB: d.DB, Pages: d.Pages, Now: d.Now})
 	return s, nil

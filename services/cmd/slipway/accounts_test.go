@@ -111,6 +111,9 @@ func TestAccounts(t *testing.T) {
 		{"limits set organization 77 builds 0", "Set  organization other  builds  0\n", map[string]string{
 			`PUT /api/admin/limits/organization/77/builds {"value":"0"}`: `{"limit":{"of":"organization","id":77,"name":"other","kind":"builds","value":"0"}}`,
 		}},
+		{"limits set organization lab requestDays 30", "Set  organization lab  requestDays  30\n", with(mine, map[string]string{
+			`PUT /api/admin/limits/organization/1/requestDays {"value":"30"}`: `{"limit":{"of":"organization","id":1,"name":"lab","kind":"requestDays","value":"30"}}`,
+		})},
 		{"limits set user ada pulls 9/1s", "Set  user ada  pulls  9/1s\n", map[string]string{
 			"GET /api/admin/users?max=1000&search=ada":            `{"users":[{"id":6,"userName":"adam"},{"id":7,"userName":"ada"}]}`,
 			`PUT /api/admin/limits/user/7/pulls {"value":"9/1s"}`: `{"limit":{"of":"user","id":7,"name":"ada","kind":"pulls","value":"9/1s"}}`,

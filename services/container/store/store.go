@@ -31,8 +31,8 @@ type Store struct {
 func New(db *sqldb.DB) Store {
 	return Store{db: db, requests: db.NewGroupWriter(`
 		INSERT INTO container_requests (id, created_at, expires_at, revoked_at, revocation_sent,
-			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id, restriction)
-		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`)}
+			endpoint, user_id, workspace_id, email, client_ip, build_id, request, plan, workflow_id, restriction, organization_id)
+		VALUES ($1, $2, $3, 0, false, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)}
 }
 
 // A Record is a row of container_requests.
@@ -75,7 +75,7 @@ func (s Store) Insert(ctx context.Context, r Record) error {
 	}
 	return s.requests.Exec(ctx,
 		tokens.IDOf(r.Plan.GetToken()), sqldb.Micros(r.Created), sqldb.Micros(r.Expires),
-		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run, caller.Of(id).Restriction())
+		id.GetEndpoint(), id.GetUserId(), id.GetWorkspaceId(), id.GetEmail(), r.ClientIP, r.Plan.GetBuildId(), request, plan, run, caller.Of(id).Restriction(), caller.Of(id).OrganizationID)
 }
 
 // Get returns a request by its ID or its token, with all digests that it has resolved to.
@@ -241,17 +241,5 @@ func (s Store) Layer(ctx context.Context, digest string) ([]byte, error) {
 // DeleteLayers deletes expired layers.
 func (s Store) DeleteLayers(ctx context.Context, now time.Time) error {
 	_, err := s.db.ExecContext(ctx, `DELETE FROM container_layers WHERE expires_at < $1`, sqldb.Micros(now))
-	return err
-}
-
-// DeleteRequests deletes requests that expired before a time, and their digests.
-func (s Store) DeleteRequests(ctx context.Context, before time.Time) error {
-	_, err := s.db.ExecContext(ctx, `
-		DELETE FROM container_digests WHERE request_id IN (SELECT id FROM container_requests WHERE expires_at < $1)`,
-		sqldb.Micros(before))
-	if err != nil {
-		return err
-	}
-	_, err = s.db.ExecContext(ctx, `DELETE FROM container_requests WHERE expires_at < $1`, sqldb.Micros(before))
 	return err
 }

@@ -63,21 +63,30 @@ func (f LimitsFollower) Run(ctx context.Context) {
 	}
 }
 
-// read reads all limits. It ignores limits that this release cannot parse.
+// read reads all limits into the limiter.
 func (f LimitsFollower) read(ctx context.Context) error {
+	own, err := ReadLimits(ctx, f.Platform, f.Log)
+	if err == nil {
+		f.Limiter.SetOwn(own)
+	}
+	return err
+}
+
+// ReadLimits reads the limits of all organisations, workspaces and users from the platform. It logs
+// and ignores limits that this release cannot parse.
+func ReadLimits(ctx context.Context, platform platformv1.AccessServiceClient, log *slog.Logger) (ratelimit.Own, error) {
 	ctx, cancel := context.WithTimeout(ctx, limitsTimeout)
 	defer cancel()
-	resp, err := f.Platform.GetLimits(ctx, &platformv1.GetLimitsRequest{})
+	resp, err := platform.GetLimits(ctx, &platformv1.GetLimitsRequest{})
 	if err != nil {
-		return err
+		return ratelimit.Own{}, err
 	}
 	own := ratelimit.Own{Endpoint: resp.GetEndpoint()}
 	for _, l := range resp.GetLimits() {
 		subject := ratelimit.Subject{Of: ratelimit.Category(l.GetOf()), ID: l.GetId()}
 		if err := own.Add(subject, ratelimit.Kind(l.GetKind()), l.GetValue()); err != nil {
-			f.Log.WarnContext(ctx, "A limit is unknown to this release, and is ignored", "of", l.GetOf(), "id", l.GetId(), "kind", l.GetKind(), "err", err)
+			log.WarnContext(ctx, "A limit is unknown to this release, and is ignored", "of", l.GetOf(), "id", l.GetId(), "kind", l.GetKind(), "err", err)
 		}
 	}
-	f.Limiter.SetOwn(own)
-	return nil
+	return own, nil
 }

@@ -133,7 +133,7 @@ func Rules() []Rule {
 		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
-			"proto/gen/...", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
+			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
 		}, Never: []string{redis}},
 		{Package: "services/container/request", May: []string{
 			"proto/gen/...", "services/container/conda", "services/container/definition", conda + "spec", "services/internal/caller", "services/internal/dockerfile", "services/internal/fault",

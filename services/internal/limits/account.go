@@ -76,6 +76,8 @@ const (
 	OwnLimitText, OwnLimitRules = 100, 3
 	OwnLimitCount               = 1_000_000_000
 	OwnLimitWindow              = 31 * 24 * time.Hour
+	// OwnLimitDays is the largest number of days of such a limit.
+	OwnLimitDays = 3650
 )
 
 // accountRows lists the limits of what is stored at the platform.
@@ -111,6 +113,7 @@ func accountRows() []Row {
 			What: "Such a limit", Bound: fmt.Sprintf("%d bytes, %d rules, %d in %dh", OwnLimitText, OwnLimitRules, OwnLimitCount, int(OwnLimitWindow.Hours())),
 			Why: "each rule is a counter in Redis, which lives as long as its window",
 		},
+		{What: "Days of such a limit (`requestDays`)", Bound: fmt.Sprintf("1 to %d, and at most `request_retention`", OwnLimitDays), Why: "it only shortens the setting; requests cannot be restored"},
 		{
 			What: "Scopes of an access token", Bound: fmt.Sprint(TokenScopes), Why: "there are no more",
 		},

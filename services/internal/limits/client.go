@@ -27,6 +27,9 @@ const SlicesHeld = 4096
 // one transaction.
 const RowsTogether = 128
 
+// RequestsDeleted is the maximum number of container requests that are deleted in one transaction.
+const RequestsDeleted = 1000
+
 // Origins is the maximum number of other web origins that may use the REST API.
 const Origins = 100
 
@@ -41,6 +44,7 @@ func clientRows() []Row {
 	return []Row{
 		{What: "callers whose rate limits a process counts in memory", Bound: fmt.Sprint(SlicesHeld), Why: "each takes memory; the calls of others are counted individually in Redis"},
 		{What: "requests that are written to the database in one transaction", Bound: fmt.Sprint(RowsTogether), Why: "all of them wait until it is on disk"},
+		{What: "expired container requests that are deleted in one transaction", Bound: fmt.Sprint(RequestsDeleted), Why: "SQLite has one writer, and new requests wait for it"},
 		{What: "lines of a process's own log that wait to be written", Bound: size(LogWaiting), Why: "a slow reader of the log must not block the process; further lines are dropped and counted (slipway_log_dropped_total)"},
 		{What: "connections of one address", Key: "connections_client", Why: "an idle connection costs memory and a descriptor; a whole site behind one address has many"},
 		{What: "origins in cors_origins", Bound: fmt.Sprint(Origins), Why: "the origin of each request is compared with all"},

@@ -22,9 +22,14 @@ const RunningBuilds Kind = "runningBuilds"
 // build is charged when it is accepted, and the others with SpendCaller when it has ended.
 const BuildMinutes Kind = "buildMinutes"
 
+// RequestDays is the kind of a limit of an organisation: for how many days its container requests
+// can be described after their names expired. It has no windows, and the container service
+// applies it when it deletes requests.
+const RequestDays Kind = "requestDays"
+
 // OwnKinds returns the kinds of limits that a subject can have.
 func OwnKinds() []Kind {
-	return []Kind{Builds, RunningBuilds, BuildMinutes, Pulls, Requests, Searches}
+	return []Kind{Builds, RunningBuilds, BuildMinutes, Pulls, Requests, Searches, RequestDays}
 }
 
 // A Category is the kind of a subject, as named in the REST API.
@@ -61,64 +66,91 @@ func (s Subject) key(endpoint string) string {
 type Own struct {
 	// Endpoint is the platform of the subjects.
 	Endpoint string
-	// Rates are the limits by kind, without RunningBuilds. An empty Limit means no limit.
+	// Rates are the limits by kind, without RunningBuilds and RequestDays. An empty Limit means no
+	// limit.
 	Rates map[Subject]map[Kind]Limit
 	// Running are the limits of RunningBuilds; 0 means no limit.
 	Running map[Subject]int
+	// Days are the limits of RequestDays; 0 means no limit.
+	Days map[Subject]int
 }
 
 // Add parses and adds a limit.
 func (o *Own) Add(s Subject, k Kind, value string) error {
-	rate, running, err := ParseOwn(k, value)
+	rate, number, err := ParseOwn(k, value)
 	if err != nil {
 		return err
 	}
-	if k == RunningBuilds {
+	switch k {
+	case RunningBuilds:
 		if o.Running == nil {
 			o.Running = map[Subject]int{}
 		}
-		o.Running[s] = running
-		return nil
+		o.Running[s] = number
+	case RequestDays:
+		if o.Days == nil {
+			o.Days = map[Subject]int{}
+		}
+		o.Days[s] = number
+	default:
+		if o.Rates == nil {
+			o.Rates = map[Subject]map[Kind]Limit{}
+		}
+		if o.Rates[s] == nil {
+			o.Rates[s] = map[Kind]Limit{}
+		}
+		o.Rates[s][k] = rate
 	}
-	if o.Rates == nil {
-		o.Rates = map[Subject]map[Kind]Limit{}
-	}
-	if o.Rates[s] == nil {
-		o.Rates[s] = map[Kind]Limit{}
-	}
-	o.Rates[s][k] = rate
 	return nil
 }
 
-// ParseOwn parses the limit of a subject: a number for RunningBuilds, and the form of
+// IsNumber reports whether the limits of a kind are numbers instead of rules.
+func (k Kind) IsNumber() bool { return k == RunningBuilds || k == RequestDays }
+
+// ParseOwn parses the limit of a subject: a number if k.IsNumber, and the form of
 // Limit.UnmarshalText for other kinds. It returns fault.Invalid for any other text.
-func ParseOwn(k Kind, value string) (rate Limit, running int, err error) {
+func ParseOwn(k Kind, value string) (rate Limit, number int, err error) {
 	if len(value) > limits.OwnLimitText {
 		return nil, 0, fault.Invalid.Newf("value has at most %d characters", limits.OwnLimitText)
 	}
 	value = strings.TrimSpace(value)
-	if k == RunningBuilds {
-		running, err = strconv.Atoi(value)
-		if err != nil || running < 0 || running > limits.OwnLimitCount {
+	switch k {
+	case RunningBuilds:
+		number, err = strconv.Atoi(value)
+		if err != nil || number < 0 || number > limits.OwnLimitCount {
 			return nil, 0, fault.Invalid.Newf("value of %s is a number from 0 (no limit) to %d; got %s", k, limits.OwnLimitCount, fault.Quoted(value))
 		}
-		return nil, running, nil
+		return nil, number, nil
+	case RequestDays:
+		number, err = strconv.Atoi(value)
+		if err != nil || number < 0 || number > limits.OwnLimitDays {
+			return nil, 0, fault.Invalid.Newf("value of %s is a whole number of days from 1 to %d, or 0 for the server's setting; got %s", k, limits.OwnLimitDays, fault.Quoted(value))
+		}
+		return nil, number, nil
+	default:
+		rate, err = parseRules(value)
+		return rate, 0, err
 	}
+}
+
+// parseRules parses the rules of a limit of a subject.
+func parseRules(value string) (Limit, error) {
 	if value == "" {
-		return nil, 0, fault.Invalid.Newf("value is missing: a limit, e.g. 250/1h, or 0 for none")
+		return nil, fault.Invalid.Newf("value is missing: a limit, e.g. 250/1h, or 0 for none")
 	}
+	var rate Limit
 	if err := rate.UnmarshalText([]byte(value)); err != nil {
-		return nil, 0, fault.Invalid.Newf("value: %s", fault.Quote(err.Error()))
+		return nil, fault.Invalid.Newf("value: %s", fault.Quote(err.Error()))
 	}
 	if len(rate) > limits.OwnLimitRules {
-		return nil, 0, fault.Invalid.Newf("value has at most %d rules", limits.OwnLimitRules)
+		return nil, fault.Invalid.Newf("value has at most %d rules", limits.OwnLimitRules)
 	}
 	for _, r := range rate {
 		if r.Count > limits.OwnLimitCount || r.Window > limits.OwnLimitWindow {
-			return nil, 0, fault.Invalid.Newf("value allows at most %d in at most %s; use 0 for no limit", limits.OwnLimitCount, shortDuration(limits.OwnLimitWindow))
+			return nil, fault.Invalid.Newf("value allows at most %d in at most %s; use 0 for no limit", limits.OwnLimitCount, shortDuration(limits.OwnLimitWindow))
 		}
 	}
-	return rate, 0, nil
+	return rate, nil
 }
 
 // SetOwn replaces the limits of single subjects.

@@ -272,20 +272,22 @@ func TestRunningOf(t *testing.T) {
 }
 
 func FuzzParseOwn(f *testing.F) {
-	for _, seed := range []string{"250/1h", "20/1s,72000/1h", "0", "", "4", "-1", "1/745h", "1000000001/1h"} {
+	for _, seed := range []string{"250/1h", "20/1s,72000/1h", "0", "", "4", "-1", "1/745h", "1000000001/1h", "3650", "3651", "0.5"} {
 		f.Add("builds", seed)
 		f.Add("runningBuilds", seed)
+		f.Add("requestDays", seed)
 	}
 	f.Fuzz(func(t *testing.T, kind, value string) {
-		rate, running, err := ratelimit.ParseOwn(ratelimit.Kind(kind), value)
+		rate, number, err := ratelimit.ParseOwn(ratelimit.Kind(kind), value)
 		if err != nil {
 			if e, ok := fault.As(err); !ok || e.Kind != fault.Invalid {
 				t.Errorf("%q: %v", value, err)
 			}
 			return
 		}
-		if running < 0 || running > 1e9 || len(rate) > 3 || running > 0 && kind != "runningBuilds" {
-			t.Errorf("%q became %v, %d", value, rate, running)
+		most := map[string]int{"runningBuilds": 1e9, "requestDays": 3650}[kind] // 0 for other kinds
+		if number < 0 || number > most || len(rate) > 3 || len(rate) > 0 && most > 0 {
+			t.Errorf("%q became %v, %d", value, rate, number)
 		}
 		for _, r := range rate {
 			if r.Count < 1 || r.Count > 1e9 || r.Window < 60*time.Millisecond || r.Window > 744*time.Hour {

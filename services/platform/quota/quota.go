@@ -31,6 +31,9 @@ type Deps struct {
 	// Limiter reads how much of a limit is left; nil means that this is unknown.
 	Limiter *ratelimit.Limiter
 	Audit   audit.Log
+	// RequestRetention is how long the server stores container requests after their names expired;
+	// 0 means forever. Organisations can only have a shorter time.
+	RequestRetention time.Duration
 	// Changed is called after a change has been stored.
 	Changed func(context.Context)
 	// Now returns the current time.
@@ -92,7 +95,7 @@ func (s *Service) SetLimit(ctx context.Context, req *platformv1.SetLimitRequest)
 	if err != nil {
 		return nil, err
 	}
-	value, err := canonical(kind, req.GetLimit().GetValue())
+	value, err := s.canonical(kind, req.GetLimit().GetValue())
 	if err != nil {
 		return nil, err
 	}
@@ -193,23 +196,43 @@ func parse(req interface {
 	case s.ID < 1:
 		return s, k, fault.Invalid.Newf("The id of the %s must be 1 or greater", s.Of)
 	case !slices.Contains(ratelimit.OwnKinds(), k):
-		return s, k, fault.Invalid.Newf("kind must be one of builds, runningBuilds, buildMinutes, pulls, requests, searches")
+		return s, k, fault.Invalid.Newf("kind must be one of builds, runningBuilds, buildMinutes, pulls, requests, searches, requestDays")
+	case k == ratelimit.RequestDays && s.Of != ratelimit.Organization:
+		return s, k, fault.Invalid.Newf("requestDays is a limit of organisations: of must be organization")
 	}
 	return s, k, nil
 }
 
 // canonical returns the value of a limit in the form in which it is stored.
-func canonical(k ratelimit.Kind, value string) (string, error) {
-	rate, running, err := ratelimit.ParseOwn(k, value)
+func (s *Service) canonical(k ratelimit.Kind, value string) (string, error) {
+	rate, number, err := ratelimit.ParseOwn(k, value)
 	if err != nil {
 		return "", err
 	}
-	if k == ratelimit.RunningBuilds {
-		return strconv.Itoa(running), nil
+	if k == ratelimit.RequestDays {
+		err = s.checkDays(number)
+	}
+	if k.IsNumber() {
+		return strconv.Itoa(number), err
 	}
 	text, err := rate.MarshalText()
 	return string(text), err
 }
+
+// checkDays returns fault.Invalid if the server deletes container requests earlier than after a
+// number of days.
+func (s *Service) checkDays(days int) error {
+	most := int(s.deps.RequestRetention / day)
+	switch {
+	case s.deps.RequestRetention == 0 || days <= most:
+		return nil
+	case most == 0:
+		return fault.Invalid.Newf("requestDays cannot be set, because the server's request_retention is shorter than a day")
+	}
+	return fault.Invalid.Newf("value of requestDays can only shorten the server's request_retention: it is at most %d days; got %d", most, days)
+}
+
+const day = 24 * time.Hour
 
 func errCategory() error {
 	return fault.Invalid.Newf("of must be one of organization, workspace, user")

@@ -1012,9 +1012,9 @@ type AppliedLimit struct {
 	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
 	// The id of the organisation, workspace or user.
 	Id int64 `protobuf:"varint,2,opt,name=id,proto3" json:"id,omitempty"`
-	// builds, runningBuilds, buildMinutes, pulls, requests or searches.
+	// builds, runningBuilds, buildMinutes, pulls, requests, searches or requestDays.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The limit, e.g. "250/1h", or a number of running builds. "0": no limit.
+	// The limit, e.g. "250/1h", or a number of running builds or of days. "0": no limit.
 	Value         string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,14 +36,14 @@ type Limit struct {
 	Id float64 `protobuf:"fixed64,2,opt,name=id,proto3" json:"id,omitempty"`
 	// Its name, e.g. "lab", "lab/rnaseq" or "ada".
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// What is limited: builds, runningBuilds, buildMinutes, pulls, requests or searches.
+	// What is limited: builds, runningBuilds, buildMinutes, pulls, requests, searches or requestDays.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The limit, e.g. "250/1h", or a number of running builds, e.g. "4". "0": no limit.
+	// The limit, e.g. "250/1h", or a number of running builds or of days, e.g. "4". "0": no limit.
 	Value string `protobuf:"bytes,5,opt,name=value,proto3" json:"value,omitempty"`
 	// When it was last set; whole seconds.
 	LastUpdated *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_updated,json=lastUpdated,proto3" json:"last_updated,omitempty"`
-	// How much of it is left now; null in the list of all limits, without a limit, for running builds,
-	// and if it is not known.
+	// How much of it is left now; null in the list of all limits, without a limit, for running builds
+	// and days, and if it is not known.
 	Remaining     *wrapperspb.DoubleValue `protobuf:"bytes,7,opt,name=remaining,proto3" json:"remaining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -290,7 +290,7 @@ type SetLimitRequest struct {
 	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
 	// The id of the organisation, workspace or user.
 	SubjectId int64 `protobuf:"varint,2,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
-	// builds, runningBuilds, buildMinutes, pulls, requests or searches.
+	// builds, runningBuilds, buildMinutes, pulls, requests, searches or requestDays.
 	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The request body.
 	Limit         *LimitSpec `protobuf:"bytes,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -359,8 +359,10 @@ func (x *SetLimitRequest) GetLimit() *LimitSpec {
 // LimitSpec is the value of a limit.
 type LimitSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Up to three rules COUNT/WINDOW separated by commas, e.g. "250/1h"; a number for runningBuilds;
-	// "0" for no limit. The longest window is 744h.
+	// Up to three rules COUNT/WINDOW separated by commas, e.g. "250/1h"; a number for runningBuilds and
+	// requestDays; "0" for no limit. The longest window is 744h. requestDays, of organisations only, is
+	// for how many days container requests can be described after their names expired: 1 or more, and
+	// at most the server's setting.
 	Value         string `protobuf:"bytes,1,opt,name=value,proto3" json:"value,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -456,7 +458,7 @@ type DeleteLimitRequest struct {
 	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
 	// The id of the organisation, workspace or user.
 	SubjectId int64 `protobuf:"varint,2,opt,name=subject_id,json=subjectId,proto3" json:"subject_id,omitempty"`
-	// builds, runningBuilds, buildMinutes, pulls, requests or searches.
+	// builds, runningBuilds, buildMinutes, pulls, requests, searches or requestDays.
 	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -36,7 +36,8 @@ const (
 type LimitServiceClient interface {
 	// ListLimits lists the limits that are set. For administrators.
 	ListLimits(ctx context.Context, in *ListLimitsRequest, opts ...grpc.CallOption) (*ListLimitsResponse, error)
-	// SetLimit sets a limit, or replaces it. It applies within seconds. For administrators.
+	// SetLimit sets a limit, or replaces it. It applies within seconds, and requestDays within minutes.
+	// For administrators.
 	SetLimit(ctx context.Context, in *SetLimitRequest, opts ...grpc.CallOption) (*SetLimitResponse, error)
 	// DeleteLimit deletes a limit, so that the server's settings apply again. For administrators.
 	DeleteLimit(ctx context.Context, in *DeleteLimitRequest, opts ...grpc.CallOption) (*DeleteLimitResponse, error)
@@ -113,7 +114,8 @@ func (c *limitServiceClient) ListOrganizationLimits(ctx context.Context, in *Lis
 type LimitServiceServer interface {
 	// ListLimits lists the limits that are set. For administrators.
 	ListLimits(context.Context, *ListLimitsRequest) (*ListLimitsResponse, error)
-	// SetLimit sets a limit, or replaces it. It applies within seconds. For administrators.
+	// SetLimit sets a limit, or replaces it. It applies within seconds, and requestDays within minutes.
+	// For administrators.
 	SetLimit(context.Context, *SetLimitRequest) (*SetLimitResponse, error)
 	// DeleteLimit deletes a limit, so that the server's settings apply again. For administrators.
 	DeleteLimit(context.Context, *DeleteLimitRequest) (*DeleteLimitResponse, error)

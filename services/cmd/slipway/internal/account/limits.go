@@ -33,7 +33,7 @@ const (
 func limitCategories() []string { return []string{"organization", limitWorkspace, limitUser} }
 
 func limitKinds() []string {
-	return []string{"builds", "runningBuilds", "buildMinutes", "pulls", "requests", "searches"}
+	return []string{"builds", "runningBuilds", "buildMinutes", "pulls", "requests", "searches", "requestDays"}
 }
 
 func limitsShowCommand(s *session.Settings) *cobra.Command {
@@ -119,15 +119,21 @@ func limitsSetCommand(s *session.Settings) *cobra.Command {
 		Use: "set organization|workspace|user NAME|ID KIND LIMIT", Short: "Set a limit of an organisation, a workspace or a user; for administrators",
 		Long: `Set a limit of an organisation, a workspace or a user; for administrators.
 
-KIND is builds, pulls, requests or searches with a LIMIT such as 250/1h or
-20/1s,5000/1h, or runningBuilds with a number. The limit 0 means no limit.
+KIND is builds, buildMinutes, pulls, requests or searches with a LIMIT such as
+250/1h or 20/1s,5000/1h, or runningBuilds or requestDays with a number. The limit 0
+means no limit.
 
 A user's limit replaces the one of the server. The limit of an organisation or a
 workspace is shared by all who work in it, users and robots, and applies in addition
 to their own. runningBuilds are the builds of all kinds at a time; others wait.
-Limits apply within seconds.`,
+Limits apply within seconds.
+
+requestDays, of organisations only, is for how many days container requests in
+their workspaces can be described after their names expired. It can only shorten
+the server's setting, and applies within minutes, also to earlier requests, which
+are deleted.`,
 		Args: usage.Exactly(4), ValidArgsFunction: completeLimits,
-		Example: "  slipway limits set organization lab builds 250/1h\n  slipway limits set workspace lab/rnaseq runningBuilds 4\n  slipway limits set user ada pulls 5000/1m",
+		Example: "  slipway limits set organization lab builds 250/1h\n  slipway limits set workspace lab/rnaseq runningBuilds 4\n  slipway limits set user ada pulls 5000/1m\n  slipway limits set organization lab requestDays 30",
 	}
 	format := output.Flag(cmd)
 	cmd.RunE = s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error {
