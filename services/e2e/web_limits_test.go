@@ -32,10 +32,15 @@ func TestWebPageOfLimits(t *testing.T) {
 		}
 		set("organization", "lab", "builds", "many")
 		b.await(`document.querySelector(".problem")?.innerText.includes("e.g. 250/1h")`)
+		set("organization", "lab", "requestDays", "0.5")
+		b.await(`document.querySelector(".problem")?.innerText.includes("whole number of days")`)
+		choose("of", "workspace")
+		b.await(`document.querySelector("#kind").value === "builds" && !document.querySelector("#kind [value=requestDays]")`)
 		set("user", "nobody", "builds", "1/1h")
 		b.await(`document.querySelector(".problem")?.innerText.includes("no user")`)
 		for i, c := range []struct{ of, name, kind, value, shown string }{
 			{"organization", "lab", "builds", "250/1h", "builds: 250/1h"},
+			{"organization", "lab", "requestDays", "30", "days to store expired container requests: 30"},
 			{"workspace", "lab/rnaseq", "runningBuilds", "4", "builds at a time: 4"},
 			{"user", "eve", "pulls", "0", "no limit of pulls"},
 		} {
