@@ -303,6 +303,60 @@ func TestRobotChanges(t *testing.T) {
 	})
 }
 
+// TestTokenWithScopesRaisesNoRobot raises the role of robots with tokens that lack scopes which the tokens of
+// the robots have, or may get. Such tokens can still lower the role.
+func TestTokenWithScopesRaisesNoRobot(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		inside, all := w.robot("admin", &w.ws, "ci", "view"), w.robot("boss", nil, "ci", "connect")
+		token := inside.token("cluster")
+		for name, c := range map[string]struct {
+			robot     robot
+			workspace int64
+			scopes    []string
+		}{
+			"only-admin":         {inside, 0, []string{"admin"}},
+			"of-the-workspace":   {inside, w.ws, []string{"admin"}},
+			"no-credentials":     {inside, 0, []string{"admin", "pull", "request", "build", "freeze", "runs"}},
+			"of-an-organisation": {all, 0, []string{"admin"}},
+			"one-more":           {all, 0, []string{"admin", "credentials:read"}},
+		} {
+			ctx := w.scoped(c.robot.by, name, c.workspace, c.scopes...)
+			_, err := c.robot.update(ctx, &platformv1.RobotChange{Role: new("launch")})
+			wantError(t, name, err, fault.Denied)
+			if !lacksScope(err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			if _, err := c.robot.update(ctx, &platformv1.RobotChange{Description: new(name)}); err != nil {
+				t.Errorf("%s, the description: %v", name, err)
+			}
+		}
+		if _, err := inside.update(w.scoped("admin", "again", 0, "admin"), &platformv1.RobotChange{Role: new("connect")}); !lacksScope(err) {
+			t.Errorf("from view to connect: %v", err)
+		}
+		must(w.client.CreateCredentials(w.as("boss"), &platformv1.CreateCredentialsRequest{WorkspaceId: &w.ws, Body: login("team", "quay.io", "s")}))(t)
+		if secret, err := password(w.client, must(w.authorize(token, 0, "pull"))(t), "quay.io/app"); err != nil || secret != "" {
+			t.Errorf("the robot's token has the login %q, %v", secret, err)
+		}
+		everything := append(robotScopes(), "admin")
+		for i, ctx := range []context.Context{
+			inside.as(), w.scoped("admin", "everything", 0, everything...), w.scoped("admin", "everything-there", w.ws, everything...), w.scoped("admin", "workspace", w.ws),
+		} {
+			if r, err := inside.update(ctx, &platformv1.RobotChange{Role: new("launch")}); err != nil || r.GetRole() != "launch" {
+				t.Errorf("token %d: %v, %v", i, r, err)
+			}
+			// A token with the scope admin may lower the role, and repeat it.
+			lower := w.scoped("admin", fmt.Sprint("lower-", i), 0, "admin")
+			for _, role := range []string{"launch", "connect", "connect", "view"} {
+				if r, err := inside.update(lower, &platformv1.RobotChange{Role: &role}); err != nil || r.GetRole() != role {
+					t.Errorf("to %s: %v, %v", role, r, err)
+				}
+			}
+		}
+	})
+}
+
 // TestRobotMakesEveryCall makes every call with a robot's token of each scope, and every call of
 // another workspace with all scopes.
 func TestRobotMakesEveryCall(t *testing.T) {

@@ -101,6 +101,18 @@ func robotScopes() []rpc.Scope {
 	return slices.DeleteFunc(rpc.Scopes(), func(s rpc.Scope) bool { return s == rpc.ScopeAdmin })
 }
 
+// CheckRobotRole returns fault.Denied if a token may not raise the role of a robot: the tokens of
+// the robot may have every scope of robotScopes, and would get rights that the token itself lacks.
+func (r Restriction) CheckRobotRole() error {
+	for _, s := range robotScopes() {
+		if r.Check(s) != nil {
+			return errScope("A higher role gives the tokens of the robot more rights, so that an access token with scopes can only set it if it has all of " +
+				scopesText(robotScopes()) + "; use a token without scopes")
+		}
+	}
+	return nil
+}
+
 // DeleteRobotToken revokes a token of a robot with immediate effect; fault.NotFound if the robot has
 // no such token.
 func (s *Service) DeleteRobotToken(ctx context.Context, req *platformv1.DeleteRobotTokenRequest) (*platformv1.DeleteRobotTokenResponse, error) {

@@ -104,9 +104,10 @@ func (s *Service) DescribeRobot(ctx context.Context, req *platformv1.DescribeRob
 	return &platformv1.DescribeRobotResponse{Robot: r.toProto()}, nil
 }
 
-// UpdateRobot changes the fields that the request sets, with immediate effect on the robot's tokens.
-// It returns fault.NotFound if the owner has no such robot, and fault.Conflict if the robot was
-// changed or deleted meanwhile.
+// UpdateRobot changes the fields that the request sets. A new role applies to the next call of each of
+// the robot's tokens. UpdateRobot returns fault.NotFound if the owner has no such robot,
+// fault.Denied if the call's token may not raise the role, and fault.Conflict if the robot was changed
+// or deleted meanwhile.
 func (s *Service) UpdateRobot(ctx context.Context, req *platformv1.UpdateRobotRequest) (*platformv1.UpdateRobotResponse, error) {
 	old, err := s.store.robot(ctx, req)
 	if err != nil {
@@ -119,6 +120,9 @@ func (s *Service) UpdateRobot(ctx context.Context, req *platformv1.UpdateRobotRe
 	if r == old {
 		return &platformv1.UpdateRobotResponse{Robot: r.toProto()}, nil
 	}
+	if err := checkRaise(ctx, old, r); err != nil {
+		return nil, err
+	}
 	done, err := s.store.updateRobot(ctx, old, r)
 	if err != nil {
 		return nil, fmt.Errorf("writing robot %d: %w", r.id, err)
@@ -128,6 +132,20 @@ func (s *Service) UpdateRobot(ctx context.Context, req *platformv1.UpdateRobotRe
 	}
 	s.deps.Notifier.Notify(ctx, caller.Change{UserID: r.id})
 	return &platformv1.UpdateRobotResponse{Robot: r.toProto()}, nil
+}
+
+// checkRaise returns fault.Denied if a change raises the role of a robot and the call's token may not
+// do so.
+func checkRaise(ctx context.Context, old, r robot) error {
+	before, err := parseRole(old.role)
+	if err != nil {
+		return fmt.Errorf("reading the role of robot %d: %w", r.id, err)
+	}
+	after, err := parseRole(r.role)
+	if err != nil || after <= before {
+		return err
+	}
+	return PrincipalFrom(ctx).Restriction.CheckRobotRole()
 }
 
 // apply changes the fields that a request sets.

@@ -115,8 +115,10 @@ type OrganizationServiceClient interface {
 	CreateRobot(ctx context.Context, in *CreateRobotRequest, opts ...grpc.CallOption) (*CreateRobotResponse, error)
 	// DescribeRobot returns a robot.
 	DescribeRobot(ctx context.Context, in *DescribeRobotRequest, opts ...grpc.CallOption) (*DescribeRobotResponse, error)
-	// UpdateRobot changes the role or the description of a robot. A new role applies to all
-	// its tokens immediately.
+	// UpdateRobot changes the role or the description of a robot. A new role applies to the next call
+	// of each of its tokens, except that cached logins are used for up to a minute if NATS is
+	// unavailable, and that a running build keeps its logins. An access token with scopes can only
+	// raise the role if it has all scopes that tokens of robots can have.
 	UpdateRobot(ctx context.Context, in *UpdateRobotRequest, opts ...grpc.CallOption) (*UpdateRobotResponse, error)
 	// DeleteRobot deletes a robot and its tokens, with immediate effect.
 	DeleteRobot(ctx context.Context, in *DeleteRobotRequest, opts ...grpc.CallOption) (*DeleteRobotResponse, error)
@@ -507,8 +509,10 @@ type OrganizationServiceServer interface {
 	CreateRobot(context.Context, *CreateRobotRequest) (*CreateRobotResponse, error)
 	// DescribeRobot returns a robot.
 	DescribeRobot(context.Context, *DescribeRobotRequest) (*DescribeRobotResponse, error)
-	// UpdateRobot changes the role or the description of a robot. A new role applies to all
-	// its tokens immediately.
+	// UpdateRobot changes the role or the description of a robot. A new role applies to the next call
+	// of each of its tokens, except that cached logins are used for up to a minute if NATS is
+	// unavailable, and that a running build keeps its logins. An access token with scopes can only
+	// raise the role if it has all scopes that tokens of robots can have.
 	UpdateRobot(context.Context, *UpdateRobotRequest) (*UpdateRobotResponse, error)
 	// DeleteRobot deletes a robot and its tokens, with immediate effect.
 	DeleteRobot(context.Context, *DeleteRobotRequest) (*DeleteRobotResponse, error)

@@ -217,8 +217,9 @@ func robotsUpdateCommand(s *session.Settings) *cobra.Command {
 		Use: "update ORGANISATION[/WORKSPACE] NAME|ID", Short: "Change the role or the description of a robot",
 		Long: `Change the role or the description of a robot. What no flag names stays as it is.
 
-A new role applies immediately to all tokens of the robot. With the role connect or
-view, they get no logins and report no runs. Their scopes decide what else they may
+A new role applies to the next call of each token of the robot; a running build
+keeps its logins until it ends. With the role connect or view, the tokens get no
+logins and report no runs. Their scopes decide what else they may
 do, such as requesting images: use "slipway robots tokens delete" to stop a token.`,
 		Args: usage.Exactly(2), ValidArgsFunction: completeRobots(s, 2),
 		Example: "  slipway robots update lab/rnaseq ci --role view\n  slipway robots update lab/rnaseq ci --description 'Pulls images for the cluster'",
