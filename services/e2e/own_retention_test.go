@@ -19,7 +19,7 @@ func TestOwnRetention(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	image := up.Push(t, "lib/tool:1", testkit.Image(t, "amd64", true))
-	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
+	eachShape(t, []string{up.Host}, settings{"limit_platform": "0"}, func(t *testing.T, p *program) {
 		admin := []string{"Authorization", "Bearer " + p.token}
 		lab, other := p.makeWorkspace("lab", "bench"), p.makeWorkspace("other", "bench")
 		orgs := map[string]string{}

@@ -14,7 +14,7 @@ import (
 func TestWebPageOfLimits(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+	eachShape(t, nil, settings{"limit_platform": "0"}, func(t *testing.T, p *program) {
 		eve := p.newUser("eve")
 		p.makeWorkspace("lab", "rnaseq")
 		b := openTab(t, browser, p.url+"/view/admin/limits")
