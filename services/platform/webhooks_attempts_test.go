@@ -50,7 +50,7 @@ func TestWebhookIsAttemptedAgain(t *testing.T) {
 			t.Errorf("%d calls within the pause of the webhook", calls)
 		}
 		r.Answer(nil)
-		w.clock.add(6 * time.Second)
+		w.pass(6 * time.Second)
 		testkit.Until(t, "all messages", func() error {
 			if list := w.deliveries("boss", 0, id, "DELIVERED"); len(list) != 3 {
 				return fmt.Errorf("the deliveries are %v", list)
@@ -80,7 +80,7 @@ func TestWebhookIsDisabled(t *testing.T) {
 		r.AnswerStatus(http.StatusServiceUnavailable)
 		w.happens("boss", 0, "build.failed", "b_1")
 		testkit.Until(t, "the end of patience", func() error {
-			w.clock.add(time.Hour)
+			w.pass(time.Hour)
 			if !w.describe("boss", 0, id).GetDisabled() {
 				return errors.New("the webhook is enabled")
 			}
@@ -141,7 +141,7 @@ func TestRejectedMessage(t *testing.T) {
 		for n := 0; ; n++ {
 			w.happens("boss", 0, "build.failed", fmt.Sprint("b_", n))
 			testkit.Until(t, "the other message", func() error {
-				w.clock.add(10 * time.Second)
+				w.pass(10 * time.Second)
 				if list := w.deliveries("boss", 0, id, "DELIVERED"); len(list) != n+1 {
 					return fmt.Errorf("%d messages of %d were delivered", len(list), n+1)
 				}

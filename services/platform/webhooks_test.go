@@ -46,6 +46,9 @@ type hookWorld struct {
 	*world
 	clock *settableClock
 	js    jetstream.JetStream
+	// spare is a webhook of another user without messages, which exists after the first call of
+	// pass.
+	spare string
 	stop  func()
 	// metrics has the metrics of the platform.
 	metrics *prometheus.Registry
@@ -81,6 +84,19 @@ func newHookWorld(t *testing.T, db *sqldb.DB, receivers http.RoundTripper) *hook
 		return err
 	})
 	return w
+}
+
+// pass adds d to the clock, and makes the platform look for messages that are due then. Otherwise
+// it would do so within two seconds. It looks after each change of a URL.
+func (w *hookWorld) pass(d time.Duration) {
+	w.t.Helper()
+	url := "https://spare.example/" + w.clock.Now().Format(time.RFC3339Nano)
+	w.clock.add(d)
+	if w.spare == "" {
+		res := must(w.client.CreateWebhook(w.as("stranger"), &platformv1.CreateWebhookRequest{Webhook: &platformv1.WebhookSpec{Url: "https://spare.example", Events: []string{"webhook.disabled"}}}))(w.t)
+		w.spare = res.GetWebhook().GetId()
+	}
+	must(w.client.UpdateWebhook(w.as("stranger"), &platformv1.UpdateWebhookRequest{WebhookId: w.spare, Change: &platformv1.WebhookChange{Url: &url}}))(w.t)
 }
 
 // hook creates a webhook; workspace 0 is the personal one.
