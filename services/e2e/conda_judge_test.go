@@ -128,7 +128,10 @@ func readByJudges(t *testing.T, oracle, prefix string, want judged) (got judgeme
 	}
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(oracle, "conda"), "CONDA_PKGS_DIRS="+t.TempDir(), "CONDARC=/dev/null", "HOME="+t.TempDir(),
 		"CONDA_SOLVER=classic", "CONDA_SAT_SOLVER=pysat", "CONDA_SUBDIR="+subdir, "CONDA_ALLOW_NON_CHANNEL_URLS=true", "CONDA_NOTIFY_OUTDATED_CONDA=false", "CONDA_REPORT_ERRORS=false",
-		"CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY=false") // these channels have no pip
+		"CONDA_ADD_PIP_AS_PYTHON_DEPENDENCY=false", // these channels have no pip
+		// The packages do not depend on CUDA, and a process that detects it takes as long as the rest. Python
+		// compiles conda only once if it may write the result.
+		"CONDA_OVERRIDE_CUDA=", "PYTHONDONTWRITEBYTECODE=")
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("they cannot read the environment: %v\n%s%s", err, tail(string(out), 3000), tail(errs.String(), 3000))
