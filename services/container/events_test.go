@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -69,16 +70,31 @@ func (unlimited) GetLimits(context.Context, *platformv1.GetLimitsRequest, ...grp
 	return &platformv1.GetLimitsResponse{}, nil
 }
 
-// requests stores a request of a user whose image the build b_1 builds.
-func (a *announcer) requests(id string, user, workspace int64) {
+// requests stores requests of a user whose image the build b_1 builds.
+func (a *announcer) requests(user, workspace int64, ids ...string) {
 	a.t.Helper()
-	err := a.store.Insert(a.t.Context(), store.Record{
-		Created: a.clock(), Expires: a.clock().Add(time.Hour), Request: &containerv1.ContainerRequest{WorkflowId: "run"},
-		Plan: &containerv1.Plan{Token: id, BuildId: "b_1", Identity: &platformv1.Identity{Endpoint: "https://platform.test", UserId: user, WorkspaceId: workspace}},
-	})
-	if err != nil {
+	group, ctx := errgroup.WithContext(a.t.Context())
+	group.SetLimit(100) // concurrent requests share a transaction
+	for _, id := range ids {
+		group.Go(func() error {
+			return a.store.Insert(ctx, store.Record{
+				Created: a.clock(), Expires: a.clock().Add(time.Hour), Request: &containerv1.ContainerRequest{WorkflowId: "run"},
+				Plan: &containerv1.Plan{Token: id, BuildId: "b_1", Identity: &platformv1.Identity{Endpoint: "https://platform.test", UserId: user, WorkspaceId: workspace}},
+			})
+		})
+	}
+	if err := group.Wait(); err != nil {
 		a.t.Fatal(err)
 	}
+}
+
+// ids returns n ids with a prefix.
+func ids(prefix string, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s%06d", prefix, i)
+	}
+	return out
 }
 
 // ended publishes that the build b_1 failed some time ago. The service reads its requests again a
@@ -152,16 +168,16 @@ func TestContainersAreAnnounced(t *testing.T) {
 	t.Parallel()
 	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
 		a := newAnnouncer(t, db)
-		a.requests("one", 1, 0)
-		a.requests("two", 2, 7)
+		a.requests(1, 0, "one")
+		a.requests(2, 7, "two")
 		a.ended(64 * time.Second)
 		a.wants("one", "two")
 		a.nats.Stop()
-		a.requests("late", 3, 0)
+		a.requests(3, 0, "late")
 		a.nats.Start()
 		a.wants("late", "one", "two")
 		a.sleep(2 * time.Second)
-		a.requests("later", 4, 0) // the build had ended more than a minute before: it cannot have joined it
+		a.requests(4, 0, "later") // the build had ended more than a minute before: it cannot have joined it
 		a.handled()
 		a.wants("late", "one", "two")
 	})
@@ -173,15 +189,9 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 	t.Parallel()
 	a := newAnnouncer(t, testkit.SQLite(t))
 	const more = 50
-	for i := range limits.EventRequests {
-		a.requests(fmt.Sprintf("a%06d", i), 1, 0)
-	}
-	for i := range more {
-		a.requests(fmt.Sprintf("b%06d", i), 2, 0) // beyond the limit of the build
-	}
-	for i := range more {
-		a.requests(fmt.Sprintf("A%06d", i), 1, 7) // the same user in a workspace
-	}
+	a.requests(1, 0, ids("a", limits.EventRequests)...)
+	a.requests(2, 0, ids("b", more)...) // beyond the limit of the build
+	a.requests(1, 7, ids("A", more)...) // the same user in a workspace
 	a.sleep(66 * time.Second)
 	a.ended(66 * time.Second)
 	const want = more + limits.EventRequestsUser
