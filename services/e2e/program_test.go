@@ -209,9 +209,11 @@ func (p *process) kill() {
 	}
 }
 
+// within calls ask until it succeeds, and returns its last error after d. The pauses grow with the
+// time so far, since calls of a server take processor time from the other tests.
 func within(d time.Duration, ask func() error) error {
 	var err error
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < d; time.Sleep(min(max(time.Since(begun)/10, 10*time.Millisecond), 50*time.Millisecond)) {
 		if err = ask(); err == nil {
 			return nil
 		}
