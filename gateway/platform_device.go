@@ -45,15 +45,22 @@ type deviceForm struct {
 
 // showCodePage shows the page on which a code is entered.
 func (s signIn) showCodePage(w http.ResponseWriter, r *http.Request, _ map[string]string) {
-	elsewhere, err := s.provider(r)
+	elsewhere, err := s.deviceProvider(r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
+	show(w, http.StatusOK, deviceForm{Elsewhere: elsewhere}.page())
+}
+
+// deviceProvider returns where a user signs in at the provider and returns to the page of
+// the code; "" without a provider.
+func (s signIn) deviceProvider(r *http.Request) (string, error) {
+	elsewhere, err := s.provider(r)
 	if elsewhere != "" {
 		elsewhere += "?device=1"
 	}
-	show(w, http.StatusOK, deviceForm{Elsewhere: elsewhere}.page())
+	return elsewhere, err
 }
 
 // describeDevice shows the page that asks about the program of the entered code. Errors are
@@ -76,6 +83,7 @@ func (s signIn) describeDevice(w http.ResponseWriter, r *http.Request, _ map[str
 		code = http.StatusForbidden // for a 401, browsers would ask for a password
 	}
 	shown.Problem = failed.Message
+	shown.Elsewhere, _ = s.deviceProvider(r) // the form is usable without the link
 	show(w, code, shown.page())
 }
 

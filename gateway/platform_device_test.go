@@ -78,11 +78,15 @@ func TestDevicePage(t *testing.T) {
 		t.Errorf("got %d %s for %v", resp.StatusCode, body, granted)
 	}
 
-	at = servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{"DescribeDevice": refusingWith(t, codes.Unauthenticated, "The access token is not valid", nil)}))
+	at = servePlatform(t, "", byMethod(map[string]grpc.StreamHandler{
+		"DescribeDevice": refusingWith(t, codes.Unauthenticated, "The access token is not valid", nil),
+		"GetServiceInfo": answering(t, &platformv1.GetServiceInfoRequest{}, &platformv1.GetServiceInfoResponse{ServiceInfo: &platformv1.ServiceInfo{ApiUrl: "https://p", AuthTypes: []string{"oidc"}}}),
+	}))
 	form.Set("user_code", `"><script>`)
 	resp, body = postForm(t, at+"/oauth/device", form)
 	holds(t, document(t, openapi.Platform), http.MethodPost, "/oauth/device", resp, []byte(body))
 	if resp.StatusCode != http.StatusForbidden || !strings.Contains(body, "The access token is not valid") || !strings.Contains(body, `<form`) ||
+		!strings.Contains(body, `href="https://p/oauth/oidc?device=1"`) ||
 		strings.Contains(body, "secret") || strings.Contains(body, "<script>") {
 		t.Errorf("who is refused is shown %d %s", resp.StatusCode, body)
 	}

@@ -3,10 +3,12 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +104,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *proxy) tunnel(w http.ResponseWriter, r *http.Request) {
 	out, err := p.dial(r.Context(), "tcp", r.Host)
 	if err != nil {
-		refuse(w, err)
+		refuseTunnel(w, err)
 		return
 	}
 	in, rest, err := http.NewResponseController(w).Hijack()
@@ -126,3 +128,37 @@ func refuse(w http.ResponseWriter, err error) {
 	}
 	http.Error(w, "the server cannot be reached", http.StatusBadGateway)
 }
+
+// refuseTunnel responds to a CONNECT like refuse, with the reason in the status line: clients
+// such as BuildKit and curl report this line only, and "Forbidden" does not name a setting.
+func refuseTunnel(w http.ResponseWriter, err error) {
+	f := new(fault.Error)
+	if !errors.As(err, &f) {
+		refuse(w, err)
+		return
+	}
+	conn, _, hijacked := http.NewResponseController(w).Hijack()
+	if hijacked != nil {
+		refuse(w, err)
+		return
+	}
+	_, _ = fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", http.StatusForbidden, reasonPhrase(f.Public))
+	_ = conn.Close()
+}
+
+// reasonPhrase returns text as it may stand in a status line (RFC 9112, 4): printable ASCII
+// on one line, of bounded length.
+func reasonPhrase(text string) string {
+	if len(text) > maxReason {
+		text = text[:maxReason]
+	}
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+}
+
+// maxReason bounds a reason phrase in bytes. Names of hosts have at most 253.
+const maxReason = 512

@@ -62,13 +62,24 @@ func TestProxy(t *testing.T) {
 	if code, body := get(c, "https://a.test/x"); code != 200 || body != "a.test/x" {
 		t.Errorf("tunnel: %d %q", code, body)
 	}
-	if code, body := get(c, "https://10.0.0.1/"); code != 0 || !strings.Contains(body, "Forbidden") {
+	if code, body := get(c, "https://10.0.0.1/"); code != 0 || !strings.HasSuffix(body, ": 10.0.0.1 may not be reached") {
 		t.Errorf("tunnel, refused: %d %q", code, body)
 	}
 	p := httptest.NewServer(newProxy(nil))
 	defer p.Close()
 	if code, _ := get(p.Client(), p.URL+"/x"); code != http.StatusBadRequest {
 		t.Errorf("a request that is for no proxy got %d", code)
+	}
+}
+
+// TestReasonPhrase keeps text of callers on one line of the response.
+func TestReasonPhrase(t *testing.T) {
+	t.Parallel()
+	if got := reasonPhrase("h\r\nX: 1\x00é is private"); got != "h??X: 1?? is private" {
+		t.Errorf("got %q", got)
+	}
+	if got := reasonPhrase(strings.Repeat("x", 2*maxReason)); len(got) != maxReason {
+		t.Errorf("got %d bytes", len(got))
 	}
 }
 
