@@ -85,13 +85,15 @@ func giveToOwner(dir string) error {
 	})
 }
 
-// checkEmpty checks that a data_dir is empty except for files of an interrupted restore. In
+// checkEmpty checks that a data_dir is empty except for files of an interrupted restore, the
+// marker that remains after `rm -r data/*`, and the folder that every ext4 volume has. In
 // particular, it must not have the journal of another database, which SQLite would apply.
 func checkEmpty(dir string) error {
+	restorable := []string{imagesDir, masterKeyFile, tokenFile, ".slipway-data", "lost+found"}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
-		if !slices.Contains([]string{imagesDir, masterKeyFile, tokenFile}, e.Name()) && !strings.HasPrefix(e.Name(), ".copy-") {
-			return fmt.Errorf("%s is not empty (it has %s): restore to an empty data_dir", dir, e.Name())
+		if !slices.Contains(restorable, e.Name()) && !strings.HasPrefix(e.Name(), ".copy-") {
+			return fmt.Errorf("%s is not empty (it has %s): stop the slipwayd that uses it, move the folder away, and run the command again", dir, e.Name())
 		}
 	}
 	return err
