@@ -89,7 +89,7 @@ image: ## Build both images reproducibly as bin/images/* (PLATFORMS, PUSH: see d
 release: ## Build the release files reproducibly as bin/release/* (VERSION, PLATFORMS: see deploy/release/release.sh)
 	VERSION=$(VERSION) deploy/release/release.sh
 
-release-test: builder ## Install the packages in a clean root file system and start them (root, on Debian; see deploy/release/test.sh)
+release-test: builder ## Install the packages in a clean root file system and boot it (root, on Debian; see deploy/release/test.sh)
 	deploy/release/test.sh
 
 image-test: ## Build the images twice and compare their digests

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh: builds the release of this machine's architecture twice and compares the files. Then it installs the
-# packages in a clean Debian, starts the commands of their units as their users, and builds an image. Needs root,
-# mmdebstrap, iproute2, curl, busybox-static and systemd-analyze of systemd; runc is bin/runc. KEEP is a folder for
+# packages in a clean Debian, boots systemd there, builds an image, and pulls it after a reboot. Needs root,
+# mmdebstrap, iproute2, curl, procps, busybox-static, systemd and systemd-container; runc is bin/runc. KEEP is a folder for
 # the results.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -23,7 +23,7 @@ cmp "$work/once/SHA256SUMS" "$work/again/SHA256SUMS" || no 'the same commit give
 
 say 'a clean root'
 root=$work/root
-[ -d "$root/usr" ] || mmdebstrap --quiet --variant=minbase --mode=root --include=ca-certificates,libseccomp2 bookworm "$root"
+[ -d "$root/usr" ] || mmdebstrap --quiet --variant=minbase --mode=root --include=ca-certificates,libseccomp2,systemd-sysv,dbus bookworm "$root"
 cp "$work"/once/*.deb "$root/tmp/"
 chroot "$root" sh -c 'dpkg -i /tmp/slipway_*.deb /tmp/slipwayd_*.deb' >"$work/dpkg.log" 2>&1 || { cat "$work/dpkg.log" >&2 && exit 1; }
 grep -q 'slipwayd is installed' "$work/dpkg.log" || no 'the installation does not print how to start the service'
@@ -38,7 +38,8 @@ for unit in slipwayd slipway-buildkitd; do
 done
 systemd-analyze security --offline=yes --no-pager --threshold=20 --root="$root" slipwayd.service >"$work/exposure" || { tail -3 "$work/exposure" >&2 && no 'slipwayd.service may do more than it needs'; }
 
-say 'both, started'
+command -v systemd-nspawn >/dev/null || no 'systemd-container is missing'
+say 'systemd, booted twice'
 cp /bin/busybox "$root/tmp/" 2>/dev/null || no 'busybox-static is missing'
 unshare --mount --propagation private --pid --fork --kill-child --mount-proc --net --ipc deploy/release/start.sh "$root" || no 'they do not work (above)'
 
