@@ -7,13 +7,18 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/config"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/upstream"
+	"slipway.dev/services/registry/blob"
 )
 
 // connect creates the gRPC servers of this process, and a connection to every role that its
@@ -119,6 +124,9 @@ type network struct {
 	mirrors []upstream.Mirror
 	client  *upstream.Client
 	control *upstream.Control
+	// blobs caches blobs of registries, and reads reads their images.
+	blobs blob.Cache
+	reads *pullthrough.Reader
 }
 
 // openNetwork creates the clients of registries.
@@ -143,7 +151,54 @@ func (e *env) openNetwork(context.Context) (parts, error) {
 	o := upstream.Options{Egress: egress, Plain: plain, Mirrors: mirrors, Metrics: e.reg, Known: known, Documents: upstream.NewDocuments()}
 	e.reg.MustRegister(o.Documents)
 	e.net.client, e.net.control = upstream.New(o), upstream.NewControl(o)
-	return parts{}, nil
+	e.net.reads = pullthrough.Direct(e.net.client)
+	if !e.opensBlobs() {
+		return parts{}, nil
+	}
+	return e.openBlobs(o.Documents)
+}
+
+// opensBlobs reports whether this process uses blob_cache. A folder belongs to the process that
+// plays the role registry.
+func (e *env) opensBlobs() bool {
+	return e.plays("registry") || e.plays("container") && e.cfg.UpstreamCache && bucket.IsAddress(e.cfg.BlobCache)
+}
+
+// openBlobs opens the cache of blobs, and with upstream_cache the reader that keeps what it reads.
+func (e *env) openBlobs(documents *upstream.Documents) (parts, error) {
+	shared, err := Bucket(e.cfg)
+	if err != nil {
+		return parts{}, err
+	}
+	log := e.log.With("service", "registry")
+	blobs, err := blob.Open(blob.Config{
+		Bucket: shared, Dir: e.cfg.BlobCache, Size: int64(e.cfg.BlobCacheSize), DiskFull: e.disks.Check, Metrics: e.reg, Log: log, Now: time.Now,
+	})
+	if err != nil {
+		return parts{}, err
+	}
+	e.onClose(blobs.Close)
+	e.net.blobs = blobs
+	if e.cfg.UpstreamCache {
+		e.net.reads = pullthrough.New(pullthrough.Options{
+			Client: e.net.client, Store: blobs, Documents: documents, Recheck: e.cfg.UpstreamAuth, Freshness: e.cfg.TagFreshness,
+			Metrics: e.reg, Log: log, Now: time.Now,
+		})
+	}
+	return parts{run: []func(context.Context) error{func(ctx context.Context) error { blobs.Run(ctx); <-ctx.Done(); return nil }}}, nil
+}
+
+// Bucket opens the bucket that blob_cache names; the caller closes it. It returns nil if
+// blob_cache names none.
+func Bucket(cfg config.Config) (*bucket.Bucket, error) {
+	if !bucket.IsAddress(cfg.BlobCache) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	at, err := bucket.Parse(cfg.BlobCache)
+	if err != nil {
+		return nil, fmt.Errorf("blob_cache %w", err)
+	}
+	return bucket.Open(at, cfg.BlobCacheLogin)
 }
 
 // knownRegistries returns the registries in the settings, for metrics.

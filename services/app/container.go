@@ -25,7 +25,7 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 	s, err := container.New(container.Deps{
 		DB: e.db, Redis: e.redis, Bus: e.nats, Events: e.nats,
 		Platform: e.platform(), Build: e.builds(), Conda: e.conda(),
-		Upstream: e.net.client, Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
+		Upstream: e.net.client, Reads: e.net.reads, Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
 		Metrics: e.reg, Log: e.log.With("service", "container"), Now: time.Now,
 		Settings: container.Settings{
 			Host:             e.publicHost(),

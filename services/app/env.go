@@ -182,6 +182,9 @@ func (e *env) newKeychain() (*caller.Keychain, error) {
 		}
 		e.onClose(changes.Unsubscribe)
 	}
+	if e.cfg.UpstreamCache {
+		keys = keys.WithSharedLogins()
+	}
 	return keys.WithBuildRepository(e.own()), nil
 }
 

@@ -131,7 +131,7 @@ func (s *Service) issuedInclusion(ctx context.Context, p request.Parsed, who *pl
 	if in.Access, err = s.accessTo(ctx, in.Identity, in.BuildID, source); err != nil {
 		return in, err
 	}
-	d, err := s.sources.At(ctx, in.Access, source)
+	d, err := s.sources.At(ctx, in.Access, source, in.BuildID != "")
 	in.Source = at(source, d)
 	return in, sources.Unreadable(in.Field, in.Image, in.Access, err)
 }

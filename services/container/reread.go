@@ -188,7 +188,7 @@ func (s *Service) rereadOrigin(ctx context.Context, field string, image oci.Refe
 	if err != nil {
 		return err
 	}
-	_, err = s.sources.At(ctx, access, image)
+	_, err = s.sources.At(ctx, access, image, from.GetBuildId() != "")
 	return sources.Unreadable(field, image, access, err)
 }
 

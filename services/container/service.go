@@ -35,6 +35,7 @@ import (
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
@@ -61,6 +62,8 @@ type Deps struct {
 	// Conda solves requests for Conda packages; nil if solving is disabled.
 	Conda    condav1.CondaServiceClient
 	Upstream *upstream.Client
+	// Reads reads the images that requests name, through Upstream.
+	Reads    *pullthrough.Reader
 	Keychain *caller.Keychain
 	// Limiter counts requests; nil for no limits.
 	Limiter *ratelimit.Limiter
@@ -157,7 +160,7 @@ func New(d Deps) (*Service, error) {
 		events:    events,
 		store:     store.New(d.DB),
 		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
-		sources:   sources.New(d.Upstream, d.Keychain),
+		sources:   sources.New(d.Upstream, d.Reads, d.Keychain),
 		links:     layers.NewLinks(d.Upstream, d.Metrics, d.Log),
 		operators: ops,
 		space:     sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),

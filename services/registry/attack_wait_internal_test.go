@@ -23,6 +23,7 @@ import (
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
+	"slipway.dev/services/registry/blob"
 )
 
 // building is a container service whose image names all wait for one build.
@@ -56,7 +57,12 @@ func (e endless) AwaitBuild(ctx context.Context, _ *buildv1.AwaitBuildRequest, _
 // from an address.
 func waitingRegistry(t *testing.T, builds buildv1.BuildServiceClient) (*Registry, func(ip string) *httptest.ResponseRecorder) {
 	t.Helper()
+	blobs, err := blob.Open(blob.Config{Metrics: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s, err := New(Deps{
+		Blobs:      blobs,
 		Containers: building{}, Builds: builds, Bus: testkit.NATS(t), Metrics: prometheus.NewRegistry(), Log: testkit.Log(t), Now: time.Now,
 		Keychain: caller.NewKeychain(nil, nil),
 		Limiter:  ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)),

@@ -3,6 +3,7 @@ package registry_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,7 @@ import (
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/blob"
 )
 
 // newBucketFront is newFront with a bucket, for an image whose layers are large enough to
@@ -35,7 +37,17 @@ func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.BlobBucket, d.BlobCache = b, 64<<20 })
+	blobs := openBlobs(t, blob.Config{Bucket: b, Size: 64 << 20})
+	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.Blobs = blobs })
+	f.pushLarge(t)
+	testkit.Run(t, func(ctx context.Context) error { blobs.Run(ctx); return nil })
+	f.up.Requests()
+	return f, s3
+}
+
+// pushLarge moves the tag to an image whose layers are large enough to be stored in a bucket.
+func (f *front) pushLarge(t *testing.T) {
+	t.Helper()
 	img, err := random.Image(200<<10, 2)
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +55,20 @@ func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 	f.up.Push(t, "lib/tool:v1", mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex),
 		mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}}))
 	f.look(t)
-	testkit.Run(t, f.run)
-	f.up.Requests()
-	return f, s3
+}
+
+// hasObjects returns an error unless a bucket has at least n objects beside its own records.
+func hasObjects(objects map[string]int64, n int) error {
+	found := 0
+	for name := range objects {
+		if !strings.Contains(name, ".") {
+			found++
+		}
+	}
+	if found < n {
+		return fmt.Errorf("it has %d of %d objects", found, n)
+	}
+	return nil
 }
 
 // keep pulls a blob until it is in the bucket. The bucket's contents are listed in the

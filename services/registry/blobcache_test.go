@@ -15,13 +15,14 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/blob"
 )
 
 // newCachingFront is newFront with a blob cache. It also returns the cache's folder.
 func newCachingFront(t *testing.T) (*front, string) {
 	t.Helper()
 	dir := t.TempDir()
-	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.BlobDir, d.BlobCache = dir, 1<<20 })
+	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.Blobs = openBlobs(t, blob.Config{Dir: dir, Size: 1 << 20}) })
 	f.up.Requests()
 	return f, dir
 }

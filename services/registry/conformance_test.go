@@ -25,11 +25,13 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/blob"
 )
 
 // plans is a container service that returns plans by token, with the digests that were
@@ -82,9 +84,10 @@ func serve(t *testing.T) *served {
 	}
 	metrics := prometheus.NewRegistry()
 	to := upstream.Options{Egress: egress, Plain: []string{s.up.Host}, Metrics: metrics}
+	client := upstream.New(to)
 	r, err := registry.New(registry.Deps{
-		Containers: s.plans, Bus: testkit.NATS(t), Upstream: upstream.New(to), Control: upstream.NewControl(to),
-		Keychain: caller.NewKeychain(nil, nil), Limiter: ratelimit.New(testkit.Redis(t), metrics, testkit.Log(t)),
+		Containers: s.plans, Bus: testkit.NATS(t), Upstream: client, Reads: pullthrough.Direct(client), Control: upstream.NewControl(to),
+		Blobs: openBlobs(t, blob.Config{}), Keychain: caller.NewKeychain(nil, nil), Limiter: ratelimit.New(testkit.Redis(t), metrics, testkit.Log(t)),
 		Metrics: metrics, Log: testkit.Log(t), Now: time.Now,
 		Settings: registry.Settings{LayerDir: t.TempDir(), LayerCache: 1 << 20, ImageCache: 1 << 20, PublicURL: "http://slipway.test"},
 	})

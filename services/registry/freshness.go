@@ -6,10 +6,10 @@ import (
 
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
-	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -23,8 +23,8 @@ type tagKey struct {
 
 // A resolvedTag is the digest that a registry returned for a tag, and when.
 type resolvedTag struct {
-	digest digest.Digest
-	asked  time.Time
+	pullthrough.Tag
+	asked time.Time
 }
 
 // tagCache resolves tags. Concurrent calls for one key share one request, and a result is
@@ -44,11 +44,11 @@ func newTagCache(d Deps) *tagCache {
 	}
 }
 
-// lookup returns the digest that a tag points at, or the error of work.
-func (t *tagCache) lookup(ctx context.Context, key tagKey, work func(context.Context) (digest.Digest, error)) (digest.Digest, error) {
+// lookup returns what a tag points at, or the error of work.
+func (t *tagCache) lookup(ctx context.Context, key tagKey, work func(context.Context) (pullthrough.Tag, error)) (pullthrough.Tag, error) {
 	if a, ok := t.known.GetIfPresent(key); ok && t.now().Sub(a.asked) < t.freshness {
 		t.hits.RecordHits(1)
-		return a.digest, nil
+		return a.Tag, nil
 	}
 	t.hits.RecordMisses(1)
 	a, err := t.asking.Do(ctx, key, func(ctx context.Context) (resolvedTag, error) {
@@ -62,5 +62,5 @@ func (t *tagCache) lookup(ctx context.Context, key tagKey, work func(context.Con
 	case t.freshness > 0:
 		t.known.Set(key, a)
 	}
-	return a.digest, err
+	return a.Tag, err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -18,15 +19,15 @@ func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	a := newTagCache(Deps{Now: func() time.Time { return now }, Settings: Settings{TagFreshness: 10 * time.Second}})
 	ada := tagKey{upstream.Access{Scope: "ada", Login: upstream.Login{Username: "ada", Password: "1"}}, upstream.Repository{Host: "h", Name: "n"}, "v1"}
-	says := func(s string) func(context.Context) (digest.Digest, error) {
-		return func(context.Context) (digest.Digest, error) { return digest.Digest(s), nil }
+	says := func(s string) func(context.Context) (pullthrough.Tag, error) {
+		return func(context.Context) (pullthrough.Tag, error) { return pullthrough.Tag{Digest: digest.Digest(s)}, nil }
 	}
-	refuses := func(context.Context) (digest.Digest, error) { return "", fault.Denied.Newf("no") }
-	if d, err := a.lookup(t.Context(), ada, says("one")); d != "one" || err != nil {
+	refuses := func(context.Context) (pullthrough.Tag, error) { return pullthrough.Tag{}, fault.Denied.Newf("no") }
+	if d, err := a.lookup(t.Context(), ada, says("one")); d.Digest != "one" || err != nil {
 		t.Fatal(d, err)
 	}
-	if d, err := a.lookup(t.Context(), ada, refuses); d != "one" || err != nil {
-		t.Errorf("told before: %q, %v", d, err)
+	if d, err := a.lookup(t.Context(), ada, refuses); d.Digest != "one" || err != nil {
+		t.Errorf("told before: %v, %v", d, err)
 	}
 	for name, augmentation := range map[string]func(*tagKey){
 		"scope":      func(k *tagKey) { k.access.Scope = "bob" },
@@ -39,15 +40,15 @@ func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 		other := ada
 		augmentation(&other)
 		if d, err := a.lookup(t.Context(), other, refuses); err == nil {
-			t.Errorf("another %s is told %q", name, d)
+			t.Errorf("another %s is told %v", name, d)
 		}
 	}
 	now = now.Add(10 * time.Second)
 	if d, err := a.lookup(t.Context(), ada, refuses); err == nil {
-		t.Errorf("too old: %q", d)
+		t.Errorf("too old: %v", d)
 	}
 	now = now.Add(-time.Second) // the clock is set back
-	if d, err := a.lookup(t.Context(), ada, says("two")); d != "two" || err != nil {
-		t.Errorf("after a refusal: %q, %v", d, err)
+	if d, err := a.lookup(t.Context(), ada, says("two")); d.Digest != "two" || err != nil {
+		t.Errorf("after a refusal: %v, %v", d, err)
 	}
 }

@@ -23,11 +23,13 @@ import (
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/rpc"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry"
+	"slipway.dev/services/registry/blob"
 )
 
 // named is a container service that knows one name.
@@ -68,13 +70,23 @@ func newFront(t *testing.T, pulls int) *front {
 // newFrontWith is newFront with a change of the registry's dependencies.
 func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *front {
 	t.Helper()
-	f := &front{up: testkit.NewRegistry(t, testkit.Open), name: "/v2/wt/abcdef/lib/tool"}
-	f.up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
+	up := testkit.NewRegistry(t, testkit.Open)
+	up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
+	f := newFrontOf(t, up, pulls, augmentation)
+	f.look(t)
+	return f
+}
+
+// newFrontOf serves lib/tool:v1 of a registry, without having looked at it.
+func newFrontOf(t *testing.T, up *testkit.Registry, pulls int, augmentation func(*registry.Deps)) *front {
+	t.Helper()
+	f := &front{up: up, name: "/v2/wt/abcdef/lib/tool"}
 	egress, err := upstream.NewEgress([]string{"127.0.0.0/8"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	to := upstream.Options{Egress: egress, Plain: []string{f.up.Host}, Metrics: prometheus.NewRegistry()}
+	client := upstream.New(to)
 	deps := registry.Deps{
 		Containers: named{plan: &containerv1.Plan{
 			Token: "abcdef", Name: "lib/tool", Reference: "v1", Platform: "linux/amd64",
@@ -82,8 +94,8 @@ func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *f
 			Config:     &containerv1.ContainerConfig{Env: []string{"GREETING=hello"}},
 			Expiration: timestamppb.New(time.Now().Add(time.Hour)),
 		}},
-		Bus: testkit.NATS(t), Upstream: upstream.New(to), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, nil),
-		Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)), Metrics: prometheus.NewRegistry(),
+		Bus: testkit.NATS(t), Upstream: client, Reads: pullthrough.Direct(client), Control: upstream.NewControl(to), Keychain: caller.NewKeychain(nil, nil),
+		Blobs: openBlobs(t, blob.Config{}), Limiter: ratelimit.New(testkit.Redis(t), prometheus.NewRegistry(), testkit.Log(t)), Metrics: prometheus.NewRegistry(),
 		Log: testkit.Log(t), Now: time.Now,
 		Settings: registry.Settings{
 			LayerDir: t.TempDir(), LayerCache: 1 << 20, ImageCache: 1 << 20, PublicURL: "https://slipway.test",
@@ -101,8 +113,19 @@ func newFrontWith(t *testing.T, pulls int, augmentation func(*registry.Deps)) *f
 		call := rpc.Call{ClientIP: netip.MustParseAddr("192.0.2.1"), RequestID: "request"}
 		r.ServeHTTP(w, req.WithContext(rpc.WithCall(req.Context(), call)))
 	})
-	f.look(t)
 	return f
+}
+
+// openBlobs opens a cache of blobs and closes it when the test ends.
+func openBlobs(t *testing.T, c blob.Config) blob.Cache {
+	t.Helper()
+	c.Metrics, c.Log, c.Now = prometheus.NewRegistry(), testkit.Log(t), time.Now
+	cache, err := blob.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cache.Close() })
+	return cache
 }
 
 // look reads the digests that the name resolves to. It uses one pull.

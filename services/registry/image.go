@@ -15,6 +15,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -36,16 +37,18 @@ type image struct {
 	parsed map[digest.Digest]bool
 	// others holds manifests that belong to the image and are not among its entries.
 	others map[digest.Digest]bool
-	// walked reports whether blobs and others are complete.
-	walked bool
+	// walked is how far blobs and others are complete.
+	walked depth
 }
 
 // images fetches and augments images. It caches them in memory per access rights, so that
 // no client sees content that only another client may read.
 type images struct {
-	client   *upstream.Client
-	control  *upstream.Control
-	keychain *caller.Keychain
+	client *upstream.Client
+	// reads reads images of other registries, and direct those that builds have pushed.
+	reads, direct *pullthrough.Reader
+	control       *upstream.Control
+	keychain      *caller.Keychain
 
 	docs      *memo.Memo[docKey, oci.Document]
 	generated *memo.Memo[imageKey, *image]
@@ -53,7 +56,7 @@ type images struct {
 	madeHits  *stats.Counter
 	configs   memo.Flight[docKey, []byte]
 	tags      *tagCache
-	walking   memo.Flight[imageKey, struct{}]
+	walking   memo.Flight[walking, struct{}]
 }
 
 type docKey struct {
@@ -72,7 +75,7 @@ func newImages(d Deps) *images {
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
 		docHits: docHits, madeHits: madeHits,
-		client: d.Upstream, control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
+		client: d.Upstream, reads: d.Reads, direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
 			StatsRecorder: docHits,
@@ -99,6 +102,7 @@ func (img *image) weight() uint32 {
 // A reader fetches for one token. It is a Source for oci.Augment.
 type reader struct {
 	images *images
+	from   *pullthrough.Reader
 	access upstream.Access
 	repo   upstream.Repository
 }
@@ -109,47 +113,49 @@ func (s *images) reader(ctx context.Context, tok *resolvedToken) (reader, error)
 
 // readerOf returns a reader of one repository, with the login for it.
 func (s *images) readerOf(ctx context.Context, from origin) (reader, error) {
-	find := s.keychain.Access
+	find, reads := s.keychain.Access, s.reads
 	if from.built {
-		find = s.keychain.BuildAccess
+		find, reads = s.keychain.BuildAccess, s.direct
 	}
 	a, err := find(ctx, from.identity, from.repo.Host, from.repo.Name)
-	return reader{s, a, from.repo}, err
+	return reader{s, reads, a, from.repo}, err
 }
 
 // Manifest returns a manifest or index by digest.
 func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
 	return r.images.docs.Get(ctx, docKey{r.access, r.repo, d}, func(ctx context.Context) (oci.Document, error) {
-		return r.images.client.Manifest(ctx, r.repo, d.String(), r.access)
+		doc, err := r.from.Manifest(ctx, r.repo, d.String(), r.access)
+		return doc.Document, err
 	})
 }
 
 // Config returns an image config.
 func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
 	return r.images.configs.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) ([]byte, error) {
-		return r.images.client.Config(ctx, r.repo, d, r.access)
+		content, _, err := r.from.Blob(ctx, r.repo, d, r.access)
+		return content, err
 	})
 }
 
 // resolve returns the digest that the token's source points at now. A digest points at
 // itself.
-func (r reader) resolve(ctx context.Context, tok *resolvedToken) (digest.Digest, error) {
+func (r reader) resolve(ctx context.Context, tok *resolvedToken) (pullthrough.Tag, error) {
 	if d := digest.Digest(tok.source); d.Validate() == nil {
-		return d, nil
+		return pullthrough.Tag{Digest: d}, nil
 	}
 	key := tagKey{r.access, r.repo, tok.source}
-	return r.images.tags.lookup(ctx, key, func(ctx context.Context) (digest.Digest, error) {
+	return r.images.tags.lookup(ctx, key, func(ctx context.Context) (pullthrough.Tag, error) {
 		for _, d := range tok.allRoots() {
 			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
-				return r.images.client.Resolve(ctx, r.repo, tok.source, r.access)
+				return r.from.Resolve(ctx, r.repo, tok.source, r.access)
 			}
 		}
 		// Nothing is cached yet, so one request fetches both the tag and its manifest.
-		doc, err := r.images.client.Manifest(ctx, r.repo, tok.source, r.access)
+		doc, err := r.from.Manifest(ctx, r.repo, tok.source, r.access)
 		if err == nil {
-			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc)
+			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc.Document)
 		}
-		return doc.Digest, err
+		return pullthrough.Tag{Digest: doc.Digest, Stale: doc.Stale}, err
 	})
 }
 

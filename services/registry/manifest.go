@@ -14,6 +14,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 )
 
 // manifest serves the requested reference, or a digest that belongs to the image.
@@ -22,6 +23,7 @@ func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok 
 	if err != nil {
 		return err
 	}
+	warnIfStale(w.Header(), doc.Stale)
 	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) {
 		quota, err := s.charge(r, tok.identity)
 		if err != nil {
@@ -61,10 +63,10 @@ func matches(r *http.Request, d digest.Digest) bool {
 
 // read returns the document at the requested reference, or at a digest that belongs to the
 // image.
-func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (oci.Document, error) {
+func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (pullthrough.Document, error) {
 	src, err := s.images.reader(ctx, tok)
 	if err != nil {
-		return oci.Document{}, err
+		return pullthrough.Document{}, err
 	}
 	if ref == tok.ref {
 		return s.current(ctx, tok, src)
@@ -72,50 +74,58 @@ func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (oc
 	d, err := digest.Parse(ref)
 	if err != nil {
 		if strings.Contains(ref, ":") {
-			return oci.Document{}, invalidDigest(ref)
+			return pullthrough.Document{}, invalidDigest(ref)
 		}
-		return oci.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", tok.ref))
+		return pullthrough.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", tok.ref))
 	}
 	img, err := s.find(ctx, tok, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
-		return oci.Document{}, err
+		return pullthrough.Document{}, err
 	}
 	if img == nil {
-		return oci.Document{}, unknownManifest("The image does not lead to the manifest " + d.String())
+		return pullthrough.Document{}, unknownManifest("The image does not lead to the manifest " + d.String())
 	}
-	return src.document(ctx, img, d)
+	doc, err := src.document(ctx, img, d)
+	return pullthrough.Document{Document: doc}, err // a digest is always current
 }
 
 // current returns the document that the reference resolves to now, within TagFreshness.
-func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (oci.Document, error) {
-	root, err := s.resolve(ctx, tok, src)
+func (s *Registry) current(ctx context.Context, tok *resolvedToken, src reader) (pullthrough.Document, error) {
+	at, err := s.resolve(ctx, tok, src)
 	if err != nil {
-		return oci.Document{}, err
+		return pullthrough.Document{}, err
 	}
-	img, err := src.image(ctx, tok, root)
+	img, err := src.image(ctx, tok, at.Digest)
 	if err != nil {
-		return oci.Document{}, err
+		return pullthrough.Document{}, err
 	}
-	return img.root, nil
+	return pullthrough.Document{Document: img.root, Stale: at.Stale}, nil
 }
 
 // resolve resolves the reference and records the digest before the response is sent. So
 // every replica can serve the rest of the pull, even if the tag moves. It returns errLost if
 // the registry has no image that a build has pushed.
-func (s *Registry) resolve(ctx context.Context, tok *resolvedToken, src reader) (digest.Digest, error) {
-	root, err := src.resolve(ctx, tok)
+func (s *Registry) resolve(ctx context.Context, tok *resolvedToken, src reader) (pullthrough.Tag, error) {
+	at, err := src.resolve(ctx, tok)
 	if tok.build != "" && errors.Is(err, fault.NotFound) {
-		return "", fmt.Errorf("%w: %w", errLost, err)
+		return at, fmt.Errorf("%w: %w", errLost, err)
 	}
-	if err != nil || tok.hasRoot(root) {
-		return root, err
+	if err != nil || tok.hasRoot(at.Digest) {
+		return at, err
 	}
-	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: tok.token, Digest: root.String()})
+	_, err = s.deps.Containers.RecordDigest(ctx, &containerv1.RecordDigestRequest{Token: tok.token, Digest: at.Digest.String()})
 	if err != nil {
-		return "", fmt.Errorf("recording what a tag resolved to: %w", err)
+		return at, fmt.Errorf("recording what a tag resolved to: %w", err)
 	}
-	tok.addRoots(root)
-	return root, nil
+	tok.addRoots(at.Digest)
+	return at, nil
+}
+
+// warnIfStale says that the registry of an image could not be asked about it (RFC 7234, 5.5.1).
+func warnIfStale(h http.Header, stale bool) {
+	if stale {
+		h.Set("Warning", `110 - "response is stale"`)
+	}
 }
 
 // find returns the first image that has accepts, or nil. It searches the images that the
@@ -143,6 +153,8 @@ func (s *Registry) find(ctx context.Context, tok *resolvedToken, src reader, has
 	return img, err
 }
 
+// search searches the images that the source has resolved to. If deep is set, it also reads the
+// manifests behind each: first those that its index lists, then referrers.
 func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image) bool, deep bool) (*image, error) {
 	for _, root := range tok.allRoots() {
 		img, err := r.image(ctx, tok, root)
@@ -158,11 +170,13 @@ func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image)
 		if !deep {
 			continue
 		}
-		if err := r.walk(ctx, tok, root, img); err != nil {
-			return nil, err
-		}
-		if has(img) {
-			return img, nil
+		for _, how := range []depth{listed, referring} {
+			if err := r.walk(ctx, tok, root, img, how); err != nil {
+				return nil, err
+			}
+			if has(img) {
+				return img, nil
+			}
 		}
 	}
 	return nil, nil

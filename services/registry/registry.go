@@ -22,7 +22,6 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
-	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
@@ -30,6 +29,7 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/ratelimit"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/blob"
@@ -42,7 +42,11 @@ type Deps struct {
 	Builds   buildv1.BuildServiceClient
 	Bus      *nats.Conn
 	Upstream *upstream.Client
-	Control  *upstream.Control
+	// Reads reads the images of other registries, through Upstream.
+	Reads   *pullthrough.Reader
+	Control *upstream.Control
+	// Blobs caches their blobs. The caller runs and closes it.
+	Blobs    blob.Cache
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
 	Metrics  prometheus.Registerer
@@ -58,14 +62,6 @@ type Settings struct {
 	// LayerDir is the folder for added layers, and LayerCache its maximum size in bytes.
 	LayerDir   string
 	LayerCache int64
-	// BlobDir is the folder for cached upstream blobs, used unless BlobBucket is set; ""
-	// disables the cache. BlobCache is its maximum size in bytes.
-	BlobDir    string
-	BlobBucket *bucket.Bucket
-	BlobCache  int64
-	// DiskFull returns an error while the disk of BlobDir is too full to cache more. A nil
-	// DiskFull means that it never is.
-	DiskFull func() error
 	// ImageCache is the memory for manifests and configs, in bytes.
 	ImageCache int64
 	// TagFreshness is how long a resolved tag is reused; 0 resolves it for each pull.
@@ -111,20 +107,16 @@ func New(d Deps) (*Registry, error) {
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := blob.Open(blob.Config{Bucket: d.BlobBucket, Dir: d.BlobDir, Size: d.BlobCache, DiskFull: d.DiskFull, Metrics: d.Metrics, Log: d.Log, Now: d.Now})
+	counter, err := newCounter(d)
 	if err != nil {
 		return nil, err
 	}
-	counter, err := newCounter(d)
-	if err != nil {
-		return nil, errors.Join(err, blobs.Close())
-	}
 	tokens, err := newTokens(d)
 	if err != nil {
-		return nil, errors.Join(err, blobs.Close(), counter.close())
+		return nil, errors.Join(err, counter.close())
 	}
 	r := &Registry{
-		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: blobs, streams: newStreams(), counter: counter,
+		deps: d, tokens: tokens, images: newImages(d), layers: layers, blobs: d.Blobs, streams: newStreams(), counter: counter,
 		waiting:   fairshare.New(fairshare.Config{Name: "pulls that wait for builds", Capacity: limits.AllWaitingPulls, PerClient: limits.WaitingPulls}),
 		discarded: &discarded{builds: d.Builds},
 		tracer:    otel.Tracer("slipway.dev/registry"),
@@ -137,7 +129,6 @@ func New(d Deps) (*Registry, error) {
 // Run publishes pull counts and cleans caches until ctx ends.
 func (s *Registry) Run(ctx context.Context) error {
 	var all sync.WaitGroup
-	all.Go(func() { s.blobs.Run(ctx) })
 	all.Go(func() { s.discarded.run(ctx, s.deps.Log) })
 	if s.counter != nil {
 		s.counter.run(ctx)
@@ -153,7 +144,7 @@ func (s *Registry) StopWaiting() { s.stopBuilds() }
 
 // Close ends the subscription. Run must have returned.
 func (s *Registry) Close() error {
-	return errors.Join(s.tokens.close(), s.blobs.Close(), s.counter.close())
+	return errors.Join(s.tokens.close(), s.counter.close())
 }
 
 // requestTimeout is the timeout of a request, except for the content of blobs.

@@ -1,25 +1,31 @@
 package registry
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
+	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/registry/blob"
 )
 
-// upstreamBlob serves an upstream blob: from the cache if the upstream registry confirms
-// that the login may read it, otherwise from upstream.
+// upstreamBlob serves an upstream blob: from the cache if the login may read it, otherwise from
+// upstream.
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
-	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size}
-	if r.Method == http.MethodGet {
-		if f, ok := s.blobs.Find(r.Context(), key); ok {
-			return s.serveFound(w, r, src, d, f)
+	if src.from.Keeps() && d.Size <= limits.KeptBlob {
+		return s.smallBlob(w, r, src, d)
+	}
+	if r.Method == http.MethodGet || src.from.Keeps() {
+		if done, err := s.cachedBlob(w, r, src, d); done || err != nil {
+			return err
 		}
 	}
+	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size, Rights: src.from.Own(src.access)}
 	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {
 		rejectRange(w, d.Size)
@@ -28,6 +34,7 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	if err != nil {
 		return err
 	}
+	src.from.Allowed(src.repo, d.Digest, src.access)
 	if b.Redirect != nil {
 		if s.isOwn(b.Redirect.Host) {
 			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
@@ -66,30 +73,48 @@ func (s *Registry) forward(w http.ResponseWriter, r *http.Request, key blob.Key,
 	return s.streams.copy(w, b.Body, r.TLS == nil)
 }
 
-// serveFound serves a blob from the cache if the upstream registry confirms that the login
-// may read it.
-func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, f blob.Found) error {
-	defer f.Close()
-	if err := s.checkAccess(r, src, d); err != nil {
+// smallBlob serves a blob that is kept like a manifest, since it is not worth a URL.
+func (s *Registry) smallBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
+	content, stale, err := src.from.Blob(r.Context(), src.repo, d, src.access)
+	if err != nil {
 		return err
 	}
-	if f.File == nil {
-		redirect(w, f.URL)
-	} else {
-		serveFile(w, r, f.File)
-	}
+	warnIfStale(w.Header(), stale)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 	return nil
 }
 
-// checkAccess sends the upstream registry the request that it would get without a cache, but
-// without fetching the content. It returns an error unless this login may read this blob of
-// this repository now.
-func (s *Registry) checkAccess(r *http.Request, src reader, d ocispec.Descriptor) error {
-	b, err := s.deps.Upstream.Blob(r.Context(), http.MethodHead, src.repo, d.Digest, src.access, "")
-	if err == nil && b.Body != nil {
-		_ = b.Body.Close()
+// cachedBlob serves a blob from the cache. It returns false if no blob that the login may read is
+// cached.
+func (s *Registry) cachedBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) (done bool, err error) {
+	for _, rights := range src.from.Rights(src.access) {
+		f, ok := s.blobs.Find(r.Context(), blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size, Rights: rights})
+		if ok {
+			return true, s.serveFound(w, r, src, d, rights, f)
+		}
 	}
-	return err
+	return false, nil
+}
+
+// serveFound serves a blob from the cache, if the login may read what is cached with these rights.
+func (s *Registry) serveFound(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor, rights string, f blob.Found) error {
+	defer f.Close()
+	stale, err := src.from.MayRead(r.Context(), src.repo, d.Digest, rights, src.access)
+	if err != nil {
+		return err
+	}
+	warnIfStale(w.Header(), stale)
+	switch {
+	case f.File != nil:
+		serveFile(w, r, f.File)
+	case r.Method == http.MethodHead:
+		w.Header().Set("Accept-Ranges", "bytes")
+		w.Header().Set("Content-Length", strconv.FormatInt(d.Size, 10))
+		w.WriteHeader(http.StatusOK)
+	default:
+		redirect(w, f.URL)
+	}
+	return nil
 }
 
 // redirectOrCache redirects a client, unless the blob is to be cached: then the registry fetches

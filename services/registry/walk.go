@@ -11,17 +11,33 @@ import (
 	"slipway.dev/services/internal/oci"
 )
 
-// walk reads every unread manifest of the image, and their referrers. So a client may
-// continue here with digests that another replica returned.
-func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest, img *image) error {
+// A depth is how far the manifests of an image have been read.
+type depth int
+
+const (
+	// listed: those that its index lists, with their blobs.
+	listed depth = iota + 1
+	// referring: also their referrers, about which its registry must be asked.
+	referring
+)
+
+// A walking identifies a running walk.
+type walking struct {
+	imageKey
+	depth
+}
+
+// walk reads every unread manifest of the image. So a client may continue here with digests that
+// another replica returned.
+func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest, img *image, how depth) error {
 	img.mu.Lock()
 	walked := img.walked
 	img.mu.Unlock()
-	if walked {
+	if walked >= how {
 		return nil
 	}
-	_, err := r.images.walking.Do(ctx, r.key(tok, root), func(ctx context.Context) (struct{}, error) {
-		err := r.walkNow(ctx, img)
+	_, err := r.images.walking.Do(ctx, walking{r.key(tok, root), how}, func(ctx context.Context) (struct{}, error) {
+		err := r.walkNow(ctx, img, how)
 		if err == nil {
 			r.images.generated.Set(r.key(tok, root), img) // the image has grown, and its weight with it
 		}
@@ -30,7 +46,7 @@ func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest
 	return err
 }
 
-func (r reader) walkNow(ctx context.Context, img *image) error {
+func (r reader) walkNow(ctx context.Context, img *image, how depth) error {
 	queue := make([]digest.Digest, 0, len(img.entries)+1)
 	for _, e := range img.entries {
 		queue = append(queue, e.Digest)
@@ -44,20 +60,20 @@ func (r reader) walkNow(ctx context.Context, img *image) error {
 		if _, ours := img.generated[d]; ours {
 			continue
 		}
-		more, err := r.visit(ctx, img, d)
+		more, err := r.visit(ctx, img, d, how)
 		if err != nil {
 			return err
 		}
 		queue = append(queue, more...)
 	}
 	img.mu.Lock()
-	img.walked = true
+	img.walked = max(img.walked, how)
 	img.mu.Unlock()
 	return nil
 }
 
 // visit reads one manifest and returns the digests to read next.
-func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]digest.Digest, error) {
+func (r reader) visit(ctx context.Context, img *image, d digest.Digest, how depth) ([]digest.Digest, error) {
 	doc, err := r.document(ctx, img, d)
 	if err != nil {
 		if errors.Is(err, fault.NotFound) {
@@ -75,12 +91,14 @@ func (r reader) visit(ctx context.Context, img *image, d digest.Digest) ([]diges
 			next = append(next, e.Digest)
 		}
 	}
-	refs, err := r.referrers(ctx, d)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range refs {
-		next = append(next, e.Digest)
+	if how == referring {
+		refs, err := r.referrers(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range refs {
+			next = append(next, e.Digest)
+		}
 	}
 	img.addManifests(next)
 	return next, nil

@@ -21,16 +21,19 @@ import (
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/upstream"
 )
 
 // Sources looks up the images that requests name with the caller's own login, and caches
 // the results for each caller.
 type Sources struct {
-	client   *upstream.Client
-	keychain *caller.Keychain
-	known    *memo.Memo[sourceKey, digest.Digest]
-	included *memo.Memo[includedKey, []oci.Layer]
+	client *upstream.Client
+	// reads reads images of other registries, and direct those that builds have pushed.
+	reads, direct *pullthrough.Reader
+	keychain      *caller.Keychain
+	known         *memo.Memo[sourceKey, digest.Digest]
+	included      *memo.Memo[includedKey, []oci.Layer]
 }
 
 // An includedKey identifies an included image by digest and platform.
@@ -42,6 +45,8 @@ type includedKey struct {
 type sourceKey struct {
 	access upstream.Access
 	image  oci.Reference
+	// built reports whether a build has pushed the image.
+	built bool
 }
 
 // An Inclusion is an included image with its current digest and the access to read it.
@@ -71,9 +76,9 @@ const sourceTTL = time.Minute
 const includedMemory = 16 << 20
 
 // New returns Sources with an empty cache.
-func New(client *upstream.Client, keychain *caller.Keychain) *Sources {
+func New(client *upstream.Client, reads *pullthrough.Reader, keychain *caller.Keychain) *Sources {
 	return &Sources{
-		client: client, keychain: keychain,
+		client: client, reads: reads, direct: pullthrough.Direct(client), keychain: keychain,
 		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
@@ -94,7 +99,7 @@ func (s *Sources) Resolve(ctx context.Context, who caller.ID, field string, imag
 	if err != nil {
 		return "", access, err
 	}
-	d, err := s.digest(ctx, sourceKey{access, image})
+	d, err := s.digest(ctx, sourceKey{access: access, image: image})
 	if err != nil {
 		return "", access, Unreadable(field, image, access, err)
 	}
@@ -103,7 +108,7 @@ func (s *Sources) Resolve(ctx context.Context, who caller.ID, field string, imag
 
 // IsPublic reports whether an image can be read without a login.
 func (s *Sources) IsPublic(ctx context.Context, field string, image oci.Reference) (bool, error) {
-	_, err := s.digest(ctx, sourceKey{upstream.Access{}, image})
+	_, err := s.digest(ctx, sourceKey{image: image})
 	switch {
 	case err == nil:
 		return true, nil
@@ -113,50 +118,60 @@ func (s *Sources) IsPublic(ctx context.Context, field string, image oci.Referenc
 	return false, Unreadable(field, image, upstream.Access{}, err)
 }
 
-// At returns the current digest of an image for a caller whose access is known.
-func (s *Sources) At(ctx context.Context, access upstream.Access, image oci.Reference) (digest.Digest, error) {
-	return s.digest(ctx, sourceKey{access, image})
+// At returns the current digest of an image for a caller whose access is known. built is set if a
+// build has pushed the image.
+func (s *Sources) At(ctx context.Context, access upstream.Access, image oci.Reference, built bool) (digest.Digest, error) {
+	return s.digest(ctx, sourceKey{access, image, built})
 }
 
 // Check looks up an image at its registry without the cache, for a caller whose access is
 // known.
 func (s *Sources) Check(ctx context.Context, access upstream.Access, image oci.Reference) error {
-	_, err := s.lookUp(ctx, sourceKey{access, image})
+	_, err := lookUp(ctx, s.direct, sourceKey{access: access, image: image})
 	return err
 }
 
 // Forget removes an image from the cache, for a caller whose access is known.
 func (s *Sources) Forget(access upstream.Access, image oci.Reference) {
-	s.known.Delete(sourceKey{access, image})
+	s.known.Delete(sourceKey{access: access, image: image})
 }
 
 func (s *Sources) digest(ctx context.Context, key sourceKey) (digest.Digest, error) {
-	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) { return s.lookUp(ctx, key) })
+	return s.known.Get(ctx, key, func(ctx context.Context) (digest.Digest, error) { return lookUp(ctx, s.reader(key.built), key) })
+}
+
+// reader returns the reader of images that a build has pushed, or of others.
+func (s *Sources) reader(built bool) *pullthrough.Reader {
+	if built {
+		return s.direct
+	}
+	return s.reads
 }
 
 // lookUp queries the registry, and retries once if it does not respond within
 // limits.SourceTry. Otherwise clients would receive a retryable error and retry for minutes
 // without showing it.
-func (s *Sources) lookUp(ctx context.Context, key sourceKey) (digest.Digest, error) {
+func lookUp(ctx context.Context, from *pullthrough.Reader, key sourceKey) (digest.Digest, error) {
 	ctx, cancel := context.WithTimeout(ctx, limits.SourceLookup)
 	defer cancel()
 	repo := upstream.Repository{Host: key.image.Registry, Name: key.image.Repository}
 	first, end := context.WithTimeout(ctx, limits.SourceTry)
-	d, err := s.client.Resolve(first, repo, key.image.Identifier(), key.access)
+	tag, err := from.Resolve(first, repo, key.image.Identifier(), key.access)
+	timeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, fault.Timeout)
 	end()
-	if errors.Is(err, fault.Timeout) && ctx.Err() == nil {
-		d, err = s.client.Resolve(ctx, repo, key.image.Identifier(), key.access)
+	if timeout && ctx.Err() == nil {
+		tag, err = from.Resolve(ctx, repo, key.image.Identifier(), key.access)
 	}
-	return d, err
+	return tag.Digest, err
 }
 
 // Layers returns the layers of an included image for a platform.
 func (s *Sources) Layers(ctx context.Context, in Inclusion, p ocispec.Platform) ([]oci.Layer, error) {
-	key := includedKey{sourceKey{in.Access, in.Source}, platforms.Format(p)}
+	key := includedKey{sourceKey{in.Access, in.Source, in.BuildID != ""}, platforms.Format(p)}
 	layers, err := s.included.Get(ctx, key, func(ctx context.Context) ([]oci.Layer, error) {
 		ctx, done := s.client.Hold(ctx)
 		defer done()
-		src := s.client.Source(upstream.Repository{Host: in.Source.Registry, Name: in.Source.Repository}, in.Access)
+		src := s.reader(in.BuildID != "").Source(upstream.Repository{Host: in.Source.Registry, Name: in.Source.Repository}, in.Access)
 		root, err := src.Manifest(ctx, in.Source.Digest)
 		if err != nil {
 			return nil, err
@@ -209,7 +224,7 @@ func Unreadable(field string, image oci.Reference, a upstream.Access, err error)
 // digest. The issued name contains this digest.
 func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a upstream.Access, add oci.Augmentation, p ocispec.Platform) (digest.Digest, error) {
 	repo := upstream.Repository{Host: image.Registry, Name: image.Repository}
-	src := s.client.Source(repo, a)
+	src := s.reads.Source(repo, a)
 	root, err := src.Manifest(ctx, image.Digest)
 	if err != nil {
 		return "", Unreadable("containerImage", image, a, err)

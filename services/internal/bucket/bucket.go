@@ -110,13 +110,22 @@ func (b *Bucket) Put(ctx context.Context, name string, body io.Reader, size int6
 
 // Get returns at most limit bytes of an object. It is for small objects.
 func (b *Bucket) Get(ctx context.Context, name string, limit int64) ([]byte, Object, error) {
+	body, o, err := b.Open(ctx, name)
+	if err != nil {
+		return nil, Object{}, err
+	}
+	defer body.Close()
+	content, err := io.ReadAll(io.LimitReader(body, limit))
+	return content, o, Sanitize(err)
+}
+
+// Open opens an object. The caller must close it.
+func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, Object, error) {
 	body, info, _, err := b.client.GetObject(ctx, b.address.Bucket, b.object(name), minio.GetObjectOptions{})
 	if err != nil {
 		return nil, Object{}, Sanitize(err)
 	}
-	defer body.Close()
-	content, err := io.ReadAll(io.LimitReader(body, limit))
-	return content, Object{Name: name, Size: info.Size, Modified: info.LastModified}, Sanitize(err)
+	return body, Object{Name: name, Size: info.Size, Modified: info.LastModified}, nil
 }
 
 // Delete deletes an object. A missing object is not an error.

@@ -21,7 +21,9 @@ import (
 // A Keychain finds the login of a caller for a repository
 // (gateway/contract/registry.md#credentials). It is safe for concurrent use.
 type Keychain struct {
-	service  map[string]upstream.Login
+	service map[string]upstream.Login
+	// shared reports whether identified callers without a login of their own get the service's.
+	shared   bool
 	platform platformv1.AccessServiceClient
 	builds   BuildRepository
 	cache    *otter.Cache[keychainKey, userLogin]
@@ -83,6 +85,14 @@ func (k *Keychain) WithBuildRepository(r BuildRepository) *Keychain {
 	return &c
 }
 
+// WithSharedLogins returns a copy of the Keychain in which identified callers get the service's
+// login where they have none of their own, like anonymous ones. Both share their cache.
+func (k *Keychain) WithSharedLogins() *Keychain {
+	c := *k
+	c.shared = true
+	return &c
+}
+
 // IsBuildRepository reports whether a repository is the repository of builds or below it.
 // Only the service and its builds write there. The host must be spelled as in the setting.
 func (k *Keychain) IsBuildRepository(host, repository string) bool {
@@ -103,7 +113,7 @@ func (k *Keychain) BuildAccess(ctx context.Context, caller ID, host, repository 
 	case caller.IsAnonymous():
 		return upstream.Access{}, nil
 	}
-	return k.Access(ctx, caller, host, repository)
+	return k.ownAccess(ctx, caller, host, repository)
 }
 
 // PushLogin returns the login that a build pushes with: that of BuildAccess, or at the
@@ -137,13 +147,22 @@ func (k *Keychain) UserLogin(ctx context.Context, caller ID, host, repository st
 	if caller.IsAnonymous() {
 		return upstream.Login{}, nil
 	}
-	access, err := k.Access(ctx, caller, host, repository)
+	access, err := k.ownAccess(ctx, caller, host, repository)
 	return access.Login, err
 }
 
+// serviceAccess returns the access with the service's login for a repository, if it has one.
+func (k *Keychain) serviceAccess(scope, host, repository string) upstream.Access {
+	entry, login, _ := oci.LongestPrefix(host+"/"+repository, k.service)
+	if entry == "" || entry == k.builds.key {
+		return upstream.Access{Scope: scope}
+	}
+	return upstream.Access{Scope: scope, Login: login, Service: true}
+}
+
 // Access returns the access with which a caller pulls from a repository. An anonymous caller
-// gets the service's login, if it has one. An identified caller gets the caller's own login or
-// none. For repositories that an access token is not for, its caller gets no login
+// gets the service's login, if it has one. An identified caller gets the caller's own login; without
+// one, none, or after WithSharedLogins the service's. For repositories that an access token is not for, its caller gets no login
 // (CheckRepository), so that only public images are read there: those that the operator's settings
 // and base images refer to. Images in the repository of builds are only readable through token names (see
 // BuildAccess). The login that builds are pushed with is not used for other repositories of its
@@ -153,11 +172,19 @@ func (k *Keychain) Access(ctx context.Context, caller ID, host, repository strin
 		return upstream.Access{Scope: caller.String()}, nil
 	}
 	if caller.IsAnonymous() {
-		entry, login, _ := oci.LongestPrefix(host+"/"+repository, k.service)
-		if entry != "" && entry == k.builds.key {
-			return upstream.Access{}, nil
-		}
-		return upstream.Access{Login: login}, nil
+		return k.serviceAccess("", host, repository), nil
+	}
+	access, err := k.ownAccess(ctx, caller, host, repository)
+	if err == nil && k.shared && access.Withheld == "" && (access.Login == upstream.Login{}) {
+		return k.serviceAccess(access.Scope, host, repository), nil
+	}
+	return access, err
+}
+
+// ownAccess returns the access of an identified caller with the caller's own login, or none.
+func (k *Keychain) ownAccess(ctx context.Context, caller ID, host, repository string) (upstream.Access, error) {
+	if k.builds.Has(host, repository) {
+		return upstream.Access{Scope: caller.String()}, nil
 	}
 	if !caller.MayName(host, repository) {
 		return upstream.Access{Scope: caller.String(), Withheld: "the access token is only for some repositories, and has no logins for others"}, nil

@@ -49,7 +49,7 @@ func (c *Config) Validate() error {
 		between("build_timeout_user", c.BuildTimeoutUser, time.Second, 24*time.Hour),
 		between("build_timeout_anonymous", c.BuildTimeoutAnonymous, time.Second, 24*time.Hour),
 		between("tag_freshness", c.TagFreshness, 0, 5*time.Minute),
-		blobCache(c), between("pull_wait", c.PullWait, 0, 24*time.Hour),
+		blobCache(c), between("upstream_cache_auth", c.UpstreamAuth, 0, 24*time.Hour), between("pull_wait", c.PullWait, 0, 24*time.Hour),
 		between("conda_solve_wait", c.CondaSolveWait, 0, 30*time.Second),
 		atLeast0(map[string]int{"build_pids": c.BuildPids, "build_concurrency": c.BuildConcurrency, "build_running_user": c.BuildRunningUser, "build_running_anonymous": c.BuildRunningAnonymous,
 			"streams_client": c.StreamsClient, "streams_total": c.StreamsTotal, "connections_client": c.ConnectionsClient}),
@@ -65,6 +65,9 @@ func (c *Config) Validate() error {
 func blobCache(c *Config) error {
 	if c.BlobCache != "" && c.BlobCacheSize <= 0 {
 		return errors.New("blob_cache_size must be more than 0 where blob_cache is set")
+	}
+	if c.UpstreamCache && c.BlobCache == "" {
+		return errors.New("upstream_cache needs blob_cache, a folder or a bucket")
 	}
 	if !bucket.IsAddress(c.BlobCache) {
 		if c.BlobCacheLogin != "" {

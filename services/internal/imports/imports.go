@@ -130,7 +130,7 @@ func Rules() []Rule {
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/dockerfile"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/dockerfile", "services/internal/pullthrough"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
 			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,
@@ -145,7 +145,7 @@ func Rules() []Rule {
 			"services/internal/upstream",
 		}, Never: []string{sql, redis}},
 		{Package: "services/container/sources", May: []string{
-			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
+			"proto/gen/...", "services/internal/caller", "services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/pullthrough", "services/internal/upstream",
 		}, Never: []string{sql, redis}},
 		{Package: "services/container/conda", May: []string{"proto/gen/...", conda + "envfile", conda + "lockfile", conda + "spec", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
@@ -155,11 +155,14 @@ func Rules() []Rule {
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},
 		{Package: "services/metrics", May: append(slices.Clone(storing), metricsBus, "services/metrics/migrations"), Never: []string{buildkit, redis}},
+		{Package: "services/internal/pullthrough", May: []string{
+			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
+		}, Never: []string{buildkit, sql, redis}},
 		// The blob cache does not know which registry or client a blob belongs to.
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
 		// The embedded image store is used like any other registry.
 		{Package: "services/registry/store", May: []string{"services/internal/caller", "services/internal/limits", "services/internal/oci", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
-		{Package: "services/registry", May: append(shared(), metricsBus, "services/internal/bucket", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/registry", May: append(shared(), metricsBus, "services/internal/bucket", "services/internal/pullthrough", "services/internal/spool", "services/registry/blob"), Never: []string{buildkit, sql, redis}},
 		{Package: "services/app", May: []string{"..."}},
 		{Package: "services/app/doctor", May: []string{"services/app", "services/builder/daemon", "services/internal/..."}},
 		{Package: "services/app/transfer", May: []string{

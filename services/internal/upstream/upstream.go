@@ -45,6 +45,9 @@ type Access struct {
 	// Scope identifies the caller, or is "" for an anonymous one.
 	Scope string
 	Login Login
+	// Service reports whether Login is one of the operator's, which everyone who can reach the
+	// service may read with.
+	Service bool
 	// Withheld is the reason, as a clause, why an existing login is not used, or "".
 	Withheld string
 }

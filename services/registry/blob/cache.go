@@ -1,6 +1,7 @@
-// Package blob caches blobs of registries up to a total size: in a folder of one process,
-// or in a bucket that replicas share. It verifies the blobs. It does not access registries,
-// and does not check who may read a blob. The content of a cache may be lost at any time.
+// Package blob caches blobs and documents of registries up to a total size: in a folder of one
+// process, or in a bucket that replicas share. It verifies the blobs. It does not access
+// registries, and does not check who may read what. The content of a cache may be lost at any
+// time.
 package blob
 
 import (
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"slipway.dev/services/internal/bucket"
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -33,6 +35,13 @@ type Cache interface {
 	// Fill starts to cache a blob that one reader reads from body. It returns nil if the
 	// blob is not to be cached. The caller must end the Filling.
 	Fill(k Key, body io.Reader) *Filling
+	// Document opens a cached document, which the caller must close and verify: after a power
+	// failure it may be incomplete. ok is false if it is not cached.
+	Document(ctx context.Context, name string) (_ io.ReadCloser, size int64, ok bool)
+	// SetDocument caches a document, possibly after it has returned, in place of an earlier one
+	// with the same name. The name is 64 hexadecimal digits. The caller must not change content
+	// afterwards.
+	SetDocument(name string, content []byte)
 	// Hits returns the counter of hits and misses of Find.
 	Hits() *stats.Counter
 	// Run maintains the cache until ctx is done.
@@ -77,15 +86,38 @@ type Key struct {
 	Repo   upstream.Repository
 	Digest digest.Digest
 	Size   int64 // in bytes, as the manifest states it
+	// Rights separates blobs by the rights with which they were read; see pullthrough.Rights.
+	Rights string
 }
 
 // cachedName matches the name of a cached blob: a hash of the repository and digest, and
-// the full size.
-var cachedName = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18})$`)
+// the full size. In the name of a document, documentMark is in place of the size.
+var cachedName = regexp.MustCompile(`^[0-9a-f]{64}-(\d{1,18}|doc)$`)
+
+const documentMark = "doc"
 
 func (k Key) name() string {
-	sum := sha256.Sum256([]byte(k.Repo.Host + "\n" + k.Repo.Name + "\n" + k.Digest.String()))
+	id := k.Repo.Host + "\n" + k.Repo.Name + "\n" + k.Digest.String()
+	if k.Rights != "" {
+		id += "\n" + k.Rights
+	}
+	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:]) + "-" + strconv.FormatInt(k.Size, 10)
+}
+
+// hasSize reports whether a file or object of a cached name may have a size. It is that in the
+// name, and documents may have any.
+func hasSize(found []string, size int64) bool {
+	return found[1] == documentMark || found[1] == strconv.FormatInt(size, 10)
+}
+
+// charged returns what a cached file or object counts towards the size of the cache: more than
+// its length for a small document, which takes a block of a disk.
+func charged(found []string, size int64) int64 {
+	if found[1] == documentMark {
+		size += limits.DocumentCharge
+	}
+	return size
 }
 
 // A Found is a cached blob: a file, or a URL at which clients can read it for a limited

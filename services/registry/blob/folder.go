@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -36,7 +35,7 @@ type folder struct {
 
 type cachedFile struct {
 	name string
-	size int64
+	size int64 // as charged
 	used time.Time
 }
 
@@ -93,8 +92,8 @@ func (c *folder) examine(e fs.DirEntry) (cachedFile, bool) {
 		return cachedFile{}, false
 	}
 	info, err := e.Info()
-	if err == nil && size != nil && strconv.FormatInt(info.Size(), 10) == size[1] {
-		return cachedFile{e.Name(), info.Size(), info.ModTime()}, true
+	if err == nil && size != nil && hasSize(size, info.Size()) {
+		return cachedFile{e.Name(), charged(size, info.Size()), info.ModTime()}, true
 	}
 	_ = os.Remove(c.path(e.Name()))
 	return cachedFile{}, false

@@ -28,7 +28,7 @@ func openCache(t *testing.T, dir string, limit int64) *folder {
 }
 
 func keyOf(content string) Key {
-	return Key{upstream.Repository{Host: "h", Name: "n"}, digest.FromString(content), int64(len(content))}
+	return Key{Repo: upstream.Repository{Host: "h", Name: "n"}, Digest: digest.FromString(content), Size: int64(len(content))}
 }
 
 // keepAs reads content through the cache under the given key.

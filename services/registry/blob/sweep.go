@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -109,7 +108,7 @@ func parseSwept(content []byte) (record swept, ok bool) {
 // A stored is a blob in the bucket.
 type stored struct {
 	name string
-	size int64
+	size int64 // as charged
 	used time.Time
 }
 
@@ -170,11 +169,12 @@ func (b *shared) list(ctx context.Context) (all []stored, sum int64, err error) 
 		switch last := len(all) - 1; {
 		case size == nil:
 		case mark == "":
-			if strconv.FormatInt(o.Size, 10) != size[1] { // the blob is corrupt
+			if !hasSize(size, o.Size) { // the blob is corrupt
 				err = b.bucket.Delete(ctx, o.Name)
 				break
 			}
-			all, sum = append(all, stored{o.Name, o.Size, o.Modified}), sum+o.Size
+			counted := charged(size, o.Size)
+			all, sum = append(all, stored{o.Name, counted, o.Modified}), sum+counted
 		case mark == claimMark:
 			err = b.dropIfOld(ctx, o)
 		case mark == usedMark && last >= 0 && all[last].name == name: // names are sorted

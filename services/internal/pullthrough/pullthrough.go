@@ -1,0 +1,157 @@
+// Package pullthrough reads images of other registries, and keeps what it has read, so that it is
+// not requested again: manifests and configs by digest, and what tags pointed at. Blobs are kept by
+// the registry role, with the keys of this package. While a registry is unavailable or limits
+// requests, what is known is served as stale. Who may read what is in rights.go.
+package pullthrough
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/memo"
+	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/upstream"
+)
+
+// A Store keeps documents; see blob.Cache. They may be lost at any time.
+type Store interface {
+	// Document opens a document. The caller must close it. ok is false if it is not stored.
+	Document(ctx context.Context, name string) (_ io.ReadCloser, size int64, ok bool)
+	// SetDocument stores a document, in place of an earlier one with the same name.
+	SetDocument(name string, content []byte)
+}
+
+// Options are the options of a Reader.
+type Options struct {
+	Client *upstream.Client
+	// Store is where documents are kept.
+	Store Store
+	// Documents is the memory budget of documents.
+	Documents *upstream.Documents
+	// Recheck is how long a registry's permission to read something with a login is used without
+	// asking again.
+	Recheck time.Duration
+	// Freshness is how long the digest of a tag is used without asking again. It is shared by all
+	// processes with the same Store.
+	Freshness time.Duration
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// A Reader reads images of registries. It is safe for concurrent use.
+type Reader struct {
+	client *upstream.Client
+	// store is nil if nothing is kept. The fields below are then unused.
+	store     Store
+	documents *upstream.Documents
+	freshness time.Duration
+	now       func() time.Time
+	log       *slog.Logger
+	metrics   metrics
+	recheck   time.Duration
+	// grants are the permissions that registries have given to logins, and when.
+	grants *otter.Cache[grant, time.Time]
+	// tags are the tags that were read with logins of users.
+	tags    *otter.Cache[loginTag, known]
+	outages *otter.Cache[string, outage]
+	// asking shares the running requests for the permission of a login.
+	asking memo.Flight[grant, struct{}]
+}
+
+// Direct returns a Reader that keeps nothing.
+func Direct(c *upstream.Client) *Reader { return &Reader{client: c} }
+
+// New returns a Reader that keeps what it has read.
+func New(o Options) *Reader {
+	return &Reader{
+		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, now: o.Now, log: o.Log,
+		metrics: newMetrics(o.Metrics),
+		grants:  otter.Must(&otter.Options[grant, time.Time]{MaximumSize: limits.ReadGrants}),
+		tags:    otter.Must(&otter.Options[loginTag, known]{MaximumSize: limits.TagAnswers}),
+		outages: otter.Must(&otter.Options[string, outage]{MaximumSize: limits.Outages}),
+	}
+}
+
+// Keeps reports whether the Reader keeps what it has read.
+func (r *Reader) Keeps() bool { return r.store != nil }
+
+// A Document is a manifest or an index.
+type Document struct {
+	oci.Document
+	// Stale reports whether the registry could not be asked whether it is current, or whether the
+	// caller may still read it.
+	Stale bool
+}
+
+// A Tag is what a tag points at.
+type Tag struct {
+	Digest digest.Digest
+	Stale  bool // see Document
+}
+
+// Manifest returns a manifest or index by tag or digest.
+func (r *Reader) Manifest(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (Document, error) {
+	switch {
+	case r.store == nil:
+		doc, err := r.client.Manifest(ctx, repo, ref, a)
+		return Document{Document: doc}, err
+	case digest.Digest(ref).Validate() == nil:
+		return r.manifest(ctx, item{kindManifest, repo, digest.Digest(ref)}, a)
+	}
+	return r.tagged(ctx, repo, ref, a)
+}
+
+// manifest returns a manifest by digest.
+func (r *Reader) manifest(ctx context.Context, it item, a upstream.Access) (Document, error) {
+	content, stale, err := r.keep(ctx, it, a, func(ctx context.Context) ([]byte, error) {
+		doc, err := r.client.Manifest(ctx, it.repo, it.digest.String(), a)
+		return encode(doc), err
+	})
+	if err != nil {
+		return Document{}, err
+	}
+	doc, err := decode(content, it.digest)
+	return Document{doc, stale}, err
+}
+
+// Blob returns a small blob: an image config, or a blob of at most limits.KeptBlob bytes.
+func (r *Reader) Blob(ctx context.Context, repo upstream.Repository, d ocispec.Descriptor, a upstream.Access) (content []byte, stale bool, err error) {
+	if r.store == nil {
+		content, err = r.client.Config(ctx, repo, d, a)
+		return content, false, err
+	}
+	return r.keep(ctx, item{kindBlob, repo, d.Digest}, a, func(ctx context.Context) ([]byte, error) {
+		return r.client.Config(ctx, repo, d, a)
+	})
+}
+
+// Source returns a source of documents in one repository, for oci.Augment.
+func (r *Reader) Source(repo upstream.Repository, a upstream.Access) oci.Source {
+	return source{r, repo, a}
+}
+
+type source struct {
+	reader *Reader
+	repo   upstream.Repository
+	access upstream.Access
+}
+
+func (s source) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
+	doc, err := s.reader.Manifest(ctx, s.repo, d.String(), s.access)
+	return doc.Document, err
+}
+
+func (s source) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
+	content, _, err := s.reader.Blob(ctx, s.repo, d, s.access)
+	return content, err
+}

@@ -1,0 +1,136 @@
+package pullthrough
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/upstream"
+)
+
+// What is kept is separated by the rights with which it was read:
+//
+//   - What was read without a login is for everyone, for as long as it is kept. The registry is not
+//     asked about it again.
+//   - What was read with a login of the operator is for every request that would use this login.
+//     The registry is asked again after Options.Recheck. While it does not answer, what is kept is
+//     served: whatever an operator's login can read is for all who can reach the service.
+//   - What was read with a login of a user is for requests whose login the registry has allowed to
+//     read it within Options.Recheck, however their users came by it. No login, and nothing that is
+//     derived from one, is stored; so each process asks for itself.
+const (
+	public = "public"
+	users  = "login"
+)
+
+// own returns the rights of an access.
+func own(a upstream.Access) string {
+	switch {
+	case a.Login == upstream.Login{}:
+		return public
+	case a.Service:
+		return "service " + a.Login.Username
+	}
+	return users
+}
+
+// Rights returns the rights with which an access may read what is kept, those that need no
+// permission first. It is a single "" for a Reader that keeps nothing: then the registry must
+// permit each use.
+func (r *Reader) Rights(a upstream.Access) []string {
+	if r.store == nil {
+		return []string{""}
+	}
+	if mine := own(a); mine != public {
+		return []string{public, mine}
+	}
+	return []string{public}
+}
+
+// Own returns the rights with which an access reads what is not yet kept; see Rights.
+func (r *Reader) Own(a upstream.Access) string {
+	if r.store == nil {
+		return ""
+	}
+	return own(a)
+}
+
+// A grant is the permission of a login to read something.
+type grant struct {
+	item
+	login upstream.Login
+}
+
+// Allowed records that a registry has sent a blob to an access.
+func (r *Reader) Allowed(repo upstream.Repository, d digest.Digest, a upstream.Access) {
+	r.allowed(item{kindBlob, repo, d}, a)
+}
+
+func (r *Reader) allowed(it item, a upstream.Access) {
+	if r.store != nil && (a.Login != upstream.Login{}) {
+		r.grants.Set(grant{it, a.Login}, r.now())
+	}
+}
+
+// isRecent reports whether a registry's answer to a login is not older than Options.Recheck.
+func (r *Reader) isRecent(answered time.Time) bool {
+	age := r.now().Sub(answered)
+	return age >= 0 && age < r.recheck
+}
+
+// MayRead returns an error unless an access may read a blob that is kept with the given rights.
+// stale reports that the registry does not answer.
+func (r *Reader) MayRead(ctx context.Context, repo upstream.Repository, d digest.Digest, rights string, a upstream.Access) (stale bool, err error) {
+	it := item{kindBlob, repo, d}
+	if r.store == nil {
+		return false, r.ask(ctx, it, a)
+	}
+	stale, err = r.mayRead(ctx, it, rights, a)
+	if err == nil {
+		r.metrics.kept(it.kind, stale)
+	}
+	return stale, err
+}
+
+func (r *Reader) mayRead(ctx context.Context, it item, rights string, a upstream.Access) (stale bool, err error) {
+	if rights == public {
+		return false, nil
+	}
+	g := grant{it, a.Login}
+	if at, ok := r.grants.GetIfPresent(g); ok && r.isRecent(at) {
+		return false, nil
+	}
+	known := rights != users
+	if known && r.isDown(it.repo.Host) {
+		return true, nil
+	}
+	_, err = r.asking.Do(ctx, g, func(ctx context.Context) (struct{}, error) {
+		ctx, end := r.patience(ctx, known)
+		defer end()
+		err := r.ask(ctx, it, a)
+		if err == nil {
+			r.allowed(it, a)
+		}
+		return struct{}{}, err
+	})
+	if r.observe(ctx, it.repo.Host, err, known) {
+		return true, nil
+	}
+	return false, err
+}
+
+// ask sends the registry the request that it would get if nothing were kept, but without fetching
+// the content.
+func (r *Reader) ask(ctx context.Context, it item, a upstream.Access) error {
+	if it.kind == kindManifest {
+		_, err := r.client.Resolve(ctx, it.repo, it.digest.String(), a)
+		return err
+	}
+	b, err := r.client.Blob(ctx, http.MethodHead, it.repo, it.digest, a, "")
+	if err == nil && b.Body != nil {
+		_ = b.Body.Close()
+	}
+	return err
+}

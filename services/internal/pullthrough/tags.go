@@ -1,0 +1,173 @@
+package pullthrough
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"slipway.dev/services/internal/limits"
+	"slipway.dev/services/internal/upstream"
+)
+
+// A known is what a registry answered for a tag, and when. The zero value is a tag that it did not
+// let the caller read.
+type known struct {
+	Digest digest.Digest `json:"digest"`
+	Asked  time.Time     `json:"asked"`
+}
+
+// A loginTag identifies a tag as one login of a user sees it.
+type loginTag struct {
+	repo  upstream.Repository
+	tag   string
+	login upstream.Login
+}
+
+// Resolve returns the digest of a tag, or verifies that the caller may read a digest.
+func (r *Reader) Resolve(ctx context.Context, repo upstream.Repository, ref string, a upstream.Access) (Tag, error) {
+	d := digest.Digest(ref)
+	switch {
+	case r.store == nil:
+		d, err := r.client.Resolve(ctx, repo, ref, a)
+		return Tag{Digest: d}, err
+	case d.Validate() == nil:
+		stale, err := r.verify(ctx, item{kindManifest, repo, d}, a)
+		return Tag{d, stale}, err
+	}
+	old, have := r.recall(ctx, repo, ref, a)
+	return r.current(ctx, repo, ref, a, old, have)
+}
+
+// verify returns an error unless a caller may read a manifest.
+func (r *Reader) verify(ctx context.Context, it item, a upstream.Access) (stale bool, err error) {
+	for _, rights := range r.Rights(a) {
+		body, _, ok := r.store.Document(ctx, it.name(rights))
+		if !ok {
+			continue
+		}
+		_ = body.Close()
+		if stale, err = r.mayRead(ctx, it, rights, a); err == nil {
+			r.metrics.kept(it.kind, stale)
+		}
+		return stale, err
+	}
+	r.metrics.missed(it.kind)
+	err = r.ask(ctx, it, a)
+	r.observe(ctx, it.repo.Host, err, false)
+	if err == nil {
+		r.allowed(it, a)
+	}
+	return false, unavailable(err)
+}
+
+// current returns the digest of a tag, about which old is known if have is set.
+func (r *Reader) current(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access, old known, have bool) (Tag, error) {
+	if have && (r.isFresh(old) || r.isDown(repo.Host)) {
+		stale := !r.isFresh(old)
+		r.metrics.kept(kindTag, stale)
+		return Tag{old.Digest, stale}, nil
+	}
+	asked := r.now()
+	trying, end := r.patience(ctx, have)
+	defer end()
+	d, err := r.client.Resolve(trying, repo, tag, a)
+	if r.observe(ctx, repo.Host, err, have) {
+		r.metrics.kept(kindTag, true)
+		return Tag{old.Digest, true}, nil
+	}
+	r.metrics.missed(kindTag)
+	r.remember(repo, tag, a, old, have, known{d, asked}, err)
+	return Tag{Digest: d}, unavailable(err)
+}
+
+// tagged returns the manifest of a tag. If nothing is known of it, one request fetches both.
+func (r *Reader) tagged(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) (Document, error) {
+	old, have := r.recall(ctx, repo, tag, a)
+	if have {
+		// The manifest is probably stored, and a registry counts no pull if it is only asked for
+		// the digest.
+		at, err := r.current(ctx, repo, tag, a, old, have)
+		if err != nil {
+			return Document{}, err
+		}
+		doc, err := r.manifest(ctx, item{kindManifest, repo, at.Digest}, a)
+		doc.Stale = doc.Stale || at.Stale
+		return doc, err
+	}
+	asked := r.now()
+	doc, err := r.client.Manifest(ctx, repo, tag, a)
+	r.observe(ctx, repo.Host, err, false)
+	r.metrics.missed(kindTag)
+	r.remember(repo, tag, a, old, have, known{doc.Digest, asked}, err)
+	if err != nil {
+		return Document{}, unavailable(err)
+	}
+	it := item{kindManifest, repo, doc.Digest}
+	r.allowed(it, a)
+	r.store.SetDocument(it.name(own(a)), encode(doc))
+	return Document{Document: doc}, nil
+}
+
+// isFresh reports whether a registry need not be asked about a tag again.
+func (r *Reader) isFresh(k known) bool {
+	age := r.now().Sub(k.Asked)
+	return age >= 0 && age < r.freshness
+}
+
+// recall returns what is known of a tag.
+func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) (_ known, ok bool) {
+	rights := own(a)
+	if rights == users {
+		k, ok := r.tags.GetIfPresent(loginTag{repo, tag, a.Login})
+		return k, ok && r.isRecent(k.Asked)
+	}
+	body, _, ok := r.store.Document(ctx, storeName(kindTag, rights, repo, tag))
+	if !ok {
+		return known{}, false
+	}
+	defer body.Close()
+	raw, err := io.ReadAll(io.LimitReader(body, limits.TagRecord))
+	if err != nil {
+		return known{}, false
+	}
+	return parseKnown(raw)
+}
+
+// parseKnown reads the record of a tag. ok is false if it is damaged, or if the caller could not
+// read the tag.
+func parseKnown(raw []byte) (k known, ok bool) {
+	err := json.Unmarshal(raw, &k)
+	return k, err == nil && k.Digest.Validate() == nil
+}
+
+// remember records what a registry answered for a tag, or that it did not let the caller read it.
+func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Access, old known, have bool, now known, err error) {
+	switch {
+	case isRefusal(err):
+		if !have {
+			return
+		}
+		now = known{}
+	case err != nil:
+		return
+	case have && old.Digest == now.Digest && r.freshness == 0 && now.Asked.Sub(old.Asked) < limits.TagRecordAge:
+		return // the time of the answer is only needed for the freshness
+	}
+	rights := own(a)
+	if rights == users {
+		key := loginTag{repo, tag, a.Login}
+		if now.Digest == "" {
+			r.tags.Invalidate(key)
+		} else {
+			r.tags.Set(key, now)
+		}
+		return
+	}
+	raw, err := json.Marshal(now)
+	if err == nil {
+		r.store.SetDocument(storeName(kindTag, rights, repo, tag), raw)
+	}
+}
