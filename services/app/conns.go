@@ -151,8 +151,11 @@ func (e *env) openNetwork(context.Context) (parts, error) {
 	o := upstream.Options{Egress: egress, Plain: plain, Mirrors: mirrors, Metrics: e.reg, Known: known, Documents: upstream.NewDocuments()}
 	e.reg.MustRegister(o.Documents)
 	e.net.client, e.net.control = upstream.New(o), upstream.NewControl(o)
-	e.net.reads = pullthrough.Direct(e.net.client)
 	if !e.opensBlobs() {
+		e.net.reads = pullthrough.Direct(e.net.client)
+		if e.plays("container") && e.cfg.UpstreamCache {
+			e.log.Warn("New container requests do not use upstream_cache, since blob_cache is a folder of the role registry; use a bucket")
+		}
 		return parts{}, nil
 	}
 	return e.openBlobs(o.Documents)
@@ -179,12 +182,13 @@ func (e *env) openBlobs(documents *upstream.Documents) (parts, error) {
 	}
 	e.onClose(blobs.Close)
 	e.net.blobs = blobs
-	if e.cfg.UpstreamCache {
-		e.net.reads = pullthrough.New(pullthrough.Options{
-			Client: e.net.client, Store: blobs, Documents: documents, Recheck: e.cfg.UpstreamAuth, Freshness: e.cfg.TagFreshness,
-			Metrics: e.reg, Log: log, Now: time.Now,
-		})
+	o := pullthrough.Options{
+		Client: e.net.client, Documents: documents, Recheck: e.cfg.UpstreamAuth, Freshness: e.cfg.TagFreshness, Metrics: e.reg, Log: log, Now: time.Now,
 	}
+	if e.cfg.UpstreamCache {
+		o.Store = blobs
+	}
+	e.net.reads = pullthrough.New(o)
 	return parts{run: []func(context.Context) error{func(ctx context.Context) error { blobs.Run(ctx); <-ctx.Done(); return nil }}}, nil
 }
 

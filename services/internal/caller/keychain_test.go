@@ -60,6 +60,44 @@ func TestUsersLogins(t *testing.T) {
 	}
 }
 
+// TestSharedLogins checks that users without a login of their own read with the service's, and that
+// it is used for nothing else.
+func TestSharedLogins(t *testing.T) {
+	t.Parallel()
+	own := caller.BuildRepository{Host: "ghcr.io", Repository: "own", Login: upstream.Login{Username: "builder"}}
+	k := caller.NewKeychain(map[string]upstream.Login{"docker.io": {Username: "service"}, "quay.io": {Username: "other"}, "ghcr.io": {Username: "wide"}}, &platform{}).
+		WithBuildRepository(own).WithSharedLogins()
+	limited := adaID
+	limited.Repositories = "docker.io/team"
+	for _, tc := range []struct {
+		name        string
+		who         caller.ID
+		host, where string
+		want        upstream.Access
+	}{
+		{"a user without a login", adaID, "docker.io", "library/ubuntu", upstream.Access{Scope: adaID.String(), Login: upstream.Login{Username: "service"}, Service: true}},
+		{"a user with a login", adaID, "quay.io", "team/app", upstream.Access{Scope: adaID.String(), Login: upstream.Login{Username: "ada", Password: "own"}}},
+		{"the repository of builds", adaID, "ghcr.io", "own/app", upstream.Access{Scope: adaID.String()}},
+		{"an anonymous caller", caller.ID{}, "docker.io", "library/ubuntu", upstream.Access{Login: upstream.Login{Username: "service"}, Service: true}},
+	} {
+		if got, err := k.Access(t.Context(), tc.who, tc.host, tc.where); err != nil || got != tc.want {
+			t.Errorf("%s: got %+v, %v", tc.name, got, err)
+		}
+	}
+	if got, err := k.Access(t.Context(), limited, "docker.io", "library/ubuntu"); err != nil || got.Service || got.Withheld == "" {
+		t.Errorf("a token that is for other repositories gets %+v, %v", got, err)
+	}
+	if got, err := k.BuildAccess(t.Context(), adaID, "docker.io", "ada/images"); err != nil || (got.Login != upstream.Login{}) {
+		t.Errorf("images of builds are pushed with %+v, %v", got, err)
+	}
+	if got, err := k.UserLogin(t.Context(), adaID, "docker.io", "library/ubuntu"); err != nil || (got != upstream.Login{}) {
+		t.Errorf("a build reads with %+v, %v", got, err)
+	}
+	if got, err := k.PushLogin(t.Context(), adaID, "docker.io", caller.Grant{Repository: "ada/images"}); err != nil || (got != upstream.Login{}) {
+		t.Errorf("a build pushes with %+v, %v", got, err)
+	}
+}
+
 func TestLoginsAreCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -64,7 +64,7 @@ func TestDefaults(t *testing.T) {
 		CondaClientPixi: []string{"ghcr.io/prefix-dev/pixi"}, CRANClient: []string{"rocker/r-ver:4.4.1"},
 		CondaLayers: 20 << 30, CondaLayerMemory: 30 * 24 * time.Hour, CondaLockTTL: 30 * 24 * time.Hour,
 		TokenTTL: 36 * time.Hour, RequestRetention: 90 * 24 * time.Hour,
-		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, DrainBuilds: 20 * time.Second, LogLevel: "info",
+		LayerCache: 1 << 30, BlobCacheSize: 10 << 30, UpstreamAuth: time.Hour, ImageCache: 32 << 20, DrainTimeout: 5 * time.Minute, DrainBuilds: 20 * time.Second, LogLevel: "info",
 	}
 	got, err := load(t, nil, nil, "")
 	if diff := cmp.Diff(want, got, values()); err != nil || diff != "" {

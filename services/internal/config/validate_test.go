@@ -24,6 +24,8 @@ func TestValidate(t *testing.T) {
 		{"loopback by address", "--public-url=http://127.0.0.1:9090 --platform-url=http://[::1]:9091", ""},
 		{"all addresses", "--http-addr=:9090", ""},
 		{"address without a port", "--http-addr=localhost", "http_addr"},
+		{"upstream cache without a blob cache", "--upstream-cache=true", "upstream_cache needs blob_cache"},
+		{"upstream cache with a long permission", "--upstream-cache=true --blob-cache=/tmp/blobs --upstream-cache-auth=25h", "upstream_cache_auth"},
 		{"blob cache without a size", "--blob-cache=/tmp/blobs --blob-cache-size=0", "blob_cache_size"},
 		{"a bucket", "--blob-cache=s3://blobs/a?region=eu-west-1 --blob-cache-credentials-file=FILE", ""},
 		{"a bucket without a name", "--blob-cache=s3:///a", "blob_cache has an invalid bucket name"},

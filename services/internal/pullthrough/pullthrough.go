@@ -32,7 +32,7 @@ type Store interface {
 // Options are the options of a Reader.
 type Options struct {
 	Client *upstream.Client
-	// Store is where documents are kept.
+	// Store is where documents are kept. If it is nil, nothing is kept; see Direct.
 	Store Store
 	// Documents is the memory budget of documents.
 	Documents *upstream.Documents
@@ -68,10 +68,10 @@ type Reader struct {
 	asking memo.Flight[grant, struct{}]
 }
 
-// Direct returns a Reader that keeps nothing.
+// Direct returns a Reader that keeps nothing and has no metrics.
 func Direct(c *upstream.Client) *Reader { return &Reader{client: c} }
 
-// New returns a Reader that keeps what it has read.
+// New returns a Reader that keeps what it has read in Options.Store.
 func New(o Options) *Reader {
 	return &Reader{
 		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, now: o.Now, log: o.Log,

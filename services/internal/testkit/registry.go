@@ -45,6 +45,7 @@ type Registry struct {
 	requests  []string
 	tokens    atomic.Int64
 	handler   http.Handler
+	server    *httptest.Server
 }
 
 // NewRegistry starts a registry that ends with the test.
@@ -52,13 +53,16 @@ func NewRegistry(t testing.TB, auth Auth) *Registry {
 	t.Helper()
 	r := &Registry{auth: auth}
 	r.Empty(t)
-	server := httptest.NewServer(r)
-	r.Host = strings.TrimPrefix(server.URL, "http://")
-	t.Cleanup(func() {
-		server.CloseClientConnections()
-		server.Close()
-	})
+	r.server = httptest.NewServer(r)
+	r.Host = strings.TrimPrefix(r.server.URL, "http://")
+	t.Cleanup(r.Stop)
 	return r
+}
+
+// Stop stops the registry for good. Connections to it are refused from then on.
+func (r *Registry) Stop() {
+	r.server.CloseClientConnections()
+	r.server.Close()
 }
 
 // Empty removes everything from the registry, like the loss of its disk.

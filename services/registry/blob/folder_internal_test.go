@@ -85,6 +85,7 @@ func TestKeyIncludesRepository(t *testing.T) {
 		"division":   func(k *Key) { k.Repo = upstream.Repository{Host: "h\nn", Name: ""} },
 		"digest":     func(k *Key) { k.Digest = digest.FromString("other") },
 		"size":       func(k *Key) { k.Size++ },
+		"rights":     func(k *Key) { k.Rights = "public" },
 	} {
 		other := key
 		change(&other)
