@@ -173,7 +173,11 @@ func (e *env) openBlobs(documents *upstream.Documents) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	log := e.log.With("service", "registry")
+	service := "registry"
+	if !e.plays(service) {
+		service = "container"
+	}
+	log := e.log.With("service", service)
 	blobs, err := blob.Open(blob.Config{
 		Bucket: shared, Dir: e.cfg.BlobCache, Size: int64(e.cfg.BlobCacheSize), DiskFull: e.disks.Check, Metrics: e.reg, Log: log, Now: time.Now,
 	})

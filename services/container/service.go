@@ -8,6 +8,7 @@
 package container
 
 import (
+	"cmp"
 	"io/fs"
 	"log/slog"
 	"strings"
@@ -62,7 +63,7 @@ type Deps struct {
 	// Conda solves requests for Conda packages; nil if solving is disabled.
 	Conda    condav1.CondaServiceClient
 	Upstream *upstream.Client
-	// Reads reads the images that requests name, through Upstream.
+	// Reads reads the images that requests name, through Upstream. If nil, nothing is kept.
 	Reads    *pullthrough.Reader
 	Keychain *caller.Keychain
 	// Limiter counts requests; nil for no limits.
@@ -160,7 +161,7 @@ func New(d Deps) (*Service, error) {
 		events:    events,
 		store:     store.New(d.DB),
 		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
-		sources:   sources.New(d.Upstream, d.Reads, d.Keychain),
+		sources:   sources.New(d.Upstream, cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), d.Keychain),
 		links:     layers.NewLinks(d.Upstream, d.Metrics, d.Log),
 		operators: ops,
 		space:     sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),

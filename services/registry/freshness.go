@@ -44,8 +44,16 @@ func newTagCache(d Deps) *tagCache {
 	}
 }
 
-// lookup returns what a tag points at, or the error of work.
-func (t *tagCache) lookup(ctx context.Context, key tagKey, work func(context.Context) (pullthrough.Tag, error)) (pullthrough.Tag, error) {
+// lookup returns what a tag points at, or the error of work. If kept is set, work itself reuses
+// results.
+func (t *tagCache) lookup(ctx context.Context, key tagKey, kept bool, work func(context.Context) (pullthrough.Tag, error)) (pullthrough.Tag, error) {
+	if kept {
+		a, err := t.asking.Do(ctx, key, func(ctx context.Context) (resolvedTag, error) {
+			tag, err := work(ctx)
+			return resolvedTag{Tag: tag}, err
+		})
+		return a.Tag, err
+	}
 	if a, ok := t.known.GetIfPresent(key); ok && t.now().Sub(a.asked) < t.freshness {
 		t.hits.RecordHits(1)
 		return a.Tag, nil

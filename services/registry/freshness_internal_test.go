@@ -23,10 +23,10 @@ func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 		return func(context.Context) (pullthrough.Tag, error) { return pullthrough.Tag{Digest: digest.Digest(s)}, nil }
 	}
 	refuses := func(context.Context) (pullthrough.Tag, error) { return pullthrough.Tag{}, fault.Denied.Newf("no") }
-	if d, err := a.lookup(t.Context(), ada, says("one")); d.Digest != "one" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, false, says("one")); d.Digest != "one" || err != nil {
 		t.Fatal(d, err)
 	}
-	if d, err := a.lookup(t.Context(), ada, refuses); d.Digest != "one" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, false, refuses); d.Digest != "one" || err != nil {
 		t.Errorf("told before: %v, %v", d, err)
 	}
 	for name, augmentation := range map[string]func(*tagKey){
@@ -39,16 +39,16 @@ func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 	} {
 		other := ada
 		augmentation(&other)
-		if d, err := a.lookup(t.Context(), other, refuses); err == nil {
+		if d, err := a.lookup(t.Context(), other, false, refuses); err == nil {
 			t.Errorf("another %s is told %v", name, d)
 		}
 	}
 	now = now.Add(10 * time.Second)
-	if d, err := a.lookup(t.Context(), ada, refuses); err == nil {
+	if d, err := a.lookup(t.Context(), ada, false, refuses); err == nil {
 		t.Errorf("too old: %v", d)
 	}
 	now = now.Add(-time.Second) // the clock is set back
-	if d, err := a.lookup(t.Context(), ada, says("two")); d.Digest != "two" || err != nil {
+	if d, err := a.lookup(t.Context(), ada, false, says("two")); d.Digest != "two" || err != nil {
 		t.Errorf("after a refusal: %v, %v", d, err)
 	}
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -61,6 +62,8 @@ type images struct {
 
 type docKey struct {
 	access upstream.Access
+	// epoch is that of the access; see pullthrough.Reader.Epoch.
+	epoch  int64
 	repo   upstream.Repository
 	digest digest.Digest
 }
@@ -75,7 +78,7 @@ func newImages(d Deps) *images {
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
 		docHits: docHits, madeHits: madeHits,
-		client: d.Upstream, reads: d.Reads, direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
+		client: d.Upstream, reads: cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
 			StatsRecorder: docHits,
@@ -104,6 +107,7 @@ type reader struct {
 	images *images
 	from   *pullthrough.Reader
 	access upstream.Access
+	epoch  int64
 	repo   upstream.Repository
 }
 
@@ -118,12 +122,14 @@ func (s *images) readerOf(ctx context.Context, from origin) (reader, error) {
 		find, reads = s.keychain.BuildAccess, s.direct
 	}
 	a, err := find(ctx, from.identity, from.repo.Host, from.repo.Name)
-	return reader{s, reads, a, from.repo}, err
+	return reader{s, reads, a, reads.Epoch(a), from.repo}, err
 }
+
+func (r reader) docKey(d digest.Digest) docKey { return docKey{r.access, r.epoch, r.repo, d} }
 
 // Manifest returns a manifest or index by digest.
 func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, error) {
-	return r.images.docs.Get(ctx, docKey{r.access, r.repo, d}, func(ctx context.Context) (oci.Document, error) {
+	return r.images.docs.Get(ctx, r.docKey(d), func(ctx context.Context) (oci.Document, error) {
 		doc, err := r.from.Manifest(ctx, r.repo, d.String(), r.access)
 		return doc.Document, err
 	})
@@ -131,7 +137,7 @@ func (r reader) Manifest(ctx context.Context, d digest.Digest) (oci.Document, er
 
 // Config returns an image config.
 func (r reader) Config(ctx context.Context, d ocispec.Descriptor) ([]byte, error) {
-	return r.images.configs.Do(ctx, docKey{r.access, r.repo, d.Digest}, func(ctx context.Context) ([]byte, error) {
+	return r.images.configs.Do(ctx, r.docKey(d.Digest), func(ctx context.Context) ([]byte, error) {
 		content, _, err := r.from.Blob(ctx, r.repo, d, r.access)
 		return content, err
 	})
@@ -144,23 +150,23 @@ func (r reader) resolve(ctx context.Context, tok *resolvedToken) (pullthrough.Ta
 		return pullthrough.Tag{Digest: d}, nil
 	}
 	key := tagKey{r.access, r.repo, tok.source}
-	return r.images.tags.lookup(ctx, key, func(ctx context.Context) (pullthrough.Tag, error) {
+	return r.images.tags.lookup(ctx, key, r.from.Keeps(), func(ctx context.Context) (pullthrough.Tag, error) {
 		for _, d := range tok.allRoots() {
-			if r.images.docs.Has(docKey{r.access, r.repo, d}) {
+			if r.images.docs.Has(r.docKey(d)) {
 				return r.from.Resolve(ctx, r.repo, tok.source, r.access)
 			}
 		}
 		// Nothing is cached yet, so one request fetches both the tag and its manifest.
 		doc, err := r.from.Manifest(ctx, r.repo, tok.source, r.access)
 		if err == nil {
-			r.images.docs.Set(docKey{r.access, r.repo, doc.Digest}, doc.Document)
+			r.images.docs.Set(r.docKey(doc.Digest), doc.Document)
 		}
 		return pullthrough.Tag{Digest: doc.Digest, Stale: doc.Stale}, err
 	})
 }
 
 func (r reader) key(tok *resolvedToken, root digest.Digest) imageKey {
-	return imageKey{docKey{r.access, r.repo, root}, tok.augmentation}
+	return imageKey{r.docKey(root), tok.augmentation}
 }
 
 // image returns the image that is served for an upstream root.

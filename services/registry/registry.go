@@ -42,10 +42,10 @@ type Deps struct {
 	Builds   buildv1.BuildServiceClient
 	Bus      *nats.Conn
 	Upstream *upstream.Client
-	// Reads reads the images of other registries, through Upstream.
+	// Reads reads the images of other registries, through Upstream. If nil, nothing is kept.
 	Reads   *pullthrough.Reader
 	Control *upstream.Control
-	// Blobs caches their blobs. The caller runs and closes it.
+	// Blobs caches their blobs. The caller runs and closes it. If nil, nothing is cached.
 	Blobs    blob.Cache
 	Keychain *caller.Keychain
 	Limiter  *ratelimit.Limiter
@@ -106,6 +106,11 @@ func New(d Deps) (*Registry, error) {
 	layers, err := newLayerCache(d.Containers, d.LayerDir, d.LayerCache)
 	if err != nil {
 		return nil, err
+	}
+	if d.Blobs == nil {
+		if d.Blobs, err = blob.Open(blob.Config{Metrics: d.Metrics}); err != nil {
+			return nil, err
+		}
 	}
 	counter, err := newCounter(d)
 	if err != nil {

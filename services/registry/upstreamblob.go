@@ -18,7 +18,9 @@ import (
 // upstream.
 func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
 	if src.from.Keeps() && d.Size <= limits.KeptBlob {
-		return s.smallBlob(w, r, src, d)
+		if done, err := s.smallBlob(w, r, src, d); done || err != nil {
+			return err
+		}
 	}
 	if r.Method == http.MethodGet || src.from.Keeps() {
 		if done, err := s.cachedBlob(w, r, src, d); done || err != nil {
@@ -26,7 +28,7 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 		}
 	}
 	key := blob.Key{Repo: src.repo, Digest: d.Digest, Size: d.Size, Rights: src.from.Own(src.access)}
-	b, err := s.deps.Upstream.Blob(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
+	b, err := src.from.Open(r.Context(), r.Method, src.repo, d.Digest, src.access, r.Header.Get("Range"))
 	if upstream.IsRange(err) {
 		rejectRange(w, d.Size)
 		return nil
@@ -34,7 +36,6 @@ func (s *Registry) upstreamBlob(w http.ResponseWriter, r *http.Request, src read
 	if err != nil {
 		return err
 	}
-	src.from.Allowed(src.repo, d.Digest, src.access)
 	if b.Redirect != nil {
 		if s.isOwn(b.Redirect.Host) {
 			return fault.Denied.Newf("The registry %s redirects to this service itself", src.repo.Host)
@@ -73,15 +74,20 @@ func (s *Registry) forward(w http.ResponseWriter, r *http.Request, key blob.Key,
 	return s.streams.copy(w, b.Body, r.TLS == nil)
 }
 
-// smallBlob serves a blob that is kept like a manifest, since it is not worth a URL.
-func (s *Registry) smallBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) error {
+// smallBlob serves a blob that is kept like a manifest, since it is not worth a URL. It returns
+// false if the registry does not send it: clients may reach a redirect's target that this service
+// does not.
+func (s *Registry) smallBlob(w http.ResponseWriter, r *http.Request, src reader, d ocispec.Descriptor) (done bool, err error) {
 	content, stale, err := src.from.Blob(r.Context(), src.repo, d, src.access)
+	if e, ok := fault.As(err); ok && upstream.IsRegistry(e) {
+		return false, nil
+	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	warnIfStale(w.Header(), stale)
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
-	return nil
+	return true, nil
 }
 
 // cachedBlob serves a blob from the cache. It returns false if no blob that the login may read is

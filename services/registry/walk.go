@@ -9,6 +9,7 @@ import (
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/pullthrough"
 )
 
 // A depth is how far the manifests of an image have been read.
@@ -37,7 +38,7 @@ func (r reader) walk(ctx context.Context, tok *resolvedToken, root digest.Digest
 		return nil
 	}
 	_, err := r.images.walking.Do(ctx, walking{r.key(tok, root), how}, func(ctx context.Context) (struct{}, error) {
-		err := r.walkNow(ctx, img, how)
+		err := r.walkNow(pullthrough.Passing(ctx), img, how)
 		if err == nil {
 			r.images.generated.Set(r.key(tok, root), img) // the image has grown, and its weight with it
 		}

@@ -161,8 +161,8 @@ func (k *Keychain) serviceAccess(scope, host, repository string) upstream.Access
 }
 
 // Access returns the access with which a caller pulls from a repository. An anonymous caller
-// gets the service's login, if it has one. An identified caller gets the caller's own login; without
-// one, none, or after WithSharedLogins the service's. For repositories that an access token is not for, its caller gets no login
+// gets the service's login, if it has one. An identified caller gets the caller's own login. One who
+// has none gets no login, or with WithSharedLogins the service's. For repositories that an access token is not for, its caller gets no login
 // (CheckRepository), so that only public images are read there: those that the operator's settings
 // and base images refer to. Images in the repository of builds are only readable through token names (see
 // BuildAccess). The login that builds are pushed with is not used for other repositories of its

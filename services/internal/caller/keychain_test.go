@@ -91,7 +91,7 @@ func TestSharedLogins(t *testing.T) {
 		t.Errorf("images of builds are pushed with %+v, %v", got, err)
 	}
 	if got, err := k.UserLogin(t.Context(), adaID, "docker.io", "library/ubuntu"); err != nil || (got != upstream.Login{}) {
-		t.Errorf("a build reads with %+v, %v", got, err)
+		t.Errorf("the cache of a build is read with %+v, %v", got, err)
 	}
 	if got, err := k.PushLogin(t.Context(), adaID, "docker.io", caller.Grant{Repository: "ada/images"}); err != nil || (got != upstream.Login{}) {
 		t.Errorf("a build pushes with %+v, %v", got, err)

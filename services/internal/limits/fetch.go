@@ -61,10 +61,16 @@ const (
 	KeptBlob, DocumentCharge, TagRecord, TagRecordAge = BucketBlobLeast, 4 << 10, 1 << 10, time.Hour
 	// ReadGrants is the maximum number of cached permissions of logins to read something.
 	ReadGrants = 50_000
-	// StaleAfter is how long a registry is waited for if its answer is known. After it did not
-	// answer, or as long as it demands, but at least OutagePause and at most OutagePauseMost, it is
-	// not asked about what is known. Outages is the maximum number of such registries.
-	StaleAfter, OutagePause, OutagePauseMost, Outages = 3 * time.Second, 10 * time.Second, 5 * time.Minute, 1000
+	// StaleAfter is how long a registry is waited for if its answer is known; it is shorter than
+	// SourceTry. After it did not answer, or as long as it demands, but at least OutagePause and at
+	// most OutagePauseMost, it is not asked about what is known. Outages is the maximum number of
+	// repositories, by login, that this is remembered of. OutageLog is how often it is logged of a
+	// registry.
+	StaleAfter, OutagePause, OutagePauseMost = 1500 * time.Millisecond, 10 * time.Second, 5 * time.Minute
+	Outages, OutageLog                       = 10_000, time.Minute
+	// BucketDocuments is the maximum number of documents that wait to be uploaded to a bucket, and
+	// BucketDocumentBytes their maximum total size.
+	BucketDocuments, BucketDocumentBytes = 256, 32 << 20
 	// BucketBlobLeast and BucketBlobMost are the minimum and maximum size in bytes of a
 	// blob in a bucket. BucketBlobs is the maximum number of blobs in a bucket.
 	BucketBlobLeast, BucketBlobMost, BucketBlobs = 64 << 10, 5_000_000_000, 200_000
@@ -140,7 +146,8 @@ func fetchRows() []Row {
 		{What: "document that is cached on disk or in a bucket", Bound: size(Document) + "; each counts " + size(DocumentCharge) + " more", Why: "a file takes a block of the disk"},
 		{What: "permissions of logins that upstream_cache remembers", Bound: n(ReadGrants), Key: "upstream_cache_auth", Why: "each takes memory; for an evicted one the registry is asked again"},
 		{What: "waiting for a registry whose answer is known", Bound: StaleAfter.String() + "; then it is not asked for " + OutagePause.String() + " to " + OutagePauseMost.String() + ", as it demands", Why: "a pull should not wait for a registry that is down"},
-		{What: "unavailable registries that are listed", Bound: n(Outages), Why: "users may name any number of hosts"},
+		{What: "repositories of unavailable registries that are listed", Bound: n(Outages), Why: "users may name any number of them"},
+		{What: "documents that wait to be uploaded to a bucket", Bound: n(BucketDocuments) + ", " + size(BucketDocumentBytes), Why: "they are in memory; further ones are not kept"},
 		{What: "blob that is cached in a bucket", Bound: size(BucketBlobLeast) + " to " + n(BucketBlobMost/1_000_000_000) + " GB", Why: "smaller ones are faster to proxy; S3 accepts no larger ones in one request"},
 		{What: "blobs in a bucket", Bound: n(BucketBlobs), Why: "one replica holds all names in memory while it lists the bucket"},
 		{What: "concurrent uploads of one process to a bucket", Bound: n(BucketUploads) + ", for " + BucketUpload.String(), Why: "each has a connection and 1 MiB in memory"},

@@ -57,15 +57,25 @@ func (r *Reader) keep(ctx context.Context, it item, a upstream.Access, fetch fun
 		return content, stale, nil
 	}
 	r.metrics.missed(it.kind)
-	content, err = fetch(ctx)
-	r.observe(ctx, it.repo.Host, err, false)
+	content, err = r.fetching.Do(ctx, grant{it, a.Login}, fetch)
+	r.observe(ctx, it.repo, a, err, false)
 	if err != nil {
 		return nil, false, unavailable(err)
 	}
 	r.allowed(it, a)
-	r.store.SetDocument(it.name(own(a)), content)
+	if !isPassing(ctx) {
+		r.store.SetDocument(it.name(own(a)), content)
+	}
 	return content, false, nil
 }
+
+type passingKey struct{}
+
+// Passing returns a context in which what is read is not kept: a client may cause many reads that
+// serve nothing.
+func Passing(ctx context.Context) context.Context { return context.WithValue(ctx, passingKey{}, true) }
+
+func isPassing(ctx context.Context) bool { return ctx.Value(passingKey{}) != nil }
 
 // read returns a stored item. ok is false if it is not stored or is damaged. Its memory is counted
 // until the operation of the context ends; see upstream.Documents.Hold.

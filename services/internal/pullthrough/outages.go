@@ -3,25 +3,24 @@ package pullthrough
 import (
 	"context"
 	"errors"
-	"time"
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/upstream"
 )
 
-// An outage is the time until which a registry is not asked about what is known: it was
-// unavailable, too slow, or limited requests.
-type outage struct {
-	until time.Time
-	// served reports whether known content was served since it began.
-	served bool
+// A place is a repository as one login sees it. Outages are noted by place, so that nobody can make
+// a registry count as unavailable for others.
+type place struct {
+	repo  upstream.Repository
+	login upstream.Login
 }
 
-// isDown reports whether a registry is not to be asked about what is known.
-func (r *Reader) isDown(host string) bool {
-	o, ok := r.outages.GetIfPresent(host)
-	return ok && r.now().Before(o.until)
+// isDown reports whether a registry is not to be asked about what is known: it was unavailable,
+// too slow, or limited requests.
+func (r *Reader) isDown(repo upstream.Repository, a upstream.Access) bool {
+	until, ok := r.outages.GetIfPresent(place{repo, a.Login})
+	return ok && r.now().Before(until)
 }
 
 // patience limits how long a registry is waited for if its answer is known.
@@ -35,30 +34,32 @@ func (r *Reader) patience(ctx context.Context, known bool) (context.Context, con
 // observe records whether a registry answered. It reports whether what is known is to be served
 // because it did not. ctx is the caller's: a caller who did not wait says nothing about the
 // registry.
-func (r *Reader) observe(ctx context.Context, host string, err error, known bool) (serve bool) {
-	old, had := r.outages.GetIfPresent(host)
-	if err == nil || isRefusal(err) {
-		if had {
-			r.outages.Invalidate(host)
-			if old.served {
-				r.log.Info("A registry answers again", "registry", host)
-			}
-		}
-		return false
-	}
+func (r *Reader) observe(ctx context.Context, repo upstream.Repository, a upstream.Access, err error, known bool) (serve bool) {
 	e, ok := fault.As(err)
-	if !ok || !upstream.IsRegistry(e) {
-		return false // it was not asked, or the client disconnected
-	}
-	if ctx.Err() != nil {
+	switch {
+	case err == nil || isRefusal(err):
+		r.outages.Invalidate(place{repo, a.Login})
+		return false
+	case !ok || !upstream.IsOutage(e):
+		return false // its answer is wrong, it was not asked, or the client disconnected
+	case ctx.Err() != nil:
 		return known
 	}
 	pause := min(max(e.RetryAfter, limits.OutagePause), limits.OutagePauseMost)
-	r.outages.Set(host, outage{until: r.now().Add(pause), served: old.served || known})
-	if known && !old.served {
-		r.log.Warn("A registry is unavailable or limits requests; what is known of its images is served", "registry", host, "err", e.Cause, "message", e.Public)
+	r.outages.Set(place{repo, a.Login}, r.now().Add(pause))
+	if known {
+		r.logOutage(repo.Host, e)
 	}
 	return known
+}
+
+// logOutage logs once a minute that a registry is unavailable.
+func (r *Reader) logOutage(host string, e *fault.Error) {
+	if at, ok := r.logged.GetIfPresent(host); ok && r.now().Sub(at) < limits.OutageLog {
+		return
+	}
+	r.logged.Set(host, r.now())
+	r.log.Warn("A registry is unavailable or limits requests; what is known of its images is served", "registry", host, "err", e.Cause, "message", e.Public)
 }
 
 // isRefusal reports whether a registry answered that there is no such image for the caller.

@@ -15,6 +15,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/memo"
 	"slipway.dev/services/internal/oci"
@@ -62,10 +63,15 @@ type Reader struct {
 	// grants are the permissions that registries have given to logins, and when.
 	grants *otter.Cache[grant, time.Time]
 	// tags are the tags that were read with logins of users.
-	tags    *otter.Cache[loginTag, known]
-	outages *otter.Cache[string, outage]
-	// asking shares the running requests for the permission of a login.
-	asking memo.Flight[grant, struct{}]
+	tags *otter.Cache[loginTag, tagRecord]
+	// outages are the times until which registries are not asked about what is known.
+	outages *otter.Cache[place, time.Time]
+	// logged are the times at which the outages of registries were logged, by host.
+	logged *otter.Cache[string, time.Time]
+	// asking shares the running requests for the permission of a login, and fetching those for
+	// documents.
+	asking   memo.Flight[asked, struct{}]
+	fetching memo.Flight[grant, []byte]
 }
 
 // Direct returns a Reader that keeps nothing and has no metrics.
@@ -77,8 +83,9 @@ func New(o Options) *Reader {
 		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, now: o.Now, log: o.Log,
 		metrics: newMetrics(o.Metrics),
 		grants:  otter.Must(&otter.Options[grant, time.Time]{MaximumSize: limits.ReadGrants}),
-		tags:    otter.Must(&otter.Options[loginTag, known]{MaximumSize: limits.TagAnswers}),
-		outages: otter.Must(&otter.Options[string, outage]{MaximumSize: limits.Outages}),
+		tags:    otter.Must(&otter.Options[loginTag, tagRecord]{MaximumSize: limits.TagAnswers}),
+		outages: otter.Must(&otter.Options[place, time.Time]{MaximumSize: limits.Outages}),
+		logged:  otter.Must(&otter.Options[string, time.Time]{MaximumSize: limits.Outages}),
 	}
 }
 
@@ -131,8 +138,26 @@ func (r *Reader) Blob(ctx context.Context, repo upstream.Repository, d ocispec.D
 		return content, false, err
 	}
 	return r.keep(ctx, item{kindBlob, repo, d.Digest}, a, func(ctx context.Context) ([]byte, error) {
-		return r.client.Config(ctx, repo, d, a)
+		content, err := r.client.Config(ctx, repo, d, a)
+		if err == nil && int64(len(content)) != d.Size {
+			err = fault.Invalid.Newf("The image states %d bytes for its blob %s, which has %d", d.Size, d.Digest, len(content))
+		}
+		return content, err
 	})
+}
+
+// Open requests a blob, or a part of it, from its registry; see upstream.Client.Blob.
+func (r *Reader) Open(ctx context.Context, method string, repo upstream.Repository, d digest.Digest, a upstream.Access, part string) (*upstream.Blob, error) {
+	b, err := r.client.Blob(ctx, method, repo, d, a, part)
+	if r.store == nil {
+		return b, err
+	}
+	r.observe(ctx, repo, a, err, false)
+	if err != nil {
+		return nil, unavailable(err)
+	}
+	r.allowed(item{kindBlob, repo, d}, a)
+	return b, nil
 }
 
 // Source returns a source of documents in one repository, for oci.Augment.

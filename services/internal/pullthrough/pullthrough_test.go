@@ -257,7 +257,10 @@ func TestRights(t *testing.T) {
 			t.Errorf("%s reads the config: %v", what, err)
 		}
 		for _, rights := range s.Rights(a) {
-			if _, err := s.MayRead(t.Context(), s.repo, s.config.Digest, rights, a); rights != "public" && !errors.Is(err, fault.Unauthenticated) {
+			if rights == "public" {
+				continue // nothing is kept with these rights
+			}
+			if _, err := s.MayRead(t.Context(), s.repo, s.config.Digest, rights, a); !errors.Is(err, fault.Unauthenticated) {
 				t.Errorf("%s may read with %s: %v", what, rights, err)
 			}
 		}
@@ -345,7 +348,7 @@ func TestOutages(t *testing.T) {
 			}
 			s.now = s.now.Add(2 * time.Second)
 			s.pulls("after the pause", "v1", anonymous, 1)
-			if log := s.log.String(); strings.Count(log, "is unavailable or limits requests") != 1 || strings.Count(log, "answers again") != 1 {
+			if log := s.log.String(); strings.Count(log, "is unavailable or limits requests") != 1 {
 				t.Errorf("the log is\n%s", log)
 			}
 		})
@@ -353,36 +356,119 @@ func TestOutages(t *testing.T) {
 }
 
 // TestOutagesOfPrivateRegistries checks that a login of a user reads what is kept for as long as
-// its permission is recent, and the operator's login for as long as the outage lasts.
+// its permission is recent, and the operator's login whatever it was last allowed to read.
 func TestOutagesOfPrivateRegistries(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, testkit.Bearer)
-	for _, a := range []upstream.Access{ada, operator} {
-		if _, err := s.pull("v1", a); err != nil {
-			t.Fatal(err)
+	for _, status := range []int{http.StatusBadGateway, http.StatusTooManyRequests} {
+		s := newSite(t, testkit.Bearer)
+		for _, a := range []upstream.Access{ada, operator} {
+			if _, err := s.pull("v1", a); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.fails(status, "")
+		for _, a := range []upstream.Access{ada, operator} {
+			if stale, err := s.pull("v1", a); !stale || err != nil {
+				t.Errorf("it is stale: %v, %v", stale, err)
+			}
+		}
+		s.now = s.now.Add(61 * time.Minute)
+		for _, ref := range []string{"v1", s.index.String()} {
+			if _, err := s.pull(ref, ada); !errors.Is(err, fault.Unavailable) {
+				t.Errorf("a permission that is too old: %v", err)
+			}
+			if _, err := s.MayRead(t.Context(), s.repo, s.config.Digest, s.Own(ada), ada); !errors.Is(err, fault.Unavailable) {
+				t.Errorf("a permission for a blob that is too old: %v", err)
+			}
+			if stale, err := s.pull(ref, operator); !stale || err != nil {
+				t.Errorf("with the operator's login it is stale: %v, %v", stale, err)
+			}
+		}
+		s.restart()
+		for _, a := range []upstream.Access{operator, {Login: upstream.Login{Username: testkit.User, Password: "another account"}, Service: true}} {
+			if _, err := s.pull(s.index.String(), a); err == nil {
+				t.Error("a process that has not seen the login allowed serves its content")
+			}
+		}
+		if _, err := s.pull(s.index.String(), anonymous); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("without a login: %v", err)
 		}
 	}
-	s.fails(http.StatusBadGateway, "")
-	for _, a := range []upstream.Access{ada, operator} {
-		if stale, err := s.pull("v1", a); !stale || err != nil {
-			t.Errorf("it is stale: %v, %v", stale, err)
-		}
+}
+
+// TestRefusalBeforeAnOutage checks that what the operator's login may not read any more is not
+// served in an outage.
+func TestRefusalBeforeAnOutage(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.Bearer)
+	if _, err := s.pull("v1", operator); err != nil {
+		t.Fatal(err)
 	}
 	s.now = s.now.Add(61 * time.Minute)
-	for _, ref := range []string{"v1", s.index.String()} {
-		if _, err := s.pull(ref, ada); !errors.Is(err, fault.Unavailable) {
-			t.Errorf("a permission that is too old: %v", err)
-		}
-		if stale, err := s.pull(ref, operator); !stale || err != nil {
-			t.Errorf("with the operator's login it is stale: %v, %v", stale, err)
+	s.fails(http.StatusForbidden, "")
+	if _, err := s.pull(s.index.String(), operator); !errors.Is(err, fault.Denied) {
+		t.Errorf("a refused login: %v", err)
+	}
+	s.fails(http.StatusBadGateway, "")
+	for _, ref := range []string{s.index.String(), "v1"} {
+		if _, err := s.pull(ref, operator); !errors.Is(err, fault.Unavailable) {
+			t.Errorf("%s after the refusal, in an outage: %v", ref, err)
 		}
 	}
-	s.restart()
-	if stale, err := s.pull("v1", operator); !stale || err != nil {
-		t.Errorf("with the operator's login after a restart it is stale: %v, %v", stale, err)
+}
+
+// TestOutagesOfOthers checks that neither errors of other repositories and logins, nor wrong
+// answers, make a registry count as unavailable.
+func TestOutagesOfOthers(t *testing.T) {
+	t.Parallel()
+	for name, attack := range map[string]func(*site){
+		"another repository": func(s *site) {
+			s.fails(http.StatusServiceUnavailable, "300")
+			_, _ = s.Manifest(s.t.Context(), upstream.Repository{Host: s.up.Host, Name: "evil/x"}, "v1", anonymous)
+		},
+		"another login": func(s *site) {
+			s.fails(http.StatusTooManyRequests, "300")
+			_, _ = s.Manifest(s.t.Context(), s.repo, "v1", bob)
+		},
+		"a wrong answer": func(s *site) {
+			s.fails(http.StatusBadRequest, "")
+			_, _ = s.Manifest(s.t.Context(), s.repo, "v1", anonymous)
+		},
+		"a large answer": func(s *site) {
+			s.up.Intercept(func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write(make([]byte, 5<<20)); return true })
+			_, _ = s.Manifest(s.t.Context(), s.repo, "sha256:"+strings.Repeat("0", 64), anonymous)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, testkit.Open)
+			s.pulls("first", "v1", anonymous, 3)
+			attack(s)
+			s.up.Intercept(nil)
+			s.up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+			if doc, err := s.Manifest(t.Context(), s.repo, "v1", anonymous); err != nil || doc.Stale || doc.Digest == s.index {
+				t.Errorf("after %s the tag is %s, stale %v, %v", name, doc.Digest, doc.Stale, err)
+			}
+		})
 	}
-	if _, err := s.pull(s.index.String(), anonymous); !errors.Is(err, fault.Unauthenticated) {
-		t.Errorf("without a login: %v", err)
+}
+
+// TestWrongSize checks that a blob of another size than its image states is not kept.
+func TestWrongSize(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.Open)
+	s.config.Size--
+	if _, _, err := s.Blob(t.Context(), s.repo, s.config, anonymous); !errors.Is(err, fault.Invalid) || len(s.all()) != 0 {
+		t.Errorf("it is answered %v, and %d documents are kept", err, len(s.all()))
+	}
+}
+
+// TestPassing checks that what a search reads is not kept.
+func TestPassing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, testkit.Open)
+	if _, err := s.Manifest(pullthrough.Passing(t.Context()), s.repo, s.image.String(), anonymous); err != nil || len(s.all()) != 0 {
+		t.Errorf("%d documents are kept, %v", len(s.all()), err)
 	}
 }
 

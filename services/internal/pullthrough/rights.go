@@ -15,8 +15,8 @@ import (
 //   - What was read without a login is for everyone, for as long as it is kept. The registry is not
 //     asked about it again.
 //   - What was read with a login of the operator is for every request that would use this login.
-//     The registry is asked again after Options.Recheck. While it does not answer, what is kept is
-//     served: whatever an operator's login can read is for all who can reach the service.
+//     The registry is asked again after Options.Recheck. While it does not answer, what it last
+//     allowed the login in this process is served.
 //   - What was read with a login of a user is for requests whose login the registry has allowed to
 //     read it within Options.Recheck, however their users came by it. No login, and nothing that is
 //     derived from one, is stored; so each process asks for itself.
@@ -63,15 +63,20 @@ type grant struct {
 	login upstream.Login
 }
 
-// Allowed records that a registry has sent a blob to an access.
-func (r *Reader) Allowed(repo upstream.Repository, d digest.Digest, a upstream.Access) {
-	r.allowed(item{kindBlob, repo, d}, a)
-}
-
+// allowed records that a registry has let an access read something.
 func (r *Reader) allowed(it item, a upstream.Access) {
-	if r.store != nil && (a.Login != upstream.Login{}) {
+	if (a.Login != upstream.Login{}) {
 		r.grants.Set(grant{it, a.Login}, r.now())
 	}
+}
+
+// Epoch changes when what an access has read must be checked again. It is part of the keys of
+// caches in front of a Reader.
+func (r *Reader) Epoch(a upstream.Access) int64 {
+	if r.store == nil || own(a) == public {
+		return 0
+	}
+	return r.now().UnixNano() / int64(max(r.recheck, 1))
 }
 
 // isRecent reports whether a registry's answer to a login is not older than Options.Recheck.
@@ -94,31 +99,40 @@ func (r *Reader) MayRead(ctx context.Context, repo upstream.Repository, d digest
 	return stale, err
 }
 
+// An asked identifies a running request for a permission, and how long it waits.
+type asked struct {
+	grant
+	patient bool
+}
+
 func (r *Reader) mayRead(ctx context.Context, it item, rights string, a upstream.Access) (stale bool, err error) {
 	if rights == public {
 		return false, nil
 	}
 	g := grant{it, a.Login}
-	if at, ok := r.grants.GetIfPresent(g); ok && r.isRecent(at) {
+	at, ok := r.grants.GetIfPresent(g)
+	if ok && r.isRecent(at) {
 		return false, nil
 	}
-	known := rights != users
-	if known && r.isDown(it.repo.Host) {
+	known := ok && rights != users
+	if known && r.isDown(it.repo, a) {
 		return true, nil
 	}
-	_, err = r.asking.Do(ctx, g, func(ctx context.Context) (struct{}, error) {
+	_, err = r.asking.Do(ctx, asked{g, !known}, func(ctx context.Context) (struct{}, error) {
 		ctx, end := r.patience(ctx, known)
 		defer end()
-		err := r.ask(ctx, it, a)
-		if err == nil {
-			r.allowed(it, a)
-		}
-		return struct{}{}, err
+		return struct{}{}, r.ask(ctx, it, a)
 	})
-	if r.observe(ctx, it.repo.Host, err, known) {
+	switch {
+	case err == nil:
+		r.allowed(it, a)
+	case isRefusal(err):
+		r.grants.Invalidate(g)
+	}
+	if r.observe(ctx, it.repo, a, err, known) {
 		return true, nil
 	}
-	return false, err
+	return false, unavailable(err)
 }
 
 // ask sends the registry the request that it would get if nothing were kept, but without fetching

@@ -16,9 +16,9 @@ func FuzzStored(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add(encode(oci.NewDocument("application/vnd.oci.image.manifest.v1+json", []byte(`{"schemaVersion":2}`))))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		if k, ok := parseKnown(raw); ok {
+		if k, ok := parseTag(raw); ok {
 			again, err := json.Marshal(k)
-			if back, ok := parseKnown(again); err != nil || !ok || back.Digest != k.Digest || !back.Asked.Equal(k.Asked) {
+			if back, ok := parseTag(again); err != nil || !ok || back.Digest != k.Digest || !back.Asked.Equal(k.Asked) {
 				t.Errorf("%q is read as %v, and that as %v, %v", raw, k, back, err)
 			}
 		}
@@ -31,8 +31,8 @@ func FuzzStored(f *testing.F) {
 
 func TestRecordOfATagThatWasRefused(t *testing.T) {
 	t.Parallel()
-	raw, err := json.Marshal(known{Asked: time.Now()})
-	if k, ok := parseKnown(raw); err != nil || ok {
+	raw, err := json.Marshal(tagRecord{Asked: time.Now()})
+	if k, ok := parseTag(raw); err != nil || ok {
 		t.Errorf("it is read as %v", k)
 	}
 }

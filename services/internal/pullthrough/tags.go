@@ -12,9 +12,9 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// A known is what a registry answered for a tag, and when. The zero value is a tag that it did not
-// let the caller read.
-type known struct {
+// A tagRecord is what a registry answered for a tag, and when. The zero value is a tag that it did
+// not let the caller read.
+type tagRecord struct {
 	Digest digest.Digest `json:"digest"`
 	Asked  time.Time     `json:"asked"`
 }
@@ -37,8 +37,7 @@ func (r *Reader) Resolve(ctx context.Context, repo upstream.Repository, ref stri
 		stale, err := r.verify(ctx, item{kindManifest, repo, d}, a)
 		return Tag{d, stale}, err
 	}
-	old, have := r.recall(ctx, repo, ref, a)
-	return r.current(ctx, repo, ref, a, old, have)
+	return r.current(ctx, repo, ref, a, r.recall(ctx, repo, ref, a))
 }
 
 // verify returns an error unless a caller may read a manifest.
@@ -56,40 +55,48 @@ func (r *Reader) verify(ctx context.Context, it item, a upstream.Access) (stale 
 	}
 	r.metrics.missed(it.kind)
 	err = r.ask(ctx, it, a)
-	r.observe(ctx, it.repo.Host, err, false)
+	r.observe(ctx, it.repo, a, err, false)
 	if err == nil {
 		r.allowed(it, a)
 	}
 	return false, unavailable(err)
 }
 
-// current returns the digest of a tag, about which old is known if have is set.
-func (r *Reader) current(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access, old known, have bool) (Tag, error) {
-	if have && (r.isFresh(old) || r.isDown(repo.Host)) {
-		stale := !r.isFresh(old)
+// A recalled is what is known of a tag.
+type recalled struct {
+	tagRecord
+	// known reports whether anything is known, and usable whether it may be served without an
+	// answer of the registry.
+	known, usable bool
+}
+
+// current returns the digest of a tag, of which old is known.
+func (r *Reader) current(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access, old recalled) (Tag, error) {
+	if old.usable && (r.isFresh(old.tagRecord) || r.isDown(repo, a)) {
+		stale := !r.isFresh(old.tagRecord)
 		r.metrics.kept(kindTag, stale)
 		return Tag{old.Digest, stale}, nil
 	}
 	asked := r.now()
-	trying, end := r.patience(ctx, have)
+	trying, end := r.patience(ctx, old.usable)
 	defer end()
 	d, err := r.client.Resolve(trying, repo, tag, a)
-	if r.observe(ctx, repo.Host, err, have) {
+	if r.observe(ctx, repo, a, err, old.usable) {
 		r.metrics.kept(kindTag, true)
 		return Tag{old.Digest, true}, nil
 	}
 	r.metrics.missed(kindTag)
-	r.remember(repo, tag, a, old, have, known{d, asked}, err)
+	r.remember(repo, tag, a, old, tagRecord{d, asked}, err)
 	return Tag{Digest: d}, unavailable(err)
 }
 
 // tagged returns the manifest of a tag. If nothing is known of it, one request fetches both.
 func (r *Reader) tagged(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) (Document, error) {
-	old, have := r.recall(ctx, repo, tag, a)
-	if have {
+	old := r.recall(ctx, repo, tag, a)
+	if old.known {
 		// The manifest is probably stored, and a registry counts no pull if it is only asked for
 		// the digest.
-		at, err := r.current(ctx, repo, tag, a, old, have)
+		at, err := r.current(ctx, repo, tag, a, old)
 		if err != nil {
 			return Document{}, err
 		}
@@ -99,9 +106,9 @@ func (r *Reader) tagged(ctx context.Context, repo upstream.Repository, tag strin
 	}
 	asked := r.now()
 	doc, err := r.client.Manifest(ctx, repo, tag, a)
-	r.observe(ctx, repo.Host, err, false)
+	r.observe(ctx, repo, a, err, false)
 	r.metrics.missed(kindTag)
-	r.remember(repo, tag, a, old, have, known{doc.Digest, asked}, err)
+	r.remember(repo, tag, a, old, tagRecord{doc.Digest, asked}, err)
 	if err != nil {
 		return Document{}, unavailable(err)
 	}
@@ -112,48 +119,49 @@ func (r *Reader) tagged(ctx context.Context, repo upstream.Repository, tag strin
 }
 
 // isFresh reports whether a registry need not be asked about a tag again.
-func (r *Reader) isFresh(k known) bool {
+func (r *Reader) isFresh(k tagRecord) bool {
 	age := r.now().Sub(k.Asked)
 	return age >= 0 && age < r.freshness
 }
 
 // recall returns what is known of a tag.
-func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) (_ known, ok bool) {
+func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag string, a upstream.Access) recalled {
 	rights := own(a)
 	if rights == users {
 		k, ok := r.tags.GetIfPresent(loginTag{repo, tag, a.Login})
-		return k, ok && r.isRecent(k.Asked)
+		return recalled{k, ok, ok && r.isRecent(k.Asked)}
 	}
 	body, _, ok := r.store.Document(ctx, storeName(kindTag, rights, repo, tag))
 	if !ok {
-		return known{}, false
+		return recalled{}
 	}
 	defer body.Close()
 	raw, err := io.ReadAll(io.LimitReader(body, limits.TagRecord))
 	if err != nil {
-		return known{}, false
+		return recalled{}
 	}
-	return parseKnown(raw)
+	k, ok := parseTag(raw)
+	return recalled{k, ok, ok}
 }
 
-// parseKnown reads the record of a tag. ok is false if it is damaged, or if the caller could not
+// parseTag reads the record of a tag. ok is false if it is damaged, or if the caller could not
 // read the tag.
-func parseKnown(raw []byte) (k known, ok bool) {
+func parseTag(raw []byte) (k tagRecord, ok bool) {
 	err := json.Unmarshal(raw, &k)
 	return k, err == nil && k.Digest.Validate() == nil
 }
 
 // remember records what a registry answered for a tag, or that it did not let the caller read it.
-func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Access, old known, have bool, now known, err error) {
+func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Access, old recalled, now tagRecord, err error) {
 	switch {
 	case isRefusal(err):
-		if !have {
+		if !old.known {
 			return
 		}
-		now = known{}
+		now = tagRecord{}
 	case err != nil:
 		return
-	case have && old.Digest == now.Digest && r.freshness == 0 && now.Asked.Sub(old.Asked) < limits.TagRecordAge:
+	case old.known && old.Digest == now.Digest && own(a) != users && r.freshness == 0 && now.Asked.Sub(old.Asked) < limits.TagRecordAge:
 		return // the time of the answer is only needed for the freshness
 	}
 	rights := own(a)

@@ -71,11 +71,26 @@ type registryError struct{ error }
 
 func (e registryError) Unwrap() error { return e.error }
 
+// A wrongAnswer is the error of a registry that has answered, but not as the specification says.
+type wrongAnswer struct{ error }
+
+func (e wrongAnswer) Unwrap() error { return e.error }
+
+// IsOutage reports whether a fault was caused by a registry that did not answer, failed, or limits
+// requests; and not by its answer for one image.
+func IsOutage(e *fault.Error) bool {
+	var status *statusError
+	if errors.As(e, &status) {
+		return busy(status.code)
+	}
+	return errors.As(e, new(registryError))
+}
+
 // IsRegistry reports whether a fault was caused by a registry that is unavailable or
 // overloaded. Other faults of the same kinds are caused by this process.
 func IsRegistry(e *fault.Error) bool {
 	return (e.Kind == fault.Unavailable || e.Kind == fault.Timeout || e.Kind == fault.Exhausted) &&
-		(errors.As(e, new(registryError)) || errors.As(e, new(*statusError)))
+		(errors.As(e, new(registryError)) || errors.As(e, new(wrongAnswer)) || errors.As(e, new(*statusError)))
 }
 
 // isTimeout reports whether err is a timeout. Requests are not retried after a timeout.
@@ -92,7 +107,7 @@ func isFinal(err error) bool {
 }
 
 func unexpected(host string, err error) *fault.Error {
-	return fault.Unavailable.New("The registry "+host+" returned an unexpected response", registryError{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
+	return fault.Unavailable.New("The registry "+host+" returned an unexpected response", wrongAnswer{err}).After(5 * time.Second).WithCode(fault.RegistryUnavailable)
 }
 
 func wrongDigest(repo Repository, want digest.Digest) error {

@@ -123,7 +123,8 @@ func (c *folder) open(k Key) *os.File {
 		return nil
 	}
 	name := k.name()
-	if !c.use(name) {
+	e := c.use(name)
+	if e == nil {
 		c.hits.RecordMisses(1)
 		return nil
 	}
@@ -140,19 +141,20 @@ func (c *folder) open(k Key) *os.File {
 	}
 	c.failed.Inc()
 	c.hits.RecordMisses(1)
-	c.drop(name)
+	c.drop(e)
 	return nil
 }
 
-// use reports whether a file is cached, and marks it as recently used.
-func (c *folder) use(name string) bool {
+// use returns the entry of a cached file, and marks it as recently used; nil if it is not cached.
+func (c *folder) use(name string) *list.Element {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.entries[name]
-	if ok {
-		c.order.MoveToFront(e)
+	if !ok {
+		return nil
 	}
-	return ok
+	c.order.MoveToFront(e)
+	return e
 }
 
 func (c *folder) add(f cachedFile) {
@@ -162,11 +164,11 @@ func (c *folder) add(f cachedFile) {
 	c.bytes += f.size
 }
 
-// drop deletes a corrupt file.
-func (c *folder) drop(name string) {
+// drop deletes a corrupt file, unless it was evicted or replaced meanwhile.
+func (c *folder) drop(e *list.Element) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e, ok := c.entries[name]; ok {
+	if c.entries[e.Value.(cachedFile).name] == e { //nolint:forcetypeassert // the list holds nothing else
 		c.remove(e)
 	}
 }

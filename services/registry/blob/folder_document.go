@@ -12,13 +12,17 @@ import (
 // Document implements Cache.
 func (c *folder) Document(_ context.Context, name string) (io.ReadCloser, int64, bool) {
 	name += "-" + documentMark
-	if c.dir == "" || !c.use(name) {
+	if c.dir == "" {
+		return nil, 0, false
+	}
+	e := c.use(name)
+	if e == nil {
 		return nil, 0, false
 	}
 	f, err := os.Open(c.path(name))
 	if err != nil {
 		c.failed.Inc()
-		c.drop(name)
+		c.drop(e)
 		return nil, 0, false
 	}
 	info, err := f.Stat()
@@ -39,32 +43,31 @@ func (c *folder) SetDocument(name string, content []byte) {
 		return
 	}
 	f := cachedFile{name: name, size: int64(len(content)) + limits.DocumentCharge}
-	stored := false
-	if c.grow(f.size) {
-		if stored = c.writeDocument(name, content); !stored {
-			c.failed.Inc()
-		}
-	} else {
-		f.size = 0
+	reserved := c.grow(f.size)
+	stored := reserved && c.writeDocument(name, content)
+	if reserved && !stored {
+		c.failed.Inc()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.filling, name)
-	if !stored {
+	switch {
+	case stored:
+		c.entries[name] = c.order.PushFront(f)
+	case reserved:
 		c.bytes -= f.size
-		return
 	}
-	if old, ok := c.entries[name]; ok { // its file has been replaced
-		c.bytes -= c.order.Remove(old).(cachedFile).size //nolint:forcetypeassert // the list holds nothing else
-	}
-	c.entries[name] = c.order.PushFront(f)
 }
 
-// beginDocument returns false if the document is being written already.
+// beginDocument removes an earlier document, so that it cannot be evicted while it is replaced. It
+// returns false if the document is being written already.
 func (c *folder) beginDocument(name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.filling[name] {
+		return false
+	}
+	if old, ok := c.entries[name]; ok && !c.remove(old) {
 		return false
 	}
 	c.filling[name] = true

@@ -61,11 +61,13 @@ func (b *shared) SetDocument(name string, content []byte) {
 		return
 	}
 	b.outlive(func() {
+		b.documentTurns <- struct{}{}
+		defer func() { <-b.documentTurns }()
 		ctx, cancel := context.WithTimeout(context.Background(), bucketTidy)
 		defer cancel()
 		sum := sha256.Sum256(content)
 		err := b.bucket.Put(ctx, name, bytes.NewReader(content), int64(len(content)), hex.EncodeToString(sum[:]), false)
-		b.endDocument(name, size, err == nil)
+		b.endDocument(name, err == nil)
 		if err != nil {
 			b.fails(&b.writing, "writing", err)
 			return
@@ -75,11 +77,18 @@ func (b *shared) SetDocument(name string, content []byte) {
 }
 
 // beginDocument starts to upload a document. It returns false if there is no space, if too
-// many are being uploaded, or if this process is already uploading it.
+// many wait to be uploaded, or if this process is already uploading it.
 func (b *shared) beginDocument(name string, size int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed || !b.known || b.documents[name] || len(b.documents) >= limits.BucketUploads {
+	if b.closed || !b.known || b.documents[name] != 0 || len(b.documents) >= limits.BucketDocuments {
+		return false
+	}
+	waiting := size
+	for _, n := range b.documents {
+		waiting += n
+	}
+	if waiting > limits.BucketDocumentBytes {
 		return false
 	}
 	if b.total+b.own+size > b.limit || b.own >= b.limit/limits.BucketUnseen {
@@ -87,16 +96,16 @@ func (b *shared) beginDocument(name string, size int64) bool {
 		return false
 	}
 	b.own += size
-	b.documents[name] = true
+	b.documents[name] = size
 	return true
 }
 
 // endDocument ends an upload. If put is false, nothing was stored.
-func (b *shared) endDocument(name string, size int64, put bool) {
+func (b *shared) endDocument(name string, put bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	delete(b.documents, name)
 	if !put {
-		b.own = max(0, b.own-size) // a sweep in the meantime may have counted it
+		b.own = max(0, b.own-b.documents[name]) // a sweep in the meantime may have counted it
 	}
+	delete(b.documents, name)
 }

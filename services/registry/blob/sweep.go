@@ -97,6 +97,9 @@ func (b *shared) uploading() (sum int64) {
 	for _, u := range b.uploads {
 		sum += u.key.Size
 	}
+	for _, size := range b.documents {
+		sum += size
+	}
 	return sum
 }
 
