@@ -14,6 +14,7 @@ import (
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
+	"slipway.dev/services/container"
 	"slipway.dev/services/internal/fault"
 )
 
@@ -70,11 +71,21 @@ func TestLockDeterminesImage(t *testing.T) {
 	}
 }
 
-// TestLockIsReused checks that the same request is not solved again.
+// TestLockIsReused checks that the same request is not solved again, also if locks are used
+// forever.
 func TestLockIsReused(t *testing.T) {
 	t.Parallel()
+	for _, ttl := range []time.Duration{time.Hour, 0} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			t.Parallel()
+			lockIsReused(t, ttl)
+		})
+	}
+}
+
+func lockIsReused(t *testing.T, ttl time.Duration) {
 	conda := &solver{answer: solvedTo()}
-	s := newSolvedSite(t, conda, time.Minute)
+	s := newSolvedSiteWith(t, conda, time.Minute, func(d *container.Deps) { d.CondaLockTTL = ttl })
 	first := s.must(t, s.packages("samtools", "bwa"))
 	conda.mu.Lock()
 	conda.answer = conflict("needs") // the channel has changed

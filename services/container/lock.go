@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"google.golang.org/protobuf/proto"
@@ -44,12 +45,20 @@ func (k solved) hasLayers() bool {
 	return false
 }
 
+// oldestLock returns the time since which stored locks are used; zero for all of them.
+func (s *Service) oldestLock(now time.Time) time.Time {
+	if s.deps.CondaLockTTL == 0 {
+		return time.Time{}
+	}
+	return now.Add(-s.deps.CondaLockTTL)
+}
+
 // storedSolution returns the stored solution of packages, unless it is older than
 // conda_lock_ttl. The packages are pending if the request was queued unsolved and its image
 // exists or is being built.
 func (s *Service) storedSolution(ctx context.Context, r request.Resolved, of request.Packages) (solved, bool) {
 	shared, own := r.LockIDs(of, caller.Of(r.Caller))
-	lock, err := s.store.LockOf(ctx, own, shared, s.deps.Now().Add(-s.deps.CondaLockTTL))
+	lock, err := s.store.LockOf(ctx, own, shared, s.oldestLock(s.deps.Now()))
 	if err != nil {
 		if !errors.Is(err, sql.ErrNoRows) {
 			s.deps.Log.WarnContext(ctx, "A stored lock cannot be read; the packages are solved again", "err", err)
@@ -98,7 +107,7 @@ func (s *Service) storeLock(ctx context.Context, r request.Resolved, known solve
 	}
 	id, own := r.LockIDs(known.packages, caller.Of(r.Caller))
 	now := s.deps.Now()
-	since := now.Add(-s.deps.CondaLockTTL)
+	since := s.oldestLock(now)
 	if r.Raw.GetRefresh() { // the solution for others is unchanged
 		id, since = own, now
 	}

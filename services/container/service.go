@@ -100,8 +100,8 @@ type Settings struct {
 	// CondaSolveWait is how long a request for Conda packages waits for its solution before
 	// it is queued unsolved; 0 disables waiting.
 	CondaSolveWait time.Duration
-	// CondaLockTTL is how long the same request resolves to the same Conda packages; 0
-	// disables it.
+	// CondaLockTTL is how long the same request resolves to the same Conda packages; 0 is
+	// forever.
 	CondaLockTTL time.Duration
 	// CondaDefaults are the default images of requests for Conda packages.
 	CondaDefaults conda.Defaults

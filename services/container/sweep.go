@@ -46,7 +46,7 @@ func (s *Service) sweep(ctx context.Context) bool {
 		s.deps.Log.WarnContext(ctx, message, append(attributes, "err", err)...) //nolint:sloglint // constant messages, below
 	}
 	failed("Expired layers were not deleted", s.store.DeleteLayers(ctx, now))
-	failed("Old locks were not deleted", s.store.DeleteLocks(ctx, now.Add(-s.deps.CondaLockTTL)))
+	failed("Old locks were not deleted", s.store.DeleteLocks(ctx, s.oldestLock(now)))
 	if s.deps.Retention > 0 {
 		before := now.Add(-s.deps.Retention)
 		failed("Old requests were not deleted", s.deleteBatches(ctx, func() (bool, error) { return s.store.DeleteRequests(ctx, before) }))
