@@ -141,8 +141,15 @@ func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag strin
 		return recalled{}
 	}
 	k, ok := parseTag(raw)
+	if ok && rights != public {
+		_, allowed := r.grants.GetIfPresent(grant{tagItem(repo, tag), a.Login})
+		return recalled{k, ok, allowed}
+	}
 	return recalled{k, ok, ok}
 }
+
+// tagItem returns the item for the permission to read a tag.
+func tagItem(repo upstream.Repository, tag string) item { return item{kindTag, repo, digest.Digest(tag)} }
 
 // parseTag reads the record of a tag. ok is false if it is damaged, or if the caller could not
 // read the tag.
@@ -153,8 +160,12 @@ func parseTag(raw []byte) (k tagRecord, ok bool) {
 
 // remember records what a registry answered for a tag, or that it did not let the caller read it.
 func (r *Reader) remember(repo upstream.Repository, tag string, a upstream.Access, old recalled, now tagRecord, err error) {
+	if err == nil {
+		r.allowed(tagItem(repo, tag), a)
+	}
 	switch {
 	case isRefusal(err):
+		r.grants.Invalidate(grant{tagItem(repo, tag), a.Login})
 		if !old.known {
 			return
 		}
