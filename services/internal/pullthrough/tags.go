@@ -149,7 +149,9 @@ func (r *Reader) recall(ctx context.Context, repo upstream.Repository, tag strin
 }
 
 // tagItem returns the item for the permission to read a tag.
-func tagItem(repo upstream.Repository, tag string) item { return item{kindTag, repo, digest.Digest(tag)} }
+func tagItem(repo upstream.Repository, tag string) item {
+	return item{kindTag, repo, digest.Digest(tag)}
+}
 
 // parseTag reads the record of a tag. ok is false if it is damaged, or if the caller could not
 // read the tag.
