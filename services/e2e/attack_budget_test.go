@@ -41,7 +41,7 @@ const longestWait = 2 * time.Second
 const budgetWork = 6
 
 // isHeavy reports whether a body is one of the few that raise the peak of the memory most if they
-// are sent eight times concurrently: by 60 to 90 MiB each, measured one after another with
+// are sent eight times concurrently: by about 50 to 90 MiB each, measured one after another with
 // memory_limit. The others raise it by 0 to 60 MiB, and would take 9 s of the 12 s of processor
 // time of all bodies.
 func isHeavy(name string) bool {
@@ -50,7 +50,7 @@ func isHeavy(name string) bool {
 
 // TestMemoryBudget sends the most expensive request that each public call accepts, once and
 // then eight times concurrently, with memory_limit and without. The program must stay within
-// its memory budget, return only 4xx and 503, and go on serving other clients. Without real
+// its memory budget, return only 4xx and 503, and continue to serve other clients. Without real
 // servers it has memory_limit only, and sends only heavy bodies concurrently.
 func TestMemoryBudget(t *testing.T) {
 	up := testkit.NewRegistry(t, testkit.Open)

@@ -13,7 +13,7 @@ import (
 )
 
 // TestUpstreamCache requests and pulls images while their registries are there, limit requests and
-// are gone. What was pulled before must be served, to those who may read it, with no request to the
+// do not run. What was pulled before must be served, to clients that may read it, with no request to the
 // registry but for the digest of a tag, and be said to be stale if that fails.
 func TestUpstreamCache(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func (p *program) saysThatItIsStale(t *testing.T) {
 	}
 }
 
-// TestClientsInAnOutage is TestClients while the registries of the images are gone.
+// TestClientsInAnOutage is TestClients while the registries of the images do not run.
 func TestClientsInAnOutage(t *testing.T) {
 	needClients(t)
 	running := engines(t)

@@ -70,6 +70,9 @@ func internalRules() []Rule {
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
 		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
+		{Package: "services/internal/pullthrough", May: []string{
+			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
+		}, Never: []string{buildkit, sql, redis}},
 		// Dockerfiles are parsed as the engine parses them, with the packages of BuildKit that
 		// do no I/O.
 		{Package: "services/internal/dockerfile", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
@@ -155,9 +158,6 @@ func Rules() []Rule {
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},
 		{Package: "services/metrics", May: append(slices.Clone(storing), metricsBus, "services/metrics/migrations"), Never: []string{buildkit, redis}},
-		{Package: "services/internal/pullthrough", May: []string{
-			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
-		}, Never: []string{buildkit, sql, redis}},
 		// The blob cache does not know which registry or client a blob belongs to.
 		{Package: "services/registry/blob", May: []string{"services/internal/bucket", "services/internal/limits", "services/internal/upstream"}, Never: []string{buildkit, sql, redis}},
 		// The embedded image store is used like any other registry.

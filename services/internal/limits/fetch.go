@@ -144,7 +144,7 @@ func fetchRows() []Row {
 		{What: "blobs that are cached on disk or in a bucket", Key: "blob_cache_size", Why: "clients that pull determine what is cached"},
 		{What: "blob that is cached on disk or in a bucket", Bound: "1/" + n(BlobCacheShare) + " of blob_cache_size", Why: "one blob would evict all others"},
 		{What: "document that is cached on disk or in a bucket", Bound: size(Document) + "; each counts " + size(DocumentCharge) + " more", Why: "a file takes a block of the disk"},
-		{What: "permissions of logins that upstream_cache remembers", Bound: n(ReadGrants), Key: "upstream_cache_auth", Why: "each takes memory; for an evicted one the registry is asked again"},
+		{What: "permissions of logins that upstream_cache remembers", Bound: n(ReadGrants), Why: "each takes memory; for an evicted one the registry is asked again"},
 		{What: "waiting for a registry whose answer is known", Bound: StaleAfter.String() + "; then it is not asked for " + OutagePause.String() + " to " + OutagePauseMost.String() + ", as it demands", Why: "a pull should not wait for a registry that is down"},
 		{What: "repositories of unavailable registries that are listed", Bound: n(Outages), Why: "users may name any number of them"},
 		{What: "documents that wait to be uploaded to a bucket", Bound: n(BucketDocuments) + ", " + size(BucketDocumentBytes), Why: "they are in memory; further ones are not kept"},

@@ -15,7 +15,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// Kinds of what is kept.
+// Kinds of content.
 const (
 	kindManifest = "manifest"
 	kindBlob     = "blob"
@@ -40,7 +40,7 @@ func storeName(kind, rights string, repo upstream.Repository, ref string) string
 	return hex.EncodeToString(sum[:])
 }
 
-// keep returns the content of an item: what is kept, or what fetch returns.
+// keep returns the content of an item: the stored one, or what fetch returns.
 func (r *Reader) keep(ctx context.Context, it item, a upstream.Access, fetch func(context.Context) ([]byte, error)) (content []byte, stale bool, err error) {
 	for _, rights := range r.Rights(a) {
 		content, ok, err := r.read(ctx, it, rights)
@@ -98,7 +98,7 @@ func (r *Reader) read(ctx context.Context, it item, rights string) (content []by
 	defer release()
 	raw := content
 	if it.kind == kindManifest {
-		_, raw, _ = bytes.Cut(content, newline)
+		_, raw, _ = bytes.Cut(content, []byte(newline))
 	}
 	return content, it.digest.Algorithm().FromBytes(raw) == it.digest, nil
 }
@@ -106,16 +106,16 @@ func (r *Reader) read(ctx context.Context, it item, rights string) (content []by
 // mediaTypeBytes is more than the length of the first line of a stored manifest.
 const mediaTypeBytes = 256
 
-var newline = []byte("\n")
+const newline = "\n"
 
 // encode returns a manifest in the form that is stored: its media type, a newline, and its bytes.
 func encode(doc oci.Document) []byte {
-	return bytes.Join([][]byte{[]byte(doc.MediaType), doc.Bytes}, newline)
+	return bytes.Join([][]byte{[]byte(doc.MediaType), doc.Bytes}, []byte(newline))
 }
 
 // decode returns a stored manifest, whose digest has been verified.
 func decode(content []byte, d digest.Digest) (oci.Document, error) {
-	mediaType, raw, ok := bytes.Cut(content, newline)
+	mediaType, raw, ok := bytes.Cut(content, []byte(newline))
 	if !ok {
 		return oci.Document{}, errors.New("a stored manifest has no media type")
 	}

@@ -2,7 +2,7 @@ package pullthrough
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics count what is kept and what is not.
+// metrics count reads by their result.
 type metrics struct{ total *prometheus.CounterVec }
 
 func newMetrics(reg prometheus.Registerer) metrics {

@@ -9,7 +9,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// A place is a repository as one login sees it. Outages are noted by place, so that nobody can make
+// A place is a repository as one login sees it. Outages are noted by place, so that no client can make
 // a registry count as unavailable for others.
 type place struct {
 	repo  upstream.Repository
@@ -23,12 +23,12 @@ func (r *Reader) isDown(repo upstream.Repository, a upstream.Access) bool {
 	return ok && r.now().Before(until)
 }
 
-// patience limits how long a registry is waited for if its answer is known.
-func (r *Reader) patience(ctx context.Context, known bool) (context.Context, context.CancelFunc) {
+// limitWait limits how long a registry is waited for if its answer is known.
+func (r *Reader) limitWait(ctx context.Context, known bool) (context.Context, context.CancelFunc) {
 	if !known {
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, limits.StaleAfter)
+	return context.WithTimeout(ctx, r.wait)
 }
 
 // observe records whether a registry answered. It reports whether what is known is to be served

@@ -5,6 +5,7 @@
 package pullthrough
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -43,8 +44,10 @@ type Options struct {
 	// Freshness is how long the digest of a tag is used without asking again. It is shared by all
 	// processes with the same Store.
 	Freshness time.Duration
-	Metrics   prometheus.Registerer
-	Log       *slog.Logger
+	// Wait is how long a registry is waited for if its answer is known; 0 is limits.StaleAfter.
+	Wait    time.Duration
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -60,6 +63,7 @@ type Reader struct {
 	log       *slog.Logger
 	metrics   metrics
 	recheck   time.Duration
+	wait      time.Duration
 	// grants are the permissions that registries have given to logins, and when.
 	grants *otter.Cache[grant, time.Time]
 	// tags are the tags that were read with logins of users.
@@ -80,7 +84,7 @@ func Direct(c *upstream.Client) *Reader { return &Reader{client: c} }
 // New returns a Reader that keeps what it has read in Options.Store.
 func New(o Options) *Reader {
 	return &Reader{
-		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, now: o.Now, log: o.Log,
+		client: o.Client, store: o.Store, documents: o.Documents, freshness: o.Freshness, recheck: o.Recheck, wait: cmp.Or(o.Wait, limits.StaleAfter), now: o.Now, log: o.Log,
 		metrics: newMetrics(o.Metrics),
 		grants:  otter.Must(&otter.Options[grant, time.Time]{MaximumSize: limits.ReadGrants}),
 		tags:    otter.Must(&otter.Options[loginTag, tagRecord]{MaximumSize: limits.TagAnswers}),

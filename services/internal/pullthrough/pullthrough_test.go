@@ -67,6 +67,7 @@ type site struct {
 	index, image digest.Digest
 	config       ocispec.Descriptor
 	freshness    time.Duration
+	wait         time.Duration
 	*pullthrough.Reader
 }
 
@@ -81,7 +82,7 @@ var (
 
 func newSite(t *testing.T, auth testkit.Auth) *site {
 	t.Helper()
-	s := &site{t: t, up: testkit.NewRegistry(t, auth), store: &store{documents: map[string][]byte{}}, now: time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)}
+	s := &site{t: t, up: testkit.NewRegistry(t, auth), store: &store{documents: map[string][]byte{}}, wait: time.Minute, now: time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)}
 	s.repo = upstream.Repository{Host: s.up.Host, Name: "lib/tool"}
 	s.up.Push(t, "lib/tool:v1", testkit.Index(t, true, "amd64", "arm64"))
 	s.restart()
@@ -132,7 +133,7 @@ func (s *site) restart() {
 	s.t.Helper()
 	s.reg = prometheus.NewRegistry()
 	s.Reader = pullthrough.New(pullthrough.Options{
-		Client: s.client(), Store: s.store, Documents: upstream.NewDocuments(), Recheck: time.Hour, Freshness: s.freshness,
+		Client: s.client(), Store: s.store, Documents: upstream.NewDocuments(), Recheck: time.Hour, Freshness: s.freshness, Wait: s.wait,
 		Metrics: s.reg, Log: slog.New(slog.NewTextHandler(&s.log, nil)), Now: func() time.Time { return s.now },
 	})
 }
@@ -355,7 +356,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// TestOutagesOfPrivateRegistries checks that a login of a user reads what is kept for as long as
+// TestOutagesOfPrivateRegistries checks that a login of a user reads stored content for as long as
 // its permission is recent, and the operator's login whatever it was last allowed to read.
 func TestOutagesOfPrivateRegistries(t *testing.T) {
 	t.Parallel()
@@ -485,6 +486,8 @@ func TestSlowRegistries(t *testing.T) {
 	}
 	s.up.Intercept(nil)
 	s.pulls("afterwards", "v1", anonymous, 1) // a caller in haste does not make the registry unavailable
+	s.wait = time.Second
+	s.restart()
 	s.up.Intercept(func(_ http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true })
 	for range 2 {
 		if stale, err := s.pull("v1", anonymous); !stale || err != nil {

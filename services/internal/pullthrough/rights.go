@@ -10,7 +10,7 @@ import (
 	"slipway.dev/services/internal/upstream"
 )
 
-// What is kept is separated by the rights with which it was read:
+// Stored content is separated by the rights with which it was read:
 //
 //   - What was read without a login is for everyone, for as long as it is kept. The registry is not
 //     asked about it again.
@@ -36,7 +36,7 @@ func own(a upstream.Access) string {
 	return users
 }
 
-// Rights returns the rights with which an access may read what is kept, those that need no
+// Rights returns the rights with which an access may read stored content, those that need no
 // permission first. It is a single "" for a Reader that keeps nothing: then the registry must
 // permit each use.
 func (r *Reader) Rights(a upstream.Access) []string {
@@ -119,7 +119,7 @@ func (r *Reader) mayRead(ctx context.Context, it item, rights string, a upstream
 		return true, nil
 	}
 	_, err = r.asking.Do(ctx, asked{g, !known}, func(ctx context.Context) (struct{}, error) {
-		ctx, end := r.patience(ctx, known)
+		ctx, end := r.limitWait(ctx, known)
 		defer end()
 		return struct{}{}, r.ask(ctx, it, a)
 	})

@@ -78,7 +78,7 @@ func (r *Reader) current(ctx context.Context, repo upstream.Repository, tag stri
 		return Tag{old.Digest, stale}, nil
 	}
 	asked := r.now()
-	trying, end := r.patience(ctx, old.usable)
+	trying, end := r.limitWait(ctx, old.usable)
 	defer end()
 	d, err := r.client.Resolve(trying, repo, tag, a)
 	if r.observe(ctx, repo, a, err, old.usable) {
