@@ -35,6 +35,7 @@ func sections() []section {
 		{"count", measure.Count},
 		{"build", measure.Build},
 		{"sif", measure.Sif},
+		{"mirror", measure.Mirror},
 		{"solve", conda.Solve},
 		{"index", conda.Index},
 		{"image", conda.Image},

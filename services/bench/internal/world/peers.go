@@ -68,6 +68,17 @@ func (w *World) distribution() *process.Server {
 	return w.peer
 }
 
+// StartTarget starts an empty registry (distribution) on disk, which ends with the section.
+func (w *World) StartTarget() *process.Server {
+	addr := process.FreeAddr()
+	dir := must.Get(os.MkdirTemp(w.Dir, "target-"))
+	config := w.File(filepath.Base(dir)+".yml", fmt.Sprintf(targetConfig, dir, addr))
+	return w.Start(process.Command{
+		Name: "target", Path: w.buildPeer(distributionPackage), Addr: addr, Ready: process.RespondsAt("http://" + addr + "/v2/"),
+		Args: []string{"serve", config}, Env: []string{"OTEL_TRACES_EXPORTER=none"},
+	})
+}
+
 // zot starts a peer if it is on PATH: zot's on-demand synchronisation with the same
 // upstream. It returns nil otherwise.
 func (w *World) zot() *process.Server {
@@ -92,6 +103,18 @@ const zotConfig = `{
 	"http": {"address": %q, "port": %q, "compat": ["docker2s2"]},
 	"extensions": {"sync": {"enable": true, "registries": [{"urls": ["http://%s"], "onDemand": true, "tlsVerify": false, "content": [{"prefix": "**"}]}]}}
 }
+`
+
+const targetConfig = `version: 0.1
+log:
+  level: error
+  accesslog:
+    disabled: true
+storage:
+  filesystem:
+    rootdirectory: %s
+http:
+  addr: %s
 `
 
 const distributionConfig = `version: 0.1

@@ -2,6 +2,7 @@ package world
 
 import (
 	"io"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -26,6 +27,14 @@ const (
 	BaseImage = "bench/base:1"
 	// LargeImage is 2 GB in 20,000 files.
 	LargeImage = "bench/large:1"
+	// PairImage is for two platforms, with eight layers of PairLayer bytes each.
+	PairImage = "bench/pair:1"
+)
+
+// PairLayer is the size of each layer of PairImage, and PairBytes that of all of them.
+const (
+	PairLayer = 32 << 20
+	PairBytes = 16 * PairLayer
 )
 
 // Push pushes an image to the upstream registry unless it exists.
@@ -44,6 +53,10 @@ func (w *World) Push(image string) {
 	case TaskImage:
 		for n, p := range images.Platforms()[:2] {
 			parts = append(parts, images.App(p, byte(n), 4<<20, 4<<20, 4<<20, 4<<20))
+		}
+	case PairImage:
+		for n, p := range images.Platforms()[:2] {
+			parts = append(parts, images.App(p, byte(100+n), slices.Repeat([]int64{PairLayer}, 8)...))
 		}
 	case BaseImage:
 		parts = append(parts, images.New(images.Platforms()[0], images.Shell()))
