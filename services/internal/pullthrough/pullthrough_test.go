@@ -539,22 +539,19 @@ func TestLiars(t *testing.T) {
 // TestDamagedStore checks that damaged documents are requested again.
 func TestDamagedStore(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		damage   func([]byte) []byte
-		requests int
-	}{
-		"empty":     {func([]byte) []byte { return nil }, 3},
-		"truncated": {func(b []byte) []byte { return b[:len(b)/2] }, 3},
-		"changed":   {func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, 4}, // the digest of the tag is that of another
-		"longer":    {func(b []byte) []byte { return append(b, 'x') }, 3},
-		"huge":      {func([]byte) []byte { return make([]byte, 5<<20) }, 3},
+	for name, damage := range map[string]func([]byte) []byte{
+		"empty":     func([]byte) []byte { return nil },
+		"truncated": func(b []byte) []byte { return b[:len(b)/2] },
+		"changed":   func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+		"longer":    func(b []byte) []byte { return append(b, 'x') },
+		"huge":      func([]byte) []byte { return make([]byte, 5<<20) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t, testkit.Open)
 			s.pulls("first", "v1", anonymous, 3)
-			s.store.change(tc.damage)
-			s.pulls("damaged", "v1", anonymous, tc.requests)
+			s.store.change(damage)
+			s.pulls("damaged", "v1", anonymous, 3)
 			s.pulls("mended", s.index.String(), anonymous, 0)
 		})
 	}

@@ -45,8 +45,8 @@ type shared struct {
 	woken   time.Time // time of the last value on nudge
 	seen    time.Time // time of the last sweep by the bucket's clock
 	uploads map[string]*upload
-	// documents are the sizes of documents that are being uploaded, by name.
-	documents map[string]int64
+	// documents are those that are being uploaded, by name.
+	documents map[string]*pendingDocument
 	// documentTurns has a value for each document that is being uploaded.
 	documentTurns chan struct{}
 	marks         map[string]time.Time // when this process marked a blob as used
@@ -56,7 +56,7 @@ type shared struct {
 func newShared(c Config) *shared {
 	b := &shared{
 		bucket: c.Bucket, limit: c.Size, log: c.Log, now: c.Now, nudge: make(chan struct{}, 1),
-		uploads: map[string]*upload{}, documents: map[string]int64{}, documentTurns: make(chan struct{}, limits.BucketUploads), marks: map[string]time.Time{},
+		uploads: map[string]*upload{}, documents: map[string]*pendingDocument{}, documentTurns: make(chan struct{}, limits.BucketUploads), marks: map[string]time.Time{},
 	}
 	b.counts = newCounts(c.Metrics, b.used)
 	return b

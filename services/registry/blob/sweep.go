@@ -97,8 +97,8 @@ func (b *shared) uploading() (sum int64) {
 	for _, u := range b.uploads {
 		sum += u.key.Size
 	}
-	for _, size := range b.documents {
-		sum += size
+	for _, d := range b.documents {
+		sum += d.size
 	}
 	return sum
 }
