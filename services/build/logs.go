@@ -6,14 +6,24 @@ import (
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 )
 
+// published returns lines of a log with changed text. The lines of a running build are shared by
+// all who follow its log, and are not modified.
+func published(lines []*buildv1.LogLine, change func(string) string) []*buildv1.LogLine {
+	out := make([]*buildv1.LogLine, len(lines))
+	for i, l := range lines {
+		out[i] = l
+		if text := change(l.GetText()); text != l.GetText() {
+			out[i] = &buildv1.LogLine{Ordinal: l.GetOrdinal(), Text: text, Phase: l.GetPhase()}
+		}
+	}
+	return out
+}
+
 // StreamLogs streams a log, stored or still being written.
 func (s *Service) StreamLogs(req *buildv1.StreamLogsRequest, stream grpc.ServerStreamingServer[buildv1.StreamLogsResponse]) error {
 	ctx := stream.Context()
 	log := s.logs.Reader(req.GetBuildId(), req.GetAfter(), func(resp *buildv1.StreamLogsResponse) error {
-		for _, l := range resp.GetLines() {
-			l.Text = s.deps.Keychain.Publish(l.GetText())
-		}
-		return stream.Send(resp)
+		return stream.Send(&buildv1.StreamLogsResponse{Lines: published(resp.GetLines(), s.deps.Keychain.Publish)})
 	})
 	defer log.Close()
 	ended, leave := s.ended.wait(req.GetBuildId())
