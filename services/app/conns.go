@@ -200,7 +200,7 @@ func (e *env) openBlobs(documents *upstream.Documents) (parts, error) {
 // blob_cache names none.
 func Bucket(cfg config.Config) (*bucket.Bucket, error) {
 	if !bucket.IsAddress(cfg.BlobCache) {
-		return nil, nil //nolint:nilnil // there is none
+		return nil, nil //nolint:nilnil // blob_cache names no bucket
 	}
 	at, err := bucket.Parse(cfg.BlobCache)
 	if err != nil {

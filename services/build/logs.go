@@ -7,7 +7,7 @@ import (
 )
 
 // published returns lines of a log with changed text. The lines of a running build are shared by
-// all who follow its log, and are not modified.
+// all readers of its log, and are not modified.
 func published(lines []*buildv1.LogLine, change func(string) string) []*buildv1.LogLine {
 	out := make([]*buildv1.LogLine, len(lines))
 	for i, l := range lines {

@@ -29,6 +29,16 @@ import (
 func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 	t.Helper()
 	s3 := testkit.StartS3(t)
+	blobs := openBucketBlobs(t, s3)
+	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.Blobs = blobs })
+	f.pushLarge(t)
+	f.up.Requests()
+	return f, s3
+}
+
+// openBucketBlobs opens a cache of blobs in a bucket, and maintains it until the test ends.
+func openBucketBlobs(t *testing.T, s3 *testkit.S3) blob.Cache {
+	t.Helper()
 	at, err := bucket.Parse(s3.Address(s3.URL))
 	if err != nil {
 		t.Fatal(err)
@@ -38,11 +48,8 @@ func newBucketFront(t *testing.T) (*front, *testkit.S3) {
 		t.Fatal(err)
 	}
 	blobs := openBlobs(t, blob.Config{Bucket: b, Size: 64 << 20})
-	f := newFrontWith(t, 1000, func(d *registry.Deps) { d.Blobs = blobs })
-	f.pushLarge(t)
 	testkit.Run(t, func(ctx context.Context) error { blobs.Run(ctx); return nil })
-	f.up.Requests()
-	return f, s3
+	return blobs
 }
 
 // pushLarge moves the tag to an image whose layers are large enough to be stored in a bucket.

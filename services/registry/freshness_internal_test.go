@@ -40,7 +40,7 @@ func TestTagLookupsAreKeptPerLogin(t *testing.T) {
 		other := ada
 		augmentation(&other)
 		if d, err := a.lookup(t.Context(), other, false, refuses); err == nil {
-			t.Errorf("another %s is told %v", name, d)
+			t.Errorf("another %s gets %v", name, d)
 		}
 	}
 	now = now.Add(10 * time.Second)

@@ -1,7 +1,6 @@
 package registry_test
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/pullthrough"
 	"slipway.dev/services/internal/testkit"
 	"slipway.dev/services/internal/upstream"
@@ -88,19 +86,7 @@ func TestKeptImage(t *testing.T) {
 func TestKeptImageInABucket(t *testing.T) {
 	t.Parallel()
 	s3 := testkit.StartS3(t)
-	open := func() blob.Cache {
-		at, err := bucket.Parse(s3.Address(s3.URL))
-		if err != nil {
-			t.Fatal(err)
-		}
-		b, err := bucket.Open(at, s3.Credentials(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		blobs := openBlobs(t, blob.Config{Bucket: b, Size: 64 << 20})
-		testkit.Run(t, func(ctx context.Context) error { blobs.Run(ctx); return nil })
-		return blobs
-	}
+	open := func() blob.Cache { return openBucketBlobs(t, s3) }
 	one := newFrontWith(t, 1000, keeping(t, open()))
 	one.pushLarge(t)
 	testkit.Until(t, "the bucket has the image", func() error {
