@@ -60,11 +60,7 @@ func build(ctx context.Context, c Conns, p timeouts) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	api, err := withReference(edge(mux), openapi.Container, openapi.ContainerYAML)
-	if err != nil {
-		return nil, err
-	}
-	return withWeb(api)
+	return withWeb(withReference(edge(mux), openapi.Container, openapi.ContainerYAML)), nil
 }
 
 // route mounts every path.

@@ -30,7 +30,7 @@ func NewPlatform(ctx context.Context, service, metrics grpc.ClientConnInterface)
 	if err != nil {
 		return nil, err
 	}
-	return withReference(platformEdge(mux), openapi.Platform, openapi.PlatformYAML)
+	return withReference(platformEdge(mux), openapi.Platform, openapi.PlatformYAML), nil
 }
 
 // routePlatform mounts every path of the platform.

@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/swaggest/swgui/v5/static"
@@ -28,9 +28,10 @@ const pageCSP = "default-src 'none'; script-src 'self'; style-src 'self'; img-sr
 
 // reference serves the OpenAPI document of an API, a page to read it and to try the calls,
 // and, for an API without a page of its own, a start page: /openapi.json, /openapi.yml,
-// /openapi/ and /. Everything is embedded.
+// /openapi/ and /. Everything is embedded, and prepared at the first request for any of it, as
+// most processes start without one.
 type reference struct {
-	files map[string]file
+	files func() (map[string]file, error)
 	next  http.Handler
 }
 
@@ -44,29 +45,39 @@ type file struct {
 
 func newFile(name string, text []byte) file {
 	sum := sha256.Sum256(text)
-	kind := mime.TypeByExtension(path.Ext(name))
-	if path.Ext(name) == ".yml" {
-		kind = "application/yaml" // RFC 9512
-	}
-	return file{kind: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "no-cache", text: text}
+	return file{kind: mediaType(name), etag: `"` + hex.EncodeToString(sum[:8]) + `"`, cache: "no-cache", text: text}
 }
 
+// mediaType returns the media type of an embedded file, independent of the machine's table of
+// types.
+func mediaType(name string) string {
+	return map[string]string{
+		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8",
+		".js": scriptType, ".mjs": scriptType, ".svg": "image/svg+xml", ".png": "image/png",
+		".LICENSE": "text/plain; charset=utf-8", ".txt": "text/plain; charset=utf-8",
+		".json": "application/json", ".yml": "application/yaml", // RFC 9512
+	}[path.Ext(name)]
+}
+
+const scriptType = "text/javascript; charset=utf-8"
+
 // withReference adds the reference to an API.
-func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
-	r := &reference{next: next, files: map[string]file{
-		"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml),
-	}}
-	for _, name := range []string{"home.html", "index.html", "start.js"} {
+func withReference(next http.Handler, json, yaml []byte) http.Handler {
+	return &reference{next: next, files: sync.OnceValues(func() (map[string]file, error) {
+		return referenceFiles(json, yaml)
+	})}
+}
+
+// referenceFiles returns the files of the reference by their paths.
+func referenceFiles(json, yaml []byte) (map[string]file, error) {
+	files := map[string]file{"/openapi.json": newFile("openapi.json", json), "/openapi.yml": newFile("openapi.yml", yaml)}
+	for at, name := range map[string]string{"/": "home.html", "/openapi/": "index.html", "/openapi/start.js": "start.js"} {
 		text, err := page.ReadFile("reference/" + name)
 		if err != nil {
 			return nil, fmt.Errorf("reading the reference page: %w", err)
 		}
-		r.files["/openapi/"+name] = newFile(name, text)
+		files[at] = newFile(name, text)
 	}
-	r.files["/openapi/"] = r.files["/openapi/index.html"]
-	r.files["/"] = r.files["/openapi/home.html"]
-	delete(r.files, "/openapi/index.html")
-	delete(r.files, "/openapi/home.html")
 	for _, name := range []string{"swagger-ui-bundle.js.gz", "swagger-ui.css.gz", "favicon-32x32.png"} {
 		text, err := fs.ReadFile(static.FS, name)
 		if err != nil {
@@ -77,9 +88,9 @@ func withReference(next http.Handler, json, yaml []byte) (http.Handler, error) {
 		if plain != name {
 			f.text, f.zipped = nil, func() []byte { return text }
 		}
-		r.files["/openapi/"+plain] = f
+		files["/openapi/"+plain] = f
 	}
-	return r, nil
+	return files, nil
 }
 
 func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -92,7 +103,13 @@ func (r *reference) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		w.WriteHeader(http.StatusMovedPermanently)
 		return
 	}
-	f, ok := r.files[req.URL.Path]
+	files, err := r.files()
+	if err != nil {
+		noteFailure(req.Context(), err)
+		WriteMessage(w, http.StatusInternalServerError, "Internal error")
+		return
+	}
+	f, ok := files[req.URL.Path]
 	if !ok {
 		r.next.ServeHTTP(w, req)
 		return

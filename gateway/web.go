@@ -24,20 +24,29 @@ var webFiles embed.FS
 const immutable = "public, max-age=31536000, immutable"
 
 // web serves the web page: / and paths below /view/, with its files below /web/<digest of
-// all files>/. The page is assembled from embedded files when the process starts. In the
-// browser it only calls the public API.
+// all files>/. In the browser it only calls the public API.
 type web struct {
+	page func() (*webPage, error)
+	next http.Handler
+}
+
+// webPage is the page, assembled from embedded files at the first request for any of it, as most
+// processes start without one.
+type webPage struct {
 	digest string
 	files  map[string]file
 	// shell and missing return a document for the depth of folders at which it is served.
 	// Its addresses are relative, since the prefix of the site is unknown here.
 	shell, missing func(depth int) file
-	next           http.Handler
 }
 
 // withWeb adds the web page to an API.
-func withWeb(next http.Handler) (http.Handler, error) {
-	w := &web{files: map[string]file{}, next: next}
+func withWeb(next http.Handler) http.Handler {
+	return &web{page: sync.OnceValues(newWebPage), next: next}
+}
+
+func newWebPage() (*webPage, error) {
+	w := &webPage{files: map[string]file{}}
 	sum, scripts := sha256.New(), map[string][]byte{}
 	err := fs.WalkDir(webFiles, "web", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || path.Ext(name) == ".html" {
@@ -48,7 +57,7 @@ func withWeb(next http.Handler) (http.Handler, error) {
 			return err
 		}
 		name = strings.TrimPrefix(name, "web/")
-		if kind := webKind(name); kind == scriptKind {
+		if mediaType(name) == scriptType {
 			if text, err = resolved(name, text); err != nil {
 				return err
 			}
@@ -93,7 +102,7 @@ func preloads(scripts map[string][]byte) string {
 }
 
 // document returns an HTML page, whose addresses depend on where it is served.
-func (w *web) document(name, head string) (func(depth int) file, error) {
+func (w *webPage) document(name, head string) (func(depth int) file, error) {
 	text, err := webFiles.ReadFile("web/" + name)
 	if err != nil {
 		return nil, fmt.Errorf("reading the web page: %w", err)
@@ -113,19 +122,9 @@ const robots = "User-agent: *\nDisallow: /\n"
 // maxDepth is the maximum depth of folders at which a page finds its style.
 const maxDepth = 8
 
-const scriptKind = "text/javascript; charset=utf-8"
-
-// webKind returns the media type of a file, independent of the machine's table of types.
-func webKind(name string) string {
-	return map[string]string{
-		".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-		".js": scriptKind, ".mjs": scriptKind, ".LICENSE": "text/plain; charset=utf-8", ".txt": "text/plain; charset=utf-8",
-	}[path.Ext(name)]
-}
-
 func newWebFile(name string, text []byte, cache string) file {
 	f := newFile(name, text)
-	f.kind, f.cache = webKind(name), cache
+	f.cache = cache
 	f.zipped = sync.OnceValue(func() []byte { return zip(text) }) // zipped on the first request
 	return f
 }
@@ -173,41 +172,51 @@ var views = regexp.MustCompile(`^/(view/inspect|view/(builds|mirrors)/[0-9a-f]{1
 	`(user/[\w.-]{1,100}|orgs/[\w-]{1,40}/workspaces/[\w-]{1,40})/watch/[0-9A-Za-z]{1,16})?$`)
 
 func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+	at := r.URL.Path
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !ofWeb(at) {
 		w.next.ServeHTTP(rw, r)
 		return
 	}
-	at := r.URL.Path
+	page, err := w.page()
+	if err != nil {
+		noteFailure(r.Context(), err)
+		WriteMessage(rw, http.StatusInternalServerError, "Internal error")
+		return
+	}
 	depth := strings.Count(at, "/") - 1
 	switch {
-	case views.MatchString(at):
-		w.shell(depth).serve(rw, r)
-	case at == "/view", strings.HasPrefix(at, "/view/"):
-		text := w.missing(depth).head(rw, r)
-		rw.WriteHeader(http.StatusNotFound)
-		_, _ = rw.Write(text) // the client may have disconnected
 	case strings.HasPrefix(at, "/web/"):
-		w.asset(rw, r, strings.TrimPrefix(at, "/web/"))
+		if f, ok := page.asset(strings.TrimPrefix(at, "/web/")); ok {
+			f.serve(rw, r)
+			return
+		}
+		w.next.ServeHTTP(rw, r)
 	case at == "/favicon.ico": // browsers use the media type
-		w.files["icon.svg"].serve(rw, r)
+		page.files["icon.svg"].serve(rw, r)
 	case at == "/robots.txt":
 		newWebFile("robots.txt", []byte(robots), "public, max-age=86400").serve(rw, r)
+	case views.MatchString(at):
+		page.shell(depth).serve(rw, r)
 	default:
-		w.next.ServeHTTP(rw, r)
+		text := page.missing(depth).head(rw, r)
+		rw.WriteHeader(http.StatusNotFound)
+		_, _ = rw.Write(text) // the client may have disconnected
 	}
 }
 
-// asset serves a file of the page. While replicas are being replaced, a browser may request
+// ofWeb reports whether a path belongs to the web page. Unknown paths below /view/ do, too.
+func ofWeb(at string) bool {
+	return at == "/view" || at == "/favicon.ico" || at == "/robots.txt" ||
+		strings.HasPrefix(at, "/view/") || strings.HasPrefix(at, "/web/") || views.MatchString(at)
+}
+
+// asset returns a file of the page. While replicas are being replaced, a browser may request
 // the files of another version: it gets this version's, and may not cache them.
-func (w *web) asset(rw http.ResponseWriter, r *http.Request, at string) {
+func (w *webPage) asset(at string) (file, bool) {
 	digest, name, _ := strings.Cut(at, "/")
 	f, ok := w.files[name]
-	if !ok {
-		w.next.ServeHTTP(rw, r)
-		return
-	}
 	if digest != w.digest {
 		f.cache = "no-store"
 	}
-	f.serve(rw, r)
+	return f, ok
 }

@@ -49,9 +49,11 @@ func Watch(servers ...*Server) (used func() []float64) {
 }
 
 // Memory returns the resident set in MB (10^6 bytes), and Peak its maximum since
-// ForgetPeak.
+// ForgetPeak. Own is the part of Memory that is not pages of files: how many of those the
+// kernel maps depends on how it has read the program.
 func (s *Server) Memory() float64 { return must.Get(Resident(s.cmd.Process.Pid, "VmRSS:")) }
 func (s *Server) Peak() float64   { return must.Get(Resident(s.cmd.Process.Pid, "VmHWM:")) }
+func (s *Server) Own() float64    { return must.Get(Resident(s.cmd.Process.Pid, "RssAnon:")) }
 
 // ForgetPeak resets the peak if that is permitted.
 func (s *Server) ForgetPeak() {
