@@ -97,29 +97,35 @@ func TestSchemathesis(t *testing.T) {
 	}
 }
 
-// schemathesis returns the path of the program, which it installs to the user's cache the first
-// time. It skips the test if Python or PyPI is missing.
+// schemathesis returns the path of the program.
 func schemathesis(t *testing.T) string {
+	t.Helper()
+	return pythonProgram(t, "schemathesis", schemathesisVersion)
+}
+
+// pythonProgram returns the path of a program of PyPI, which it installs to the user's cache the
+// first time. It skips the test if Python or PyPI is missing.
+func pythonProgram(t *testing.T, name, version string) string {
 	t.Helper()
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("SKIPPED: schemathesis needs python3: apt-get install python3-venv")
+		t.Skipf("SKIPPED: %s needs python3: apt-get install python3-venv", name)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "slipway-e2e", "schemathesis-"+schemathesisVersion)
-	program := filepath.Join(dir, "bin", "schemathesis")
+	dir := filepath.Join(cache, "slipway-e2e", name+"-"+version)
+	program := filepath.Join(dir, "bin", name)
 	if exec.CommandContext(t.Context(), program, "--version").Run() == nil {
 		return program
 	}
 	for _, args := range [][]string{
 		{python, "-m", "venv", "--clear", dir},
-		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "schemathesis==" + schemathesisVersion},
+		{filepath.Join(dir, "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", name + "==" + version},
 	} {
 		if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("SKIPPED: schemathesis cannot be installed: %s: %v\n%s", strings.Join(args, " "), err, tail(string(out), 2000))
+			t.Skipf("SKIPPED: %s cannot be installed: %s: %v\n%s", name, strings.Join(args, " "), err, tail(string(out), 2000))
 		}
 	}
 	return program

@@ -68,12 +68,18 @@ build.`,
 		},
 	}
 	f.Add(cmd, s)
-	f.conda.AddOptions(cmd)
-	cmd.Flags().StringVar(&f.lock, "lock", "slipway.lock", "The lock `file`; empty for none.")
-	cmd.Flags().BoolVar(&f.update, "update", false, "Request all inputs again instead of what the lock file records, and replace it.")
+	f.addLock(cmd)
+	cmd.Flags().Lookup("lock").Usage = "The lock `file`; empty for none."
 	cmd.Flags().Lookup("await").Usage = "Wait until all images exist; the exit code then reports whether all builds succeeded."
-	cmd.Flags().Lookup("progress").Usage = "How progress is shown: plain, one line at the end; tty, on a line that is replaced; auto, depending on the terminal."
 	return cmd
+}
+
+// addLock adds the flags of packages and of the lock file.
+func (f *flags) addLock(cmd *cobra.Command) {
+	f.conda.AddOptions(cmd)
+	cmd.Flags().StringVar(&f.lock, "lock", "slipway.lock", "The lock `file`.")
+	cmd.Flags().BoolVar(&f.update, "update", false, "Request all inputs again instead of what the lock file records, and replace it.")
+	cmd.Flags().Lookup("progress").Usage = "How progress is shown: plain, one line at the end; tty, on a line that is replaced; auto, depending on the terminal."
 }
 
 func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, inputs []string) error {

@@ -1,0 +1,165 @@
+package snakemake
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Bounds of a workflow.
+const (
+	maxSnakefile  = 4 << 20 // bytes
+	maxSnakefiles = 1_000
+)
+
+// findSnakefile returns the Snakefile that Snakemake would read.
+func findSnakefile() (string, error) {
+	paths := []string{"Snakefile", "snakefile", "workflow/Snakefile", "workflow/snakefile"}
+	for _, path := range paths {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no Snakefile here: it must be one of %s; give its path otherwise", strings.Join(paths, ", "))
+}
+
+// readWorkflow reads Snakefiles and those that they include. problems say what could not be read.
+func readWorkflow(paths []string) (files []*snakefile, problems []string, err error) {
+	seen := map[string]bool{}
+	for todo := paths; len(todo) > 0; {
+		path := filepath.Clean(todo[0])
+		todo = todo[1:]
+		if seen[path] {
+			continue
+		}
+		seen[path] = true
+		if len(seen) > maxSnakefiles {
+			return nil, nil, fmt.Errorf("the workflow has more than %d Snakefiles; give some of them", maxSnakefiles)
+		}
+		text, err := readSnakefile(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		f := parse(path, text)
+		if f.unfinished {
+			return nil, nil, fmt.Errorf("reading %s: it ends within a string or brackets", path)
+		}
+		files = append(files, f)
+		for _, d := range f.includes {
+			switch {
+			case !d.isText:
+				problems = append(problems, fmt.Sprintf("%s:%d: the include is an expression; give that file as an argument, too", path, d.from+1))
+			case strings.Contains(d.text, "://"):
+				problems = append(problems, fmt.Sprintf("%s:%d: the include has an address, and cannot be changed here", path, d.from+1))
+			default:
+				todo = append(todo, from(path, d.text))
+			}
+		}
+	}
+	return files, problems, nil
+}
+
+// readSnakefile reads a file in the working directory: others would be changed unexpectedly.
+func readSnakefile(path string) (string, error) {
+	if err := isBelow(path); err != nil {
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxSnakefile+1))
+	switch {
+	case err != nil:
+		return "", err
+	case len(raw) > maxSnakefile:
+		return "", fmt.Errorf("it is larger than %d bytes", maxSnakefile)
+	case strings.ContainsRune(string(raw), 0):
+		return "", errors.New("it is not a text file")
+	}
+	return string(raw), nil
+}
+
+// isBelow returns an error unless a file is in the working directory or a folder in it, also if links
+// are followed.
+func isBelow(path string) error {
+	here, err := filepath.EvalSymlinks(".")
+	if err != nil {
+		return err
+	}
+	if here, err = filepath.Abs(here); err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	if real, err = filepath.Abs(real); err != nil {
+		return err
+	}
+	if to, err := filepath.Rel(here, real); err != nil || !filepath.IsLocal(to) {
+		return fmt.Errorf("it is outside of %s; run the command in the folder that contains all Snakefiles", here)
+	}
+	return nil
+}
+
+// environment returns the path of the environment file of a rule, or why it is unknown.
+func (f *snakefile) environment(r *rule) (string, error) {
+	switch text := r.conda.text; {
+	case !r.conda.isText:
+		return "", errors.New("its environment is an expression; write its container yourself")
+	case strings.Contains(text, "://"):
+		return "", errors.New("its environment file has an address; download it, and name the file")
+	case !strings.HasSuffix(text, ".yaml") && !strings.HasSuffix(text, ".yml"):
+		return "", errors.New("its environment is the name of an installed one; name a file with its packages")
+	default:
+		return from(f.path, text), nil
+	}
+}
+
+// from returns a path that a Snakefile names: relative to that file.
+func from(snakefile, text string) string {
+	path := filepath.FromSlash(text)
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(filepath.Dir(snakefile), path)
+}
+
+// replace replaces a file. After an error, the file is unchanged.
+func replace(path, text string) (err error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return err
+	}
+	to, err := os.CreateTemp(filepath.Dir(real), ".slipway-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ignoreMissing(os.Remove(to.Name())))
+		}
+	}()
+	_, err = to.WriteString(text)
+	if err = errors.Join(err, to.Chmod(info.Mode().Perm()), to.Sync(), to.Close()); err != nil {
+		return err
+	}
+	return os.Rename(to.Name(), real)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
