@@ -80,6 +80,7 @@ func internalRules() []Rule {
 			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
 			"github.com/opencontainers/image-spec/...",
 		}},
+		{Package: "services/internal/sink", May: []string{"services/internal/limits"}, Only: []string{}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 	}
 }
@@ -98,8 +99,8 @@ func Rules() []Rule {
 		{Package: "services/platform/api", May: []string{"services/internal/fault", "services/internal/limits", "services/internal/paging", sqldb}, Only: []string{"google.golang.org/protobuf/..."}},
 		{Package: "services/platform/vault", May: []string{"services/internal/fault", sqldb}, Only: []string{}},
 		{Package: "services/platform/audit", May: []string{
-			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/ratelimit", "services/internal/rpc", sqldb, "services/platform/api",
-		}, Only: []string{"google.golang.org/protobuf/..."}},
+			"proto/gen/...", "services/internal/fault", "services/internal/limits", "services/internal/ratelimit", "services/internal/retry", "services/internal/rpc", "services/internal/sink", sqldb, "services/platform/api", "services/platform/migrations",
+		}, Only: []string{"google.golang.org/protobuf/...", "github.com/prometheus/client_golang/..."}},
 		// The platform's tables refer to each other, so that they share one schema.
 		{Package: "services/platform/migrations", Only: []string{}},
 		{Package: "services/platform/identity", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/migrations", "services/platform/vault"), Never: []string{buildkit}},
@@ -116,7 +117,7 @@ func Rules() []Rule {
 		// A limit is of an organisation, a workspace or a user.
 		{Package: "services/platform/quota", May: append(slices.Clone(storing), "services/platform/api", "services/platform/audit", "services/platform/identity"), Never: []string{buildkit}},
 		// The service itself only combines its packages.
-		{Package: "services/platform", May: append(slices.Clone(storing), "services/platform/..."), Never: []string{buildkit}},
+		{Package: "services/platform", May: append(slices.Clone(storing), "services/internal/sink", "services/platform/..."), Never: []string{buildkit}},
 		{Package: "services/build/migrations", Only: []string{}},
 		{Package: "services/build/engine", May: []string{"proto/gen/...", "services/internal/oci"}, Only: []string{}},
 		{Package: "services/build/store", May: []string{

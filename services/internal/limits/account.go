@@ -69,6 +69,16 @@ const (
 	AuditWindow   = time.Hour
 	// AuditChanges is the maximum number of changes of one user within AuditWindow.
 	AuditChanges = 1000
+	// AuditSinkBatch is the maximum number of audit events that are written to audit_sink at a
+	// time. AuditSinkConnect and AuditSinkTime are the timeouts of a connection and of such a
+	// write, and AuditSinkResponse limits what a receiver may send, in bytes.
+	AuditSinkBatch    = 200
+	AuditSinkConnect  = 10 * time.Second
+	AuditSinkTime     = 30 * time.Second
+	AuditSinkResponse = 64 << 10
+	// AuditSinkHold is how long after their retention audit events are stored that audit_sink has
+	// not accepted.
+	AuditSinkHold = 30 * 24 * time.Hour
 	// OwnLimits is the maximum number of limits of single organisations, workspaces and users.
 	OwnLimits = 5000
 	// OwnLimitText is the maximum length of such a limit in bytes, and OwnLimitRules that of its
@@ -91,6 +101,15 @@ func accountRows() []Row {
 		},
 		{What: "Groups of a user at the sign-in provider", Bound: strconv.Itoa(SignInGroups), Why: "each is compared with those that have roles; a provider can send only those of this application"},
 		{What: "Changes of a user that are recorded", Bound: fmt.Sprintf("%d in %s", AuditChanges, AuditWindow), Why: "each is stored with its values until its retention ends"},
+		{
+			What: "Audit events that are written to `audit_sink` at a time; timeouts of the connection and of the write", Bound: fmt.Sprintf("%d; %s; %s", AuditSinkBatch, AuditSinkConnect, AuditSinkTime),
+			Why: "each may have tens of KiB; a failed write repeats all of them",
+		},
+		{What: "Data that a syslog receiver of `audit_sink` may send", Bound: size(AuditSinkResponse), Why: "it is only read to notice that the receiver closes the connection"},
+		{
+			What: "Audit events that `audit_sink` has not accepted", Bound: fmt.Sprintf("stored for %d days after audit_retention", AuditSinkHold/(24*time.Hour)),
+			Why: "a sink that fails forever would fill the database",
+		},
 		{What: "Organisations that a user owns", Bound: fmt.Sprint(OrganizationsPerUser), Why: fills},
 		{What: "Workspaces of an organisation", Bound: fmt.Sprint(WorkspacesPerOrganization), Why: fills},
 		{What: "Members of an organisation; participants of a workspace", Bound: fmt.Sprintf("%d; %d", MembersPerOrganization, ParticipantsPerWorkspace), Why: fills},
