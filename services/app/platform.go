@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"slipway.dev/services/internal/caller"
+	"slipway.dev/services/internal/sink"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform"
 	"slipway.dev/services/platform/federation"
@@ -35,7 +36,11 @@ func startPlatform(ctx context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
-	return parts{register: s.Register, run: []func(context.Context) error{s.Run}, firstToken: token}, nil
+	p := parts{register: s.Register, run: []func(context.Context) error{s.Run}, firstToken: token}
+	if deps.AuditSink != nil {
+		p.checks = append(p.checks, newCheck("audit sink", optional, s.CheckAuditSink))
+	}
+	return p, nil
 }
 
 // ensureAdmin creates the first user if no user exists. Unless admin_token_file is set, it
@@ -103,6 +108,11 @@ func (e *env) platformDeps() (platform.Deps, error) {
 		DB: e.db, Endpoint: bare(e.cfg.PlatformURL), Aliases: []string{bare(e.cfg.PublicURL) + "/api"}, Pages: bare(e.cfg.PublicURL), AdminLogins: logins, Foreign: foreign, OIDC: provider, GroupRoles: groups, OperatorAccounts: e.cfg.OperatorAccounts,
 		AuditRetention: e.cfg.AuditRetention, RequestRetention: e.cfg.RequestRetention, MaxTokenLife: e.cfg.TokenMaxLifetime,
 		Version: e.version.Version, Commit: e.version.Commit, Receivers: upstream.NewTransport(e.net.egress.Except(append(private(e.cfg), e.loopbacks()...))), Metrics: e.reg, Log: e.log.With("service", "platform"), Now: time.Now,
+	}
+	if e.cfg.AuditSink != "" {
+		if d.AuditSink, err = sink.Parse(e.cfg.AuditSink); err != nil {
+			return platform.Deps{}, fmt.Errorf("audit_sink %w", err)
+		}
 	}
 	if e.isWhole() || e.cfg.MasterKeyFile != "" {
 		if d.Keys, err = vault.Open(MasterKeyFile(e.cfg), e.cfg.MasterKeyFile == ""); err != nil {

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -23,6 +24,7 @@ import (
 
 	"slipway.dev/services/internal/htpasswd"
 	"slipway.dev/services/internal/ratelimit"
+	"slipway.dev/services/internal/sink"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/internal/upstream"
 	"slipway.dev/services/platform/audit"
@@ -69,6 +71,8 @@ type Deps struct {
 	MaxTokenLife time.Duration
 	// AuditRetention is how long events of the audit log are retained; 0 means forever.
 	AuditRetention time.Duration
+	// AuditSink is where events of the audit log are also written; nil means nowhere.
+	AuditSink sink.Target
 	// RequestRetention is how long the container service stores requests after their names
 	// expired; 0 means forever.
 	RequestRetention time.Duration
@@ -119,6 +123,7 @@ type Service struct {
 	*hooks
 	*quotas
 	audit     audit.Log
+	forwarder *audit.Forwarder
 	deps      Deps
 	needs     map[string]requirement
 	operators *htpasswd.Accounts
@@ -135,6 +140,7 @@ func New(d Deps) (*Service, error) {
 	}
 	log := audit.Log{DB: d.DB, Now: d.Now, Limiter: d.Limiter, Errors: d.Log}
 	s := &Service{audit: log, trail: &trail{Log: log}, deps: d, needs: requirements(), operators: operators}
+	s.forwarder = audit.NewForwarder(log, d.AuditSink, d.Log, d.Metrics)
 	changed := notifier{d.Bus, d.Log}
 	s.users = identity.New(identity.Deps{
 		DB: d.DB, Endpoint: d.Endpoint, Pages: d.Pages, OIDC: d.OIDC, Keys: d.Keys, Limiter: d.Limiter, Log: d.Log, Audit: s.audit, MaxTokenLife: d.MaxTokenLife, Now: d.Now,
@@ -158,11 +164,16 @@ func New(d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Run sends events to webhooks, and deletes expired rows every ten minutes, until ctx is
-// cancelled.
+// Run sends events to webhooks, writes audit events to AuditSink, and deletes expired rows every
+// ten minutes, until ctx is cancelled.
 func (s *Service) Run(ctx context.Context) error {
 	sending := make(chan error, 1)
 	go func() { sending <- s.hooks.Run(ctx) }()
+	var forwarding sync.WaitGroup
+	defer forwarding.Wait()
+	if s.deps.AuditSink != nil {
+		forwarding.Go(func() { s.forwarder.Run(ctx) })
+	}
 	sweep := time.NewTicker(10 * time.Minute)
 	defer sweep.Stop()
 	for {
@@ -186,6 +197,10 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 	return err
 }
+
+// CheckAuditSink returns an error if events of the audit log wait for AuditSink longer than they
+// should.
+func (s *Service) CheckAuditSink(ctx context.Context) error { return s.forwarder.Check(ctx) }
 
 // VerifyAudit checks the chain of the audit trail, as audit.Log.Verify does.
 func (s *Service) VerifyAudit(ctx context.Context, known ...audit.Position) (audit.Position, error) {

@@ -72,6 +72,7 @@ type Config struct {
 	AdminTokenFile       string        `key:"admin_token_file" help:"A file that holds the first user's access token. Empty: one is created in data_dir/admin-token at the first start."`
 	AdminRegistryAuth    string        `key:"admin_registry_auth_file" help:"The first user's registry credentials, in the format of docker's config.json."`
 	AuditRetention       time.Duration `key:"audit_retention" default:"8760h" help:"How long events of the audit trail are stored: changes, sign-ins and rejected attempts. 0: forever."`
+	AuditSink            string        `key:"audit_sink" help:"Where the role platform also writes each event of the audit trail, as a line of JSON: the absolute path of a file, syslog: for the syslog daemon of this machine (/dev/log, or syslog:/PATH for another socket), or syslog://HOST:PORT or syslog+tls://HOST:PORT for a receiver of RFC 5424 with octet counting. Events that it does not accept wait in the database. Empty: nowhere."`
 	AnonymousAccess      bool          `key:"anonymous_access" default:"true" help:"Whether container requests without an access token are served."`
 
 	LimitPullsUser      ratelimit.Limit `group:"Limits of callers" key:"limit_pulls_user" reload:"true" default:"1000/1m" help:"Image pulls of one user. 0: no limit."`

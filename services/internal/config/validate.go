@@ -16,6 +16,7 @@ import (
 	"slipway.dev/services/internal/bucket"
 	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/oci"
+	"slipway.dev/services/internal/sink"
 	"slipway.dev/services/internal/upstream"
 )
 
@@ -57,6 +58,7 @@ func (c *Config) Validate() error {
 		builders(c.BuildkitAddr),
 		compression("sif_compression", c.SifCompression),
 		repository("build_repository", c.BuildRepository),
+		auditSink(c.AuditSink),
 		logLevel(c.LogLevel), logFormat(c.LogFormat),
 	)
 }
@@ -318,6 +320,16 @@ func ParseNetworks(values []string) ([]netip.Prefix, error) {
 func between(key string, v, low, high time.Duration) error {
 	if v < low || v > high {
 		return fmt.Errorf("%s must be between %s and %s, not %s", key, low, high, v)
+	}
+	return nil
+}
+
+func auditSink(v string) error {
+	if v == "" {
+		return nil
+	}
+	if _, err := sink.Parse(v); err != nil {
+		return fmt.Errorf("audit_sink %w", err)
 	}
 	return nil
 }

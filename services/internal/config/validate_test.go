@@ -67,6 +67,9 @@ func TestValidate(t *testing.T) {
 		{"a compressor and its level", "--sif-compression=gzip-6", ""},
 		{"a level beyond the maximum", "--sif-compression=gzip-10", "sif_compression"},
 		{"another compressor", "--sif-compression=lzma", "sif_compression"},
+		{"a sink of the audit trail", "--audit-sink=/var/log/slipway/audit.jsonl", ""},
+		{"a receiver of the audit trail", "--audit-sink=syslog+tls://logs.example.org:6514", ""},
+		{"a relative sink of the audit trail", "--audit-sink=audit.jsonl", "audit_sink must be an absolute path"},
 		{"log level", "--log-level=loud", "log_level"},
 		{"log level in capitals", "--log-level=WARN", ""},
 	} {

@@ -1,6 +1,6 @@
 // Package audit records every change and sign-in: the actor, the client's address, the subject,
-// and the values before and after, without secrets. It owns the tables platform_audit and
-// platform_audit_chain.
+// and the values before and after, without secrets. It owns the tables platform_audit,
+// platform_audit_chain and platform_audit_sink. A Forwarder also writes the events to a sink.
 //
 // An event is written in the transaction of the change that it records, so that either both or
 // neither are stored. Events form a hash chain, so that Verify detects events that were changed,

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"slipway.dev/services/internal/limits"
 	"slipway.dev/services/internal/sqldb"
 )
 
@@ -170,6 +171,8 @@ func next(at Position, r Record, known []Position) (Position, error) {
 }
 
 // Sweep deletes events older than before from the start of the chain, and stores the new start.
+// Events that a sink has not accepted yet are stored for limits.AuditSinkHold longer, if any
+// process has had a sink within that time.
 func (l Log) Sweep(ctx context.Context, before time.Time) error {
 	return l.DB.Tx(ctx, func(t *sql.Tx) error {
 		var start, head int64
@@ -180,13 +183,9 @@ func (l Log) Sweep(ctx context.Context, before time.Time) error {
 		if err != nil {
 			return err
 		}
-		var first sql.NullInt64
-		if err := t.QueryRowContext(ctx, `SELECT min(sequence) FROM platform_audit WHERE at >= $1`, sqldb.Micros(before)).Scan(&first); err != nil {
+		last, err := l.lastToDelete(ctx, t, head, before)
+		if err != nil {
 			return err
-		}
-		last := head
-		if first.Valid {
-			last = first.Int64 - 1
 		}
 		if last > start {
 			_, err := t.ExecContext(ctx, `
@@ -198,4 +197,34 @@ func (l Log) Sweep(ctx context.Context, before time.Time) error {
 		_, err = t.ExecContext(ctx, `DELETE FROM platform_audit WHERE sequence <= $1`, last)
 		return err
 	})
+}
+
+// lastToDelete returns the newest event that Sweep deletes.
+func (l Log) lastToDelete(ctx context.Context, t *sql.Tx, head int64, before time.Time) (int64, error) {
+	last, err := lastBefore(ctx, t, head, before)
+	if err != nil {
+		return 0, err
+	}
+	var written int64
+	err = t.QueryRowContext(ctx, `SELECT sequence FROM platform_audit_sink WHERE id = 1 AND seen_at >= $1`, sqldb.Micros(l.Now().Add(-limits.AuditSinkHold))).Scan(&written)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && written >= last {
+		return last, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	held, err := lastBefore(ctx, t, head, before.Add(-limits.AuditSinkHold))
+	return max(written, held), err
+}
+
+// lastBefore returns the newest event before the first one that is not older than a time.
+func lastBefore(ctx context.Context, t *sql.Tx, head int64, before time.Time) (int64, error) {
+	var first sql.NullInt64
+	if err := t.QueryRowContext(ctx, `SELECT min(sequence) FROM platform_audit WHERE at >= $1`, sqldb.Micros(before)).Scan(&first); err != nil {
+		return 0, err
+	}
+	if first.Valid {
+		return first.Int64 - 1, nil
+	}
+	return head, nil
 }
