@@ -24,6 +24,7 @@ import (
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/metrics"
 	"slipway.dev/services/platform"
+	"slipway.dev/services/platform/audit"
 )
 
 // openData creates data_dir. A process with all roles locks it.
@@ -206,6 +207,17 @@ func Tables(ctx context.Context, cfg config.Config) (size int64, old, err error)
 	}
 	size, err = db.Size(ctx)
 	return size, old, err
+}
+
+// AuditSinkState returns how far the audit trail was written to audit_sink. The tables must be of
+// this version.
+func AuditSinkState(ctx context.Context, cfg config.Config) (s audit.SinkState, err error) {
+	db, err := openDatabase(ctx, cfg)
+	if err != nil {
+		return audit.SinkState{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return audit.Log{DB: db}.SinkState(ctx)
 }
 
 // openRedis connects to redis_url, or starts Redis in this process, if a role needs it.

@@ -77,9 +77,12 @@ func TestBroken(t *testing.T) {
 		state  doctor.State
 		want   string
 	}{
-		"a setting":           {func(_ *testing.T, o *doctor.Options) { o.Config.LogLevel = "loud" }, "settings", doctor.Fail, "log_level must be debug"},
-		"an egress rule":      {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
-		"a file for a folder": {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is not a folder"},
+		"a sink that is a folder": {func(t *testing.T, o *doctor.Options) { o.Config.AuditSink = t.TempDir() }, "audit_sink", doctor.Fail, "is not a regular file"},
+		"a sink without a folder": {func(_ *testing.T, o *doctor.Options) { o.Config.AuditSink = "/none/audit.jsonl" }, "audit_sink", doctor.Fail, "stat /none: no such file"},
+		"no receiver":             {func(_ *testing.T, o *doctor.Options) { o.Config.AuditSink = "syslog://127.0.0.1:1" }, "audit_sink", doctor.Fail, "refused"},
+		"a setting":               {func(_ *testing.T, o *doctor.Options) { o.Config.LogLevel = "loud" }, "settings", doctor.Fail, "log_level must be debug"},
+		"an egress rule":          {func(_ *testing.T, o *doctor.Options) { o.Config.EgressAllow = []string{"10.0.0.0/99"} }, "settings", doctor.Fail, "10.0.0.0/99"},
+		"a file for a folder":     {func(t *testing.T, o *doctor.Options) { o.Config.DataDir = file(t, "x") }, "data", doctor.Fail, "is not a folder"},
 		"a full disk": {func(_ *testing.T, o *doctor.Options) { o.Free = func(string) (int64, error) { return 2 << 30, nil } },
 			"disk", doctor.Fail, "2 GiB left"},
 		"a missing disk": {func(_ *testing.T, o *doctor.Options) {

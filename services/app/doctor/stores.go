@@ -20,11 +20,7 @@ import (
 // database checks that the database can be opened and that its tables are current.
 func (d *doctor) database(ctx context.Context) []Finding {
 	const check = "database"
-	where := d.Config.DatabaseURL
-	if path, ok := strings.CutPrefix(where, "sqlite:"); where == "" || ok {
-		if where == "" {
-			path = filepath.Join(d.Config.DataDir, "slipway.db")
-		}
+	if path, ok := d.sqliteFile(); ok {
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 			return one(check, path+" is created at the first start", nil, OK, "")
 		}
@@ -37,6 +33,14 @@ func (d *doctor) database(ctx context.Context) []Finding {
 		return one(check, "", old, Fail, "slipwayd migrate")
 	}
 	return one(check, fmt.Sprintf("it responds, its tables are of this version, and its size is %s", size(bytes)), nil, OK, "")
+}
+
+// sqliteFile returns the path of the database; false if it is not SQLite.
+func (d *doctor) sqliteFile() (string, bool) {
+	if d.Config.DatabaseURL == "" {
+		return filepath.Join(d.Config.DataDir, "slipway.db"), true
+	}
+	return strings.CutPrefix(d.Config.DatabaseURL, "sqlite:")
 }
 
 func (d *doctor) redis(ctx context.Context) []Finding {
