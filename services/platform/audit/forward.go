@@ -217,14 +217,15 @@ func (f *Forwarder) Check(ctx context.Context) error {
 	return s.Err(f.log.Now())
 }
 
-// Err returns an error if the last write failed, or if an event should have been written already.
+// Err returns an error if the last write failed, or if events wait and no process writes them. A
+// process that writes the events of many years may take minutes.
 func (s SinkState) Err(now time.Time) error {
 	switch {
 	case s.Waiting == 0:
 		return nil
 	case s.Problem != "":
 		return fmt.Errorf("audit_sink has not accepted %d events since %s: %s", s.Waiting, s.Failing.UTC().Format(time.RFC3339), s.Problem)
-	case now.Sub(s.Oldest) > sinkLate && s.Failing.IsZero():
+	case now.Sub(s.Oldest) > sinkLate && now.Sub(s.Claimed) > sinkLease:
 		return fmt.Errorf("%d events wait for audit_sink, the first since %s, and no process writes them", s.Waiting, s.Oldest.UTC().Format(time.RFC3339))
 	}
 	return nil

@@ -495,6 +495,12 @@ func TestSinkState(t *testing.T) {
 		tr.state(1, 0, "")
 		tr.now = tr.now.Add(sinkLate + time.Second)
 		tr.state(1, 0, "1 events wait for audit_sink, the first since 2026-01-31T12:00:00Z, and no process writes them")
+		if err := tr.forwarder("/dev/null/none").hold(tr.t.Context()); err != nil { // writes, but not fast enough
+			tr.t.Fatal(err)
+		}
+		tr.state(1, 0, "")
+		tr.now = tr.now.Add(sinkLease + time.Second)
+		tr.state(1, 0, "no process writes them")
 		if _, err := tr.log.DB.ExecContext(tr.t.Context(), `DROP TABLE platform_audit_sink`); err != nil {
 			tr.t.Fatal(err)
 		}

@@ -21,6 +21,8 @@ type SinkState struct {
 	// zero if the last write succeeded.
 	Problem string
 	Failing time.Time
+	// Claimed is when a process has last claimed the right to write; zero if none has.
+	Claimed time.Time
 }
 
 // SinkState returns how far the audit trail was written to the sink. It is the zero value if no
@@ -28,10 +30,10 @@ type SinkState struct {
 func (l Log) SinkState(ctx context.Context) (s SinkState, err error) {
 	var written, start, head int64
 	err = l.DB.QueryRowContext(ctx, `
-		SELECT s.sequence, s.lost, s.problem, s.failing_since, coalesce(c.start_sequence, 0), coalesce(c.sequence, 0),
+		SELECT s.sequence, s.lost, s.problem, s.failing_since, s.seen_at, coalesce(c.start_sequence, 0), coalesce(c.sequence, 0),
 			coalesce((SELECT e.at FROM platform_audit e WHERE e.sequence > s.sequence ORDER BY e.sequence LIMIT 1), 0)
 		FROM platform_audit_sink s LEFT JOIN platform_audit_chain c ON c.id = 1 WHERE s.id = 1`).
-		Scan(&written, &s.Lost, &s.Problem, sqldb.ScanTime(&s.Failing), &start, &head, sqldb.ScanTime(&s.Oldest))
+		Scan(&written, &s.Lost, &s.Problem, sqldb.ScanTime(&s.Failing), sqldb.ScanTime(&s.Claimed), &start, &head, sqldb.ScanTime(&s.Oldest))
 	if errors.Is(err, sql.ErrNoRows) {
 		return SinkState{}, nil
 	}
