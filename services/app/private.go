@@ -15,7 +15,11 @@ func private(c config.Config) []string {
 	for _, r := range roles() {
 		out = append(out, strings.TrimPrefix(r.at(c), "dns:///"))
 	}
-	for _, urls := range append([]string{c.DatabaseURL, c.NATSURL, c.RedisURL}, c.BuildkitAddr...) {
+	servers := append([]string{c.DatabaseURL, c.NATSURL, c.RedisURL}, c.BuildkitAddr...)
+	if strings.Contains(c.AuditSink, "://") { // otherwise it has no address
+		servers = append(servers, c.AuditSink)
+	}
+	for _, urls := range servers {
 		out = append(out, serversOf(urls)...)
 	}
 	return out

@@ -77,3 +77,28 @@ func TestServersOf(t *testing.T) {
 		}
 	}
 }
+
+// TestStepsReachNoAuditSink checks that a build step or a webhook cannot send messages to the
+// receiver of the audit trail.
+func TestStepsReachNoAuditSink(t *testing.T) {
+	t.Parallel()
+	loopback, err := upstream.NewEgress([]string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	for format, isPrivate := range map[string]bool{"syslog://%s": true, "syslog+tls://%s": true, "syslog+tls://%s?close=any": true, "/var/log/%s": false, "syslog:": false} {
+		sink := strings.ReplaceAll(format, "%s", l.Addr().String())
+		conn, err := loopback.Except(private(config.Config{AuditSink: sink})).DialContext(t.Context(), "tcp", l.Addr().String())
+		if err == nil {
+			_ = conn.Close()
+		}
+		if (err != nil) != isPrivate {
+			t.Errorf("with audit_sink %s a step gets: %v", sink, err)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -217,7 +218,7 @@ func AuditSinkState(ctx context.Context, cfg config.Config) (s audit.SinkState, 
 		return audit.SinkState{}, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return audit.Log{DB: db}.SinkState(ctx)
+	return audit.Log{DB: db, Now: time.Now}.SinkState(ctx)
 }
 
 // openRedis connects to redis_url, or starts Redis in this process, if a role needs it.

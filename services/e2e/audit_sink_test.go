@@ -130,7 +130,11 @@ func (p *program) reportsAuditSink(t *testing.T, platform *process) {
 		return func() string { return string(request(t, http.MethodGet, platform.admin+path, nil).body) }
 	}
 	wants("/readyz", problem, admin("/readyz"))
-	wants("/metrics", "\nslipway_audit_sink_age_seconds ", admin("/metrics"))
+	for _, name := range []string{"age_seconds", "stalled_seconds", "waiting"} {
+		wants("/metrics without zero", "\nslipway_audit_sink_"+name+" ", func() string {
+			return strings.ReplaceAll(admin("/metrics")(), "\nslipway_audit_sink_"+name+" 0\n", "")
+		})
+	}
 	wants("the log", "Audit events cannot be written to audit_sink", platform.log)
 	if len(p.procs) == 1 {
 		wants("the page of operators", problem, func() string {

@@ -102,15 +102,20 @@ func (a account) mayRead(path string) error {
 	if err := a.has(path, 0o4); err != nil {
 		return err
 	}
-	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+	return a.mayEnter(filepath.Dir(path))
+}
+
+// mayEnter returns an error if the user cannot enter a folder.
+func (a account) mayEnter(path string) error {
+	for dir := path; ; dir = filepath.Dir(dir) {
 		if err := a.has(dir, 0o1); err != nil || dir == filepath.Dir(dir) {
 			return err
 		}
 	}
 }
 
-// has returns an error if the mode of a file or folder does not give the user a right: 4 to read,
-// or 1 to enter. Access control lists are not examined.
+// has returns an error if the mode of a file or folder does not give the user all rights: the sum of
+// 4 to read, 2 to write and 1 to enter. Access control lists are not examined.
 func (a account) has(path string, right fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -126,7 +131,7 @@ func (a account) has(path string, right fs.FileMode) error {
 	case slices.Contains(a.groups, stat.Gid):
 		right <<= 3
 	}
-	if info.Mode().Perm()&right == 0 {
+	if info.Mode().Perm()&right != right {
 		return fmt.Errorf("%s has the mode %04o", path, info.Mode().Perm())
 	}
 	return nil

@@ -8,12 +8,16 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"slipway.dev/services/app"
 	"slipway.dev/services/internal/sink"
 )
+
+// lossShown is for how long lost events are reported.
+const lossShown = 7 * 24 * time.Hour
 
 // auditSink checks that audit_sink can be written, and that no event waits for it.
 func (d *doctor) auditSink(ctx context.Context) []Finding {
@@ -45,8 +49,9 @@ func (d *doctor) auditSink(ctx context.Context) []Finding {
 	if err := state.Err(d.Now()); err != nil {
 		return one(check, "", err, Fail, "check that a process with the role platform and audit_sink runs, and read its log. "+d.sinkFix())
 	}
-	if state.Lost > 0 {
-		return one(check, "", fmt.Errorf("it can be written, but %d events were deleted before it accepted them", state.Lost), Warn, "raise audit_retention, and watch the alert SlipwayAuditSinkLate")
+	if state.Lost > 0 && d.Now().Sub(state.LostAt) < lossShown {
+		return one(check, "", fmt.Errorf("it can be written, but %d events were deleted before it accepted them, the last ones before %s", state.Lost, state.LostAt.UTC().Format(time.RFC3339)),
+			Warn, "raise audit_retention, and watch the alert SlipwayAuditSinkLate; if nothing failed, run `slipwayd audit verify`, because the events may have been deleted manually")
 	}
 	return one(check, fmt.Sprintf("it can be written, and %d events wait", state.Waiting), nil, OK, "")
 }
@@ -56,29 +61,33 @@ func (d *doctor) sinkFix() string {
 	if strings.HasPrefix(d.Config.AuditSink, "syslog") {
 		return "let the receiver listen there, from this machine, with octet counting, and close connections that the sender ends; for syslog+tls trust its authority (SSL_CERT_FILE)"
 	}
-	return "create the folder, give it to the user of that process (chown), and free space on its disk"
+	return "create the folder, give it to the user of that process (chown), and free space on its disk; slipwayd.service can only write to its own folders and those of ReadWritePaths= in a drop-in"
 }
 
-// mayAppend returns an error if the user can neither write a file nor create it.
+// mayAppend returns an error if the user can neither append to a file nor create it.
 func (a account) mayAppend(path string) error {
-	at := path
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		at = filepath.Dir(path)
+	info, err := os.Lstat(path)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case err != nil && !isNew:
+		return err
+	case !isNew && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", path)
 	}
-	info, err := os.Stat(at)
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	if at == path && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", path)
+	at, access, right := path, uint32(unix.R_OK|unix.W_OK), fs.FileMode(0o6)
+	if isNew {
+		at, access, right = folder, unix.W_OK|unix.X_OK, 0o3
 	}
 	if a.name == "" {
-		if err := unix.Access(at, unix.W_OK); err != nil {
-			return fmt.Errorf("%s cannot write %s: %w", a, at, err)
-		}
-		return nil
+		err = unix.Access(at, access)
+	} else {
+		err = errors.Join(a.has(at, right), a.mayEnter(folder))
 	}
-	if err := a.has(at, 0o2); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s cannot write %s: %w", a, at, err)
 	}
 	return nil

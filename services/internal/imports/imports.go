@@ -80,7 +80,7 @@ func internalRules() []Rule {
 			"github.com/moby/buildkit/frontend/dockerfile/parser", "github.com/moby/buildkit/frontend/dockerfile/shell",
 			"github.com/opencontainers/image-spec/...",
 		}},
-		{Package: "services/internal/sink", May: []string{"services/internal/limits"}, Only: []string{}},
+		{Package: "services/internal/sink", May: []string{"services/internal/limits", "services/internal/retry"}, Only: []string{}},
 		{Package: "services/internal/...", May: []string{"services/internal/..."}, Never: []string{buildkit}},
 	}
 }

@@ -71,11 +71,10 @@ const (
 	AuditChanges = 1000
 	// AuditSinkBatch is the maximum number of audit events that are written to audit_sink at a
 	// time. AuditSinkConnect and AuditSinkTime are the timeouts of a connection and of such a
-	// write, and AuditSinkResponse limits what a receiver may send, in bytes.
-	AuditSinkBatch    = 200
-	AuditSinkConnect  = 10 * time.Second
-	AuditSinkTime     = 30 * time.Second
-	AuditSinkResponse = 64 << 10
+	// write.
+	AuditSinkBatch   = 200
+	AuditSinkConnect = 10 * time.Second
+	AuditSinkTime    = 30 * time.Second
 	// AuditSinkHold is how long after their retention audit events are stored that audit_sink has
 	// not accepted.
 	AuditSinkHold = 30 * 24 * time.Hour
@@ -105,7 +104,6 @@ func accountRows() []Row {
 			What: "Audit events that are written to `audit_sink` at a time; timeouts of the connection and of the write", Bound: fmt.Sprintf("%d; %s; %s", AuditSinkBatch, AuditSinkConnect, AuditSinkTime),
 			Why: "each may have tens of KiB; a failed write repeats all of them",
 		},
-		{What: "Data that a syslog receiver of `audit_sink` may send", Bound: size(AuditSinkResponse), Why: "it is only read to notice that the receiver closes the connection"},
 		{
 			What: "Audit events that `audit_sink` has not accepted", Bound: fmt.Sprintf("stored for %d days after audit_retention", AuditSinkHold/(24*time.Hour)),
 			Why: "a sink that fails forever would fill the database",

@@ -1,6 +1,7 @@
 package sink_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,6 +91,54 @@ func TestFileFails(t *testing.T) {
 		if n != 0 || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %d, %v; want %q", path, n, err, want)
 		}
+	}
+}
+
+// TestFileIsPrivate checks that other users lose their permissions to a file, and that a symbolic
+// link is not followed.
+func TestFileIsPrivate(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	for mode, want := range map[os.FileMode]os.FileMode{0o644: 0o640, 0o666: 0o660, 0o600: 0o600, 0o640: 0o640} {
+		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, mode)); err != nil {
+			t.Fatal(err)
+		}
+		write(t, parse(t, path), "1")
+		if info, err := os.Stat(path); err != nil || info.Mode() != want {
+			t.Errorf("%o became %v, %v", mode, info.Mode(), err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, path)
+	if n, err := parse(t, link).Write(t.Context(), lines("2")); n != 0 || err == nil || !strings.Contains(err.Error(), "is a symbolic link") {
+		t.Errorf("a link: %d, %v", n, err)
+	}
+	if read(t, path) != before {
+		t.Error("the file behind a link was written")
+	}
+}
+
+// TestFileLocked checks that nothing is written while another process writes.
+func TestFileLocked(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	other, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(other.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := parse(t, path).Write(t.Context(), lines("1")); n != 0 || err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("%d, %v", n, err)
+	}
+	_ = other.Close()
+	write(t, parse(t, path), "1")
+	if got := read(t, path); got != "1\n" {
+		t.Errorf("the file has %q", got)
 	}
 }
 

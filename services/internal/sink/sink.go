@@ -33,6 +33,10 @@ type Target interface {
 	fmt.Stringer
 }
 
+// ErrUnconfirmed is returned by Write if the receiver has got records, but it is unknown whether it
+// has accepted them. Each repetition may write them again.
+var ErrUnconfirmed = errors.New("it is unknown whether the receiver has accepted the messages")
+
 // Reach returns an error if a syslog receiver cannot be reached. It sends no message. It returns
 // nil for a file.
 func Reach(ctx context.Context, t Target) error {
@@ -44,7 +48,10 @@ func Reach(ctx context.Context, t Target) error {
 	return nil
 }
 
-const forms = "an absolute path of a file, syslog:, syslog:/PATH/OF/SOCKET, syslog://HOST:PORT or syslog+tls://HOST:PORT"
+const forms = "an absolute path of a file, syslog:, syslog:/PATH/OF/SOCKET, syslog://HOST:PORT, syslog+tls://HOST:PORT or syslog+tls://HOST:PORT?close=any"
+
+// closeAny follows the address of a receiver that ends TLS without an alert.
+const closeAny = "?close=any"
 
 // defaultSocket is where the syslog daemon of a machine listens.
 const defaultSocket = "/dev/log"
@@ -52,7 +59,7 @@ const defaultSocket = "/dev/log"
 // Parse returns the target with an address. It opens nothing.
 func Parse(address string) (Target, error) {
 	if filepath.IsAbs(address) && !strings.HasSuffix(address, "/") && !strings.ContainsRune(address, 0) {
-		return &File{path: filepath.Clean(address)}, nil
+		return newFile(filepath.Clean(address)), nil
 	}
 	scheme, rest, found := strings.Cut(address, ":")
 	host, isURL := strings.CutPrefix(rest, "//")
@@ -62,10 +69,15 @@ func Parse(address string) (Target, error) {
 	case scheme == "syslog" && !isURL && filepath.IsAbs(rest) && !strings.ContainsRune(rest, 0):
 		return &local{path: filepath.Clean(rest)}, nil
 	case isURL && (scheme == "syslog" || scheme == "syslog+tls"):
+		isTLS := scheme == "syslog+tls"
+		anyClose := false
+		if isTLS {
+			host, anyClose = strings.CutSuffix(host, closeAny)
+		}
 		if err := checkHost(host); err != nil {
 			return nil, fmt.Errorf("must be %s://HOST:PORT, not %q: %w", scheme, address, err)
 		}
-		return &remote{host: host, isTLS: scheme == "syslog+tls"}, nil
+		return &remote{host: host, isTLS: isTLS, anyClose: anyClose}, nil
 	}
 	return nil, fmt.Errorf("must be %s, not %q", forms, address)
 }

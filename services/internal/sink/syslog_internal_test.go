@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -115,13 +116,19 @@ func TestRemoteTLS(t *testing.T) {
 			}
 			got <- text
 		}
-		r := &remote{host: listen(t, handle), isTLS: true, tls: &tls.Config{RootCAs: roots}}
+		r := &remote{host: listen(t, handle), isTLS: true, anyClose: !closes, tls: &tls.Config{RootCAs: roots}}
 		if n, err := r.Write(t.Context(), records()); n != 2 || err != nil {
 			t.Fatalf("%v: %d, %v", closes, n, err)
 		}
 		if text := <-got; !messages().MatchString(text) {
 			t.Errorf("received %q", text)
 		}
+	}
+	cut := &remote{host: listen(t, func(c net.Conn) {
+		_, _ = receive(tls.Server(c, &tls.Config{Certificates: web.TLS.Certificates}))
+	}), isTLS: true, tls: &tls.Config{RootCAs: roots}}
+	if n, err := cut.Write(t.Context(), records()); n != 0 || !errors.Is(err, ErrUnconfirmed) || !strings.Contains(err.Error(), "ended TLS without an alert") {
+		t.Errorf("an end without an alert: %d, %v", n, err)
 	}
 	untrusted := &remote{host: listen(t, func(c net.Conn) {
 		_ = tls.Server(c, &tls.Config{Certificates: web.TLS.Certificates}).Handshake()
@@ -139,17 +146,22 @@ func TestRemoteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
+	web, secure := httptest.NewServer(nil), httptest.NewTLSServer(nil)
+	defer web.Close()
+	defer secure.Close()
 	for name, c := range map[string]struct{ host, want string }{
 		"no receiver": {closed.Addr().String(), "refused"},
 		"a receiver that is killed while it reads": {listen(t, func(c net.Conn) {
 			_, _ = io.ReadFull(c, make([]byte, 10))
-		}), "reset"},
+		}), "the receiver ended the connection before it had read all messages"},
+		"a web server":      {web.Listener.Addr().String(), "the receiver sends data"},
+		"a receiver of TLS": {secure.Listener.Addr().String(), "the receiver closed the connection"},
 		"a server of another protocol": {listen(t, func(c net.Conn) {
 			_, _ = c.Write(make([]byte, 1<<17))
 			_, _ = io.Copy(io.Discard, c) // a connection with unread data would be reset
 		}), "the receiver sends data"},
 	} {
-		if n, err := (&remote{host: c.host}).Write(t.Context(), records()); n != 0 || err == nil || !strings.Contains(err.Error(), c.want) {
+		if n, err := (&remote{host: c.host}).Write(t.Context(), records()[:1]); n != 0 || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d, %v; want %q", name, n, err, c.want)
 		}
 	}
@@ -161,8 +173,44 @@ func TestRemoteFails(t *testing.T) {
 		<-ctx.Done()
 		<-t.Context().Done()
 	})}
-	if n, err := silent.Write(ctx, records()); n != 0 || err == nil || !strings.Contains(err.Error(), "did not close the connection") {
+	if n, err := silent.Write(ctx, records()); n != 0 || !errors.Is(err, ErrUnconfirmed) || !strings.Contains(err.Error(), "did not close the connection") {
 		t.Errorf("a receiver that does not close the connection: %d, %v", n, err)
+	}
+}
+
+// TestLocalRate checks that records are sent no faster than the journal accepts them.
+func TestLocalRate(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	daemon, err := net.ListenPacket("unixgram", filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = daemon.Close() })
+	go func() {
+		for buf := make([]byte, 1<<10); err == nil; {
+			_, _, err = daemon.ReadFrom(buf)
+		}
+	}()
+	target := &local{path: filepath.Join(dir, "log")}
+	begin := time.Now()
+	for range 5 {
+		many := slices.Repeat(records(), 20)
+		if n, err := target.Write(t.Context(), many); n != len(many) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if took := time.Since(begin); took < 4*40*time.Second/localRate {
+		t.Errorf("200 records took %s", took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if n, err := target.Write(ctx, records()); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end: %d, %v", n, err)
 	}
 }
 

@@ -160,7 +160,7 @@ func TestForwarderContinues(t *testing.T) {
 		file, other := newFile(tr.t), newFile(tr.t)
 		first := tr.forwarder(file)
 		tr.step(first, 0, "")
-		first.reading = 2
+		first.reading, first.size = 2, 2
 		tr.record("a", "b", "c")
 		tr.step(first, 2, "")
 		tr.state(1, 0, "")
@@ -217,7 +217,13 @@ func TestForwarderWaits(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			tr.t.Fatal(err)
 		}
-		tr.step(f, 60, "")
+		for at := 1; at < len(want); { // a few at a time after failures
+			n, err := f.step(tr.t.Context())
+			if n == 0 || err != nil {
+				tr.t.Fatal(n, err)
+			}
+			at += n
+		}
 		tr.state(0, 0, "")
 		tr.subjects(file, want...)
 	})
@@ -352,6 +358,10 @@ func TestSweepWaits(t *testing.T) {
 		left(1)
 		tr.now = tr.now.Add(limits.AuditSinkHold)
 		left(0)
+		tr.state(0, 2, "")
+		tr.record("8")
+		tr.step(good, 1, "") // what was deleted while it was disabled is not lost
+		tr.state(0, 2, "")
 	})
 }
 
@@ -362,8 +372,201 @@ func TestForwarderUnreadable(t *testing.T) {
 		tr.record("1", "2")
 		tr.exec(`UPDATE platform_audit SET new_values = '[' WHERE sequence = 1`)
 		file := newFile(tr.t)
-		tr.step(tr.forwarder(file), 2, "")
+		f := tr.forwarder(file)
+		tr.step(f, 2, "")
 		tr.subjects(file, "1", "2")
+		invalid := f.encode(tr.t.Context(), Record{Sequence: 3, Actor: "a\xff", Before: "["})
+		if subject(tr.t, invalid.Line) != "" || !strings.Contains(string(invalid.Line), "\"actor\":\"a\uFFFD\"") {
+			tr.t.Errorf("an event with invalid UTF-8: %s", invalid.Line)
+		}
+	})
+}
+
+// TestForwarderShowsFailures checks that the state shows that events cannot be read, and that it
+// does not when they can be read again.
+func TestForwarderShowsFailures(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		f := tr.forwarder(newFile(tr.t))
+		tr.record("1")
+		tr.step(f, 1, "")
+		tr.record("2")
+		tr.exec(`ALTER TABLE platform_audit RENAME COLUMN request_id TO damaged`)
+		tr.step(f, 0, "request_id")
+		tr.state(1, 0, "request_id")
+		tr.exec(`ALTER TABLE platform_audit RENAME COLUMN damaged TO request_id`)
+		tr.step(f, 1, "")
+		tr.exec(`ALTER TABLE platform_audit RENAME COLUMN request_id TO damaged`)
+		tr.step(f, 0, "request_id")
+		tr.exec(`ALTER TABLE platform_audit RENAME COLUMN damaged TO request_id`)
+		tr.step(f, 0, "")
+		if s, err := tr.log.SinkState(tr.t.Context()); err != nil || s.Problem != "" || !s.Failing.IsZero() {
+			tr.t.Errorf("the state is %+v, %v", s, err)
+		}
+	})
+}
+
+// TestForwarderGaps checks that events that were deleted in the middle of the trail are counted.
+func TestForwarderGaps(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		file := newFile(tr.t)
+		tr.record("1", "2", "3", "4")
+		tr.exec(`DELETE FROM platform_audit WHERE sequence IN (2, 3)`)
+		tr.step(tr.forwarder(file), 2, "")
+		tr.state(0, 2, "")
+		tr.subjects(file, "1", "4")
+	})
+}
+
+// TestForwarderBeforeChain checks that events are written that were recorded before the chain of
+// hashes began.
+func TestForwarderBeforeChain(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		file := newFile(tr.t)
+		tr.record("1", "2", "3")
+		tr.exec(`UPDATE platform_audit SET hash = NULL WHERE sequence <= 2`)
+		tr.exec(`UPDATE platform_audit_chain SET start_sequence = 2`)
+		f := tr.forwarder(file)
+		if err := f.store.create(tr.t.Context(), tr.now); err != nil {
+			tr.t.Fatal(err)
+		}
+		tr.state(3, 0, "")
+		tr.step(f, 3, "")
+		tr.subjects(file, "1", "2", "3")
+	})
+}
+
+// A target calls a function for each write.
+type target func(ctx context.Context, records []sink.Record) (int, error)
+
+func (w target) Write(ctx context.Context, records []sink.Record) (int, error) {
+	return w(ctx, records)
+}
+
+func (w target) String() string { return "test" }
+
+// TestForwarderShrinks checks that a receiver that is too slow for many events gets fewer at a
+// time, and that one that confirms none gets few repetitions, from one process.
+func TestForwarderShrinks(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		f, other := tr.forwarder(newFile(tr.t)), tr.forwarder(newFile(tr.t))
+		accepts, sent := 3, 0
+		f.target = target(func(_ context.Context, records []sink.Record) (int, error) {
+			sent += len(records)
+			if len(records) > accepts {
+				return 0, fmt.Errorf("test: %w", sink.ErrUnconfirmed)
+			}
+			return len(records), nil
+		})
+		var many []string
+		for i := range 20 {
+			many = append(many, fmt.Sprint(i))
+		}
+		tr.record(many...)
+		for _, want := range []int{0, 0, 0, 2, 3, 0, 2, 3} { // 20, 10, 5, 2, 3, 4, 2, 3
+			n, err := f.step(tr.t.Context())
+			if n != want || (n == 0) != errors.Is(err, sink.ErrUnconfirmed) {
+				tr.t.Fatalf("%d, %v; want %d", n, err, want)
+			}
+		}
+		accepts, sent = 0, 0
+		var waited time.Duration
+		for range 20 {
+			_, err := f.step(tr.t.Context())
+			waited += f.pause(err)
+			tr.step(other, 0, errNotHeld.Error())
+			tr.now = tr.now.Add(f.pause(err))
+			tr.step(other, 0, errNotHeld.Error())
+		}
+		if sent > 40 || waited < 50*time.Minute {
+			tr.t.Errorf("%d repetitions within %s", sent, waited)
+		}
+	})
+}
+
+// TestForwarderBlocked checks that a process that loses the lease in a write does not move the
+// position, and that the end of a process in a write stores the position.
+func TestForwarderBlocked(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		file := newFile(tr.t)
+		a, b := tr.forwarder(file), tr.forwarder(file)
+		written := a.target
+		during := func() {}
+		a.target = target(func(ctx context.Context, records []sink.Record) (int, error) {
+			if until, ok := ctx.Deadline(); !ok || time.Until(until) > sinkLease-sinkMargin {
+				tr.t.Errorf("a write may end at %s", until)
+			}
+			during()
+			return written.Write(ctx, records)
+		})
+		tr.record("1", "2")
+		during = func() {
+			tr.now = tr.now.Add(2 * sinkLease)
+			tr.record("3")
+			tr.step(b, 3, "")
+		}
+		n, err := a.step(tr.t.Context())
+		if n != 2 || !errors.Is(err, errNotHeld) {
+			tr.t.Fatal(n, err)
+		}
+		tr.state(0, 0, "")
+		tr.subjects(file, "1", "2", "3", "1", "2")
+		b.end(tr.t.Context())
+		tr.record("4")
+		ctx, cancel := context.WithCancel(tr.t.Context())
+		defer cancel()
+		during = cancel
+		if n, err := a.step(ctx); n != 1 || err != nil && !errors.Is(err, context.Canceled) {
+			tr.t.Fatal(n, err)
+		}
+		a.end(ctx)
+		tr.state(0, 0, "")
+		tr.step(b, 0, "")
+	})
+}
+
+// TestSinkMetrics checks the age of the oldest event, and for how long none was accepted.
+func TestSinkMetrics(t *testing.T) {
+	t.Parallel()
+	eachTrail(t, func(tr *trail) {
+		f := tr.forwarder(newFile(tr.t))
+		reg := prometheus.NewRegistry()
+		reg.MustRegister(sinkMetrics{f})
+		metrics := func(age, stalled float64) {
+			tr.t.Helper()
+			families, err := reg.Gather()
+			if err != nil {
+				tr.t.Fatal(err)
+			}
+			got := map[string]float64{}
+			for _, m := range families {
+				got[strings.TrimPrefix(m.GetName(), "slipway_audit_sink_")] = m.GetMetric()[0].GetGauge().GetValue()
+			}
+			if got["age_seconds"] != age || got["stalled_seconds"] != stalled {
+				tr.t.Errorf("the metrics are %v; want %v and %v", got, age, stalled)
+			}
+		}
+		tr.record("1", "2")
+		tr.now = tr.now.Add(time.Hour)
+		if err := f.store.create(tr.t.Context(), tr.now); err != nil {
+			tr.t.Fatal(err)
+		}
+		metrics(3600, 0) // a new sink has old events
+		tr.now = tr.now.Add(time.Minute)
+		metrics(3660, 60)
+		f.size = 1
+		tr.step(f, 1, "")
+		metrics(3660, 0)
+		tr.step(f, 1, "")
+		metrics(0, 0)
+		tr.now = tr.now.Add(time.Hour)
+		tr.record("3")
+		tr.now = tr.now.Add(time.Minute)
+		metrics(60, 60)
 	})
 }
 
@@ -478,7 +681,13 @@ func TestForwarderRuns(t *testing.T) {
 			"# TYPE slipway_audit_sink_waiting gauge\nslipway_audit_sink_waiting "
 		metric(help + "2\n")
 		received(listen(t, address), "4", "5")
-		testkit.Until(t, "the progress", func() error { return a.Check(t.Context()) })
+		testkit.Until(t, "the progress", func() error {
+			s, err := tr.log.SinkState(t.Context())
+			if err != nil || s.Waiting > 0 {
+				return fmt.Errorf("%+v, %w", s, errors.Join(err, errors.New("events wait")))
+			}
+			return a.Check(t.Context())
+		})
 		metric(help + "0\n")
 	})
 }
@@ -489,7 +698,7 @@ func TestSinkState(t *testing.T) {
 	eachTrail(t, func(tr *trail) {
 		tr.record("1")
 		tr.state(0, 0, "")
-		if err := tr.forwarder("/dev/null/none").store.create(tr.t.Context()); err != nil {
+		if err := tr.forwarder("/dev/null/none").store.create(tr.t.Context(), tr.now); err != nil {
 			tr.t.Fatal(err)
 		}
 		tr.state(1, 0, "")

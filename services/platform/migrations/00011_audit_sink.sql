@@ -7,7 +7,9 @@ CREATE TABLE platform_audit_sink (
     holder        text   NOT NULL,    -- the process with the lease; '': none
     held_until    bigint NOT NULL,    -- the end of the lease
     seen_at       bigint NOT NULL,    -- when a process has last claimed the lease
+    written_at    bigint NOT NULL,    -- when the sink has last accepted events; at first when the row was created
     lost          bigint NOT NULL,    -- events that were deleted before the sink accepted them
-    problem       text   NOT NULL,    -- of the last write; '': it succeeded
-    failing_since bigint NOT NULL     -- when the first write failed; 0: the last write succeeded
+    lost_at       bigint NOT NULL,    -- when the last of them was noticed; 0: none
+    problem       text   NOT NULL,    -- why events cannot be written; '': they can
+    failing_since bigint NOT NULL     -- since when; 0: they can
 );
