@@ -43,7 +43,7 @@ func TestMayAppend(t *testing.T) {
 			}
 		}
 		for _, at := range []string{folder, parent} {
-			t.Cleanup(func() { _ = os.Chmod(at, 0o700) }) //nolint:gosec // a folder
+			t.Cleanup(func() { _ = os.Chmod(at, 0o700) })
 		}
 		_ = os.Chmod(folder, c.folder)
 		_ = os.Chmod(parent, c.parent)

@@ -226,7 +226,7 @@ func (r *remote) awaitClose(conn net.Conn) error {
 	case errors.Is(err, errClosed), errors.Is(err, errCut) && r.anyClose:
 		return nil
 	case errors.Is(err, errCut):
-		return fmt.Errorf("%w: %w; if the receiver never sends one (rsyslog), add %s to audit_sink", ErrUnconfirmed, err, closeAny)
+		return fmt.Errorf("%w: %w; if the receiver never sends one (rsyslog with gtls), add %s to audit_sink", ErrUnconfirmed, err, closeAny)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Errorf("%w: the receiver did not close the connection: %w", ErrUnconfirmed, err)
 	}
