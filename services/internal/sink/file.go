@@ -73,15 +73,24 @@ func appendTo(path string, records []Record) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(appendLines(file, records), file.Close())
+	return errors.Join(appendLocked(file, records), file.Close())
+}
+
+// appendLocked prevents that another process appends lines that a failed write of this one would
+// remove.
+func appendLocked(file *os.File, records []Record) error {
+	descriptor := int(file.Fd())
+	if err := syscall.Flock(descriptor, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return fmt.Errorf("%s cannot be locked; another process may be writing to it: %w", file.Name(), err)
+	}
+	// The end of the file would not unlock it while a child process is being started, which has
+	// the descriptor until then.
+	defer func() { _ = syscall.Flock(descriptor, syscall.LOCK_UN) }()
+	return appendLines(file, records)
 }
 
 // appendLines appends records to a file, or nothing.
 func appendLines(file *os.File, records []Record) error {
-	// Another process must not append lines that a failed write of this one would remove.
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return fmt.Errorf("%s cannot be locked; another process may be writing to it: %w", file.Name(), err)
-	}
 	info, err := file.Stat()
 	if err != nil {
 		return err

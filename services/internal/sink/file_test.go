@@ -142,6 +142,27 @@ func TestFileLocked(t *testing.T) {
 	}
 }
 
+// TestFileWhileStarting checks that the start of child processes does not prolong the lock.
+func TestFileWhileStarting(t *testing.T) {
+	t.Parallel()
+	target := parse(t, filepath.Join(t.TempDir(), "audit.jsonl"))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 50 {
+			_ = exec.CommandContext(t.Context(), "true").Run() // only its start matters
+		}
+	}()
+	for running := true; running; {
+		write(t, target, "1")
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+	}
+}
+
 // fullFile is the variable with the path of the file that TestFileFull writes in a process
 // which cannot write more than 1 KiB to a file.
 const fullFile = "SLIPWAY_TEST_FULL_FILE"

@@ -58,7 +58,7 @@ const defaultSocket = "/dev/log"
 
 // Parse returns the target with an address. It opens nothing.
 func Parse(address string) (Target, error) {
-	if filepath.IsAbs(address) && !strings.HasSuffix(address, "/") && !strings.ContainsRune(address, 0) {
+	if filepath.IsAbs(address) && filepath.Clean(address) != "/" && !strings.HasSuffix(address, "/") && !strings.ContainsRune(address, 0) {
 		return newFile(filepath.Clean(address)), nil
 	}
 	scheme, rest, found := strings.Cut(address, ":")

@@ -12,7 +12,7 @@ func addresses() map[string]string {
 	return map[string]string{
 		"/var/log/audit.jsonl": "", "/a:b": "", "syslog:": "", "syslog:/run/log": "", "syslog://logs.example.org:601": "", "syslog://[::1]:601": "",
 		"syslog+tls://192.0.2.1:6514": "", "syslog+tls://192.0.2.1:6514?close=any": "",
-		"": "must be an absolute path", "audit.jsonl": "must be an absolute path", "./audit.jsonl": "must be an absolute path", "/var/log/": "must be an absolute path",
+		"": "must be an absolute path", "audit.jsonl": "must be an absolute path", "./audit.jsonl": "must be an absolute path", "/var/log/": "must be an absolute path", "/.": "must be an absolute path", "/a/..": "must be an absolute path",
 		"/a\x00b": "must be an absolute path", "syslog": "must be an absolute path", "syslog:run/log": "must be an absolute path", "SYSLOG:": "must be an absolute path",
 		"http://logs.example.org:601": "must be an absolute path", "syslog+tls:": "must be an absolute path",
 		"syslog://": "must be syslog://HOST:PORT", "syslog://logs.example.org": "missing port", "syslog://:601": "the host is invalid",
