@@ -72,10 +72,7 @@ func TestSnakemake(t *testing.T) {
 	write("workflow/rules/greet.smk", greetRules)
 	write("workflow/envs/samtools.yml", "channels: [bioconda, conda-forge]\ndependencies: [samtools=1.20]\n")
 	write("workflow/envs/greet.yml", "channels: [bioconda, conda-forge]\ndependencies: [greet=1.0]\n")
-	write("password", testkit.Password)
-	if _, errs, err := l.slipway("credentials", "add", "own", "--registry", own.Host, "-u", testkit.User, "--password-file", filepath.Join(dir, "password")); err != nil {
-		t.Fatal(errs)
-	}
+	l.storeLogin(t, own)
 	repository := own.Host + "/lab/workflow"
 	run := func(server string, more ...string) (out, errs string, err error) {
 		cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "slipway"), append([]string{"snakemake", "--freeze", repository}, more...)...)
@@ -162,6 +159,18 @@ func runSnakemake(t *testing.T, dir, want string) {
 	raw, err := os.ReadFile(filepath.Join(dir, "greet.txt"))
 	if err != nil || string(raw) != want {
 		t.Errorf("the workflow wrote %q, %v; want %q", raw, err, want)
+	}
+}
+
+// storeLogin stores the login of testkit.Basic for a registry.
+func (p *program) storeLogin(t *testing.T, own *testkit.Registry) {
+	t.Helper()
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte(testkit.Password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, err := p.slipway("credentials", "add", "own", "--registry", own.Host, "-u", testkit.User, "--password-file", password); err != nil {
+		t.Fatal(errs)
 	}
 }
 

@@ -31,7 +31,8 @@ func clientRules() []Rule {
 			"proto/gen/...", library, client + "conda", client + "image", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "output", client + "session", client + "usage"}},
-		{Package: client + "snakemake", May: []string{client + "batch", client + "output", client + "session", client + "usage"}},
+		{Package: client + "snakemake", May: []string{client + "batch", client + "output", client + "session"}},
+		{Package: client + "nfcore", May: []string{client + "batch", client + "output", client + "session", client + "usage"}},
 		{Package: client + "account", May: []string{
 			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
 		}},

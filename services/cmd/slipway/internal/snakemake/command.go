@@ -12,13 +12,12 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/session"
-	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
 // flags are the flags of the command.
 type flags struct {
 	batch.LockedFlags
-	check, replace bool
+	replace bool
 }
 
 // Command returns `slipway snakemake`.
@@ -55,15 +54,14 @@ since. Use it before commits and in continuous integration, with the same option
 		},
 	}
 	f.Add(cmd, s)
-	cmd.Flags().BoolVar(&f.check, "check", false, "Change nothing; fail if a rule lacks the recorded image of its environment.")
 	cmd.Flags().BoolVar(&f.replace, "replace", false, "Replace containers of other repositories, too.")
 	return cmd
 }
 
 func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, paths []string) error {
-	repository, _ := cmd.Flags().GetString("freeze")
-	if repository == "" {
-		return usage.Errorf("--freeze must name a repository of yours: a name in a workflow must not expire")
+	repository, err := f.Repository(cmd)
+	if err != nil {
+		return err
 	}
 	if len(paths) == 0 {
 		path, err := findSnakefile()
@@ -86,20 +84,16 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 			environments = append(environments, one.environment)
 		}
 	}
-	request := f.Images
-	if f.check {
-		request = f.Recorded
-	}
-	images, err := request(cmd, s, c, environments)
+	images, err := f.Images(cmd, s, c, environments)
 	if err != nil {
 		return err
 	}
 	for _, one := range todo {
 		if one.environment != "" {
-			one.take(images[filepath.ToSlash(one.environment)], f.check)
+			one.take(images[filepath.ToSlash(one.environment)], f.Check)
 		}
 	}
-	if !f.check {
+	if !f.Check {
 		err = write(files, todo)
 	}
 	for _, name := range slices.Sorted(maps.Keys(images)) {

@@ -1,0 +1,105 @@
+// Package nfcore implements `slipway nf-core`, which requests images for Docker and for Singularity
+// for each nf-core module with an environment file, and writes them into Nextflow configurations:
+// it reads the modules (modules.go), requests the images like `slipway batch`, and writes the
+// configurations (config.go).
+package nfcore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Bounds of the modules.
+const (
+	maxVisited = 100_000 // files and folders
+	maxModules = 5_000
+	maxMain    = 1 << 20 // bytes of a main.nf
+)
+
+// A module is a process with its environment file.
+type module struct {
+	process string
+	// environment is the path of the environment file, with slashes.
+	environment string
+}
+
+// processHead matches the beginning of a process.
+var processHead = regexp.MustCompile(`(?m)^[ \t]*process[ \t]+([A-Za-z_]\w{0,199})[ \t]*\{`)
+
+// findModules returns the processes of all folders with a main.nf and an environment file, by name.
+// problems are environment files without a process.
+func findModules(roots []string) (out []module, problems []string, err error) {
+	visited := 0
+	seen := map[string]string{}
+	for _, root := range roots {
+		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+			visited++
+			switch {
+			case err != nil:
+				return err
+			case visited > maxVisited:
+				return fmt.Errorf("there are more than %d files; name a folder in it", maxVisited)
+			case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "tests"):
+				return fs.SkipDir
+			case !d.Type().IsRegular() || d.Name() != "environment.yml":
+				return nil
+			}
+			names, err := processes(filepath.Join(filepath.Dir(path), "main.nf"))
+			if err != nil {
+				problems = append(problems, fmt.Sprintf("%s: %v", filepath.ToSlash(path), err))
+			}
+			for _, name := range names {
+				file := filepath.ToSlash(filepath.Clean(path))
+				if other := seen[name]; other != "" && other != file {
+					problems = append(problems, fmt.Sprintf("%s: the process %s is also in the folder of %s, and a configuration cannot distinguish them", file, name, other))
+					continue
+				}
+				seen[name] = file
+				out = append(out, module{process: name, environment: file})
+			}
+			if len(out) > maxModules {
+				return fmt.Errorf("there are more than %d processes; name a folder in it", maxModules)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the folder %s: %w", root, err)
+		}
+	}
+	if len(out) == 0 && len(problems) == 0 {
+		return nil, nil, errors.New("no folder has a main.nf with a process and an environment.yml; give the folder of the modules, e.g. modules")
+	}
+	slices.SortFunc(out, func(a, b module) int { return strings.Compare(a.process, b.process) })
+	return slices.Compact(out), problems, nil
+}
+
+// processes returns the names of the processes in a file.
+func processes(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("its module has no main.nf: %w", err)
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, maxMain+1))
+	if err == nil && len(raw) > maxMain {
+		err = fmt.Errorf("the file is larger than %d bytes", maxMain)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	var out []string
+	for _, m := range processHead.FindAllSubmatch(raw, -1) {
+		out = append(out, string(m[1]))
+	}
+	if out == nil {
+		err = fmt.Errorf("%s has no process", filepath.ToSlash(path))
+	}
+	return out, err
+}
