@@ -149,6 +149,7 @@ func New(d Deps) (*Service, error) {
 		DB: d.DB, Users: s.users, Audit: s.audit, Notifier: changed, WorkspaceTables: []string{credentials.Table, runs.Table}, GroupRoles: d.GroupRoles, Log: d.Log, Now: d.Now,
 	})
 	s.users.FollowGroups(s.organisations)
+	s.users.FollowInvitations(s.organisations)
 	s.logins = credentials.New(credentials.Deps{
 		DB: d.DB, Users: s.users, Workspaces: s.organisations, Keys: d.Keys, Audit: s.audit, Notifier: changed, AdminLogins: d.AdminLogins, Log: d.Log, Now: d.Now,
 	})
@@ -191,7 +192,7 @@ func (s *Service) Run(ctx context.Context) error {
 // sweep deletes expired rows, and audit events older than AuditRetention. Replicas may call it
 // concurrently.
 func (s *Service) sweep(ctx context.Context) error {
-	err := errors.Join(s.users.Sweep(ctx), s.platforms.Sweep(ctx), s.hooks.Sweep(ctx))
+	err := errors.Join(s.users.Sweep(ctx), s.organisations.Sweep(ctx), s.platforms.Sweep(ctx), s.hooks.Sweep(ctx))
 	if s.deps.AuditRetention > 0 {
 		err = errors.Join(err, s.audit.Sweep(ctx, s.deps.Now().Add(-s.deps.AuditRetention)))
 	}

@@ -35,6 +35,10 @@ const (
 	OrganizationsPerUser      = 100
 	WorkspacesPerOrganization = 500
 	MembersPerOrganization    = 5000
+	// InvitationsPerOrganization is the maximum number of invitations to an organisation and its
+	// workspaces, and InvitationLife how long an invitation waits.
+	InvitationsPerOrganization = 1000
+	InvitationLife             = 30 * 24 * time.Hour
 	// ParticipantsPerWorkspace is the maximum number of participants of a workspace.
 	ParticipantsPerWorkspace = 5000
 	// CredentialsPerWorkspace is the maximum number of credentials of a workspace.
@@ -111,6 +115,10 @@ func accountRows() []Row {
 		{What: "Organisations that a user owns", Bound: fmt.Sprint(OrganizationsPerUser), Why: fills},
 		{What: "Workspaces of an organisation", Bound: fmt.Sprint(WorkspacesPerOrganization), Why: fills},
 		{What: "Members of an organisation; participants of a workspace", Bound: fmt.Sprintf("%d; %d", MembersPerOrganization, ParticipantsPerWorkspace), Why: fills},
+		{
+			What: "Invitations to an organisation and its workspaces", Bound: fmt.Sprintf("%d; each expires after %d days", InvitationsPerOrganization, InvitationLife/(24*time.Hour)),
+			Why: fills + "; an address may get another owner",
+		},
 		{What: "Credentials of a workspace", Bound: fmt.Sprint(CredentialsPerWorkspace), Why: "their list has no pages, and each pull searches them"},
 		{What: "Keys of credentials", Bound: size(CredentialKeys), Why: "they are encrypted and decrypted as a whole; the longest in use are service accounts of some KiB"},
 		{What: "Runs of a workspace", Bound: fmt.Sprint(RunsPerWorkspace), Why: fills},

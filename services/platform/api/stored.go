@@ -24,6 +24,7 @@ const (
 	RobotTokens   Stored = "robotTokens"
 	Organizations Stored = "organizations"
 	Members       Stored = "members"
+	Invitations   Stored = "invitations"
 	Workspaces    Stored = "workspaces"
 	Participants  Stored = "participants"
 	Credentials   Stored = "credentials"
@@ -49,6 +50,7 @@ func storedLimits() map[Stored]storedLimit {
 		RobotTokens:   {limits.TokensPerRobot, "access tokens of a robot", deleteUnused},
 		Organizations: {limits.OrganizationsPerUser, "organisations that you own", deleteUnused},
 		Members:       {limits.MembersPerOrganization, "members of an organisation", "remove members first"},
+		Invitations:   {limits.InvitationsPerOrganization, "invitations to an organisation and its workspaces", "remove some first"},
 		Workspaces:    {limits.WorkspacesPerOrganization, "workspaces of an organisation", deleteUnused},
 		Participants:  {limits.ParticipantsPerWorkspace, "participants of a workspace", "remove participants first"},
 		Credentials:   {limits.CredentialsPerWorkspace, "credentials of a workspace", deleteUnused},

@@ -185,18 +185,32 @@ var errUnchanged = errors.New("nothing has changed")
 // the transaction back and returns false. It returns fault.Exhausted if the user has made
 // limits.AuditChanges changes within limits.AuditWindow: each is stored until its retention ends.
 func (l Log) Change(ctx context.Context, e Event, f func(*sql.Tx) (bool, error)) (bool, error) {
+	return l.ChangeAll(ctx, e, func(t *sql.Tx) (bool, []Event, error) {
+		changed, err := f(t)
+		return changed, nil, err
+	})
+}
+
+// ChangeAll is like Change for a change with further events, which f returns. They are appended
+// after e.
+func (l Log) ChangeAll(ctx context.Context, e Event, f func(*sql.Tx) (changed bool, more []Event, err error)) (bool, error) {
 	if err := l.chargeChange(ctx, e); err != nil {
 		return false, err
 	}
 	err := l.DB.Tx(ctx, func(t *sql.Tx) error {
-		changed, err := f(t)
+		changed, more, err := f(t)
 		if err != nil {
 			return err
 		}
 		if !changed {
 			return errUnchanged
 		}
-		return l.Append(ctx, t, e)
+		for _, e := range append([]Event{e}, more...) {
+			if err := l.Append(ctx, t, e); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if errors.Is(err, errUnchanged) {
 		return false, nil

@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net/mail"
@@ -10,6 +11,7 @@ import (
 
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/audit"
 )
 
 // An Account describes a user for the command line.
@@ -32,18 +34,32 @@ var userNameForm = regexp.MustCompile(`^[a-z0-9]+([-_.][a-z0-9]+)*$`)
 
 // CreateUser creates a user without a token and returns the account with its new id. It returns
 // fault.Conflict if the name or the address is taken, and fault.Invalid for invalid fields.
+// The user gets the roles of the invitations of the address.
 func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
+	return s.createUser(ctx, a, false)
+}
+
+// createUser is CreateUser. If invitedOnly is set, it returns fault.NotFound, and creates no user,
+// unless the user gets a role of an invitation.
+func (s *Service) createUser(ctx context.Context, a Account, invitedOnly bool) (Account, error) {
 	if len(a.Name) > 40 || !userNameForm.MatchString(a.Name) {
 		return a, fault.Invalid.Newf("The user name must have up to 40 lower-case letters and digits, with single - _ . between them")
 	}
-	if at, err := mail.ParseAddress(a.Email); err != nil || at.Address != a.Email || len(a.Email) > 200 {
-		return a, fault.Invalid.New("Invalid e-mail address", err)
+	if err := checkEmail(a.Email); err != nil {
+		return a, err
 	}
 	if err := errors.Join(api.CheckLength("first name", a.FirstName, 100), api.CheckLength("last name", a.LastName, 100)); err != nil {
 		return a, err
 	}
 	a.ID = api.NewID()
-	created, err := s.store.insertUser(ctx, User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}, s.deps.Now())
+	u := User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}
+	created, err := s.store.insertUser(ctx, u, s.deps.Now(), func(t *sql.Tx) ([]audit.Event, error) {
+		events, err := s.acceptInvitationsIn(ctx, t, u)
+		if err == nil && invitedOnly && len(events) == 0 {
+			err = fault.NotFound.Newf("The invitation of %s is used, revoked or expired", a.Email)
+		}
+		return events, err
+	})
 	if err != nil {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
 	}
@@ -51,6 +67,14 @@ func (s *Service) CreateUser(ctx context.Context, a Account) (Account, error) {
 		return a, fault.Conflict.Newf("There is a user with that name or e-mail address already").WithCode(fault.ObjectTaken)
 	}
 	return a, nil
+}
+
+// checkEmail returns fault.Invalid unless s is an e-mail address without a name.
+func checkEmail(s string) error {
+	if at, err := mail.ParseAddress(s); err != nil || at.Address != s || len(s) > 200 {
+		return fault.Invalid.New("Invalid e-mail address", err)
+	}
+	return nil
 }
 
 // Users returns all users, ordered by name.
@@ -125,6 +149,31 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 		return User{}, fmt.Errorf("reading user %s: %w", name, err)
 	}
 	return u, nil
+}
+
+// UserOrAddress returns the user with a name or e-mail address. The case of ASCII letters in
+// addresses is ignored. If no user has the address, it returns no user but the address, with its
+// ASCII letters in lower case. It returns fault.Invalid for other names, and for an address that
+// several users have.
+func (s *Service) UserOrAddress(ctx context.Context, name string) (u User, address string, err error) {
+	u, err = s.UserByName(ctx, name)
+	if !errors.Is(err, fault.Invalid) || checkEmail(name) != nil {
+		return u, "", err
+	}
+	address = lowerASCII(name)
+	n, err := s.store.countEmail(ctx, address)
+	if err != nil {
+		return User{}, "", fmt.Errorf("counting the users with an address: %w", err)
+	}
+	switch n {
+	case 0:
+		return User{}, address, nil
+	case 1:
+		u, err = s.store.userWithEmail(ctx, address)
+		return u, "", err
+	default:
+		return User{}, "", fault.Invalid.Newf("Several users have the address %q; name one of them by user name", name)
+	}
 }
 
 // HasUser reports whether an id belongs to a robot, or to a user who is not disabled.

@@ -30,9 +30,10 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// createSignedIn creates a user with the verified address of a token. It returns fault.NotFound
-// if several users have the address, or if all tried names are taken.
-func (s *Service) createSignedIn(ctx context.Context, token *oidc.IDToken, email string) (User, error) {
+// createSignedIn creates a user with the verified address of a token; if invitedOnly is set, only
+// with a role of an invitation. It returns fault.NotFound if several users have the address, if the
+// invitation has just been revoked, or if all tried names are taken.
+func (s *Service) createSignedIn(ctx context.Context, token *oidc.IDToken, email string, invitedOnly bool) (User, error) {
 	ctx = withProvider(ctx, token)
 	name := nameFor(email)
 	for n := range nameAttempts {
@@ -40,7 +41,7 @@ func (s *Service) createSignedIn(ctx context.Context, token *oidc.IDToken, email
 		if n > 0 {
 			a.Name += strconv.Itoa(n + 1)
 		}
-		if _, err := s.CreateUser(ctx, a); err != nil && !isConflict(err) {
+		if _, err := s.createUser(ctx, a, invitedOnly); err != nil && !isConflict(err) {
 			return User{}, fmt.Errorf("creating the user of a sign-in: %w", err)
 		}
 		// A concurrent sign-in may have created the user.

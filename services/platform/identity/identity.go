@@ -48,6 +48,8 @@ type Service struct {
 	deps  Deps
 	oidc  *provider
 	roles Roles // nil ignores groups
+	// invitations are accepted by new users and at sign-ins; nil means none.
+	invitations Invitations
 }
 
 // New returns a Service. The tables must exist.

@@ -34,7 +34,7 @@ type OIDC struct {
 	ClientID, ClientSecret string
 	// AutoCreate lists domains of e-mail addresses. The first sign-in with a verified address
 	// of such a domain creates a user. The entry "groups" does so for users in a group that has
-	// a role.
+	// a role, and the entry "invitations" for users whose address is invited.
 	AutoCreate []string
 	// Scopes are requested in addition to openid and email. GroupsClaim is the claim with the
 	// user's groups; "" ignores groups.
@@ -186,6 +186,10 @@ func (s *Service) signedInUser(ctx context.Context, code string, in pendingSignI
 	}
 	u, err := s.userOf(ctx, token)
 	if err == nil {
+		// Roles of invitations come first, since groups do not change roles that users have granted.
+		if err := s.acceptInvitations(ctx, u, token); err != nil {
+			return u, err
+		}
 		return u, s.applyGroups(ctx, u, token)
 	}
 	email := claimedEmail(token)
@@ -258,19 +262,16 @@ func (s *Service) userOf(ctx context.Context, token signedIn) (User, error) {
 
 // linkUser links the user with the token's verified e-mail address to its subject.
 func (s *Service) linkUser(ctx context.Context, token signedIn) (User, error) {
-	var claims struct {
-		Email    string `json:"email"`
-		Verified bool   `json:"email_verified"`
-	}
-	if err := token.Claims(&claims); err != nil {
+	email, verified, err := emailOf(token.IDToken)
+	if err != nil {
 		return User{}, errUnproven(err)
 	}
-	if claims.Email == "" || !claims.Verified {
+	if !verified {
 		return User{}, fault.Denied.Newf("The sign-in provider has not verified your e-mail address")
 	}
-	u, err := s.store.userWithEmail(ctx, claims.Email)
-	if errors.Is(err, fault.NotFound) && (s.oidc.creates(claims.Email) || s.createsByGroup(token.groups)) {
-		u, err = s.createSignedIn(ctx, token.IDToken, claims.Email)
+	u, err := s.store.userWithEmail(ctx, email)
+	if errors.Is(err, fault.NotFound) {
+		u, err = s.createAtSignIn(ctx, token, email)
 	}
 	if errors.Is(err, fault.NotFound) {
 		return User{}, fault.Denied.New("There is no user with your e-mail address here; an operator can create one (slipwayd user create)", err)
@@ -294,6 +295,32 @@ func (s *Service) linkUser(ctx context.Context, token signedIn) (User, error) {
 			"if that account was yours, an operator can unlink it (slipwayd user unlink)", err)
 	}
 	return u, err
+}
+
+// emailOf returns the e-mail address in a token, and whether the provider has verified it.
+func emailOf(token *oidc.IDToken) (email string, verified bool, err error) {
+	var claims struct {
+		Email    string `json:"email"`
+		Verified bool   `json:"email_verified"`
+	}
+	err = token.Claims(&claims)
+	return claims.Email, err == nil && claims.Verified && claims.Email != "", err
+}
+
+// createAtSignIn creates a user with the verified address of a token if the settings allow it, and
+// returns fault.NotFound otherwise.
+func (s *Service) createAtSignIn(ctx context.Context, token signedIn, email string) (User, error) {
+	if s.oidc.creates(email) || s.createsByGroup(token.groups) {
+		return s.createSignedIn(ctx, token.IDToken, email, false)
+	}
+	invited, err := s.createsByInvitation(ctx, email)
+	if err != nil {
+		return User{}, err
+	}
+	if !invited {
+		return User{}, fault.NotFound.Newf("No user has the address")
+	}
+	return s.createSignedIn(ctx, token.IDToken, email, true)
 }
 
 func errDisabled() error {

@@ -53,17 +53,30 @@ func (s store) upsertAdmin(ctx context.Context, u User, now time.Time) error {
 }
 
 // insertUser returns false if the name or the e-mail address is taken. The case of ASCII letters
-// in addresses is ignored.
-func (s store) insertUser(ctx context.Context, u User, now time.Time) (bool, error) {
+// in addresses is ignored. It calls then in the same transaction, after the user was inserted, and
+// appends the audit events that it returns.
+func (s store) insertUser(ctx context.Context, u User, now time.Time, then func(*sql.Tx) ([]audit.Event, error)) (bool, error) {
 	e := audit.Event{Action: "user.create", Subject: u.Name, After: map[string]any{
 		"id": u.ID, "email": u.Email, "firstName": u.FirstName, "lastName": u.LastName,
 	}}
-	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
-		return s.db.Changed(t.ExecContext(ctx, `
+	return s.audit.ChangeAll(ctx, e, func(t *sql.Tx) (bool, []audit.Event, error) {
+		created, err := s.db.Changed(t.ExecContext(ctx, `
 			INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at)
 			SELECT $1, $2, $3, $4, $5, $6 WHERE NOT EXISTS (SELECT 1 FROM platform_users WHERE lower(email) = $7)
 			ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now), lowerASCII(u.Email)))
+		if err != nil || !created {
+			return false, nil, err
+		}
+		more, err := then(t)
+		return err == nil, more, err
 	})
+}
+
+// countEmail returns the number of users with an address, which has ASCII letters in lower case
+// only. The case of ASCII letters is ignored.
+func (s store) countEmail(ctx context.Context, email string) (n int, err error) {
+	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE lower(email) = $1`, email).Scan(&n)
+	return n, s.db.Wrap(err)
 }
 
 // userByName returns the user with a name or e-mail address, or fault.NotFound.

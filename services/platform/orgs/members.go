@@ -2,6 +2,7 @@ package orgs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
@@ -14,17 +15,17 @@ import (
 func (m member) toProto() *platformv1.Member {
 	return &platformv1.Member{
 		MemberId: float64(m.id), UserId: float64(m.user.ID), UserName: m.user.Name, Email: m.user.Email,
-		FirstName: m.user.FirstName, LastName: m.user.LastName, Role: m.role,
+		FirstName: m.user.FirstName, LastName: m.user.LastName, Role: m.role, Invitation: m.invited.toProto(),
 	}
 }
 
-// ListMembers returns a page of an organisation's members.
+// ListMembers returns a page of an organisation's members and invitations.
 func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRequest) (*platformv1.ListMembersResponse, error) {
 	page, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.members(ctx, req.GetOrgId(), page)
+	list, total, err := s.store.members(ctx, req.GetOrgId(), page, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the members of %d: %w", req.GetOrgId(), err)
 	}
@@ -35,12 +36,20 @@ func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRe
 	return resp, nil
 }
 
-// AddMember adds a user to an organisation with the role member. It returns fault.Conflict if
-// the user is a member already.
+// AddMember adds a user to an organisation with the role member, or invites an e-mail address
+// that no user has. It returns fault.Conflict if the user is a member, or the address is invited,
+// already.
 func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberRequest) (*platformv1.AddMemberResponse, error) {
-	u, err := s.deps.Users.UserByName(ctx, req.GetMember().GetUser())
+	u, address, err := s.deps.Users.UserOrAddress(ctx, req.GetMember().GetUser())
 	if err != nil {
 		return nil, err
+	}
+	if address != "" {
+		i, err := s.invite(ctx, invitation{orgID: req.GetOrgId(), email: address, role: orgRoleMember})
+		if err != nil {
+			return nil, err
+		}
+		return &platformv1.AddMemberResponse{Member: i.member().toProto()}, nil
 	}
 	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: orgRoleMember, user: u}
 	if err := api.Members.CheckRows(ctx, s.deps.DB, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
@@ -59,16 +68,19 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 
 var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make another member an owner first")
 
-// UpdateMemberRole changes a member's role. It returns fault.Conflict if the organisation
+// UpdateMemberRole changes the role of a member or an invitation. It returns fault.Conflict if the organisation
 // would have no owner left.
 func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMemberRoleRequest) (*platformv1.UpdateMemberRoleResponse, error) {
 	r := req.GetRole().GetRole()
 	if r != orgRoleOwner && r != orgRoleMember {
 		return nil, fault.Invalid.Newf("role must be owner or member")
 	}
-	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
+	m, i, err := s.memberOrInvitation(ctx, req.GetOrgId(), req.GetMemberId())
 	if err != nil {
-		return nil, fmt.Errorf("reading member %d: %w", req.GetMemberId(), err)
+		return nil, err
+	}
+	if i.id != 0 {
+		return &platformv1.UpdateMemberRoleResponse{}, s.changeRole(ctx, i, r)
 	}
 	done, err := s.store.setMemberRole(ctx, m, r, false)
 	if err != nil {
@@ -81,14 +93,33 @@ func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMe
 	return &platformv1.UpdateMemberRoleResponse{}, nil
 }
 
-// DeleteMember removes a member from an organisation and its workspaces. It returns
-// fault.Conflict for the last owner.
+// DeleteMember removes a member from an organisation and its workspaces, or revokes an
+// invitation. It returns fault.Conflict for the last owner.
 func (s *Service) DeleteMember(ctx context.Context, req *platformv1.DeleteMemberRequest) (*platformv1.DeleteMemberResponse, error) {
-	m, err := s.store.member(ctx, req.GetOrgId(), req.GetMemberId())
+	m, i, err := s.memberOrInvitation(ctx, req.GetOrgId(), req.GetMemberId())
 	if err != nil {
-		return nil, fmt.Errorf("reading member %d: %w", req.GetMemberId(), err)
+		return nil, err
+	}
+	if i.id != 0 {
+		return &platformv1.DeleteMemberResponse{}, s.revoke(ctx, i)
 	}
 	return &platformv1.DeleteMemberResponse{}, s.removeMember(ctx, m)
+}
+
+// memberOrInvitation returns the member or the invitation to an organisation with an id, and the
+// zero value of the other. It returns fault.NotFound if neither exists.
+func (s *Service) memberOrInvitation(ctx context.Context, orgID, id int64) (member, invitation, error) {
+	m, err := s.store.member(ctx, orgID, id)
+	if err == nil {
+		return m, invitation{}, nil
+	}
+	if errors.Is(err, fault.NotFound) {
+		i, err2 := s.store.invitation(ctx, invitation{id: id, orgID: orgID}, s.deps.Now())
+		if !errors.Is(err2, fault.NotFound) {
+			return member{}, i, err2
+		}
+	}
+	return member{}, invitation{}, fmt.Errorf("reading member %d: %w", id, err)
 }
 
 func (s *Service) removeMember(ctx context.Context, m member) error {

@@ -1,6 +1,6 @@
-// Package orgs owns organisations, workspaces, the roles of users in them, and their robots. It
-// writes the tables platform_orgs, platform_members, platform_workspaces, platform_participants
-// and platform_robots, and joins them with platform_users and platform_robot_tokens, which
+// Package orgs owns organisations, workspaces, the roles of users in them, invitations, and robots.
+// It writes the tables platform_orgs, platform_members, platform_workspaces, platform_participants,
+// platform_invitations and platform_robots, and joins them with platform_users and platform_robot_tokens, which
 // package identity writes.
 package orgs
 
@@ -17,8 +17,9 @@ import (
 
 // Users looks up users.
 type Users interface {
-	// UserByName returns the user with a name or e-mail address, or fault.Invalid.
-	UserByName(ctx context.Context, name string) (identity.User, error)
+	// UserOrAddress returns the user with a name or e-mail address. If no user has the address, it
+	// returns the address in the form in which addresses are compared.
+	UserOrAddress(ctx context.Context, name string) (u identity.User, address string, err error)
 }
 
 // A Notifier is notified of users whose roles have changed, after the change is stored.

@@ -1,6 +1,7 @@
 package orgs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/platform/api"
+	"slipway.dev/services/platform/identity"
 )
 
 func (p participant) toProto() *platformv1.Participant {
@@ -20,16 +22,17 @@ func (p participant) toProto() *platformv1.Participant {
 	return &platformv1.Participant{
 		ParticipantId: float64(p.id), MemberId: api.IDValue(p.memberID), UserName: p.user.Name, FirstName: p.user.FirstName,
 		LastName: p.user.LastName, Email: p.user.Email, OrgRole: api.StringValue(p.orgRole), WspRole: p.role, Type: kind,
+		Invitation: p.invited.toProto(),
 	}
 }
 
-// ListParticipants returns a page of a workspace's participants.
+// ListParticipants returns a page of a workspace's participants and invitations.
 func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListParticipantsRequest) (*platformv1.ListParticipantsResponse, error) {
 	page, err := api.ReadPage(req)
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.participants(ctx, req.GetId(), page)
+	list, total, err := s.store.participants(ctx, req.GetId(), page, s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the participants of %d: %w", req.GetId(), err)
 	}
@@ -41,11 +44,19 @@ func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListPart
 }
 
 // AddParticipant adds a member of the organisation, or any other user, to a workspace with
-// the role launch. It returns fault.Conflict if the user is a participant already.
+// the role launch, or invites an e-mail address that no user has. It returns fault.Conflict if the
+// user is a participant, or the address is invited, already.
 func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddParticipantRequest) (*platformv1.AddParticipantResponse, error) {
 	m, err := s.candidate(ctx, req.GetOrgId(), req.GetParticipant())
 	if err != nil {
 		return nil, err
+	}
+	if m.user.ID == 0 {
+		i, err := s.invite(ctx, invitation{orgID: req.GetOrgId(), workspaceID: req.GetId(), email: m.user.Email, role: RoleLaunch.String()})
+		if err != nil {
+			return nil, err
+		}
+		return &platformv1.AddParticipantResponse{Participant: i.participant().toProto()}, nil
 	}
 	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: RoleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
 	if err := api.Participants.CheckRows(ctx, s.deps.DB, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
@@ -63,21 +74,27 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 }
 
 // candidate returns the user that a request names, with the user's membership in the
-// organisation if there is one.
+// organisation if there is one. For an address to invite, the result has no user but this address.
 func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.ParticipantSpec) (member, error) {
 	if id := spec.GetMemberId(); id != 0 {
-		m, err := s.store.member(ctx, orgID, id)
+		m, i, err := s.memberOrInvitation(ctx, orgID, id)
 		if errors.Is(err, fault.NotFound) {
 			return member{}, fault.Invalid.Newf("No such member: %d", id)
+		}
+		if i.id != 0 {
+			m = i.member()
 		}
 		return m, err
 	}
 	if spec.GetUserNameOrEmail() == "" {
 		return member{}, fault.Invalid.Newf("memberId or userNameOrEmail must be set")
 	}
-	u, err := s.deps.Users.UserByName(ctx, spec.GetUserNameOrEmail())
+	u, address, err := s.deps.Users.UserOrAddress(ctx, spec.GetUserNameOrEmail())
 	if err != nil {
 		return member{}, err
+	}
+	if address != "" {
+		return member{user: identity.User{Email: address}}, nil
 	}
 	m, err := s.store.memberOf(ctx, orgID, u.ID)
 	if errors.Is(err, fault.NotFound) {
@@ -86,20 +103,36 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 	return m, err
 }
 
-// manageable returns a participant if the caller may change it. It returns fault.Denied if the
-// participant's role is above the caller's.
-func (s *Service) manageable(ctx context.Context, p Principal, id int64) (participant, error) {
-	target, err := s.store.participant(ctx, p.Space.ID(), id)
+// manageable returns a participant or an invitation, and the zero value of the other, if the caller
+// may change it. It returns fault.Denied if its role is above the caller's.
+func (s *Service) manageable(ctx context.Context, p Principal, id int64) (participant, invitation, error) {
+	target, i, err := s.participantOrInvitation(ctx, p.Space, id)
 	if err != nil {
-		return participant{}, fmt.Errorf("reading participant %d: %w", id, err)
+		return participant{}, invitation{}, err
 	}
-	if r, err := parseRole(target.role); err != nil || r > p.Role {
-		return participant{}, fault.Denied.New("Only an owner may change an owner", err)
+	if r, err := parseRole(cmp.Or(target.role, i.role)); err != nil || r > p.Role {
+		return participant{}, invitation{}, fault.Denied.New("Only an owner may change an owner", err)
 	}
-	return target, nil
+	return target, i, nil
 }
 
-// UpdateParticipantRole changes a participant's role. Callers cannot grant a role above their
+// participantOrInvitation returns the participant or the invitation to a workspace with an id, and
+// the zero value of the other. It returns fault.NotFound if neither exists.
+func (s *Service) participantOrInvitation(ctx context.Context, at Space, id int64) (participant, invitation, error) {
+	p, err := s.store.participant(ctx, at.ID(), id)
+	if err == nil {
+		return p, invitation{}, nil
+	}
+	if errors.Is(err, fault.NotFound) {
+		i, err2 := s.store.invitation(ctx, invitation{id: id, orgID: at.Workspace.OrgID, workspaceID: at.ID()}, s.deps.Now())
+		if !errors.Is(err2, fault.NotFound) {
+			return participant{}, i, err2
+		}
+	}
+	return participant{}, invitation{}, fmt.Errorf("reading participant %d: %w", id, err)
+}
+
+// UpdateParticipantRole changes the role of a participant or an invitation. Callers cannot grant a role above their
 // own.
 func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.UpdateParticipantRoleRequest) (*platformv1.UpdateParticipantRoleResponse, error) {
 	p := PrincipalFrom(ctx)
@@ -110,9 +143,12 @@ func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.Upd
 	if r > p.Role {
 		return nil, fault.Denied.Newf("Only an owner may make another user an owner")
 	}
-	target, err := s.manageable(ctx, p, req.GetParticipantId())
+	target, i, err := s.manageable(ctx, p, req.GetParticipantId())
 	if err != nil {
 		return nil, err
+	}
+	if i.id != 0 {
+		return &platformv1.UpdateParticipantRoleResponse{}, s.changeRole(ctx, i, r.String())
 	}
 	if _, err := s.store.setParticipantRole(ctx, target, r.String(), false); err != nil {
 		return nil, fmt.Errorf("writing participant %d: %w", target.id, err)
@@ -121,12 +157,15 @@ func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.Upd
 	return &platformv1.UpdateParticipantRoleResponse{}, nil
 }
 
-// DeleteParticipant removes a participant from a workspace.
+// DeleteParticipant removes a participant from a workspace, or revokes an invitation.
 func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteParticipantRequest) (*platformv1.DeleteParticipantResponse, error) {
 	p := PrincipalFrom(ctx)
-	target, err := s.manageable(ctx, p, req.GetParticipantId())
+	target, i, err := s.manageable(ctx, p, req.GetParticipantId())
 	if err != nil {
 		return nil, err
+	}
+	if i.id != 0 {
+		return &platformv1.DeleteParticipantResponse{}, s.revoke(ctx, i)
 	}
 	return &platformv1.DeleteParticipantResponse{}, s.removeParticipant(ctx, target)
 }

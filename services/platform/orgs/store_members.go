@@ -3,6 +3,7 @@ package orgs
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
@@ -45,23 +46,37 @@ func roleValue(role string) any {
 	return map[string]any{"role": role}
 }
 
+const insertMember = `
+	INSERT INTO platform_members (id, org_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+
+// values returns the arguments of insertMember.
+func (m member) values(now time.Time) []any {
+	return []any{m.id, m.orgID, m.user.ID, m.role, sqldb.Micros(now), m.byGroup}
+}
+
 // insertMember returns false if the user is a member already.
 func (s store) insertMember(ctx context.Context, m member, now time.Time) (bool, error) {
 	return s.audit.Change(ctx, m.event("member.add", "", m.role), func(t *sql.Tx) (bool, error) {
-		return s.db.Changed(t.ExecContext(ctx, `
-			INSERT INTO platform_members (id, org_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-			m.id, m.orgID, m.user.ID, m.role, sqldb.Micros(now), m.byGroup))
+		return s.db.Changed(t.ExecContext(ctx, insertMember, m.values(now)...))
 	})
 }
 
-func (s store) members(ctx context.Context, orgID int64, p sqldb.Page) ([]member, int, error) {
-	const from = ` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
+// members returns a page of the members of an organisation and of the invitations to it.
+func (s store) members(ctx context.Context, orgID int64, p sqldb.Page, now time.Time) ([]member, int, error) {
+	const users = ` FROM platform_members m JOIN platform_users u ON u.id = m.user_id
 		WHERE m.org_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
+	const invitations = ` FROM platform_invitations i
+		WHERE i.org_id = $1 AND i.workspace_id IS NULL AND lower(i.email) LIKE $2 ESCAPE '\' AND i.expires_at > $3`
 	return sqldb.Listing[member]{
-		Count: `SELECT count(*)` + from,
-		Read:  `SELECT ` + memberColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
-		Scan:  func(r *sql.Rows) (m member, err error) { return m, m.scan(r.Scan) },
-	}.Page(ctx, s.db, p, orgID, p.Like)
+		Count: `SELECT (SELECT count(*)` + users + `) + (SELECT count(*)` + invitations + `)`,
+		// The order is that of users before invitations, user_name and email.
+		Read: `SELECT 0, '', 0, 0, ` + memberColumns + users + ` UNION ALL
+			SELECT 1, i.invited_by, i.created_at, i.expires_at, i.id, i.org_id, i.role, ` + invitedUser + invitations + `
+			ORDER BY 1, 9, 10 LIMIT $4 OFFSET $5`,
+		Scan: func(r *sql.Rows) (m member, err error) {
+			return m, m.scan(func(into ...any) error { return r.Scan(slices.Concat([]any{new(int)}, m.invited.into(), into)...) })
+		},
+	}.Page(ctx, s.db, p, orgID, p.Like, sqldb.Micros(now))
 }
 
 // notLastOwner is an SQL condition on a member: the organisation $1 has an owner besides the
@@ -98,7 +113,7 @@ func (s store) deleteMember(ctx context.Context, m member) (bool, error) {
 // owners of the event's organisation, so that two owners cannot remove each other concurrently.
 func (s store) changeOwners(ctx context.Context, e audit.Event, f func(*sql.Tx) (bool, error)) (bool, error) {
 	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
-		if _, err := t.ExecContext(ctx, `UPDATE platform_orgs SET created_at = created_at WHERE id = $1`, e.OrgID); err != nil {
+		if err := lockOrg(ctx, t, e.OrgID); err != nil {
 			return false, err
 		}
 		return f(t)

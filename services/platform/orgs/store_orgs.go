@@ -24,6 +24,8 @@ type member struct {
 	role      string // owner or member
 	user      identity.User
 	byGroup   bool // whether a group at the sign-in provider has granted the role
+	// invited is set for an invitation in a list of members, which has no user but an address.
+	invited invited
 }
 
 const orgColumns = `o.id, o.name, o.full_name, o.description, o.location, o.website`

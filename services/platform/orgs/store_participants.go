@@ -3,6 +3,7 @@ package orgs
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"slipway.dev/services/internal/sqldb"
@@ -18,6 +19,8 @@ type participant struct {
 	memberID        int64 // 0: not a member of the organisation
 	orgRole         string
 	byGroup         bool // whether a group at the sign-in provider has granted the role
+	// invited is set for an invitation in a list of participants, which has no user but an address.
+	invited invited
 }
 
 const participantColumns = `p.id, p.workspace_id, p.role, COALESCE(m.id, 0), COALESCE(m.role, ''), ` + identity.UserColumns
@@ -50,22 +53,35 @@ func (p participant) event(action, before, after string) audit.Event {
 	return audit.Event{Action: action, WorkspaceID: p.workspaceID, Subject: p.user.Name, Before: roleValue(before), After: roleValue(after)}
 }
 
+const insertParticipant = `
+	INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`
+
+// values returns the arguments of insertParticipant.
+func (p participant) values(now time.Time) []any {
+	return []any{p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now), p.byGroup}
+}
+
 // insertParticipant returns false if the user is a participant already.
 func (s store) insertParticipant(ctx context.Context, p participant, now time.Time) (bool, error) {
 	return s.audit.Change(ctx, p.event("participant.add", "", p.role), func(t *sql.Tx) (bool, error) {
-		return s.db.Changed(t.ExecContext(ctx, `
-			INSERT INTO platform_participants (id, workspace_id, user_id, role, created_at, by_group) VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-			p.id, p.workspaceID, p.user.ID, p.role, sqldb.Micros(now), p.byGroup))
+		return s.db.Changed(t.ExecContext(ctx, insertParticipant, p.values(now)...))
 	})
 }
 
-func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page) ([]participant, int, error) {
-	const from = participantTables + ` WHERE p.workspace_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
+// participants returns a page of the participants of a workspace and of the invitations to it.
+func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page, now time.Time) ([]participant, int, error) {
+	const users = participantTables + ` WHERE p.workspace_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
+	const invitations = ` FROM platform_invitations i WHERE i.workspace_id = $1 AND lower(i.email) LIKE $2 ESCAPE '\' AND i.expires_at > $3`
 	return sqldb.Listing[participant]{
-		Count: `SELECT count(*)` + from,
-		Read:  `SELECT ` + participantColumns + from + ` ORDER BY u.user_name LIMIT $3 OFFSET $4`,
-		Scan:  func(r *sql.Rows) (p participant, err error) { return p, p.scan(r.Scan) },
-	}.Page(ctx, s.db, p, workspaceID, p.Like)
+		Count: `SELECT (SELECT count(*)` + users + `) + (SELECT count(*)` + invitations + `)`,
+		// The order is that of users before invitations, user_name and email.
+		Read: `SELECT 0, '', 0, 0, ` + participantColumns + users + ` UNION ALL
+			SELECT 1, i.invited_by, i.created_at, i.expires_at, i.id, i.workspace_id, i.role, 0, '', ` + invitedUser + invitations + `
+			ORDER BY 1, 11, 12 LIMIT $4 OFFSET $5`,
+		Scan: func(r *sql.Rows) (p participant, err error) {
+			return p, p.scan(func(into ...any) error { return r.Scan(slices.Concat([]any{new(int)}, p.invited.into(), into)...) })
+		},
+	}.Page(ctx, s.db, p, workspaceID, p.Like, sqldb.Micros(now))
 }
 
 // setParticipantRole sets the role. byGroup records that a group, not a user, has granted it.

@@ -860,14 +860,14 @@ func (*ValidateOrganizationNameResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_organization_proto_rawDescGZIP(), []int{14}
 }
 
-// Member is a user in an organisation.
+// Member is a user in an organisation, or an invitation.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The membership's id.
+	// The id of the membership or the invitation.
 	MemberId float64 `protobuf:"fixed64,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// The user's id.
+	// The user's id; 0 for an invitation.
 	UserId float64 `protobuf:"fixed64,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// The user name.
+	// The user name; "" for an invitation.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// The e-mail address.
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`
@@ -878,7 +878,9 @@ type Member struct {
 	// The URL of a picture.
 	Avatar string `protobuf:"bytes,7,opt,name=avatar,proto3" json:"avatar,omitempty"`
 	// owner or member.
-	Role          string `protobuf:"bytes,8,opt,name=role,proto3" json:"role,omitempty"`
+	Role string `protobuf:"bytes,8,opt,name=role,proto3" json:"role,omitempty"`
+	// The invitation; absent for users.
+	Invitation    *Invitation `protobuf:"bytes,9,opt,name=invitation,proto3,oneof" json:"invitation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -967,6 +969,13 @@ func (x *Member) GetRole() string {
 		return x.Role
 	}
 	return ""
+}
+
+func (x *Member) GetInvitation() *Invitation {
+	if x != nil {
+		return x.Invitation
+	}
+	return nil
 }
 
 // ListMembersRequest is a page.
@@ -1063,7 +1072,7 @@ func (x *ListMembersRequest) GetOrgId() int64 {
 // ListMembersResponse is a page of members.
 type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
+	// By name; invitations are last, by address.
 	Members []*Member `protobuf:"bytes,1,rep,name=members,proto3" json:"members,omitempty"`
 	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
@@ -1173,7 +1182,7 @@ func (x *AddMemberRequest) GetMember() *MemberSpec {
 // MemberSpec names a user.
 type MemberSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// User name or e-mail address.
+	// User name or e-mail address. An address that no user has is invited.
 	User          string `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1649,7 +1658,7 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"\x1aDeleteOrganizationResponse\"h\n" +
 	"\x1fValidateOrganizationNameRequest\x12E\n" +
 	"\x04name\x18\x01 \x01(\tB1\xe2A\x01\x02\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02R\x04name\"\"\n" +
-	" ValidateOrganizationNameResponse\"\xe5\x01\n" +
+	" ValidateOrganizationNameResponse\"\xba\x02\n" +
 	"\x06Member\x12!\n" +
 	"\tmember_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\bmemberId\x12\x1d\n" +
 	"\auser_id\x18\x02 \x01(\x01B\x04\x88\xb5\x18\x01R\x06userId\x12\x1b\n" +
@@ -1659,7 +1668,11 @@ const file_slipway_platform_v1_organization_proto_rawDesc = "" +
 	"first_name\x18\x05 \x01(\tR\tfirstName\x12\x1b\n" +
 	"\tlast_name\x18\x06 \x01(\tR\blastName\x12\x16\n" +
 	"\x06avatar\x18\a \x01(\tR\x06avatar\x12\x12\n" +
-	"\x04role\x18\b \x01(\tR\x04role\"\xdc\x01\n" +
+	"\x04role\x18\b \x01(\tR\x04role\x12D\n" +
+	"\n" +
+	"invitation\x18\t \x01(\v2\x1f.slipway.platform.v1.InvitationH\x00R\n" +
+	"invitation\x88\x01\x01B\r\n" +
+	"\v_invitation\"\xdc\x01\n" +
 	"\x12ListMembersRequest\x12\x15\n" +
 	"\x03max\x18\x01 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
 	"\x06offset\x18\x02 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x16\n" +
@@ -1776,46 +1789,47 @@ var file_slipway_platform_v1_organization_proto_goTypes = []any{
 	(*LeaveOrganizationResponse)(nil),        // 27: slipway.platform.v1.LeaveOrganizationResponse
 	(*wrapperspb.StringValue)(nil),           // 28: google.protobuf.StringValue
 	(*wrapperspb.DoubleValue)(nil),           // 29: google.protobuf.DoubleValue
-	(*ListUserWorkspacesRequest)(nil),        // 30: slipway.platform.v1.ListUserWorkspacesRequest
-	(*ListWorkspacesRequest)(nil),            // 31: slipway.platform.v1.ListWorkspacesRequest
-	(*CreateWorkspaceRequest)(nil),           // 32: slipway.platform.v1.CreateWorkspaceRequest
-	(*DescribeWorkspaceRequest)(nil),         // 33: slipway.platform.v1.DescribeWorkspaceRequest
-	(*UpdateWorkspaceRequest)(nil),           // 34: slipway.platform.v1.UpdateWorkspaceRequest
-	(*DeleteWorkspaceRequest)(nil),           // 35: slipway.platform.v1.DeleteWorkspaceRequest
-	(*ValidateWorkspaceNameRequest)(nil),     // 36: slipway.platform.v1.ValidateWorkspaceNameRequest
-	(*ListParticipantsRequest)(nil),          // 37: slipway.platform.v1.ListParticipantsRequest
-	(*AddParticipantRequest)(nil),            // 38: slipway.platform.v1.AddParticipantRequest
-	(*UpdateParticipantRoleRequest)(nil),     // 39: slipway.platform.v1.UpdateParticipantRoleRequest
-	(*DeleteParticipantRequest)(nil),         // 40: slipway.platform.v1.DeleteParticipantRequest
-	(*LeaveWorkspaceRequest)(nil),            // 41: slipway.platform.v1.LeaveWorkspaceRequest
-	(*ListRobotsRequest)(nil),                // 42: slipway.platform.v1.ListRobotsRequest
-	(*CreateRobotRequest)(nil),               // 43: slipway.platform.v1.CreateRobotRequest
-	(*DescribeRobotRequest)(nil),             // 44: slipway.platform.v1.DescribeRobotRequest
-	(*UpdateRobotRequest)(nil),               // 45: slipway.platform.v1.UpdateRobotRequest
-	(*DeleteRobotRequest)(nil),               // 46: slipway.platform.v1.DeleteRobotRequest
-	(*ListRobotTokensRequest)(nil),           // 47: slipway.platform.v1.ListRobotTokensRequest
-	(*CreateRobotTokenRequest)(nil),          // 48: slipway.platform.v1.CreateRobotTokenRequest
-	(*DeleteRobotTokenRequest)(nil),          // 49: slipway.platform.v1.DeleteRobotTokenRequest
-	(*ListUserWorkspacesResponse)(nil),       // 50: slipway.platform.v1.ListUserWorkspacesResponse
-	(*ListWorkspacesResponse)(nil),           // 51: slipway.platform.v1.ListWorkspacesResponse
-	(*CreateWorkspaceResponse)(nil),          // 52: slipway.platform.v1.CreateWorkspaceResponse
-	(*DescribeWorkspaceResponse)(nil),        // 53: slipway.platform.v1.DescribeWorkspaceResponse
-	(*UpdateWorkspaceResponse)(nil),          // 54: slipway.platform.v1.UpdateWorkspaceResponse
-	(*DeleteWorkspaceResponse)(nil),          // 55: slipway.platform.v1.DeleteWorkspaceResponse
-	(*ValidateWorkspaceNameResponse)(nil),    // 56: slipway.platform.v1.ValidateWorkspaceNameResponse
-	(*ListParticipantsResponse)(nil),         // 57: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantResponse)(nil),           // 58: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleResponse)(nil),    // 59: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*DeleteParticipantResponse)(nil),        // 60: slipway.platform.v1.DeleteParticipantResponse
-	(*LeaveWorkspaceResponse)(nil),           // 61: slipway.platform.v1.LeaveWorkspaceResponse
-	(*ListRobotsResponse)(nil),               // 62: slipway.platform.v1.ListRobotsResponse
-	(*CreateRobotResponse)(nil),              // 63: slipway.platform.v1.CreateRobotResponse
-	(*DescribeRobotResponse)(nil),            // 64: slipway.platform.v1.DescribeRobotResponse
-	(*UpdateRobotResponse)(nil),              // 65: slipway.platform.v1.UpdateRobotResponse
-	(*DeleteRobotResponse)(nil),              // 66: slipway.platform.v1.DeleteRobotResponse
-	(*ListRobotTokensResponse)(nil),          // 67: slipway.platform.v1.ListRobotTokensResponse
-	(*CreateRobotTokenResponse)(nil),         // 68: slipway.platform.v1.CreateRobotTokenResponse
-	(*DeleteRobotTokenResponse)(nil),         // 69: slipway.platform.v1.DeleteRobotTokenResponse
+	(*Invitation)(nil),                       // 30: slipway.platform.v1.Invitation
+	(*ListUserWorkspacesRequest)(nil),        // 31: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListWorkspacesRequest)(nil),            // 32: slipway.platform.v1.ListWorkspacesRequest
+	(*CreateWorkspaceRequest)(nil),           // 33: slipway.platform.v1.CreateWorkspaceRequest
+	(*DescribeWorkspaceRequest)(nil),         // 34: slipway.platform.v1.DescribeWorkspaceRequest
+	(*UpdateWorkspaceRequest)(nil),           // 35: slipway.platform.v1.UpdateWorkspaceRequest
+	(*DeleteWorkspaceRequest)(nil),           // 36: slipway.platform.v1.DeleteWorkspaceRequest
+	(*ValidateWorkspaceNameRequest)(nil),     // 37: slipway.platform.v1.ValidateWorkspaceNameRequest
+	(*ListParticipantsRequest)(nil),          // 38: slipway.platform.v1.ListParticipantsRequest
+	(*AddParticipantRequest)(nil),            // 39: slipway.platform.v1.AddParticipantRequest
+	(*UpdateParticipantRoleRequest)(nil),     // 40: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*DeleteParticipantRequest)(nil),         // 41: slipway.platform.v1.DeleteParticipantRequest
+	(*LeaveWorkspaceRequest)(nil),            // 42: slipway.platform.v1.LeaveWorkspaceRequest
+	(*ListRobotsRequest)(nil),                // 43: slipway.platform.v1.ListRobotsRequest
+	(*CreateRobotRequest)(nil),               // 44: slipway.platform.v1.CreateRobotRequest
+	(*DescribeRobotRequest)(nil),             // 45: slipway.platform.v1.DescribeRobotRequest
+	(*UpdateRobotRequest)(nil),               // 46: slipway.platform.v1.UpdateRobotRequest
+	(*DeleteRobotRequest)(nil),               // 47: slipway.platform.v1.DeleteRobotRequest
+	(*ListRobotTokensRequest)(nil),           // 48: slipway.platform.v1.ListRobotTokensRequest
+	(*CreateRobotTokenRequest)(nil),          // 49: slipway.platform.v1.CreateRobotTokenRequest
+	(*DeleteRobotTokenRequest)(nil),          // 50: slipway.platform.v1.DeleteRobotTokenRequest
+	(*ListUserWorkspacesResponse)(nil),       // 51: slipway.platform.v1.ListUserWorkspacesResponse
+	(*ListWorkspacesResponse)(nil),           // 52: slipway.platform.v1.ListWorkspacesResponse
+	(*CreateWorkspaceResponse)(nil),          // 53: slipway.platform.v1.CreateWorkspaceResponse
+	(*DescribeWorkspaceResponse)(nil),        // 54: slipway.platform.v1.DescribeWorkspaceResponse
+	(*UpdateWorkspaceResponse)(nil),          // 55: slipway.platform.v1.UpdateWorkspaceResponse
+	(*DeleteWorkspaceResponse)(nil),          // 56: slipway.platform.v1.DeleteWorkspaceResponse
+	(*ValidateWorkspaceNameResponse)(nil),    // 57: slipway.platform.v1.ValidateWorkspaceNameResponse
+	(*ListParticipantsResponse)(nil),         // 58: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantResponse)(nil),           // 59: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleResponse)(nil),    // 60: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*DeleteParticipantResponse)(nil),        // 61: slipway.platform.v1.DeleteParticipantResponse
+	(*LeaveWorkspaceResponse)(nil),           // 62: slipway.platform.v1.LeaveWorkspaceResponse
+	(*ListRobotsResponse)(nil),               // 63: slipway.platform.v1.ListRobotsResponse
+	(*CreateRobotResponse)(nil),              // 64: slipway.platform.v1.CreateRobotResponse
+	(*DescribeRobotResponse)(nil),            // 65: slipway.platform.v1.DescribeRobotResponse
+	(*UpdateRobotResponse)(nil),              // 66: slipway.platform.v1.UpdateRobotResponse
+	(*DeleteRobotResponse)(nil),              // 67: slipway.platform.v1.DeleteRobotResponse
+	(*ListRobotTokensResponse)(nil),          // 68: slipway.platform.v1.ListRobotTokensResponse
+	(*CreateRobotTokenResponse)(nil),         // 69: slipway.platform.v1.CreateRobotTokenResponse
+	(*DeleteRobotTokenResponse)(nil),         // 70: slipway.platform.v1.DeleteRobotTokenResponse
 }
 var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	28, // 0: slipway.platform.v1.Organization.logo_url:type_name -> google.protobuf.StringValue
@@ -1827,77 +1841,78 @@ var file_slipway_platform_v1_organization_proto_depIdxs = []int32{
 	0,  // 6: slipway.platform.v1.CreateOrganizationResponse.organization:type_name -> slipway.platform.v1.Organization
 	0,  // 7: slipway.platform.v1.DescribeOrganizationResponse.organization:type_name -> slipway.platform.v1.Organization
 	1,  // 8: slipway.platform.v1.UpdateOrganizationRequest.organization:type_name -> slipway.platform.v1.OrganizationSpec
-	15, // 9: slipway.platform.v1.ListMembersResponse.members:type_name -> slipway.platform.v1.Member
-	19, // 10: slipway.platform.v1.AddMemberRequest.member:type_name -> slipway.platform.v1.MemberSpec
-	15, // 11: slipway.platform.v1.AddMemberResponse.member:type_name -> slipway.platform.v1.Member
-	23, // 12: slipway.platform.v1.UpdateMemberRoleRequest.role:type_name -> slipway.platform.v1.RoleSpec
-	30, // 13: slipway.platform.v1.OrganizationService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
-	2,  // 14: slipway.platform.v1.OrganizationService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
-	4,  // 15: slipway.platform.v1.OrganizationService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
-	7,  // 16: slipway.platform.v1.OrganizationService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
-	9,  // 17: slipway.platform.v1.OrganizationService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
-	11, // 18: slipway.platform.v1.OrganizationService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
-	13, // 19: slipway.platform.v1.OrganizationService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
-	16, // 20: slipway.platform.v1.OrganizationService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
-	18, // 21: slipway.platform.v1.OrganizationService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
-	21, // 22: slipway.platform.v1.OrganizationService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
-	24, // 23: slipway.platform.v1.OrganizationService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
-	26, // 24: slipway.platform.v1.OrganizationService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
-	31, // 25: slipway.platform.v1.OrganizationService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
-	32, // 26: slipway.platform.v1.OrganizationService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
-	33, // 27: slipway.platform.v1.OrganizationService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
-	34, // 28: slipway.platform.v1.OrganizationService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
-	35, // 29: slipway.platform.v1.OrganizationService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
-	36, // 30: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
-	37, // 31: slipway.platform.v1.OrganizationService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
-	38, // 32: slipway.platform.v1.OrganizationService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
-	39, // 33: slipway.platform.v1.OrganizationService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
-	40, // 34: slipway.platform.v1.OrganizationService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
-	41, // 35: slipway.platform.v1.OrganizationService.LeaveWorkspace:input_type -> slipway.platform.v1.LeaveWorkspaceRequest
-	42, // 36: slipway.platform.v1.OrganizationService.ListRobots:input_type -> slipway.platform.v1.ListRobotsRequest
-	43, // 37: slipway.platform.v1.OrganizationService.CreateRobot:input_type -> slipway.platform.v1.CreateRobotRequest
-	44, // 38: slipway.platform.v1.OrganizationService.DescribeRobot:input_type -> slipway.platform.v1.DescribeRobotRequest
-	45, // 39: slipway.platform.v1.OrganizationService.UpdateRobot:input_type -> slipway.platform.v1.UpdateRobotRequest
-	46, // 40: slipway.platform.v1.OrganizationService.DeleteRobot:input_type -> slipway.platform.v1.DeleteRobotRequest
-	47, // 41: slipway.platform.v1.OrganizationService.ListRobotTokens:input_type -> slipway.platform.v1.ListRobotTokensRequest
-	48, // 42: slipway.platform.v1.OrganizationService.CreateRobotToken:input_type -> slipway.platform.v1.CreateRobotTokenRequest
-	49, // 43: slipway.platform.v1.OrganizationService.DeleteRobotToken:input_type -> slipway.platform.v1.DeleteRobotTokenRequest
-	50, // 44: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
-	3,  // 45: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
-	6,  // 46: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
-	8,  // 47: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
-	10, // 48: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
-	12, // 49: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
-	14, // 50: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
-	17, // 51: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
-	20, // 52: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
-	22, // 53: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
-	25, // 54: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
-	27, // 55: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
-	51, // 56: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
-	52, // 57: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
-	53, // 58: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
-	54, // 59: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
-	55, // 60: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
-	56, // 61: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
-	57, // 62: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
-	58, // 63: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
-	59, // 64: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
-	60, // 65: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
-	61, // 66: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
-	62, // 67: slipway.platform.v1.OrganizationService.ListRobots:output_type -> slipway.platform.v1.ListRobotsResponse
-	63, // 68: slipway.platform.v1.OrganizationService.CreateRobot:output_type -> slipway.platform.v1.CreateRobotResponse
-	64, // 69: slipway.platform.v1.OrganizationService.DescribeRobot:output_type -> slipway.platform.v1.DescribeRobotResponse
-	65, // 70: slipway.platform.v1.OrganizationService.UpdateRobot:output_type -> slipway.platform.v1.UpdateRobotResponse
-	66, // 71: slipway.platform.v1.OrganizationService.DeleteRobot:output_type -> slipway.platform.v1.DeleteRobotResponse
-	67, // 72: slipway.platform.v1.OrganizationService.ListRobotTokens:output_type -> slipway.platform.v1.ListRobotTokensResponse
-	68, // 73: slipway.platform.v1.OrganizationService.CreateRobotToken:output_type -> slipway.platform.v1.CreateRobotTokenResponse
-	69, // 74: slipway.platform.v1.OrganizationService.DeleteRobotToken:output_type -> slipway.platform.v1.DeleteRobotTokenResponse
-	44, // [44:75] is the sub-list for method output_type
-	13, // [13:44] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	30, // 9: slipway.platform.v1.Member.invitation:type_name -> slipway.platform.v1.Invitation
+	15, // 10: slipway.platform.v1.ListMembersResponse.members:type_name -> slipway.platform.v1.Member
+	19, // 11: slipway.platform.v1.AddMemberRequest.member:type_name -> slipway.platform.v1.MemberSpec
+	15, // 12: slipway.platform.v1.AddMemberResponse.member:type_name -> slipway.platform.v1.Member
+	23, // 13: slipway.platform.v1.UpdateMemberRoleRequest.role:type_name -> slipway.platform.v1.RoleSpec
+	31, // 14: slipway.platform.v1.OrganizationService.ListUserWorkspaces:input_type -> slipway.platform.v1.ListUserWorkspacesRequest
+	2,  // 15: slipway.platform.v1.OrganizationService.ListOrganizations:input_type -> slipway.platform.v1.ListOrganizationsRequest
+	4,  // 16: slipway.platform.v1.OrganizationService.CreateOrganization:input_type -> slipway.platform.v1.CreateOrganizationRequest
+	7,  // 17: slipway.platform.v1.OrganizationService.DescribeOrganization:input_type -> slipway.platform.v1.DescribeOrganizationRequest
+	9,  // 18: slipway.platform.v1.OrganizationService.UpdateOrganization:input_type -> slipway.platform.v1.UpdateOrganizationRequest
+	11, // 19: slipway.platform.v1.OrganizationService.DeleteOrganization:input_type -> slipway.platform.v1.DeleteOrganizationRequest
+	13, // 20: slipway.platform.v1.OrganizationService.ValidateOrganizationName:input_type -> slipway.platform.v1.ValidateOrganizationNameRequest
+	16, // 21: slipway.platform.v1.OrganizationService.ListMembers:input_type -> slipway.platform.v1.ListMembersRequest
+	18, // 22: slipway.platform.v1.OrganizationService.AddMember:input_type -> slipway.platform.v1.AddMemberRequest
+	21, // 23: slipway.platform.v1.OrganizationService.UpdateMemberRole:input_type -> slipway.platform.v1.UpdateMemberRoleRequest
+	24, // 24: slipway.platform.v1.OrganizationService.DeleteMember:input_type -> slipway.platform.v1.DeleteMemberRequest
+	26, // 25: slipway.platform.v1.OrganizationService.LeaveOrganization:input_type -> slipway.platform.v1.LeaveOrganizationRequest
+	32, // 26: slipway.platform.v1.OrganizationService.ListWorkspaces:input_type -> slipway.platform.v1.ListWorkspacesRequest
+	33, // 27: slipway.platform.v1.OrganizationService.CreateWorkspace:input_type -> slipway.platform.v1.CreateWorkspaceRequest
+	34, // 28: slipway.platform.v1.OrganizationService.DescribeWorkspace:input_type -> slipway.platform.v1.DescribeWorkspaceRequest
+	35, // 29: slipway.platform.v1.OrganizationService.UpdateWorkspace:input_type -> slipway.platform.v1.UpdateWorkspaceRequest
+	36, // 30: slipway.platform.v1.OrganizationService.DeleteWorkspace:input_type -> slipway.platform.v1.DeleteWorkspaceRequest
+	37, // 31: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:input_type -> slipway.platform.v1.ValidateWorkspaceNameRequest
+	38, // 32: slipway.platform.v1.OrganizationService.ListParticipants:input_type -> slipway.platform.v1.ListParticipantsRequest
+	39, // 33: slipway.platform.v1.OrganizationService.AddParticipant:input_type -> slipway.platform.v1.AddParticipantRequest
+	40, // 34: slipway.platform.v1.OrganizationService.UpdateParticipantRole:input_type -> slipway.platform.v1.UpdateParticipantRoleRequest
+	41, // 35: slipway.platform.v1.OrganizationService.DeleteParticipant:input_type -> slipway.platform.v1.DeleteParticipantRequest
+	42, // 36: slipway.platform.v1.OrganizationService.LeaveWorkspace:input_type -> slipway.platform.v1.LeaveWorkspaceRequest
+	43, // 37: slipway.platform.v1.OrganizationService.ListRobots:input_type -> slipway.platform.v1.ListRobotsRequest
+	44, // 38: slipway.platform.v1.OrganizationService.CreateRobot:input_type -> slipway.platform.v1.CreateRobotRequest
+	45, // 39: slipway.platform.v1.OrganizationService.DescribeRobot:input_type -> slipway.platform.v1.DescribeRobotRequest
+	46, // 40: slipway.platform.v1.OrganizationService.UpdateRobot:input_type -> slipway.platform.v1.UpdateRobotRequest
+	47, // 41: slipway.platform.v1.OrganizationService.DeleteRobot:input_type -> slipway.platform.v1.DeleteRobotRequest
+	48, // 42: slipway.platform.v1.OrganizationService.ListRobotTokens:input_type -> slipway.platform.v1.ListRobotTokensRequest
+	49, // 43: slipway.platform.v1.OrganizationService.CreateRobotToken:input_type -> slipway.platform.v1.CreateRobotTokenRequest
+	50, // 44: slipway.platform.v1.OrganizationService.DeleteRobotToken:input_type -> slipway.platform.v1.DeleteRobotTokenRequest
+	51, // 45: slipway.platform.v1.OrganizationService.ListUserWorkspaces:output_type -> slipway.platform.v1.ListUserWorkspacesResponse
+	3,  // 46: slipway.platform.v1.OrganizationService.ListOrganizations:output_type -> slipway.platform.v1.ListOrganizationsResponse
+	6,  // 47: slipway.platform.v1.OrganizationService.CreateOrganization:output_type -> slipway.platform.v1.CreateOrganizationResponse
+	8,  // 48: slipway.platform.v1.OrganizationService.DescribeOrganization:output_type -> slipway.platform.v1.DescribeOrganizationResponse
+	10, // 49: slipway.platform.v1.OrganizationService.UpdateOrganization:output_type -> slipway.platform.v1.UpdateOrganizationResponse
+	12, // 50: slipway.platform.v1.OrganizationService.DeleteOrganization:output_type -> slipway.platform.v1.DeleteOrganizationResponse
+	14, // 51: slipway.platform.v1.OrganizationService.ValidateOrganizationName:output_type -> slipway.platform.v1.ValidateOrganizationNameResponse
+	17, // 52: slipway.platform.v1.OrganizationService.ListMembers:output_type -> slipway.platform.v1.ListMembersResponse
+	20, // 53: slipway.platform.v1.OrganizationService.AddMember:output_type -> slipway.platform.v1.AddMemberResponse
+	22, // 54: slipway.platform.v1.OrganizationService.UpdateMemberRole:output_type -> slipway.platform.v1.UpdateMemberRoleResponse
+	25, // 55: slipway.platform.v1.OrganizationService.DeleteMember:output_type -> slipway.platform.v1.DeleteMemberResponse
+	27, // 56: slipway.platform.v1.OrganizationService.LeaveOrganization:output_type -> slipway.platform.v1.LeaveOrganizationResponse
+	52, // 57: slipway.platform.v1.OrganizationService.ListWorkspaces:output_type -> slipway.platform.v1.ListWorkspacesResponse
+	53, // 58: slipway.platform.v1.OrganizationService.CreateWorkspace:output_type -> slipway.platform.v1.CreateWorkspaceResponse
+	54, // 59: slipway.platform.v1.OrganizationService.DescribeWorkspace:output_type -> slipway.platform.v1.DescribeWorkspaceResponse
+	55, // 60: slipway.platform.v1.OrganizationService.UpdateWorkspace:output_type -> slipway.platform.v1.UpdateWorkspaceResponse
+	56, // 61: slipway.platform.v1.OrganizationService.DeleteWorkspace:output_type -> slipway.platform.v1.DeleteWorkspaceResponse
+	57, // 62: slipway.platform.v1.OrganizationService.ValidateWorkspaceName:output_type -> slipway.platform.v1.ValidateWorkspaceNameResponse
+	58, // 63: slipway.platform.v1.OrganizationService.ListParticipants:output_type -> slipway.platform.v1.ListParticipantsResponse
+	59, // 64: slipway.platform.v1.OrganizationService.AddParticipant:output_type -> slipway.platform.v1.AddParticipantResponse
+	60, // 65: slipway.platform.v1.OrganizationService.UpdateParticipantRole:output_type -> slipway.platform.v1.UpdateParticipantRoleResponse
+	61, // 66: slipway.platform.v1.OrganizationService.DeleteParticipant:output_type -> slipway.platform.v1.DeleteParticipantResponse
+	62, // 67: slipway.platform.v1.OrganizationService.LeaveWorkspace:output_type -> slipway.platform.v1.LeaveWorkspaceResponse
+	63, // 68: slipway.platform.v1.OrganizationService.ListRobots:output_type -> slipway.platform.v1.ListRobotsResponse
+	64, // 69: slipway.platform.v1.OrganizationService.CreateRobot:output_type -> slipway.platform.v1.CreateRobotResponse
+	65, // 70: slipway.platform.v1.OrganizationService.DescribeRobot:output_type -> slipway.platform.v1.DescribeRobotResponse
+	66, // 71: slipway.platform.v1.OrganizationService.UpdateRobot:output_type -> slipway.platform.v1.UpdateRobotResponse
+	67, // 72: slipway.platform.v1.OrganizationService.DeleteRobot:output_type -> slipway.platform.v1.DeleteRobotResponse
+	68, // 73: slipway.platform.v1.OrganizationService.ListRobotTokens:output_type -> slipway.platform.v1.ListRobotTokensResponse
+	69, // 74: slipway.platform.v1.OrganizationService.CreateRobotToken:output_type -> slipway.platform.v1.CreateRobotTokenResponse
+	70, // 75: slipway.platform.v1.OrganizationService.DeleteRobotToken:output_type -> slipway.platform.v1.DeleteRobotTokenResponse
+	45, // [45:76] is the sub-list for method output_type
+	14, // [14:45] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_organization_proto_init() }
@@ -1909,6 +1924,7 @@ func file_slipway_platform_v1_organization_proto_init() {
 	file_slipway_platform_v1_workspace_proto_init()
 	file_slipway_platform_v1_organization_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_organization_proto_msgTypes[2].OneofWrappers = []any{}
+	file_slipway_platform_v1_organization_proto_msgTypes[15].OneofWrappers = []any{}
 	file_slipway_platform_v1_organization_proto_msgTypes[16].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -76,13 +76,15 @@ type OrganizationServiceClient interface {
 	DeleteOrganization(ctx context.Context, in *DeleteOrganizationRequest, opts ...grpc.CallOption) (*DeleteOrganizationResponse, error)
 	// ValidateOrganizationName reports whether a name is available.
 	ValidateOrganizationName(ctx context.Context, in *ValidateOrganizationNameRequest, opts ...grpc.CallOption) (*ValidateOrganizationNameResponse, error)
-	// ListMembers lists the members of an organisation.
+	// ListMembers lists the members of an organisation, and then its invitations.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// AddMember adds a user to an organisation.
+	// AddMember adds a user to an organisation. If no user has the e-mail address, it stores an
+	// invitation, which gives the role to the user who first signs in with this address.
 	AddMember(ctx context.Context, in *AddMemberRequest, opts ...grpc.CallOption) (*AddMemberResponse, error)
-	// UpdateMemberRole changes the role of a member.
+	// UpdateMemberRole changes the role of a member or of an invitation.
 	UpdateMemberRole(ctx context.Context, in *UpdateMemberRoleRequest, opts ...grpc.CallOption) (*UpdateMemberRoleResponse, error)
-	// DeleteMember removes a member from the organisation and its workspaces.
+	// DeleteMember removes a member from the organisation and its workspaces, or revokes an
+	// invitation and those of its address to the workspaces.
 	DeleteMember(ctx context.Context, in *DeleteMemberRequest, opts ...grpc.CallOption) (*DeleteMemberResponse, error)
 	// LeaveOrganization removes the caller from the organisation.
 	LeaveOrganization(ctx context.Context, in *LeaveOrganizationRequest, opts ...grpc.CallOption) (*LeaveOrganizationResponse, error)
@@ -99,13 +101,13 @@ type OrganizationServiceClient interface {
 	DeleteWorkspace(ctx context.Context, in *DeleteWorkspaceRequest, opts ...grpc.CallOption) (*DeleteWorkspaceResponse, error)
 	// ValidateWorkspaceName reports whether a name is available.
 	ValidateWorkspaceName(ctx context.Context, in *ValidateWorkspaceNameRequest, opts ...grpc.CallOption) (*ValidateWorkspaceNameResponse, error)
-	// ListParticipants lists the participants of a workspace.
+	// ListParticipants lists the participants of a workspace, and then its invitations.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
-	// AddParticipant adds a user to a workspace.
+	// AddParticipant adds a user to a workspace, or invites an e-mail address, as AddMember does.
 	AddParticipant(ctx context.Context, in *AddParticipantRequest, opts ...grpc.CallOption) (*AddParticipantResponse, error)
-	// UpdateParticipantRole changes the role of a participant.
+	// UpdateParticipantRole changes the role of a participant or of an invitation.
 	UpdateParticipantRole(ctx context.Context, in *UpdateParticipantRoleRequest, opts ...grpc.CallOption) (*UpdateParticipantRoleResponse, error)
-	// DeleteParticipant removes a participant.
+	// DeleteParticipant removes a participant or revokes an invitation.
 	DeleteParticipant(ctx context.Context, in *DeleteParticipantRequest, opts ...grpc.CallOption) (*DeleteParticipantResponse, error)
 	// LeaveWorkspace removes the caller from the participants of a workspace.
 	LeaveWorkspace(ctx context.Context, in *LeaveWorkspaceRequest, opts ...grpc.CallOption) (*LeaveWorkspaceResponse, error)
@@ -470,13 +472,15 @@ type OrganizationServiceServer interface {
 	DeleteOrganization(context.Context, *DeleteOrganizationRequest) (*DeleteOrganizationResponse, error)
 	// ValidateOrganizationName reports whether a name is available.
 	ValidateOrganizationName(context.Context, *ValidateOrganizationNameRequest) (*ValidateOrganizationNameResponse, error)
-	// ListMembers lists the members of an organisation.
+	// ListMembers lists the members of an organisation, and then its invitations.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// AddMember adds a user to an organisation.
+	// AddMember adds a user to an organisation. If no user has the e-mail address, it stores an
+	// invitation, which gives the role to the user who first signs in with this address.
 	AddMember(context.Context, *AddMemberRequest) (*AddMemberResponse, error)
-	// UpdateMemberRole changes the role of a member.
+	// UpdateMemberRole changes the role of a member or of an invitation.
 	UpdateMemberRole(context.Context, *UpdateMemberRoleRequest) (*UpdateMemberRoleResponse, error)
-	// DeleteMember removes a member from the organisation and its workspaces.
+	// DeleteMember removes a member from the organisation and its workspaces, or revokes an
+	// invitation and those of its address to the workspaces.
 	DeleteMember(context.Context, *DeleteMemberRequest) (*DeleteMemberResponse, error)
 	// LeaveOrganization removes the caller from the organisation.
 	LeaveOrganization(context.Context, *LeaveOrganizationRequest) (*LeaveOrganizationResponse, error)
@@ -493,13 +497,13 @@ type OrganizationServiceServer interface {
 	DeleteWorkspace(context.Context, *DeleteWorkspaceRequest) (*DeleteWorkspaceResponse, error)
 	// ValidateWorkspaceName reports whether a name is available.
 	ValidateWorkspaceName(context.Context, *ValidateWorkspaceNameRequest) (*ValidateWorkspaceNameResponse, error)
-	// ListParticipants lists the participants of a workspace.
+	// ListParticipants lists the participants of a workspace, and then its invitations.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
-	// AddParticipant adds a user to a workspace.
+	// AddParticipant adds a user to a workspace, or invites an e-mail address, as AddMember does.
 	AddParticipant(context.Context, *AddParticipantRequest) (*AddParticipantResponse, error)
-	// UpdateParticipantRole changes the role of a participant.
+	// UpdateParticipantRole changes the role of a participant or of an invitation.
 	UpdateParticipantRole(context.Context, *UpdateParticipantRoleRequest) (*UpdateParticipantRoleResponse, error)
-	// DeleteParticipant removes a participant.
+	// DeleteParticipant removes a participant or revokes an invitation.
 	DeleteParticipant(context.Context, *DeleteParticipantRequest) (*DeleteParticipantResponse, error)
 	// LeaveWorkspace removes the caller from the participants of a workspace.
 	LeaveWorkspace(context.Context, *LeaveWorkspaceRequest) (*LeaveWorkspaceResponse, error)

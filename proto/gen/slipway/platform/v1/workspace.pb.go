@@ -888,14 +888,14 @@ func (*ValidateWorkspaceNameResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{14}
 }
 
-// Participant is a user in a workspace.
+// Participant is a user in a workspace, or an invitation.
 type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The participation's id.
+	// The id of the participation or the invitation.
 	ParticipantId float64 `protobuf:"fixed64,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	// The user's membership in the organisation; null if the user is not a member.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// The user name.
+	// The user name; "" for an invitation.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// The first name.
 	FirstName string `protobuf:"bytes,4,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`
@@ -912,7 +912,9 @@ type Participant struct {
 	// owner, admin, maintain, launch, connect or view.
 	WspRole string `protobuf:"bytes,10,opt,name=wsp_role,json=wspRole,proto3" json:"wsp_role,omitempty"`
 	// MEMBER, or COLLABORATOR for users that are not members of the organisation.
-	Type          string `protobuf:"bytes,11,opt,name=type,proto3" json:"type,omitempty"`
+	Type string `protobuf:"bytes,11,opt,name=type,proto3" json:"type,omitempty"`
+	// The invitation; absent for users.
+	Invitation    *Invitation `protobuf:"bytes,12,opt,name=invitation,proto3,oneof" json:"invitation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1024,6 +1026,77 @@ func (x *Participant) GetType() string {
 	return ""
 }
 
+func (x *Participant) GetInvitation() *Invitation {
+	if x != nil {
+		return x.Invitation
+	}
+	return nil
+}
+
+// Invitation gives a role to the user who first signs in with an e-mail address.
+type Invitation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the user who created it.
+	InvitedBy string `protobuf:"bytes,1,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	// When it was created.
+	DateCreated *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
+	// When it expires.
+	Expires       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=expires,proto3" json:"expires,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Invitation) Reset() {
+	*x = Invitation{}
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Invitation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Invitation) ProtoMessage() {}
+
+func (x *Invitation) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Invitation.ProtoReflect.Descriptor instead.
+func (*Invitation) Descriptor() ([]byte, []int) {
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Invitation) GetInvitedBy() string {
+	if x != nil {
+		return x.InvitedBy
+	}
+	return ""
+}
+
+func (x *Invitation) GetDateCreated() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DateCreated
+	}
+	return nil
+}
+
+func (x *Invitation) GetExpires() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Expires
+	}
+	return nil
+}
+
 // ListParticipantsRequest is a page.
 type ListParticipantsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1047,7 +1120,7 @@ type ListParticipantsRequest struct {
 
 func (x *ListParticipantsRequest) Reset() {
 	*x = ListParticipantsRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1132,7 @@ func (x *ListParticipantsRequest) String() string {
 func (*ListParticipantsRequest) ProtoMessage() {}
 
 func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[16]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1145,7 @@ func (x *ListParticipantsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsRequest.ProtoReflect.Descriptor instead.
 func (*ListParticipantsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{16}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListParticipantsRequest) GetMax() int32 {
@@ -1127,7 +1200,7 @@ func (x *ListParticipantsRequest) GetId() int64 {
 // ListParticipantsResponse is a page of participants.
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By name.
+	// By name; invitations are last, by address.
 	Participants []*Participant `protobuf:"bytes,1,rep,name=participants,proto3" json:"participants,omitempty"`
 	// Total number of results, on all pages.
 	TotalSize     int32 `protobuf:"varint,2,opt,name=total_size,json=totalSize,proto3" json:"total_size,omitempty"`
@@ -1137,7 +1210,7 @@ type ListParticipantsResponse struct {
 
 func (x *ListParticipantsResponse) Reset() {
 	*x = ListParticipantsResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1222,7 @@ func (x *ListParticipantsResponse) String() string {
 func (*ListParticipantsResponse) ProtoMessage() {}
 
 func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[17]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1235,7 @@ func (x *ListParticipantsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListParticipantsResponse.ProtoReflect.Descriptor instead.
 func (*ListParticipantsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{17}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListParticipantsResponse) GetParticipants() []*Participant {
@@ -1194,7 +1267,7 @@ type AddParticipantRequest struct {
 
 func (x *AddParticipantRequest) Reset() {
 	*x = AddParticipantRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1206,7 +1279,7 @@ func (x *AddParticipantRequest) String() string {
 func (*AddParticipantRequest) ProtoMessage() {}
 
 func (x *AddParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[18]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1219,7 +1292,7 @@ func (x *AddParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddParticipantRequest.ProtoReflect.Descriptor instead.
 func (*AddParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{18}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AddParticipantRequest) GetOrgId() int64 {
@@ -1248,7 +1321,7 @@ type ParticipantSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The membership's id.
 	MemberId int64 `protobuf:"varint,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// User name or e-mail address.
+	// User name or e-mail address. An address that no user has is invited.
 	UserNameOrEmail string `protobuf:"bytes,2,opt,name=user_name_or_email,json=userNameOrEmail,proto3" json:"user_name_or_email,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1256,7 +1329,7 @@ type ParticipantSpec struct {
 
 func (x *ParticipantSpec) Reset() {
 	*x = ParticipantSpec{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1268,7 +1341,7 @@ func (x *ParticipantSpec) String() string {
 func (*ParticipantSpec) ProtoMessage() {}
 
 func (x *ParticipantSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[19]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1281,7 +1354,7 @@ func (x *ParticipantSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantSpec.ProtoReflect.Descriptor instead.
 func (*ParticipantSpec) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{19}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParticipantSpec) GetMemberId() int64 {
@@ -1309,7 +1382,7 @@ type AddParticipantResponse struct {
 
 func (x *AddParticipantResponse) Reset() {
 	*x = AddParticipantResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1321,7 +1394,7 @@ func (x *AddParticipantResponse) String() string {
 func (*AddParticipantResponse) ProtoMessage() {}
 
 func (x *AddParticipantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[20]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1334,7 +1407,7 @@ func (x *AddParticipantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddParticipantResponse.ProtoReflect.Descriptor instead.
 func (*AddParticipantResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{20}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *AddParticipantResponse) GetParticipant() *Participant {
@@ -1361,7 +1434,7 @@ type UpdateParticipantRoleRequest struct {
 
 func (x *UpdateParticipantRoleRequest) Reset() {
 	*x = UpdateParticipantRoleRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[21]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1446,7 @@ func (x *UpdateParticipantRoleRequest) String() string {
 func (*UpdateParticipantRoleRequest) ProtoMessage() {}
 
 func (x *UpdateParticipantRoleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[21]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1459,7 @@ func (x *UpdateParticipantRoleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateParticipantRoleRequest.ProtoReflect.Descriptor instead.
 func (*UpdateParticipantRoleRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{21}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UpdateParticipantRoleRequest) GetOrgId() int64 {
@@ -1426,7 +1499,7 @@ type UpdateParticipantRoleResponse struct {
 
 func (x *UpdateParticipantRoleResponse) Reset() {
 	*x = UpdateParticipantRoleResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[22]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1511,7 @@ func (x *UpdateParticipantRoleResponse) String() string {
 func (*UpdateParticipantRoleResponse) ProtoMessage() {}
 
 func (x *UpdateParticipantRoleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[22]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1524,7 @@ func (x *UpdateParticipantRoleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateParticipantRoleResponse.ProtoReflect.Descriptor instead.
 func (*UpdateParticipantRoleResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{22}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{23}
 }
 
 // ParticipantRole names a role.
@@ -1465,7 +1538,7 @@ type ParticipantRole struct {
 
 func (x *ParticipantRole) Reset() {
 	*x = ParticipantRole{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[23]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1550,7 @@ func (x *ParticipantRole) String() string {
 func (*ParticipantRole) ProtoMessage() {}
 
 func (x *ParticipantRole) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[23]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1563,7 @@ func (x *ParticipantRole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantRole.ProtoReflect.Descriptor instead.
 func (*ParticipantRole) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{23}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ParticipantRole) GetRole() string {
@@ -1515,7 +1588,7 @@ type DeleteParticipantRequest struct {
 
 func (x *DeleteParticipantRequest) Reset() {
 	*x = DeleteParticipantRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[24]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1600,7 @@ func (x *DeleteParticipantRequest) String() string {
 func (*DeleteParticipantRequest) ProtoMessage() {}
 
 func (x *DeleteParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[24]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1613,7 @@ func (x *DeleteParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteParticipantRequest.ProtoReflect.Descriptor instead.
 func (*DeleteParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{24}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *DeleteParticipantRequest) GetOrgId() int64 {
@@ -1573,7 +1646,7 @@ type DeleteParticipantResponse struct {
 
 func (x *DeleteParticipantResponse) Reset() {
 	*x = DeleteParticipantResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[25]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1658,7 @@ func (x *DeleteParticipantResponse) String() string {
 func (*DeleteParticipantResponse) ProtoMessage() {}
 
 func (x *DeleteParticipantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[25]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1671,7 @@ func (x *DeleteParticipantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteParticipantResponse.ProtoReflect.Descriptor instead.
 func (*DeleteParticipantResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{25}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{26}
 }
 
 // ListUserWorkspacesRequest names a user.
@@ -1620,7 +1693,7 @@ type ListUserWorkspacesRequest struct {
 
 func (x *ListUserWorkspacesRequest) Reset() {
 	*x = ListUserWorkspacesRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1705,7 @@ func (x *ListUserWorkspacesRequest) String() string {
 func (*ListUserWorkspacesRequest) ProtoMessage() {}
 
 func (x *ListUserWorkspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[26]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1718,7 @@ func (x *ListUserWorkspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUserWorkspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListUserWorkspacesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{26}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListUserWorkspacesRequest) GetMax() int32 {
@@ -1694,7 +1767,7 @@ type ListUserWorkspacesResponse struct {
 
 func (x *ListUserWorkspacesResponse) Reset() {
 	*x = ListUserWorkspacesResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1779,7 @@ func (x *ListUserWorkspacesResponse) String() string {
 func (*ListUserWorkspacesResponse) ProtoMessage() {}
 
 func (x *ListUserWorkspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[27]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1792,7 @@ func (x *ListUserWorkspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUserWorkspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListUserWorkspacesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{27}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListUserWorkspacesResponse) GetOrgsAndWorkspaces() []*UserWorkspace {
@@ -1756,7 +1829,7 @@ type UserWorkspace struct {
 
 func (x *UserWorkspace) Reset() {
 	*x = UserWorkspace{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1841,7 @@ func (x *UserWorkspace) String() string {
 func (*UserWorkspace) ProtoMessage() {}
 
 func (x *UserWorkspace) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[28]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1854,7 @@ func (x *UserWorkspace) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UserWorkspace.ProtoReflect.Descriptor instead.
 func (*UserWorkspace) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{28}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *UserWorkspace) GetOrgId() float64 {
@@ -1860,7 +1933,7 @@ type LeaveWorkspaceRequest struct {
 
 func (x *LeaveWorkspaceRequest) Reset() {
 	*x = LeaveWorkspaceRequest{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +1945,7 @@ func (x *LeaveWorkspaceRequest) String() string {
 func (*LeaveWorkspaceRequest) ProtoMessage() {}
 
 func (x *LeaveWorkspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[29]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +1958,7 @@ func (x *LeaveWorkspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveWorkspaceRequest.ProtoReflect.Descriptor instead.
 func (*LeaveWorkspaceRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{29}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LeaveWorkspaceRequest) GetOrgId() int64 {
@@ -1911,7 +1984,7 @@ type LeaveWorkspaceResponse struct {
 
 func (x *LeaveWorkspaceResponse) Reset() {
 	*x = LeaveWorkspaceResponse{}
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +1996,7 @@ func (x *LeaveWorkspaceResponse) String() string {
 func (*LeaveWorkspaceResponse) ProtoMessage() {}
 
 func (x *LeaveWorkspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[30]
+	mi := &file_slipway_platform_v1_workspace_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2009,7 @@ func (x *LeaveWorkspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaveWorkspaceResponse.ProtoReflect.Descriptor instead.
 func (*LeaveWorkspaceResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{30}
+	return file_slipway_platform_v1_workspace_proto_rawDescGZIP(), []int{31}
 }
 
 var File_slipway_platform_v1_workspace_proto protoreflect.FileDescriptor
@@ -2009,7 +2082,7 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\x1cValidateWorkspaceNameRequest\x12\x15\n" +
 	"\x06org_id\x18\x01 \x01(\x03R\x05orgId\x12E\n" +
 	"\x04name\x18\x02 \x01(\tB1\xe2A\x01\x02\x90\xb5\x18(\xb2\xb5\x18!^[A-Za-z0-9]+([-_][A-Za-z0-9]+)*$е\x18\x02R\x04name\"\x1f\n" +
-	"\x1dValidateWorkspaceNameResponse\"\xca\x03\n" +
+	"\x1dValidateWorkspaceNameResponse\"\x9f\x04\n" +
 	"\vParticipant\x12+\n" +
 	"\x0eparticipant_id\x18\x01 \x01(\x01B\x04\x88\xb5\x18\x01R\rparticipantId\x12?\n" +
 	"\tmember_id\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueB\x04\x88\xb5\x18\x01R\bmemberId\x12\x1b\n" +
@@ -2023,7 +2096,17 @@ const file_slipway_platform_v1_workspace_proto_rawDesc = "" +
 	"\tteam_name\x18\t \x01(\v2\x1c.google.protobuf.StringValueR\bteamName\x12\x19\n" +
 	"\bwsp_role\x18\n" +
 	" \x01(\tR\awspRole\x12\x12\n" +
-	"\x04type\x18\v \x01(\tR\x04type\"\xf1\x01\n" +
+	"\x04type\x18\v \x01(\tR\x04type\x12D\n" +
+	"\n" +
+	"invitation\x18\f \x01(\v2\x1f.slipway.platform.v1.InvitationH\x00R\n" +
+	"invitation\x88\x01\x01B\r\n" +
+	"\v_invitation\"\xa0\x01\n" +
+	"\n" +
+	"Invitation\x12\x1d\n" +
+	"\n" +
+	"invited_by\x18\x01 \x01(\tR\tinvitedBy\x12=\n" +
+	"\fdate_created\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vdateCreated\x124\n" +
+	"\aexpires\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aexpires\"\xf1\x01\n" +
 	"\x17ListParticipantsRequest\x12\x15\n" +
 	"\x03max\x18\x01 \x01(\x05H\x00R\x03max\x88\x01\x01\x12\x1b\n" +
 	"\x06offset\x18\x02 \x01(\x05H\x01R\x06offset\x88\x01\x01\x12\x16\n" +
@@ -2106,7 +2189,7 @@ func file_slipway_platform_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_slipway_platform_v1_workspace_proto_rawDescData
 }
 
-var file_slipway_platform_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_slipway_platform_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_slipway_platform_v1_workspace_proto_goTypes = []any{
 	(*Workspace)(nil),                     // 0: slipway.platform.v1.Workspace
 	(*WorkspaceSpec)(nil),                 // 1: slipway.platform.v1.WorkspaceSpec
@@ -2124,28 +2207,29 @@ var file_slipway_platform_v1_workspace_proto_goTypes = []any{
 	(*ValidateWorkspaceNameRequest)(nil),  // 13: slipway.platform.v1.ValidateWorkspaceNameRequest
 	(*ValidateWorkspaceNameResponse)(nil), // 14: slipway.platform.v1.ValidateWorkspaceNameResponse
 	(*Participant)(nil),                   // 15: slipway.platform.v1.Participant
-	(*ListParticipantsRequest)(nil),       // 16: slipway.platform.v1.ListParticipantsRequest
-	(*ListParticipantsResponse)(nil),      // 17: slipway.platform.v1.ListParticipantsResponse
-	(*AddParticipantRequest)(nil),         // 18: slipway.platform.v1.AddParticipantRequest
-	(*ParticipantSpec)(nil),               // 19: slipway.platform.v1.ParticipantSpec
-	(*AddParticipantResponse)(nil),        // 20: slipway.platform.v1.AddParticipantResponse
-	(*UpdateParticipantRoleRequest)(nil),  // 21: slipway.platform.v1.UpdateParticipantRoleRequest
-	(*UpdateParticipantRoleResponse)(nil), // 22: slipway.platform.v1.UpdateParticipantRoleResponse
-	(*ParticipantRole)(nil),               // 23: slipway.platform.v1.ParticipantRole
-	(*DeleteParticipantRequest)(nil),      // 24: slipway.platform.v1.DeleteParticipantRequest
-	(*DeleteParticipantResponse)(nil),     // 25: slipway.platform.v1.DeleteParticipantResponse
-	(*ListUserWorkspacesRequest)(nil),     // 26: slipway.platform.v1.ListUserWorkspacesRequest
-	(*ListUserWorkspacesResponse)(nil),    // 27: slipway.platform.v1.ListUserWorkspacesResponse
-	(*UserWorkspace)(nil),                 // 28: slipway.platform.v1.UserWorkspace
-	(*LeaveWorkspaceRequest)(nil),         // 29: slipway.platform.v1.LeaveWorkspaceRequest
-	(*LeaveWorkspaceResponse)(nil),        // 30: slipway.platform.v1.LeaveWorkspaceResponse
-	(*timestamppb.Timestamp)(nil),         // 31: google.protobuf.Timestamp
-	(*wrapperspb.DoubleValue)(nil),        // 32: google.protobuf.DoubleValue
-	(*wrapperspb.StringValue)(nil),        // 33: google.protobuf.StringValue
+	(*Invitation)(nil),                    // 16: slipway.platform.v1.Invitation
+	(*ListParticipantsRequest)(nil),       // 17: slipway.platform.v1.ListParticipantsRequest
+	(*ListParticipantsResponse)(nil),      // 18: slipway.platform.v1.ListParticipantsResponse
+	(*AddParticipantRequest)(nil),         // 19: slipway.platform.v1.AddParticipantRequest
+	(*ParticipantSpec)(nil),               // 20: slipway.platform.v1.ParticipantSpec
+	(*AddParticipantResponse)(nil),        // 21: slipway.platform.v1.AddParticipantResponse
+	(*UpdateParticipantRoleRequest)(nil),  // 22: slipway.platform.v1.UpdateParticipantRoleRequest
+	(*UpdateParticipantRoleResponse)(nil), // 23: slipway.platform.v1.UpdateParticipantRoleResponse
+	(*ParticipantRole)(nil),               // 24: slipway.platform.v1.ParticipantRole
+	(*DeleteParticipantRequest)(nil),      // 25: slipway.platform.v1.DeleteParticipantRequest
+	(*DeleteParticipantResponse)(nil),     // 26: slipway.platform.v1.DeleteParticipantResponse
+	(*ListUserWorkspacesRequest)(nil),     // 27: slipway.platform.v1.ListUserWorkspacesRequest
+	(*ListUserWorkspacesResponse)(nil),    // 28: slipway.platform.v1.ListUserWorkspacesResponse
+	(*UserWorkspace)(nil),                 // 29: slipway.platform.v1.UserWorkspace
+	(*LeaveWorkspaceRequest)(nil),         // 30: slipway.platform.v1.LeaveWorkspaceRequest
+	(*LeaveWorkspaceResponse)(nil),        // 31: slipway.platform.v1.LeaveWorkspaceResponse
+	(*timestamppb.Timestamp)(nil),         // 32: google.protobuf.Timestamp
+	(*wrapperspb.DoubleValue)(nil),        // 33: google.protobuf.DoubleValue
+	(*wrapperspb.StringValue)(nil),        // 34: google.protobuf.StringValue
 }
 var file_slipway_platform_v1_workspace_proto_depIdxs = []int32{
-	31, // 0: slipway.platform.v1.Workspace.date_created:type_name -> google.protobuf.Timestamp
-	31, // 1: slipway.platform.v1.Workspace.last_updated:type_name -> google.protobuf.Timestamp
+	32, // 0: slipway.platform.v1.Workspace.date_created:type_name -> google.protobuf.Timestamp
+	32, // 1: slipway.platform.v1.Workspace.last_updated:type_name -> google.protobuf.Timestamp
 	0,  // 2: slipway.platform.v1.ListWorkspacesResponse.workspaces:type_name -> slipway.platform.v1.Workspace
 	5,  // 3: slipway.platform.v1.CreateWorkspaceRequest.body:type_name -> slipway.platform.v1.CreateWorkspaceBody
 	1,  // 4: slipway.platform.v1.CreateWorkspaceBody.workspace:type_name -> slipway.platform.v1.WorkspaceSpec
@@ -2153,25 +2237,28 @@ var file_slipway_platform_v1_workspace_proto_depIdxs = []int32{
 	0,  // 6: slipway.platform.v1.DescribeWorkspaceResponse.workspace:type_name -> slipway.platform.v1.Workspace
 	1,  // 7: slipway.platform.v1.UpdateWorkspaceRequest.workspace:type_name -> slipway.platform.v1.WorkspaceSpec
 	0,  // 8: slipway.platform.v1.UpdateWorkspaceResponse.workspace:type_name -> slipway.platform.v1.Workspace
-	32, // 9: slipway.platform.v1.Participant.member_id:type_name -> google.protobuf.DoubleValue
-	33, // 10: slipway.platform.v1.Participant.org_role:type_name -> google.protobuf.StringValue
-	32, // 11: slipway.platform.v1.Participant.team_id:type_name -> google.protobuf.DoubleValue
-	33, // 12: slipway.platform.v1.Participant.team_name:type_name -> google.protobuf.StringValue
-	15, // 13: slipway.platform.v1.ListParticipantsResponse.participants:type_name -> slipway.platform.v1.Participant
-	19, // 14: slipway.platform.v1.AddParticipantRequest.participant:type_name -> slipway.platform.v1.ParticipantSpec
-	15, // 15: slipway.platform.v1.AddParticipantResponse.participant:type_name -> slipway.platform.v1.Participant
-	23, // 16: slipway.platform.v1.UpdateParticipantRoleRequest.role:type_name -> slipway.platform.v1.ParticipantRole
-	28, // 17: slipway.platform.v1.ListUserWorkspacesResponse.orgs_and_workspaces:type_name -> slipway.platform.v1.UserWorkspace
-	33, // 18: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
-	32, // 19: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
-	33, // 20: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
-	33, // 21: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
-	33, // 22: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	33, // 9: slipway.platform.v1.Participant.member_id:type_name -> google.protobuf.DoubleValue
+	34, // 10: slipway.platform.v1.Participant.org_role:type_name -> google.protobuf.StringValue
+	33, // 11: slipway.platform.v1.Participant.team_id:type_name -> google.protobuf.DoubleValue
+	34, // 12: slipway.platform.v1.Participant.team_name:type_name -> google.protobuf.StringValue
+	16, // 13: slipway.platform.v1.Participant.invitation:type_name -> slipway.platform.v1.Invitation
+	32, // 14: slipway.platform.v1.Invitation.date_created:type_name -> google.protobuf.Timestamp
+	32, // 15: slipway.platform.v1.Invitation.expires:type_name -> google.protobuf.Timestamp
+	15, // 16: slipway.platform.v1.ListParticipantsResponse.participants:type_name -> slipway.platform.v1.Participant
+	20, // 17: slipway.platform.v1.AddParticipantRequest.participant:type_name -> slipway.platform.v1.ParticipantSpec
+	15, // 18: slipway.platform.v1.AddParticipantResponse.participant:type_name -> slipway.platform.v1.Participant
+	24, // 19: slipway.platform.v1.UpdateParticipantRoleRequest.role:type_name -> slipway.platform.v1.ParticipantRole
+	29, // 20: slipway.platform.v1.ListUserWorkspacesResponse.orgs_and_workspaces:type_name -> slipway.platform.v1.UserWorkspace
+	34, // 21: slipway.platform.v1.UserWorkspace.org_logo_url:type_name -> google.protobuf.StringValue
+	33, // 22: slipway.platform.v1.UserWorkspace.workspace_id:type_name -> google.protobuf.DoubleValue
+	34, // 23: slipway.platform.v1.UserWorkspace.workspace_name:type_name -> google.protobuf.StringValue
+	34, // 24: slipway.platform.v1.UserWorkspace.workspace_full_name:type_name -> google.protobuf.StringValue
+	34, // 25: slipway.platform.v1.UserWorkspace.visibility:type_name -> google.protobuf.StringValue
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_slipway_platform_v1_workspace_proto_init() }
@@ -2181,15 +2268,16 @@ func file_slipway_platform_v1_workspace_proto_init() {
 	}
 	file_slipway_platform_v1_workspace_proto_msgTypes[1].OneofWrappers = []any{}
 	file_slipway_platform_v1_workspace_proto_msgTypes[2].OneofWrappers = []any{}
-	file_slipway_platform_v1_workspace_proto_msgTypes[16].OneofWrappers = []any{}
-	file_slipway_platform_v1_workspace_proto_msgTypes[26].OneofWrappers = []any{}
+	file_slipway_platform_v1_workspace_proto_msgTypes[15].OneofWrappers = []any{}
+	file_slipway_platform_v1_workspace_proto_msgTypes[17].OneofWrappers = []any{}
+	file_slipway_platform_v1_workspace_proto_msgTypes[27].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_platform_v1_workspace_proto_rawDesc), len(file_slipway_platform_v1_workspace_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
