@@ -1,12 +1,12 @@
 // The members of an organisation or the participants of a workspace, with their roles.
 import { useState } from "preact/hooks";
 import { call, words } from "./api.js";
-import { html } from "./html.js";
+import { html, moment } from "./html.js";
 import { Pager, Sure, useLoad, Waiting } from "./load.js";
 
 const most = 50;
 
-/** @typedef {{id: number, userName: string, email: string, role: string}} Person */
+/** @typedef {{id: number, userName: string, email: string, role: string, expires: string | undefined}} Person expires is that of an invitation, which has no user */
 
 /** The API paths and field names for members or participants. @param {number} org @param {number} workspace 0: the organisation itself */
 function endpoint(org, workspace) {
@@ -30,7 +30,7 @@ export function People({ org, workspace, may }) {
   const [problem, say] = useState("");
   const list = useLoad((signal) => call("GET", `${to.at}?max=${most}&offset=${offset}`, { signal }), [offset, to.at]);
   /** @type {Person[]} */
-  const people = (list.value?.[to.list] ?? []).map((/** @type {any} */ p) => ({ id: p[to.id], userName: p.userName, email: p.email, role: p[to.role] }));
+  const people = (list.value?.[to.list] ?? []).map((/** @type {any} */ p) => ({ id: p[to.id], userName: p.userName, email: p.email, role: p[to.role], expires: p.invitation?.expires }));
   /** Runs an action, then reloads the list. @param {() => Promise<unknown>} act */
   const then = async (act) => {
     say("");
@@ -44,11 +44,12 @@ export function People({ org, workspace, may }) {
   return html`<section><h2>${workspace ? "Participants" : "Members"}</h2>
     <${Waiting} of=${list} what="The people here" />
     ${list.value && !people.length && html`<p class="empty">Only the owners of the organisation.</p>`}
-    ${people.length > 0 && html`<ul class="rows">${people.map((p) => html`<li key=${p.id}><div class="what"><strong>${p.userName}</strong><p class="note">${p.email}</p></div>
-      ${may ? html`<span class="aside"><select aria-label=${`Role of ${p.userName}`} value=${p.role}
+    ${people.length > 0 && html`<ul class="rows">${people.map((p) => html`<li key=${p.id}><div class="what"><strong>${p.userName || p.email}</strong>
+      <p class="note">${p.expires ? `invited until ${moment(p.expires)}, waits for the first sign-in` : p.email}</p></div>
+      ${may ? html`<span class="aside"><select aria-label=${`Role of ${p.userName || p.email}`} value=${p.role}
           onChange=${(/** @type {any} */ e) => then(() => call("PUT", `${to.at}/${p.id}/role`, { body: { role: e.currentTarget.value } }))}>
           ${to.roles.map((r) => html`<option key=${r} value=${r}>${r}: ${rights[r]}</option>`)}</select>
-        <${Sure} label="Remove" what=${p.userName} act=${async () => {
+        <${Sure} label=${p.expires ? "Revoke" : "Remove"} what=${p.userName || `the invitation of ${p.email}`} act=${async () => {
           await call("DELETE", `${to.at}/${p.id}`);
           list.again();
         }} /></span>` : html`<span class="tag">${p.role}</span>`}</li>`)}</ul>
@@ -60,7 +61,7 @@ export function People({ org, workspace, may }) {
         await call("PUT", `${to.at}/add`, { body: to.add(name.trim()) });
         type("");
       });
-    }}><p><label for="who">Add a user</label><input id="who" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="User name or e-mail address"
+    }}><p><label for="who">Add a user, or invite an address</label><input id="who" type="text" autocomplete="off" autocapitalize="none" spellcheck=${false} placeholder="User name or e-mail address"
         value=${name} onInput=${(/** @type {any} */ e) => type(e.currentTarget.value)} /></p>
       <p><button class="button second" disabled=${!name.trim()}>Add</button></p></form>`}</section>`;
 }

@@ -1,6 +1,7 @@
 package account
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 
 // Member returns `slipway member`.
 func Member(s *session.Settings) *cobra.Command {
-	cmd := usage.Group("member", "List, add and remove members of an organisation or a workspace")
+	cmd := usage.Group("member", "List, add, invite and remove members of an organisation or a workspace")
 	cmd.AddCommand(memberListCommand(s), memberAddCommand(s), memberRoleCommand(s), memberRemoveCommand(s))
 	return cmd
 }
@@ -53,8 +54,27 @@ func parseMemberScope(ctx context.Context, c *session.Client, name string) (memb
 	return memberScope{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
 }
 
-// person is a member of an organisation or a workspace.
-type person struct{ id, name, email, role string }
+// person is a member of an organisation or a workspace, or an invitation, whose name is its address.
+type person struct {
+	id, name, email, role string
+	invitation            *platformv1.Invitation
+}
+
+func personOfMember(m *platformv1.Member) person {
+	return person{output.Tallied(m.GetMemberId()), cmp.Or(m.GetUserName(), m.GetEmail()), m.GetEmail(), m.GetRole(), m.GetInvitation()}
+}
+
+func personOfParticipant(m *platformv1.Participant) person {
+	return person{output.Tallied(m.GetParticipantId()), cmp.Or(m.GetUserName(), m.GetEmail()), m.GetEmail(), m.GetWspRole(), m.GetInvitation()}
+}
+
+// invitedUntil returns when the invitation expires, or "-" for users.
+func (p person) invitedUntil() string {
+	if p.invitation == nil {
+		return "-"
+	}
+	return output.FormatTime(p.invitation.GetExpires())
+}
 
 func membersOf(ctx context.Context, c *session.Client, p memberScope) (raw []byte, out []person, err error) {
 	what := session.Call{Method: http.MethodGet, Path: p.membersPath(), Query: listed(), Signed: true}
@@ -62,13 +82,13 @@ func membersOf(ctx context.Context, c *session.Client, p memberScope) (raw []byt
 		var res platformv1.ListParticipantsResponse
 		raw, err = c.Do(ctx, what, &res)
 		for _, m := range res.GetParticipants() {
-			out = append(out, person{output.Tallied(m.GetParticipantId()), m.GetUserName(), m.GetEmail(), m.GetWspRole()})
+			out = append(out, personOfParticipant(m))
 		}
 	} else {
 		var res platformv1.ListMembersResponse
 		raw, err = c.Do(ctx, what, &res)
 		for _, m := range res.GetMembers() {
-			out = append(out, person{output.Tallied(m.GetMemberId()), m.GetUserName(), m.GetEmail(), m.GetRole()})
+			out = append(out, personOfMember(m))
 		}
 	}
 	if err != nil {
@@ -77,19 +97,20 @@ func membersOf(ctx context.Context, c *session.Client, p memberScope) (raw []byt
 	return raw, out, nil
 }
 
-// locate finds an organisation or a workspace and one of its members, by user name or e-mail address.
-func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, memberScope, string, error) {
+// locate finds an organisation or a workspace and one of its members or invitations, by user name
+// or e-mail address.
+func locate(ctx context.Context, s *session.Settings, where, who string) (*session.Client, memberScope, person, error) {
 	c, err := s.Client()
 	if err != nil {
-		return nil, memberScope{}, "", err
+		return nil, memberScope{}, person{}, err
 	}
 	p, err := parseMemberScope(ctx, c, where)
 	if err != nil || who == "" {
-		return c, p, "", err
+		return c, p, person{}, err
 	}
 	_, list, err := membersOf(ctx, c, p)
 	if err != nil {
-		return c, p, "", err
+		return c, p, person{}, err
 	}
 	id, err := idOf(list, who, "member of "+where+" called", func(m person) (string, string) {
 		if strings.EqualFold(m.email, who) {
@@ -97,12 +118,17 @@ func locate(ctx context.Context, s *session.Settings, where, who string) (*sessi
 		}
 		return m.id, m.name
 	})
-	return c, p, id, err
+	for _, m := range list {
+		if m.id == id {
+			return c, p, m, err
+		}
+	}
+	return c, p, person{}, err
 }
 
 func memberListCommand(s *session.Settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the members and their roles", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "list ORGANISATION[/WORKSPACE]", Short: "List the members, the invitations and their roles", Args: usage.Exactly(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Example: "  slipway member list lab\n  slipway member list lab/rnaseq",
 	}
 	format := output.Flag(cmd)
@@ -115,9 +141,9 @@ func memberListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		t := output.Table{{"USER", "EMAIL", "ROLE"}}
+		t := output.Table{{"USER", "EMAIL", "ROLE", "INVITED UNTIL"}}
 		for _, m := range list {
-			t = append(t, []string{m.name, m.email, m.role})
+			t = append(t, []string{m.name, m.email, m.role, m.invitedUntil()})
 		}
 		return format.List(cmd, raw, t, "No members.")
 	}
@@ -127,11 +153,21 @@ func memberListCommand(s *session.Settings) *cobra.Command {
 const rolesHelp = `Roles in an organisation: owner, member. In a workspace: owner, admin, maintain,
 launch, connect, view.`
 
+const addHelp = `Add a user, by name or e-mail address.
+
+If no user has the e-mail address, it is invited: the user who first signs in at the
+server's sign-in provider with this address, verified, gets the role. An invitation
+expires after 30 days. "slipway member list" shows it, and "slipway member remove"
+revokes it.
+
+`
+
 func memberAddCommand(s *session.Settings) *cobra.Command {
 	var role string
 	cmd := &cobra.Command{
-		Use: "add ORGANISATION[/WORKSPACE] USER", Short: "Add a user, by name or e-mail address", Long: "Add a user, by name or e-mail address.\n\n" + rolesHelp,
-		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions, Example: "  slipway member add lab ada\n  slipway member add lab/rnaseq ada --role launch",
+		Use: "add ORGANISATION[/WORKSPACE] USER", Short: "Add a user, or invite an e-mail address", Long: addHelp + rolesHelp,
+		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions,
+		Example: "  slipway member add lab ada\n  slipway member add lab/rnaseq ada --role launch\n  slipway member add lab new@example.org",
 	}
 	cmd.Flags().StringVar(&role, "role", "", "The role (default: the server's: member, or launch).")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -143,16 +179,35 @@ func memberAddCommand(s *session.Settings) *cobra.Command {
 		if p.isWorkspace {
 			body = &platformv1.ParticipantSpec{UserNameOrEmail: args[1]}
 		}
-		if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodPut, Path: p.membersPath() + "/add", Signed: true, Body: body}, nil); err != nil {
+		added, err := addMember(cmd.Context(), c, p, body)
+		if err != nil {
 			return fmt.Errorf("adding %s to %s: %w", args[1], args[0], err)
 		}
 		if role != "" {
 			return setRole(cmd, s, args[0], args[1], role)
 		}
+		if added.invitation != nil {
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Invited %s to %s. The invitation waits for the first sign-in with this address until %s.\n",
+				output.Printable(added.email), output.Printable(args[0]), added.invitedUntil())
+			return err
+		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "Added %s to %s.\n", output.Printable(args[1]), output.Printable(args[0]))
 		return err
 	}
 	return cmd
+}
+
+// addMember adds a user or invites an address, and returns the new member or invitation.
+func addMember(ctx context.Context, c *session.Client, p memberScope, body proto.Message) (person, error) {
+	what := session.Call{Method: http.MethodPut, Path: p.membersPath() + "/add", Signed: true, Body: body}
+	if p.isWorkspace {
+		var res platformv1.AddParticipantResponse
+		_, err := c.Do(ctx, what, &res)
+		return personOfParticipant(res.GetParticipant()), err
+	}
+	var res platformv1.AddMemberResponse
+	_, err := c.Do(ctx, what, &res)
+	return personOfMember(res.GetMember()), err
 }
 
 func memberRoleCommand(s *session.Settings) *cobra.Command {
@@ -164,14 +219,18 @@ func memberRoleCommand(s *session.Settings) *cobra.Command {
 }
 
 func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) error {
-	c, p, id, err := locate(cmd.Context(), s, where, who)
+	c, p, m, err := locate(cmd.Context(), s, where, who)
 	if err != nil {
 		return err
 	}
 	// Both kinds of places have the same request.
-	what := session.Call{Method: http.MethodPut, Path: p.membersPath() + "/" + id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
+	what := session.Call{Method: http.MethodPut, Path: p.membersPath() + "/" + m.id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {
 		return fmt.Errorf("making %s %s of %s: %w", who, role, where, err)
+	}
+	if m.invitation != nil {
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is invited as %s of %s until %s.\n", output.Printable(m.email), output.Printable(role), output.Printable(where), m.invitedUntil())
+		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s of %s now.\n", output.Printable(who), output.Printable(role), output.Printable(where))
 	return err
@@ -179,15 +238,19 @@ func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) e
 
 func memberRemoveCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove ORGANISATION[/WORKSPACE] USER", Short: "Remove a member; from an organisation, also from its workspaces",
+		Use: "remove ORGANISATION[/WORKSPACE] USER", Short: "Remove a member or an invitation; from an organisation, also from its workspaces",
 		Args: usage.Exactly(2), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, p, id, err := locate(cmd.Context(), s, args[0], args[1])
+			c, p, m, err := locate(cmd.Context(), s, args[0], args[1])
 			if err != nil {
 				return err
 			}
-			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.membersPath() + "/" + id, Signed: true}, nil); err != nil {
+			if _, err := c.Do(cmd.Context(), session.Call{Method: http.MethodDelete, Path: p.membersPath() + "/" + m.id, Signed: true}, nil); err != nil {
 				return fmt.Errorf("removing %s from %s: %w", args[1], args[0], err)
+			}
+			if m.invitation != nil {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer invited to %s.\n", output.Printable(m.email), output.Printable(args[0]))
+				return err
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is no longer a member of %s.\n", output.Printable(args[1]), output.Printable(args[0]))
 			return err
