@@ -44,12 +44,12 @@ export function People({ org, workspace, may }) {
   return html`<section><h2>${workspace ? "Participants" : "Members"}</h2>
     <${Waiting} of=${list} what="The people here" />
     ${list.value && !people.length && html`<p class="empty">Only the owners of the organisation.</p>`}
-    ${people.length > 0 && html`<ul class="rows">${people.map((p) => html`<li key=${p.id}><div class="what"><strong>${p.userName || p.email}</strong>
+    ${people.length > 0 && html`<ul class="rows">${people.map((p) => html`<li key=${p.id}><div class="what"><strong>${p.userName}</strong>
       <p class="note">${p.expires ? `invited until ${moment(p.expires)}, waits for the first sign-in` : p.email}</p></div>
-      ${may ? html`<span class="aside"><select aria-label=${`Role of ${p.userName || p.email}`} value=${p.role}
+      ${may ? html`<span class="aside"><select aria-label=${`Role of ${p.userName}`} value=${p.role}
           onChange=${(/** @type {any} */ e) => then(() => call("PUT", `${to.at}/${p.id}/role`, { body: { role: e.currentTarget.value } }))}>
           ${to.roles.map((r) => html`<option key=${r} value=${r}>${r}: ${rights[r]}</option>`)}</select>
-        <${Sure} label=${p.expires ? "Revoke" : "Remove"} what=${p.userName || `the invitation of ${p.email}`} act=${async () => {
+        <${Sure} label=${p.expires ? "Revoke" : "Remove"} what=${p.expires ? `the invitation of ${p.email}` : p.userName} act=${async () => {
           await call("DELETE", `${to.at}/${p.id}`);
           list.again();
         }} /></span>` : html`<span class="tag">${p.role}</span>`}</li>`)}</ul>

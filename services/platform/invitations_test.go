@@ -92,11 +92,11 @@ func TestInvitations(t *testing.T) {
 		w := invitationWorld(t, db, i, "invitations")
 		m := must(w.invite("boss", "Kim.New@Example.ORG"))(t)
 		want := w.clock.now.Add(limits.InvitationLife)
-		if m.GetEmail() != "kim.new@example.org" || m.GetRole() != "member" || m.GetUserId() != 0 || m.GetInvitation().GetInvitedBy() != "boss" || !m.GetInvitation().GetExpires().AsTime().Equal(want) {
+		if m.GetEmail() != "kim.new@example.org" || m.GetUserName() != m.GetEmail() || m.GetRole() != "member" || m.GetUserId() != 0 || m.GetInvitation().GetInvitedBy() != "boss" || !m.GetInvitation().GetExpires().AsTime().Equal(want) {
 			t.Errorf("invited %v", m)
 		}
 		p := must(w.inviteToWorkspace("admin", "kim.new@example.org"))(t)
-		if p.GetEmail() != "kim.new@example.org" || p.GetWspRole() != "launch" || p.GetType() != "COLLABORATOR" || p.GetInvitation() == nil {
+		if p.GetEmail() != "kim.new@example.org" || p.GetWspRole() != "launch" || p.GetType() != "MEMBER" || p.GetMemberId().GetValue() != m.GetMemberId() || p.GetInvitation() == nil {
 			t.Errorf("invited %v", p)
 		}
 		_, err := w.invite("boss", "kim.new@EXAMPLE.org")
@@ -219,6 +219,17 @@ func TestInvitationsEnd(t *testing.T) {
 		m := must(w.invite("boss", "kim@example.org"))(t)
 		p := must(w.inviteToWorkspace("owner", "kim@example.org"))(t)
 		other := must(w.inviteToWorkspace("owner", "lee@example.org"))(t)
+		if other.GetType() != "COLLABORATOR" || other.GetMemberId() != nil {
+			t.Errorf("invited %v", other)
+		}
+		_, err = w.client.AddParticipant(w.as("owner"), &platformv1.AddParticipantRequest{
+			OrgId: w.org, Id: w.ws, Participant: &platformv1.ParticipantSpec{MemberId: int64(m.GetMemberId())},
+		})
+		wantError(t, "the same address, by the id of its invitation", err, fault.Conflict)
+		list := must(w.client.ListParticipants(w.as("owner"), &platformv1.ListParticipantsRequest{OrgId: w.org, Id: w.ws, Search: "KIM@"}))(t)
+		if got := list.GetParticipants(); len(got) != 1 || list.GetTotalSize() != 1 || got[0].GetType() != "MEMBER" || got[0].GetOrgRole().GetValue() != "member" {
+			t.Errorf("found are %v", list)
+		}
 		_, err = w.client.DeleteMember(w.as("member"), &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: int64(m.GetMemberId())})
 		wantError(t, "revoking as a member", err, fault.Denied)
 		_, err = w.client.DeleteMember(w.as("boss"), &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: int64(p.GetParticipantId())})

@@ -29,12 +29,16 @@ func (i invited) toProto() *platformv1.Invitation {
 
 // member returns the invitation as an entry of the list of members.
 func (i invitation) member() member {
-	return member{id: i.id, orgID: i.orgID, role: i.role, user: identity.User{Email: i.email}, invited: i.invited}
+	return member{id: i.id, orgID: i.orgID, role: i.role, user: identity.User{Name: i.email, Email: i.email}, invited: i.invited}
 }
 
-// participant returns the invitation as an entry of the list of participants.
-func (i invitation) participant() participant {
-	return participant{id: i.id, workspaceID: i.workspaceID, role: i.role, user: identity.User{Email: i.email}, invited: i.invited}
+// participant returns the invitation as an entry of the list of participants. m is the invitation
+// of the address to the organisation, or has no id.
+func (i invitation) participant(m member) participant {
+	return participant{
+		id: i.id, workspaceID: i.workspaceID, role: i.role, user: identity.User{Name: i.email, Email: i.email},
+		memberID: m.id, orgRole: m.role, invited: i.invited,
+	}
 }
 
 // invite stores an invitation to an organisation or a workspace from the caller, and returns it.

@@ -56,7 +56,7 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 		if err != nil {
 			return nil, err
 		}
-		return &platformv1.AddParticipantResponse{Participant: i.participant().toProto()}, nil
+		return &platformv1.AddParticipantResponse{Participant: i.participant(m).toProto()}, nil
 	}
 	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: RoleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
 	if err := api.Participants.CheckRows(ctx, s.deps.DB, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
@@ -94,7 +94,11 @@ func (s *Service) candidate(ctx context.Context, orgID int64, spec *platformv1.P
 		return member{}, err
 	}
 	if address != "" {
-		return member{user: identity.User{Email: address}}, nil
+		i, err := s.store.orgInvitation(ctx, orgID, address, s.deps.Now())
+		if errors.Is(err, fault.NotFound) {
+			return member{user: identity.User{Email: address}}, nil
+		}
+		return i.member(), err
 	}
 	m, err := s.store.memberOf(ctx, orgID, u.ID)
 	if errors.Is(err, fault.NotFound) {

@@ -38,19 +38,28 @@ func (i *invited) into() []any {
 }
 
 // invitedUser are the values of an invitation AS i for identity.UserColumns.
-const invitedUser = `0, '', i.email, '', '', '', 0, 0, 0, false`
+const invitedUser = `0, i.email, i.email, '', '', '', 0, 0, 0, false`
 
 // event returns the audit event for a change of an invitation. The role "" means no invitation.
 func (i invitation) event(action, before, after string) audit.Event {
 	return audit.Event{Action: action, OrgID: i.orgID, WorkspaceID: i.workspaceID, Subject: i.email, Before: roleValue(before), After: roleValue(after)}
 }
 
-// invitation returns the unexpired invitation with an id to an organisation, or to a workspace if
-// workspaceID is not 0. It returns fault.NotFound if it does not exist.
+// invitation returns the unexpired invitation with the id, organisation and workspace of at, or
+// fault.NotFound.
 func (s store) invitation(ctx context.Context, at invitation, now time.Time) (i invitation, err error) {
 	err = i.scan(s.db.QueryRowContext(ctx, `
 		SELECT `+invitationColumns+` FROM platform_invitations
 		WHERE org_id = $1 AND COALESCE(workspace_id, 0) = $2 AND id = $3 AND expires_at > $4`, at.orgID, at.workspaceID, at.id, sqldb.Micros(now)).Scan)
+	return i, s.db.NotFound("invitation", err)
+}
+
+// orgInvitation returns the unexpired invitation of an address to an organisation, or
+// fault.NotFound.
+func (s store) orgInvitation(ctx context.Context, orgID int64, email string, now time.Time) (i invitation, err error) {
+	err = i.scan(s.db.QueryRowContext(ctx, `
+		SELECT `+invitationColumns+` FROM platform_invitations
+		WHERE org_id = $1 AND workspace_id IS NULL AND email = $2 AND expires_at > $3`, orgID, email, sqldb.Micros(now)).Scan)
 	return i, s.db.NotFound("invitation", err)
 }
 

@@ -71,12 +71,14 @@ func (s store) insertParticipant(ctx context.Context, p participant, now time.Ti
 // participants returns a page of the participants of a workspace and of the invitations to it.
 func (s store) participants(ctx context.Context, workspaceID int64, p sqldb.Page, now time.Time) ([]participant, int, error) {
 	const users = participantTables + ` WHERE p.workspace_id = $1 AND lower(u.user_name || ' ' || u.email) LIKE $2 ESCAPE '\'`
-	const invitations = ` FROM platform_invitations i WHERE i.workspace_id = $1 AND lower(i.email) LIKE $2 ESCAPE '\' AND i.expires_at > $3`
+	const invitations = ` FROM platform_invitations i
+		LEFT JOIN platform_invitations o ON o.org_id = i.org_id AND o.workspace_id IS NULL AND o.email = i.email AND o.expires_at > $3
+		WHERE i.workspace_id = $1 AND lower(i.email) LIKE $2 ESCAPE '\' AND i.expires_at > $3`
 	return sqldb.Listing[participant]{
 		Count: `SELECT (SELECT count(*)` + users + `) + (SELECT count(*)` + invitations + `)`,
 		// The order is that of users before invitations, user_name and email.
 		Read: `SELECT 0, '', 0, 0, ` + participantColumns + users + ` UNION ALL
-			SELECT 1, i.invited_by, i.created_at, i.expires_at, i.id, i.workspace_id, i.role, 0, '', ` + invitedUser + invitations + `
+			SELECT 1, i.invited_by, i.created_at, i.expires_at, i.id, i.workspace_id, i.role, COALESCE(o.id, 0), COALESCE(o.role, ''), ` + invitedUser + invitations + `
 			ORDER BY 1, 11, 12 LIMIT $4 OFFSET $5`,
 		Scan: func(r *sql.Rows) (p participant, err error) {
 			return p, p.scan(func(into ...any) error { return r.Scan(slices.Concat([]any{new(int)}, p.invited.into(), into)...) })

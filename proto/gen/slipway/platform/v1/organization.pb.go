@@ -867,7 +867,7 @@ type Member struct {
 	MemberId float64 `protobuf:"fixed64,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	// The user's id; 0 for an invitation.
 	UserId float64 `protobuf:"fixed64,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// The user name; "" for an invitation.
+	// The user name; the e-mail address for an invitation.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// The e-mail address.
 	Email string `protobuf:"bytes,4,opt,name=email,proto3" json:"email,omitempty"`

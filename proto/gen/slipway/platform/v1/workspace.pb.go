@@ -893,9 +893,9 @@ type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the participation or the invitation.
 	ParticipantId float64 `protobuf:"fixed64,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// The user's membership in the organisation; null if the user is not a member.
+	// The user's membership in the organisation, or the invitation to it; null if there is none.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	// The user name; "" for an invitation.
+	// The user name; the e-mail address for an invitation.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`
 	// The first name.
 	FirstName string `protobuf:"bytes,4,opt,name=first_name,json=firstName,proto3" json:"first_name,omitempty"`

@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -54,18 +53,18 @@ func parseMemberScope(ctx context.Context, c *session.Client, name string) (memb
 	return memberScope{name: name, path: "/api/orgs/" + id + "/workspaces/" + ws, isWorkspace: true}, err
 }
 
-// person is a member of an organisation or a workspace, or an invitation, whose name is its address.
+// person is a member of an organisation or a workspace, or an invitation with the address as its name.
 type person struct {
 	id, name, email, role string
 	invitation            *platformv1.Invitation
 }
 
 func personOfMember(m *platformv1.Member) person {
-	return person{output.Tallied(m.GetMemberId()), cmp.Or(m.GetUserName(), m.GetEmail()), m.GetEmail(), m.GetRole(), m.GetInvitation()}
+	return person{output.Tallied(m.GetMemberId()), m.GetUserName(), m.GetEmail(), m.GetRole(), m.GetInvitation()}
 }
 
 func personOfParticipant(m *platformv1.Participant) person {
-	return person{output.Tallied(m.GetParticipantId()), cmp.Or(m.GetUserName(), m.GetEmail()), m.GetEmail(), m.GetWspRole(), m.GetInvitation()}
+	return person{output.Tallied(m.GetParticipantId()), m.GetUserName(), m.GetEmail(), m.GetWspRole(), m.GetInvitation()}
 }
 
 // invitedUntil returns when the invitation expires, or "-" for users.
