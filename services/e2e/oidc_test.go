@@ -48,6 +48,53 @@ func TestSignInAtAProvider(t *testing.T) {
 	})
 }
 
+// TestInvitationsAtAProvider invites an e-mail address with the command line. Only the user who signs
+// in with it at the identity provider, verified, must get an account and the roles.
+func TestInvitationsAtAProvider(t *testing.T) {
+	t.Parallel()
+	issuer := testkit.NewIssuer(t)
+	address := "127.0.0.1:" + testkit.FreePort(t)
+	more := settings{
+		"master_key_file": newMasterKey(t), "platform_http_addr": address, "platform_url": "http://" + address,
+		"oidc_issuer": issuer.URL, "oidc_client_id": testkit.IssuerClient, "oidc_client_secret_file": writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n"),
+		"oidc_auto_create": "invitations",
+	}
+	eachShape(t, nil, more, func(t *testing.T, p *program) {
+		admin, u := newPerson(t), newPerson(t)
+		admin.give(p.token, "login --server "+p.url)
+		admin.do("org create lab")
+		admin.do("workspace create lab/rna")
+		admin.shows("member add lab Ada@New.example", "Invited ada@new.example to lab.", "waits for the first sign-in")
+		admin.shows("member add lab/rna ada@new.example --role maintain", "ada@new.example is invited as maintain of lab/rna until")
+		admin.do("member add lab eve@new.example")
+		admin.shows("member list lab", "ada@new.example", "eve@new.example")
+		admin.shows("member remove lab EVE@new.example", "eve@new.example is no longer invited to lab.")
+		page := p.url + "/api/oauth/authorize?response_type=code&client_id=x&redirect_uri=http://127.0.0.1:1/&state=s&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&code_challenge_method=S256"
+		for _, stranger := range []string{"eve@new.example", "a.da@new.example"} {
+			issuer.Email = stranger
+			resp, err := followToProvider(page)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "There is no user with your e-mail address") {
+				t.Errorf("%s, who is not invited, got %d %s", stranger, resp.StatusCode, body)
+			}
+		}
+		issuer.Email = "ADA@new.example"
+		if out := u.signInOnTheWeb(p, followToProvider); !strings.Contains(out, "as ada") {
+			t.Errorf("the invited user signs in as %s", out)
+		}
+		u.shows("workspaces", "lab/rna", "maintain")
+		u.shows("member list lab/rna", "ADA@new.example")
+		if out := admin.do("member list lab -o json"); strings.Contains(out, "invitation") || !strings.Contains(out, "ADA@new.example") {
+			t.Errorf("after the sign-in the members are %s", out)
+		}
+		admin.shows("audit --action invitation.*", "invitation.accept", "oidc:"+issuer.URL, "invitation.revoke")
+	})
+}
+
 // followToProvider follows the page's link like a browser, and consents if the page asks about
 // a program.
 func followToProvider(page string) (*http.Response, error) {
