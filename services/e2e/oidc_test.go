@@ -61,7 +61,7 @@ func TestInvitationsAtAProvider(t *testing.T) {
 	}
 	eachShape(t, nil, more, func(t *testing.T, p *program) {
 		admin, u := newPerson(t), newPerson(t)
-		admin.give(p.token, "login --server "+p.url)
+		admin.give(p.token, "login --token-stdin --server "+p.url)
 		admin.do("org create lab")
 		admin.do("workspace create lab/rna")
 		admin.shows("member add lab Ada@New.example", "Invited ada@new.example to lab.", "waits for the first sign-in")
