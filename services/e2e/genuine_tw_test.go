@@ -44,6 +44,20 @@ func TestGenuineTw(t *testing.T) {
 	tw([]string{"removed from 'lab'"}, "participants", "delete", "-w", "acme/lab", "-n", "bob@example.org", "-t", "MEMBER")
 	tw([]string{"deleted from organization 'acme'"}, "members", "delete", "-o", "acme", "-u", "bob@example.org")
 
+	// An address that no user has is invited. tower-cli shows it as a member or participant.
+	tw([]string{"Member 'new@example.org'", "was added in organization 'acme'"}, "members", "add", "-o", "acme", "-u", "New@example.org")
+	refused([]string{"new@example.org is invited already"}, "members", "add", "-o", "acme", "-u", "new@EXAMPLE.org")
+	tw([]string{"new@example.org", "MEMBER"}, "members", "list", "-o", "acme")
+	tw([]string{`"userId" : 0`, `"email" : "new@example.org"`}, "-o", "json", "members", "list", "-o", "acme", "-f", "new@")
+	tw([]string{"updated to role 'owner'"}, "members", "update", "-o", "acme", "-u", "New@example.org", "-r", "OWNER")
+	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER")
+	tw(nil, "participants", "update", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER", "-r", "MAINTAIN")
+	tw([]string{"new@example.org (new@example.org) | maintain"}, "participants", "list", "-w", "acme/lab")
+	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "guest@example.org", "-t", "COLLABORATOR")
+	tw([]string{"removed from 'lab'"}, "participants", "delete", "-w", "acme/lab", "-n", "guest@example.org", "-t", "COLLABORATOR")
+	tw([]string{"deleted from organization 'acme'"}, "members", "delete", "-o", "acme", "-u", "new@example.org")
+	tw([]string{"No participants found"}, "participants", "list", "-w", "acme/lab")
+
 	add := []string{"credentials", "add", "container-reg", "-n", "quay", "-u", "ada", "-p", "secret", "-r", "quay.io"}
 	tw([]string{"No credentials found"}, "credentials", "list")
 	tw([]string{"New CONTAINER_REG credentials 'quay"}, add...)

@@ -104,6 +104,7 @@ func (s settings) run(args ...string) (string, error) {
 type contents struct {
 	tokens   map[string]string // by user
 	robot    bot               // of a workspace
+	people   []string          // the paths of lists that contain one invitation each
 	requests []map[string]any
 	answers  []map[string]any
 	digests  map[string]string // by image name
@@ -129,6 +130,8 @@ func (p *program) populate(t *testing.T, base string) contents {
 	made := p.platformCall(http.MethodPost, w.org, p.token, map[string]any{"workspace": map[string]any{"name": "ci"}})["workspace"].(map[string]any)
 	w.workspace = int64(made["id"].(float64))
 	robot := w.newBot("builds", "launch", w.workspace)
+	p.platformCall(http.MethodPut, strings.TrimSuffix(w.org, "/workspaces")+"/members/add", p.token, map[string]any{"user": "new@example.org"})
+	p.platformCall(http.MethodPut, fmt.Sprintf("%s/%d/participants/add", w.org, w.workspace), p.token, map[string]any{"userNameOrEmail": "new@example.org"})
 	var answers []map[string]any
 	var requests []map[string]any
 	for i := range 3 {
@@ -151,7 +154,8 @@ func (p *program) populate(t *testing.T, base string) contents {
 		digests[text(answer, "targetImage")] = p.manifestDigest(t, answer)
 		answers = append(answers, answer)
 	}
-	return contents{tokens, robot, requests, answers, digests}
+	people := []string{strings.TrimSuffix(w.org, "/workspaces") + "/members", fmt.Sprintf("%s/%d/participants", w.org, w.workspace)}
+	return contents{tokens, robot, people, requests, answers, digests}
 }
 
 // serves checks that all images can be pulled without building any of them again.
@@ -182,7 +186,8 @@ func (p *program) manifestDigest(t *testing.T, answer map[string]any) string {
 
 var lastAccess = regexp.MustCompile(`"(lastAccess|lastUsed|lastAddress)":("[^"]*"|null)`)
 
-// lists returns the accounts, credentials and builds of users and of the robot.
+// lists returns the accounts, credentials and builds of users and of the robot, and the members of
+// the organisation and the workspace.
 func (p *program) lists(t *testing.T, of contents) string {
 	t.Helper()
 	var out strings.Builder
@@ -197,6 +202,13 @@ func (p *program) lists(t *testing.T, of contents) string {
 	list(p.url+"/v1alpha1/containers", of.robot.header...)
 	for _, at := range []string{of.robot.path[:strings.LastIndex(of.robot.path, "/")], of.robot.path + "/tokens"} {
 		list(p.platform+at+of.robot.query, "Authorization", "Bearer "+p.token)
+	}
+	before := out.Len()
+	for _, at := range of.people {
+		list(p.platform+at, "Authorization", "Bearer "+p.token)
+	}
+	if n := strings.Count(strings.ReplaceAll(out.String()[before:], " ", ""), `"invitation":{"invitedBy":"admin"`); n != len(of.people) {
+		t.Errorf("%d invitations in the lists of members and participants instead of %d:\n%s", n, len(of.people), out.String()[before:])
 	}
 	for i := -1; i < len(of.tokens)-1; i++ {
 		name := ""

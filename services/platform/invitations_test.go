@@ -280,22 +280,39 @@ func TestInvitationsEnd(t *testing.T) {
 	})
 }
 
-// TestInvitationsAreLimited checks the maximum number of an organisation's invitations.
+// TestInvitationsAreLimited checks the maximum number of an organisation's invitations, in which
+// those to its workspaces and expired ones count.
 func TestInvitationsAreLimited(t *testing.T) {
 	t.Parallel()
-	db := testkit.SQLite(t)
-	w := newWorld(t, db)
-	for n := range limits.InvitationsPerOrganization {
-		must(db.ExecContext(t.Context(), `
-			INSERT INTO platform_invitations (id, org_id, email, role, invited_by, created_at, expires_at) VALUES ($1, $2, $3, 'member', 'boss', 1, $4)`,
-			n+1, w.org, fmt.Sprintf("u%d@example.org", n), sqldb.Micros(w.clock.now.Add(time.Hour))))(t)
-	}
-	_, err := w.inviteToWorkspace("boss", "kim@example.org")
-	wantError(t, "one invitation more", err, fault.Invalid)
-	page := must(w.client.ListMembers(w.as("boss"), &platformv1.ListMembersRequest{OrgId: w.org, Max: new(int32(10)), Offset: new(int32(5))}))(t)
-	if n := page.GetTotalSize(); n != 8+limits.InvitationsPerOrganization || len(page.GetMembers()) != 10 || page.GetMembers()[2].GetInvitation() != nil || page.GetMembers()[3].GetInvitation() == nil {
-		t.Errorf("%d in total, %v", n, page)
-	}
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		w := newWorld(t, db)
+		for n := range limits.InvitationsPerOrganization - 2 {
+			must(db.ExecContext(t.Context(), `
+				INSERT INTO platform_invitations (id, org_id, email, role, invited_by, created_at, expires_at) VALUES ($1, $2, $3, 'member', 'boss', 1, $4)`,
+				n+1, w.org, fmt.Sprintf("u%d@example.org", n), sqldb.Micros(w.clock.now.Add(time.Hour))))(t)
+		}
+		must(w.inviteToWorkspace("boss", "kim@example.org"))(t)
+		last := must(w.invite("boss", "kim@example.org"))(t)
+		_, err := w.inviteToWorkspace("boss", "lee@example.org")
+		wantError(t, "one invitation more to the workspace", err, fault.Invalid)
+		_, err = w.invite("boss", "lee@example.org")
+		wantError(t, "one invitation more", err, fault.Invalid)
+		if e, ok := fault.As(err); !ok || e.Code != fault.ObjectLimit || !strings.Contains(e.Public, "the limit is 1000") {
+			t.Errorf("one invitation more: %v", err)
+		}
+		if m, err := w.invite("boss", "stranger@example.org"); err != nil || m.GetInvitation() != nil {
+			t.Errorf("a user is added as %v, %v", m, err)
+		}
+		page := must(w.client.ListMembers(w.as("boss"), &platformv1.ListMembersRequest{OrgId: w.org, Max: new(int32(10)), Offset: new(int32(6))}))(t)
+		if n := page.GetTotalSize(); n != 9+limits.InvitationsPerOrganization-1 || len(page.GetMembers()) != 10 || page.GetMembers()[2].GetInvitation() != nil || page.GetMembers()[3].GetInvitation() == nil {
+			t.Errorf("%d in total, %v", n, page)
+		}
+		must(w.client.DeleteMember(w.as("boss"), &platformv1.DeleteMemberRequest{OrgId: w.org, MemberId: int64(last.GetMemberId())}))(t)
+		must(w.invite("boss", "lee@example.org"))(t)
+		w.clock.now = w.clock.now.Add(2 * time.Hour)
+		wantError(t, "the sweep", w.service.Sweep(t.Context()), nil)
+		must(w.invite("boss", "max@example.org"))(t)
+	})
 }
 
 // TestInvitationsAreAcceptedOnce checks concurrent sign-ins with invited addresses: each role is
@@ -333,6 +350,66 @@ func TestInvitationsAreAcceptedOnce(t *testing.T) {
 		}
 		if got := w.actions("invitation.accept"); strings.Count(got, "kim@example.org") != 2 || strings.Count(got, "lee@example.org") != 1 {
 			t.Errorf("recorded are %s", got)
+		}
+	})
+}
+
+// TestInvitationsOfDeletedOrganizations checks that the invitations to an organisation, and the
+// right to an account with them, end with it.
+func TestInvitationsOfDeletedOrganizations(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		i := testkit.NewIssuer(t)
+		w := invitationWorld(t, db, i, "invitations")
+		o := must(w.client.CreateOrganization(w.as("boss"), &platformv1.CreateOrganizationRequest{
+			Body: &platformv1.CreateOrganizationBody{Organization: &platformv1.OrganizationSpec{Name: new("short")}},
+		}))(t)
+		at := int64(o.GetOrganization().GetOrgId())
+		for _, address := range []string{"kim@example.org", "lee@example.org"} {
+			must(w.client.AddMember(w.as("boss"), &platformv1.AddMemberRequest{OrgId: at, Member: &platformv1.MemberSpec{User: address}}))(t)
+		}
+		must(w.invite("boss", "lee@example.org"))(t)
+		must(w.client.DeleteOrganization(w.as("boss"), &platformv1.DeleteOrganizationRequest{OrgId: at}))(t)
+		_, err := w.comeIn(i, map[string]any{"sub": "s1", "email": "kim@example.org"})
+		wantError(t, "an address that only the deleted organisation has invited", err, fault.Denied)
+		if got, err := w.comeIn(i, map[string]any{"sub": "s2", "email": "lee@example.org"}); err != nil || got != "lab: member" {
+			t.Errorf("with an invitation to another organisation: %q, %v", got, err)
+		}
+		if got := w.actions("invitation.accept"); strings.Count(got, "invitation.accept") != 1 {
+			t.Errorf("recorded are %s", got)
+		}
+		var n int
+		if err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM platform_invitations`).Scan(&n); err != nil || n != 0 {
+			t.Errorf("%d invitations are left, %v", n, err)
+		}
+	})
+}
+
+// TestAddressesOfSeveralUsers checks that an address that several users have, as older versions
+// permitted, is neither invited nor added, and that neither user gets its invitations at a sign-in.
+func TestAddressesOfSeveralUsers(t *testing.T) {
+	t.Parallel()
+	testkit.EachDatabase(t, func(t *testing.T, db *sqldb.DB) {
+		i := testkit.NewIssuer(t)
+		w := invitationWorld(t, db, i, "invitations")
+		must(w.invite("boss", "kim@example.org"))(t)
+		for n, address := range []string{"Kim@example.org", "KIM@example.org"} {
+			must(db.ExecContext(t.Context(), `INSERT INTO platform_users (id, user_name, email, created_at) VALUES ($1, $2, $3, 1)`, 70+n, fmt.Sprint("kim", n), address))(t)
+		}
+		_, err := w.invite("boss", "kim@example.org")
+		wantError(t, "adding the address to an organisation", err, fault.Invalid)
+		if !strings.Contains(fmt.Sprint(err), "Several users have the address") {
+			t.Error(err)
+		}
+		_, err = w.inviteToWorkspace("admin", "kIm@example.org")
+		wantError(t, "adding the address to a workspace", err, fault.Invalid)
+		_, err = w.comeIn(i, map[string]any{"sub": "s1", "email": "kim@example.org"})
+		wantError(t, "signing in with the address", err, fault.Denied)
+		if got := w.invitations(); got != "[kim@example.org lab:member by boss]" {
+			t.Errorf("there wait %s", got)
+		}
+		if m, err := w.invite("boss", "Kim@example.org"); err != nil || m.GetUserName() != "kim0" || m.GetInvitation() != nil {
+			t.Errorf("adding the user with exactly this address: %v, %v", m, err)
 		}
 	})
 }
