@@ -75,8 +75,12 @@ func (p person) invitedUntil() string {
 	return output.FormatTime(p.invitation.GetExpires())
 }
 
-func membersOf(ctx context.Context, c *session.Client, p memberScope) (raw []byte, out []person, err error) {
+// membersOf returns the members and invitations that a search finds; "" finds all.
+func membersOf(ctx context.Context, c *session.Client, p memberScope, search string) (raw []byte, out []person, err error) {
 	what := session.Call{Method: http.MethodGet, Path: p.membersPath(), Query: listed(), Signed: true}
+	if search != "" {
+		what.Query.Set("search", search)
+	}
 	if p.isWorkspace {
 		var res platformv1.ListParticipantsResponse
 		raw, err = c.Do(ctx, what, &res)
@@ -107,22 +111,36 @@ func locate(ctx context.Context, s *session.Settings, where, who string) (*sessi
 	if err != nil || who == "" {
 		return c, p, person{}, err
 	}
-	_, list, err := membersOf(ctx, c, p)
+	_, list, err := membersOf(ctx, c, p, who)
 	if err != nil {
 		return c, p, person{}, err
 	}
-	id, err := idOf(list, who, "member of "+where+" called", func(m person) (string, string) {
-		if strings.EqualFold(m.email, who) {
-			return m.id, who
-		}
-		return m.id, m.name
-	})
+	m, err := choose(list, where, who)
+	return c, p, m, err
+}
+
+// choose returns the member with a name, or else the one with an e-mail address, or else the
+// invitation of the address. It returns an error if several members have the address.
+func choose(list []person, where, who string) (person, error) {
+	var users, invitations []person
 	for _, m := range list {
-		if m.id == id {
-			return c, p, m, err
+		switch {
+		case m.invitation == nil && m.name == who:
+			return m, nil
+		case !strings.EqualFold(m.email, who):
+		case m.invitation == nil:
+			users = append(users, m)
+		default:
+			invitations = append(invitations, m)
 		}
 	}
-	return c, p, person{}, err
+	if len(users) > 1 {
+		return person{}, fmt.Errorf("several members of %s have the address %q; name one of them by user name", where, who)
+	}
+	if found := append(users, invitations...); len(found) > 0 {
+		return found[0], nil
+	}
+	return person{}, fmt.Errorf("there is no member of %s called %q", where, who)
 }
 
 func memberListCommand(s *session.Settings) *cobra.Command {
@@ -136,7 +154,7 @@ func memberListCommand(s *session.Settings) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		raw, list, err := membersOf(cmd.Context(), c, p)
+		raw, list, err := membersOf(cmd.Context(), c, p, "")
 		if err != nil {
 			return err
 		}
@@ -183,7 +201,7 @@ func memberAddCommand(s *session.Settings) *cobra.Command {
 			return fmt.Errorf("adding %s to %s: %w", args[1], args[0], err)
 		}
 		if role != "" {
-			return setRole(cmd, s, args[0], args[1], role)
+			return setRole(cmd, c, p, added, args[1], role)
 		}
 		if added.invitation != nil {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "Invited %s to %s. The invitation waits for the first sign-in with this address until %s.\n",
@@ -213,25 +231,29 @@ func memberRoleCommand(s *session.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "role ORGANISATION[/WORKSPACE] USER ROLE", Short: "Give a member another role", Long: "Give a member another role.\n\n" + rolesHelp,
 		Args: usage.Exactly(3), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(cmd *cobra.Command, args []string) error { return setRole(cmd, s, args[0], args[1], args[2]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, p, m, err := locate(cmd.Context(), s, args[0], args[1])
+			if err != nil {
+				return err
+			}
+			return setRole(cmd, c, p, m, args[1], args[2])
+		},
 	}
 }
 
-func setRole(cmd *cobra.Command, s *session.Settings, where, who, role string) error {
-	c, p, m, err := locate(cmd.Context(), s, where, who)
-	if err != nil {
-		return err
-	}
+// setRole sets the role of a member or an invitation. who is the name that the user typed.
+func setRole(cmd *cobra.Command, c *session.Client, p memberScope, m person, who, role string) error {
+	where := p.name
 	// Both kinds of places have the same request.
 	what := session.Call{Method: http.MethodPut, Path: p.membersPath() + "/" + m.id + "/role", Signed: true, Body: &platformv1.RoleSpec{Role: role}}
 	if _, err := c.Do(cmd.Context(), what, nil); err != nil {
 		return fmt.Errorf("making %s %s of %s: %w", who, role, where, err)
 	}
 	if m.invitation != nil {
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is invited as %s of %s until %s.\n", output.Printable(m.email), output.Printable(role), output.Printable(where), m.invitedUntil())
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is invited as %s of %s until %s.\n", output.Printable(m.email), output.Printable(role), output.Printable(where), m.invitedUntil())
 		return err
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is %s of %s now.\n", output.Printable(who), output.Printable(role), output.Printable(where))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s is %s of %s now.\n", output.Printable(who), output.Printable(role), output.Printable(where))
 	return err
 }
 
