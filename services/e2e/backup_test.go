@@ -19,7 +19,7 @@ func TestBackup(t *testing.T) {
 	up := testkit.NewRegistry(t, testkit.Open)
 	channel := madeChannel(t, smallPackages(3)...)
 	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
-	s := common(t, []string{up.Host}, bare(channel.URL))
+	s := common(t, []string{up.Host}, withProvider(t, bare(channel.URL)))
 	s["limit_platform"], s["limit_pulls_anonymous"] = "0", "0"
 	p := oneProcess(t, s)
 	was := p.populate(t, base)

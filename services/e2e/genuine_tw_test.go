@@ -11,7 +11,7 @@ import (
 func TestGenuineTw(t *testing.T) {
 	genuine(t)
 	up := testkit.NewRegistry(t, testkit.Open)
-	p := oneProcess(t, common(t, []string{up.Host}, atHome(t, settings{"runc_path": "/nowhere/runc"})))
+	p := oneProcess(t, common(t, []string{up.Host}, atHome(t, withProvider(t, settings{"runc_path": "/nowhere/runc"}))))
 	w := newDesk(t, "TOWER_ACCESS_TOKEN="+adminToken, "TOWER_API_ENDPOINT="+p.platform)
 	tw := func(wants []string, args ...string) {
 		t.Helper()
@@ -53,7 +53,13 @@ func TestGenuineTw(t *testing.T) {
 	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER")
 	tw(nil, "participants", "update", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER", "-r", "MAINTAIN")
 	tw([]string{"new@example.org (new@example.org) | maintain"}, "participants", "list", "-w", "acme/lab")
-	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "guest@example.org", "-t", "COLLABORATOR")
+	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "guest@example.org", "-t", "MEMBER")
+	// tower-cli takes the first result of a search, which must not be the invitation of another address.
+	tw([]string{"Member 'a-bob@example.org'"}, "members", "add", "-o", "acme", "-u", "a-bob@example.org")
+	tw([]string{"User 'bob'", "role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "bob", "-t", "MEMBER")
+	refused([]string{"not found"}, "members", "delete", "-o", "acme", "-u", "bob")
+	tw([]string{"removed from 'lab'"}, "participants", "delete", "-w", "acme/lab", "-n", "bob", "-t", "COLLABORATOR")
+	tw([]string{"deleted from organization 'acme'"}, "members", "delete", "-o", "acme", "-u", "a-bob@example.org")
 	tw([]string{"removed from 'lab'"}, "participants", "delete", "-w", "acme/lab", "-n", "guest@example.org", "-t", "COLLABORATOR")
 	tw([]string{"deleted from organization 'acme'"}, "members", "delete", "-o", "acme", "-u", "new@example.org")
 	tw([]string{"No participants found"}, "participants", "list", "-w", "acme/lab")

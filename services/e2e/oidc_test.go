@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -93,6 +94,18 @@ func TestInvitationsAtAProvider(t *testing.T) {
 		}
 		admin.shows("audit --action invitation.*", "invitation.accept", "oidc:"+issuer.URL, "invitation.revoke")
 	})
+}
+
+// withProvider returns settings with a sign-in provider, without which addresses are not invited.
+func withProvider(t *testing.T, s settings) settings {
+	t.Helper()
+	s = maps.Clone(s)
+	if s == nil {
+		s = settings{}
+	}
+	s["oidc_issuer"], s["oidc_client_id"] = testkit.NewIssuer(t).URL, testkit.IssuerClient
+	s["oidc_client_secret_file"] = writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n")
+	return s
 }
 
 // followToProvider follows the page's link like a browser, and consents if the page asks about

@@ -23,7 +23,7 @@ func TestMigrateFromOneProcess(t *testing.T) {
 	own := testkit.NewRegistry(t, testkit.Basic)
 	channel := madeChannel(t, smallPackages(3)...)
 	base := up.Push(t, "base/index:1", testkit.Index(t, true, "amd64", "arm64"))
-	s := common(t, []string{up.Host, own.Host}, bare(channel.URL))
+	s := common(t, []string{up.Host, own.Host}, withProvider(t, bare(channel.URL)))
 	s["limit_platform"] = "0"
 	p := oneProcess(t, s)
 	source := p.procs[0].env["data_dir"]

@@ -19,7 +19,7 @@ const invitedRow = `[...document.querySelectorAll(".rows li")].find((l) => l.inn
 func TestWebPageOfInvitations(t *testing.T) {
 	t.Parallel()
 	browser := newChromium(t)
-	eachShape(t, nil, nil, func(t *testing.T, p *program) {
+	eachShape(t, nil, withProvider(t, nil), func(t *testing.T, p *program) {
 		p.makeWorkspace("lab", "rnaseq")
 		theirToken := p.newUser("max")
 		for _, args := range [][]string{{"member", "add", "lab", "max"}, {"member", "add", "lab/rnaseq", "max", "--role", "view"}} {

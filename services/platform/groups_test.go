@@ -37,15 +37,19 @@ func (w *world) comeIn(i *testkit.Issuer, claims map[string]any) (string, error)
 	return w.rolesOf(fmt.Sprint(claims["email"])), nil
 }
 
-// rolesOf describes the roles of a user: "lab: owner, bench: view, administrator".
+// rolesOf describes the roles of a user, without those of invitations: "lab: owner, bench: view, administrator".
 func (w *world) rolesOf(email string) string {
 	w.t.Helper()
 	var out []string
 	for _, m := range must(w.client.ListMembers(w.as("boss"), &platformv1.ListMembersRequest{OrgId: w.org, Search: email}))(w.t).GetMembers() {
-		out = append(out, "lab: "+m.GetRole())
+		if m.GetInvitation() == nil {
+			out = append(out, "lab: "+m.GetRole())
+		}
 	}
 	for _, p := range must(w.client.ListParticipants(w.as("owner"), &platformv1.ListParticipantsRequest{OrgId: w.org, Id: w.ws, Search: email}))(w.t).GetParticipants() {
-		out = append(out, "bench: "+p.GetWspRole())
+		if p.GetInvitation() == nil {
+			out = append(out, "bench: "+p.GetWspRole())
+		}
 	}
 	users := must(w.service.Users(w.t.Context()))(w.t)
 	for _, u := range users {

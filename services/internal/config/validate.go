@@ -190,7 +190,19 @@ func provider(c *Config) error {
 	if slices.Contains(c.OIDCAutoCreate, "groups") && len(c.OIDCGroups) == 0 {
 		return errors.New("oidc_auto_create: groups needs oidc_groups, which lists them")
 	}
-	return errors.Join(webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
+	return errors.Join(autoCreate(c.OIDCAutoCreate), webAddress("oidc_issuer", c.OIDCIssuer), together("oidc_issuer", c.OIDCIssuer, "oidc_client_id", c.OIDCClientID))
+}
+
+// autoCreate returns an error for an entry of oidc_auto_create that is neither a domain with a dot
+// nor a keyword, such as a misspelled keyword.
+func autoCreate(entries []string) error {
+	for _, e := range entries {
+		domain := strings.TrimPrefix(e, "invitations@")
+		if e != "groups" && e != "invitations" && (!strings.Contains(domain, ".") || strings.Contains(domain, "@")) {
+			return fmt.Errorf("oidc_auto_create: %q is not a domain such as example.org, nor groups, invitations or invitations@example.org", e)
+		}
+	}
+	return nil
 }
 
 // origins checks web origins: scheme, host and port as browsers write them.

@@ -15,6 +15,7 @@ import (
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	file := write(t, "x")
+	const provider = "--oidc-issuer=https://id.example.org --oidc-client-id=slipway"
 	for _, tc := range []struct {
 		name, args string // want is part of the error; "" for none
 		want       string
@@ -70,6 +71,10 @@ func TestValidate(t *testing.T) {
 		{"a sink of the audit trail", "--audit-sink=/var/log/slipway/audit.jsonl", ""},
 		{"a receiver of the audit trail", "--audit-sink=syslog+tls://logs.example.org:6514", ""},
 		{"a relative sink of the audit trail", "--audit-sink=audit.jsonl", "audit_sink must be an absolute path"},
+		{"automatic users", provider + " --oidc-auto-create=example.org,groups,invitations,invitations@example.org --oidc-groups=staff=lab", ""},
+		{"a misspelt kind of automatic users", provider + " --oidc-auto-create=invitation", `oidc_auto_create: "invitation" is not a domain`},
+		{"a domain without a dot", provider + " --oidc-auto-create=invitations@corp", "oidc_auto_create"},
+		{"an address of automatic users", provider + " --oidc-auto-create=kim@example.org", "oidc_auto_create"},
 		{"log level", "--log-level=loud", "log_level"},
 		{"log level in capitals", "--log-level=WARN", ""},
 	} {

@@ -39,6 +39,11 @@ const (
 	// workspaces, and InvitationLife how long an invitation waits.
 	InvitationsPerOrganization = 1000
 	InvitationLife             = 30 * 24 * time.Hour
+	// InvitationsPerWorkspace is the maximum number of invitations to a workspace, so that its admins
+	// cannot use up those of the organisation. InvitationsPerAddress is the maximum number of an
+	// address in all organisations: one sign-in accepts them.
+	InvitationsPerWorkspace = 250
+	InvitationsPerAddress   = 50
 	// ParticipantsPerWorkspace is the maximum number of participants of a workspace.
 	ParticipantsPerWorkspace = 5000
 	// CredentialsPerWorkspace is the maximum number of credentials of a workspace.
@@ -116,8 +121,9 @@ func accountRows() []Row {
 		{What: "Workspaces of an organisation", Bound: fmt.Sprint(WorkspacesPerOrganization), Why: fills},
 		{What: "Members of an organisation; participants of a workspace", Bound: fmt.Sprintf("%d; %d", MembersPerOrganization, ParticipantsPerWorkspace), Why: fills},
 		{
-			What: "Invitations to an organisation and its workspaces", Bound: fmt.Sprintf("%d; each expires after %d days", InvitationsPerOrganization, InvitationLife/(24*time.Hour)),
-			Why: fills + "; an address may get another owner",
+			What:  "Invitations to an organisation and its workspaces; to one workspace; of an address; each expires after",
+			Bound: fmt.Sprintf("%d; %d; %d; %d days", InvitationsPerOrganization, InvitationsPerWorkspace, InvitationsPerAddress, InvitationLife/(24*time.Hour)),
+			Why:   fills + "; one sign-in accepts those of its address; an address may get another owner",
 		},
 		{What: "Credentials of a workspace", Bound: fmt.Sprint(CredentialsPerWorkspace), Why: "their list has no pages, and each pull searches them"},
 		{What: "Keys of credentials", Bound: size(CredentialKeys), Why: "they are encrypted and decrypted as a whole; the longest in use are service accounts of some KiB"},

@@ -114,7 +114,7 @@ func StartPostgres(t testing.TB) *Server {
 		}
 		return err
 	}
-	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "slipway", "-A", "trust", "-N")
+	initdb := exec.Command(filepath.Join(bin, "initdb"), "-D", dir, "-U", "slipway", "-A", "trust", "-N", "--locale=C.UTF-8", "--encoding=UTF8")
 	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
 	initdb.Dir = "/"
 	if out, err := initdb.CombinedOutput(); err != nil {

@@ -25,12 +25,15 @@ const (
 	Organizations Stored = "organizations"
 	Members       Stored = "members"
 	Invitations   Stored = "invitations"
-	Workspaces    Stored = "workspaces"
-	Participants  Stored = "participants"
-	Credentials   Stored = "credentials"
-	Webhooks      Stored = "webhooks"
-	Runs          Stored = "runs"
-	Limits        Stored = "limits"
+	// WorkspaceInvitations are those to one workspace, and AddressInvitations those of one address.
+	WorkspaceInvitations Stored = "workspaceInvitations"
+	AddressInvitations   Stored = "addressInvitations"
+	Workspaces           Stored = "workspaces"
+	Participants         Stored = "participants"
+	Credentials          Stored = "credentials"
+	Webhooks             Stored = "webhooks"
+	Runs                 Stored = "runs"
+	Limits               Stored = "limits"
 )
 
 // A storedLimit is the maximum number of objects of a kind.
@@ -51,12 +54,15 @@ func storedLimits() map[Stored]storedLimit {
 		Organizations: {limits.OrganizationsPerUser, "organisations that you own", deleteUnused},
 		Members:       {limits.MembersPerOrganization, "members of an organisation", "remove members first"},
 		Invitations:   {limits.InvitationsPerOrganization, "invitations to an organisation and its workspaces", "remove some first"},
-		Workspaces:    {limits.WorkspacesPerOrganization, "workspaces of an organisation", deleteUnused},
-		Participants:  {limits.ParticipantsPerWorkspace, "participants of a workspace", "remove participants first"},
-		Credentials:   {limits.CredentialsPerWorkspace, "credentials of a workspace", deleteUnused},
-		Webhooks:      {limits.WebhooksPerOwner, "webhooks", deleteUnused},
-		Runs:          {limits.RunsPerWorkspace, "runs of a workspace", deleteUnused},
-		Limits:        {limits.OwnLimits, "limits of organisations, workspaces and users", deleteUnused},
+
+		WorkspaceInvitations: {limits.InvitationsPerWorkspace, "invitations to a workspace", "remove some first"},
+		AddressInvitations:   {limits.InvitationsPerAddress, "invitations of an e-mail address", "an operator can create the user"},
+		Workspaces:           {limits.WorkspacesPerOrganization, "workspaces of an organisation", deleteUnused},
+		Participants:         {limits.ParticipantsPerWorkspace, "participants of a workspace", "remove participants first"},
+		Credentials:          {limits.CredentialsPerWorkspace, "credentials of a workspace", deleteUnused},
+		Webhooks:             {limits.WebhooksPerOwner, "webhooks", deleteUnused},
+		Runs:                 {limits.RunsPerWorkspace, "runs of a workspace", deleteUnused},
+		Limits:               {limits.OwnLimits, "limits of organisations, workspaces and users", deleteUnused},
 	}
 }
 

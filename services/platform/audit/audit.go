@@ -99,6 +99,16 @@ func (l Log) Append(ctx context.Context, t *sql.Tx, e Event) error {
 	return err
 }
 
+// AppendAll is Append for several events.
+func (l Log) AppendAll(ctx context.Context, t *sql.Tx, events []Event) error {
+	for _, e := range events {
+		if err := l.Append(ctx, t, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // record returns the record of an event, with the current time.
 func (l Log) record(ctx context.Context, e Event) (Record, error) {
 	if (e.Actor == Actor{}) {
@@ -205,12 +215,7 @@ func (l Log) ChangeAll(ctx context.Context, e Event, f func(*sql.Tx) (changed bo
 		if !changed {
 			return errUnchanged
 		}
-		for _, e := range append([]Event{e}, more...) {
-			if err := l.Append(ctx, t, e); err != nil {
-				return err
-			}
-		}
-		return nil
+		return l.AppendAll(ctx, t, append([]Event{e}, more...))
 	})
 	if errors.Is(err, errUnchanged) {
 		return false, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/mail"
 	"regexp"
+	"strings"
 	"time"
 
 	"slipway.dev/services/internal/fault"
@@ -54,11 +55,15 @@ func (s *Service) createUser(ctx context.Context, a Account, invitedOnly bool) (
 	a.ID = api.NewID()
 	u := User{ID: a.ID, Name: a.Name, Email: a.Email, FirstName: a.FirstName, LastName: a.LastName}
 	created, err := s.store.insertUser(ctx, u, s.deps.Now(), func(t *sql.Tx) ([]audit.Event, error) {
-		events, err := s.acceptInvitationsIn(ctx, t, u)
-		if err == nil && invitedOnly && len(events) == 0 {
-			err = fault.NotFound.Newf("The invitation of %s is used, revoked or expired", a.Email)
+		accepted, err := s.acceptInvitationsIn(ctx, t, u)
+		switch {
+		case err != nil || !invitedOnly || accepted.Granted:
+		case accepted.Full:
+			err = fault.Denied.Newf("You are invited, but the organisation or workspace has as many users as are allowed; ask an owner to remove unused ones")
+		default:
+			err = fault.NotFound.Newf("The invitation of %s is used, revoked or no longer valid", a.Email)
 		}
-		return events, err
+		return accepted.Events, err
 	})
 	if err != nil {
 		return a, fmt.Errorf("writing user %s: %w", a.Name, err)
@@ -66,6 +71,8 @@ func (s *Service) createUser(ctx context.Context, a Account, invitedOnly bool) (
 	if !created {
 		return a, fault.Conflict.Newf("There is a user with that name or e-mail address already").WithCode(fault.ObjectTaken)
 	}
+	// An invitation that was stored at the same time may not have seen the user, nor the user it.
+	s.acceptInvitations(ctx, u, u.Email)
 	return a, nil
 }
 
@@ -152,28 +159,35 @@ func (s *Service) UserByName(ctx context.Context, name string) (User, error) {
 }
 
 // UserOrAddress returns the user with a name or e-mail address. The case of ASCII letters in
-// addresses is ignored. If no user has the address, it returns no user but the address, with its
-// ASCII letters in lower case. It returns fault.Invalid for other names, and for an address that
-// several users have.
+// addresses is ignored. If no user has the address, it returns no user but the AddressKey of the
+// address. It returns fault.Invalid for other names, for an address that several users have, and
+// for one that cannot be invited: without a sign-in provider no address can be.
 func (s *Service) UserOrAddress(ctx context.Context, name string) (u User, address string, err error) {
 	u, err = s.UserByName(ctx, name)
 	if !errors.Is(err, fault.Invalid) || checkEmail(name) != nil {
 		return u, "", err
 	}
-	address = lowerASCII(name)
-	n, err := s.store.countEmail(ctx, address)
-	if err != nil {
-		return User{}, "", fmt.Errorf("counting the users with an address: %w", err)
-	}
-	switch n {
-	case 0:
-		return User{}, address, nil
-	case 1:
-		u, err = s.store.userWithEmail(ctx, address)
-		return u, "", err
-	default:
+	list, lookupErr := usersWithEmail(ctx, s.deps.DB, name)
+	switch {
+	case lookupErr != nil:
+		return User{}, "", fmt.Errorf("looking up an address: %w", s.deps.DB.Wrap(lookupErr))
+	case len(list) == 1:
+		return list[0], "", nil
+	case len(list) > 1:
 		return User{}, "", fault.Invalid.Newf("Several users have the address %q; name one of them by user name", name)
+	case s.oidc.Issuer == "":
+		return User{}, "", err
 	}
+	return User{}, AddressKey(name), checkInvited(name)
+}
+
+// checkInvited returns fault.Invalid unless all characters of an address are printable ASCII
+// characters: other characters can look like those of another address.
+func checkInvited(address string) error {
+	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return fault.Invalid.Newf("An invited address must have ASCII characters only, without spaces: write the domain as xn--…, or ask an operator to create the user")
+	}
+	return nil
 }
 
 // HasUser reports whether an id belongs to a robot, or to a user who is not disabled.

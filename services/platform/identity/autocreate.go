@@ -19,7 +19,9 @@ const nameAttempts = 20
 // creates reports whether the first sign-in with a verified address creates a user.
 func (p *provider) creates(email string) bool {
 	_, domain, ok := cutLast(lowerASCII(email), "@")
-	return ok && slices.ContainsFunc(p.AutoCreate, func(allowed string) bool { return lowerASCII(allowed) == domain })
+	return ok && slices.ContainsFunc(p.AutoCreate, func(allowed string) bool {
+		return lowerASCII(allowed) == domain && allowed != byGroup && allowed != byInvitation
+	})
 }
 
 // cutLast cuts s around the last instance of sep.

@@ -77,14 +77,19 @@ func (s *Service) setAdministrator(ctx context.Context, u User, administrator bo
 }
 
 // DeleteUser deletes a user with the user's tokens, sessions and memberships, and personal
-// credentials, runs and webhooks, with immediate effect. Records in shared workspaces stay, with the user's id. It
+// credentials, runs and webhooks, and revokes the invitations of the address, with immediate effect. Records in shared workspaces stay, with the user's id. It
 // returns fault.Conflict for the last owner of an organisation.
 func (s *Service) DeleteUser(ctx context.Context, userName string) error {
 	u, err := s.removableUser(ctx, userName)
 	if err != nil {
 		return err
 	}
-	orphan, err := s.store.deleteUser(ctx, u)
+	orphan, err := s.store.deleteUser(ctx, u, func(t *sql.Tx) ([]audit.Event, error) {
+		if s.invitations == nil {
+			return nil, nil
+		}
+		return s.invitations.RevokeInvitationsIn(ctx, t, AddressKey(u.Email))
+	})
 	if errors.Is(err, errNoAdministrator) {
 		return errLastAdministrator(u)
 	}
@@ -210,8 +215,9 @@ func (s store) disableUser(ctx context.Context, u User, at time.Time) (bool, err
 var errNoAdministrator = errors.New("the last administrator")
 
 // deleteUser deletes a user and the rows that belong to the user only. If an organisation would
-// have no owner left, it deletes nothing and returns the name of that organisation.
-func (s store) deleteUser(ctx context.Context, u User) (orphan string, err error) {
+// have no owner left, it deletes nothing and returns the name of that organisation. It calls revoke
+// in the same transaction, and appends the audit events that it returns.
+func (s store) deleteUser(ctx context.Context, u User, revoke func(*sql.Tx) ([]audit.Event, error)) (orphan string, err error) {
 	id := u.ID
 	err = s.db.Tx(ctx, func(t *sql.Tx) error {
 		if err := lockAdministrators(ctx, t); err != nil {
@@ -248,9 +254,13 @@ func (s store) deleteUser(ctx context.Context, u User) (orphan string, err error
 				return err
 			}
 		}
-		return s.audit.Append(ctx, t, audit.Event{Action: "user.delete", Subject: u.Name, Before: map[string]any{
+		events, err := revoke(t)
+		if err != nil {
+			return err
+		}
+		return s.audit.AppendAll(ctx, t, append(events, audit.Event{Action: "user.delete", Subject: u.Name, Before: map[string]any{
 			"id": u.ID, "email": u.Email, "administrator": u.Administrator,
-		}})
+		}}))
 	})
 	return orphan, err
 }

@@ -34,7 +34,8 @@ type OIDC struct {
 	ClientID, ClientSecret string
 	// AutoCreate lists domains of e-mail addresses. The first sign-in with a verified address
 	// of such a domain creates a user. The entry "groups" does so for users in a group that has
-	// a role, and the entry "invitations" for users whose address is invited.
+	// a role, and the entry "invitations" for users whose address is invited, or "invitations@" and
+	// a domain if the address also is of this domain.
 	AutoCreate []string
 	// Scopes are requested in addition to openid and email. GroupsClaim is the claim with the
 	// user's groups; "" ignores groups.
@@ -187,9 +188,7 @@ func (s *Service) signedInUser(ctx context.Context, code string, in pendingSignI
 	u, err := s.userOf(ctx, token)
 	if err == nil {
 		// Roles of invitations come first, since groups do not change roles that users have granted.
-		if err := s.acceptInvitations(ctx, u, token); err != nil {
-			return u, err
-		}
+		s.acceptInvitationsOf(ctx, u, token)
 		return u, s.applyGroups(ctx, u, token)
 	}
 	email := claimedEmail(token)

@@ -8,6 +8,7 @@ import (
 
 	platformv1 "slipway.dev/proto/gen/slipway/platform/v1"
 
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sqldb"
 	"slipway.dev/services/platform/audit"
 )
@@ -46,9 +47,19 @@ func (s store) userLoggedIn(ctx context.Context, issuer, subject string) (User, 
 // userWithEmail returns the user with an e-mail address, ignoring the case of ASCII letters. It
 // returns fault.NotFound unless exactly one user has the address.
 func (s store) userWithEmail(ctx context.Context, email string) (User, error) {
-	return s.userBy(ctx, `WHERE lower(u.email) = $1 AND NOT EXISTS (
-		SELECT 1 FROM platform_users o WHERE lower(o.email) = $1 AND o.id <> u.id)`, lowerASCII(email))
+	list, err := usersWithEmail(ctx, s.db, email)
+	if err != nil {
+		return User{}, s.db.Wrap(err)
+	}
+	if len(list) != 1 {
+		return User{}, fault.NotFound.Newf("%d users have the address", len(list))
+	}
+	return list[0], nil
 }
+
+// AddressKey returns the form in which e-mail addresses are compared: with ASCII letters in lower
+// case.
+func AddressKey(email string) string { return lowerASCII(email) }
 
 // lowerASCII returns s with its ASCII letters in lower case. It does not change letters that
 // Unicode folds to ASCII letters, such as the kelvin sign: they make a different address.

@@ -60,10 +60,13 @@ func (s store) insertUser(ctx context.Context, u User, now time.Time, then func(
 		"id": u.ID, "email": u.Email, "firstName": u.FirstName, "lastName": u.LastName,
 	}}
 	return s.audit.ChangeAll(ctx, e, func(t *sql.Tx) (bool, []audit.Event, error) {
+		others, err := usersWithEmail(ctx, t, u.Email)
+		if err != nil || len(others) > 0 {
+			return false, nil, err
+		}
 		created, err := s.db.Changed(t.ExecContext(ctx, `
 			INSERT INTO platform_users (id, user_name, email, first_name, last_name, created_at)
-			SELECT $1, $2, $3, $4, $5, $6 WHERE NOT EXISTS (SELECT 1 FROM platform_users WHERE lower(email) = $7)
-			ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now), lowerASCII(u.Email)))
+			VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`, u.ID, u.Name, u.Email, u.FirstName, u.LastName, sqldb.Micros(now)))
 		if err != nil || !created {
 			return false, nil, err
 		}
@@ -72,11 +75,31 @@ func (s store) insertUser(ctx context.Context, u User, now time.Time, then func(
 	})
 }
 
-// countEmail returns the number of users with an address, which has ASCII letters in lower case
-// only. The case of ASCII letters is ignored.
-func (s store) countEmail(ctx context.Context, email string) (n int, err error) {
-	err = s.db.QueryRowContext(ctx, `SELECT count(*) FROM platform_users WHERE lower(email) = $1`, email).Scan(&n)
-	return n, s.db.Wrap(err)
+// A querier is a database or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// usersWithEmail returns the users with an e-mail address, ignoring the case of ASCII letters.
+func usersWithEmail(ctx context.Context, q querier, email string) (out []User, err error) {
+	key := AddressKey(email)
+	// In most locales PostgreSQL's lower also folds letters such as the kelvin sign, which SQLite's
+	// does not. The loop below decides.
+	rows, err := q.QueryContext(ctx, `SELECT `+UserColumns+` FROM platform_users u WHERE lower(u.email) = lower(CAST($1 AS text)) OR lower(u.email) = $2`, email, key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var u User
+		if err := rows.Scan(u.Into()...); err != nil {
+			return nil, err
+		}
+		if AddressKey(u.Email) == key {
+			out = append(out, u)
+		}
+	}
+	return out, rows.Err()
 }
 
 // userByName returns the user with a name or e-mail address, or fault.NotFound.

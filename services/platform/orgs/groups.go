@@ -157,7 +157,7 @@ func (s *Service) applyOrgs(ctx context.Context, u identity.User, wanted map[int
 		case isWanted:
 			done, err = s.store.setMemberRole(ctx, m, want.name(), true)
 		default:
-			done, err = s.store.deleteMember(ctx, m)
+			done, err = s.store.deleteMemberByGroup(ctx, m)
 		}
 		if err != nil {
 			return changed, fmt.Errorf("writing the membership %d: %w", m.id, err)
@@ -198,7 +198,7 @@ func (s *Service) applyWorkspaces(ctx context.Context, u identity.User, wanted m
 		case isWanted:
 			done, err = s.store.setParticipantRole(ctx, p, want.String(), true)
 		default:
-			done, err = s.store.deleteParticipant(ctx, p)
+			done, err = s.store.deleteParticipantByGroup(ctx, p)
 		}
 		if err != nil {
 			return changed, fmt.Errorf("writing the participant %d: %w", p.id, err)

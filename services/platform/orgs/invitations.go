@@ -41,27 +41,29 @@ func (i invitation) participant(m member) participant {
 	}
 }
 
-// invite stores an invitation to an organisation or a workspace from the caller, and returns it.
-// It returns fault.Conflict if the address is invited already.
-func (s *Service) invite(ctx context.Context, i invitation) (invitation, error) {
-	if err := api.Invitations.CheckRows(ctx, s.deps.DB, `platform_invitations WHERE org_id = $1`, i.orgID); err != nil {
-		return i, err
-	}
-	now := s.deps.Now()
-	i.id, i.invited = api.NewID(), invited{by: PrincipalFrom(ctx).User.Name, at: now, expires: now.Add(limits.InvitationLife)}
+// invite stores an invitation to an organisation or a workspace from the caller, and returns it. If
+// a user with the address was created at the same time, it gives the user the role and returns the
+// user. It returns fault.Conflict if the address is invited already.
+func (s *Service) invite(ctx context.Context, i invitation) (invitation, identity.User, error) {
+	now, inviter := s.deps.Now(), PrincipalFrom(ctx).User
+	i.id, i.inviter, i.invited = api.NewID(), inviter.ID, invited{by: inviter.Name, at: now, expires: now.Add(limits.InvitationLife)}
 	created, err := s.store.insertInvitation(ctx, i)
 	if err != nil {
-		return i, fmt.Errorf("writing an invitation to %d: %w", i.orgID, err)
+		return i, identity.User{}, fmt.Errorf("writing an invitation to %d: %w", i.orgID, err)
 	}
 	if !created {
-		return i, fault.Conflict.Newf("%s is invited already; remove the invitation first to renew it", i.email).WithCode(fault.ObjectTaken)
+		return i, identity.User{}, fault.Conflict.Newf("%s is invited already; remove the invitation first to renew it", i.email).WithCode(fault.ObjectTaken)
 	}
-	return i, nil
+	u, _, err := s.deps.Users.UserOrAddress(ctx, i.email)
+	if err != nil || u.ID == 0 || !u.Disabled.IsZero() {
+		return i, identity.User{}, nil //nolint:nilerr // the invitation is stored
+	}
+	return i, u, s.AcceptInvitations(ctx, u, i.email)
 }
 
 // changeRole changes the role of an invitation.
 func (s *Service) changeRole(ctx context.Context, i invitation, role string) error {
-	done, err := s.store.setInvitationRole(ctx, i, role)
+	done, err := s.store.setInvitationRole(ctx, i, role, PrincipalFrom(ctx).User, s.deps.Now())
 	if err != nil {
 		return fmt.Errorf("writing invitation %d: %w", i.id, err)
 	}
@@ -83,97 +85,86 @@ func (s *Service) revoke(ctx context.Context, i invitation) error {
 	return nil
 }
 
-// errAccepted is returned if another call ends an invitation at the same moment.
+// errAccepted is returned if another call ends or changes an invitation at the same moment.
 func errAccepted() error {
-	return fault.NotFound.Newf("The invitation was just accepted or revoked; list the members again")
+	return fault.NotFound.Newf("The invitation was just changed, accepted or revoked; list the members again")
 }
 
 // HasInvitation reports whether an invitation waits for an address, which is as
-// identity.Service.UserOrAddress returns it.
+// identity.AddressKey returns it.
 func (s *Service) HasInvitation(ctx context.Context, address string) (bool, error) {
-	has, err := s.store.hasInvitation(ctx, address, s.deps.Now())
+	list, err := s.store.waiting(ctx, s.deps.DB, address, s.deps.Now())
 	if err != nil {
 		return false, fmt.Errorf("reading the invitations of an address: %w", err)
 	}
-	return has, nil
+	return len(list) > 0, nil
 }
 
 // AcceptInvitations gives a user the roles that wait for an address of the user, and deletes
-// these invitations.
+// these invitations, each in a transaction of its own. An error with one of them does not prevent
+// the others.
 func (s *Service) AcceptInvitations(ctx context.Context, u identity.User, address string) error {
-	if has, err := s.HasInvitation(ctx, address); err != nil || !has {
-		return err
+	list, err := s.store.waiting(ctx, s.deps.DB, address, s.deps.Now())
+	if err != nil {
+		return fmt.Errorf("reading the invitations of an address: %w", err)
 	}
-	var events []audit.Event
-	err := s.deps.DB.Tx(ctx, func(t *sql.Tx) (err error) {
-		if events, err = s.AcceptInvitationsIn(ctx, t, u, address); err != nil {
-			return err
-		}
-		for _, e := range events {
-			if err := s.deps.Audit.Append(ctx, t, e); err != nil {
+	var failed []error
+	var isGranted bool
+	for _, i := range list {
+		var done identity.Accepted
+		err := s.deps.DB.Tx(ctx, func(t *sql.Tx) (err error) {
+			if done, err = s.accept(ctx, t, i, u); err != nil {
 				return err
 			}
+			return s.deps.Audit.AppendAll(ctx, t, done.Events)
+		})
+		if err != nil {
+			failed = append(failed, fmt.Errorf("accepting invitation %d of user %d: %w", i.id, u.ID, err))
+			continue
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("accepting the invitations of user %d: %w", u.ID, err)
+		isGranted = isGranted || done.Granted
 	}
-	if len(events) > 0 {
+	if isGranted {
 		s.deps.Notifier.Notify(ctx, caller.Change{UserID: u.ID})
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // AcceptInvitationsIn is like AcceptInvitations in a transaction of the caller, who must append
 // the returned audit events at its end. An invitation to an organisation or a workspace that has
 // as many users as are allowed still waits after the call.
-func (s *Service) AcceptInvitationsIn(ctx context.Context, t *sql.Tx, u identity.User, address string) ([]audit.Event, error) {
-	now := s.deps.Now()
-	list, err := waiting(ctx, t, address, now)
+func (s *Service) AcceptInvitationsIn(ctx context.Context, t *sql.Tx, u identity.User, address string) (out identity.Accepted, err error) {
+	list, err := s.store.waiting(ctx, t, address, s.deps.Now())
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	var out []audit.Event
 	for _, i := range list {
-		if err := lockOrg(ctx, t, i.orgID); err != nil {
-			return nil, err
-		}
-		full, err := i.isFull(ctx, t)
+		done, err := s.accept(ctx, t, i, u)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		if full {
-			s.deps.Log.WarnContext(ctx, "An invitation waits, since the organisation or workspace has as many users as are allowed", "org_id", i.orgID, "workspace_id", i.workspaceID)
-			continue
-		}
-		events, err := s.store.accept(ctx, t, i, u, now)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, events...)
+		out.Events = append(out.Events, done.Events...)
+		out.Granted, out.Full = out.Granted || done.Granted, out.Full || done.Full
 	}
 	return out, nil
 }
 
-// isFull reports whether an invitation's organisation or workspace can have no more users.
-func (i invitation) isFull(ctx context.Context, t *sql.Tx) (bool, error) {
-	kind, from, id := api.Members, `SELECT count(*) FROM platform_members WHERE org_id = $1`, i.orgID
-	if i.workspaceID != 0 {
-		kind, from, id = api.Participants, `SELECT count(*) FROM platform_participants WHERE workspace_id = $1`, i.workspaceID
+// accept is store.accept, and logs an invitation that still waits.
+func (s *Service) accept(ctx context.Context, t *sql.Tx, i invitation, u identity.User) (identity.Accepted, error) {
+	done, err := s.store.accept(ctx, t, i, u, s.deps.Now())
+	if done.Full {
+		s.deps.Log.WarnContext(ctx, "An invitation waits, since the organisation or workspace has as many users as are allowed", "org_id", i.orgID, "workspace_id", i.workspaceID)
 	}
-	var n int
-	if err := t.QueryRowContext(ctx, from, id).Scan(&n); err != nil {
-		return false, err
-	}
-	err := kind.Check(n)
-	if errors.Is(err, fault.Invalid) {
-		return true, nil
-	}
-	return false, err
+	return done, err
 }
 
-// Sweep deletes expired invitations. Replicas may call it concurrently.
+// RevokeInvitationsIn deletes the invitations of an address in a transaction of the caller, who must
+// append the returned audit events at its end.
+func (s *Service) RevokeInvitationsIn(ctx context.Context, t *sql.Tx, address string) ([]audit.Event, error) {
+	return revokeInvitations(ctx, t, `email = $1`, address)
+}
+
+// Sweep deletes expired invitations and removals. Replicas may call it concurrently.
 func (s *Service) Sweep(ctx context.Context) error {
 	for {
 		more, err := s.store.sweepInvitations(ctx, s.deps.Now(), sweptInvitations)

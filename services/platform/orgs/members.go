@@ -25,7 +25,7 @@ func (s *Service) ListMembers(ctx context.Context, req *platformv1.ListMembersRe
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.members(ctx, req.GetOrgId(), page, s.deps.Now())
+	list, total, err := s.store.members(ctx, req.GetOrgId(), page, req.GetSearch(), s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the members of %d: %w", req.GetOrgId(), err)
 	}
@@ -45,11 +45,8 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 		return nil, err
 	}
 	if address != "" {
-		i, err := s.invite(ctx, invitation{orgID: req.GetOrgId(), email: address, role: orgRoleMember})
-		if err != nil {
-			return nil, err
-		}
-		return &platformv1.AddMemberResponse{Member: i.member().toProto()}, nil
+		m, err := s.inviteMember(ctx, invitation{orgID: req.GetOrgId(), email: address, role: orgRoleMember})
+		return &platformv1.AddMemberResponse{Member: m.toProto()}, err
 	}
 	m := member{id: api.NewID(), orgID: req.GetOrgId(), role: orgRoleMember, user: u}
 	if err := api.Members.CheckRows(ctx, s.deps.DB, `platform_members WHERE org_id = $1`, m.orgID); err != nil {
@@ -66,10 +63,24 @@ func (s *Service) AddMember(ctx context.Context, req *platformv1.AddMemberReques
 	return &platformv1.AddMemberResponse{Member: m.toProto()}, nil
 }
 
+// inviteMember returns the new invitation as a member, or the member if a user with the address was
+// created at the same time.
+func (s *Service) inviteMember(ctx context.Context, i invitation) (member, error) {
+	i, u, err := s.invite(ctx, i)
+	if err != nil || u.ID == 0 {
+		return i.member(), err
+	}
+	m, err := s.store.memberOf(ctx, i.orgID, u.ID)
+	if errors.Is(err, fault.NotFound) { // the invitation still waits
+		return i.member(), nil
+	}
+	return m, err
+}
+
 var errLastOwner = fault.Conflict.Newf("An organisation needs an owner; make another member an owner first")
 
-// UpdateMemberRole changes the role of a member or an invitation. It returns fault.Conflict if the organisation
-// would have no owner left.
+// UpdateMemberRole changes the role of a member or an invitation. It returns fault.Conflict if the
+// organisation would have no owner left.
 func (s *Service) UpdateMemberRole(ctx context.Context, req *platformv1.UpdateMemberRoleRequest) (*platformv1.UpdateMemberRoleResponse, error) {
 	r := req.GetRole().GetRole()
 	if r != orgRoleOwner && r != orgRoleMember {
@@ -123,7 +134,7 @@ func (s *Service) memberOrInvitation(ctx context.Context, orgID, id int64) (memb
 }
 
 func (s *Service) removeMember(ctx context.Context, m member) error {
-	done, err := s.store.deleteMember(ctx, m)
+	done, err := s.store.deleteMember(ctx, m, s.deps.Now())
 	if err != nil {
 		return fmt.Errorf("deleting member %d: %w", m.id, err)
 	}

@@ -1,7 +1,7 @@
 // Package orgs owns organisations, workspaces, the roles of users in them, invitations, and robots.
 // It writes the tables platform_orgs, platform_members, platform_workspaces, platform_participants,
-// platform_invitations and platform_robots, and joins them with platform_users and platform_robot_tokens, which
-// package identity writes.
+// platform_invitations, platform_removals and platform_robots, and joins them with platform_users and
+// platform_robot_tokens, which package identity writes.
 package orgs
 
 import (

@@ -32,7 +32,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *platformv1.ListPart
 	if err != nil {
 		return nil, err
 	}
-	list, total, err := s.store.participants(ctx, req.GetId(), page, s.deps.Now())
+	list, total, err := s.store.participants(ctx, req.GetId(), page, req.GetSearch(), s.deps.Now())
 	if err != nil {
 		return nil, fmt.Errorf("reading the participants of %d: %w", req.GetId(), err)
 	}
@@ -52,11 +52,8 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 		return nil, err
 	}
 	if m.user.ID == 0 {
-		i, err := s.invite(ctx, invitation{orgID: req.GetOrgId(), workspaceID: req.GetId(), email: m.user.Email, role: RoleLaunch.String()})
-		if err != nil {
-			return nil, err
-		}
-		return &platformv1.AddParticipantResponse{Participant: i.participant(m).toProto()}, nil
+		p, err := s.inviteParticipant(ctx, invitation{orgID: req.GetOrgId(), workspaceID: req.GetId(), email: m.user.Email, role: RoleLaunch.String()}, m)
+		return &platformv1.AddParticipantResponse{Participant: p.toProto()}, err
 	}
 	p := participant{id: api.NewID(), workspaceID: req.GetId(), role: RoleLaunch.String(), user: m.user, memberID: m.id, orgRole: m.role}
 	if err := api.Participants.CheckRows(ctx, s.deps.DB, `platform_participants WHERE workspace_id = $1`, p.workspaceID); err != nil {
@@ -71,6 +68,20 @@ func (s *Service) AddParticipant(ctx context.Context, req *platformv1.AddPartici
 	}
 	s.deps.Notifier.Notify(ctx, caller.Change{UserID: p.user.ID})
 	return &platformv1.AddParticipantResponse{Participant: p.toProto()}, nil
+}
+
+// inviteParticipant returns the new invitation as a participant, or the participant if a user with
+// the address was created at the same time. m is as in invitation.participant.
+func (s *Service) inviteParticipant(ctx context.Context, i invitation, m member) (participant, error) {
+	i, u, err := s.invite(ctx, i)
+	if err != nil || u.ID == 0 {
+		return i.participant(m), err
+	}
+	p, err := s.store.participantOf(ctx, i.workspaceID, u.ID)
+	if errors.Is(err, fault.NotFound) { // the invitation still waits
+		return i.participant(m), nil
+	}
+	return p, err
 }
 
 // candidate returns the user that a request names, with the user's membership in the
@@ -136,8 +147,8 @@ func (s *Service) participantOrInvitation(ctx context.Context, at Space, id int6
 	return participant{}, invitation{}, fmt.Errorf("reading participant %d: %w", id, err)
 }
 
-// UpdateParticipantRole changes the role of a participant or an invitation. Callers cannot grant a role above their
-// own.
+// UpdateParticipantRole changes the role of a participant or an invitation. Callers cannot grant a
+// role above their own.
 func (s *Service) UpdateParticipantRole(ctx context.Context, req *platformv1.UpdateParticipantRoleRequest) (*platformv1.UpdateParticipantRoleResponse, error) {
 	p := PrincipalFrom(ctx)
 	r, err := parseRole(req.GetRole().GetRole())
@@ -175,7 +186,7 @@ func (s *Service) DeleteParticipant(ctx context.Context, req *platformv1.DeleteP
 }
 
 func (s *Service) removeParticipant(ctx context.Context, target participant) error {
-	if _, err := s.store.deleteParticipant(ctx, target); err != nil {
+	if _, err := s.store.deleteParticipant(ctx, target, s.deps.Now()); err != nil {
 		return fmt.Errorf("deleting participant %d: %w", target.id, err)
 	}
 	s.deps.Notifier.Notify(ctx, caller.Change{UserID: target.user.ID})

@@ -293,16 +293,24 @@ func (s store) deleteRobot(ctx context.Context, r robot) (bool, error) {
 	})
 }
 
-// changeWithRobots calls deletion, which deletes the owner with its robots and their tokens. If
-// deletion returns true, changeWithRobots records the deletion of each robot, and then e.
+// changeWithRobots calls deletion, which deletes the owner with its robots and their tokens, and its
+// invitations. If deletion returns true, changeWithRobots records the deletion of each of them, and
+// then e.
 func (s store) changeWithRobots(ctx context.Context, e audit.Event, owner int64, deletion func(*sql.Tx) (bool, error)) (bool, error) {
 	return s.audit.Change(ctx, e, func(t *sql.Tx) (bool, error) {
 		robots, err := s.lockedRobots(ctx, t, owner)
 		if err != nil {
 			return false, err
 		}
+		events, err := revokeInvitations(ctx, t, `org_id = $1 OR workspace_id = $1`, owner)
+		if err != nil {
+			return false, err
+		}
 		done, err := deletion(t)
 		if err != nil || !done {
+			return false, err
+		}
+		if err := s.audit.AppendAll(ctx, t, events); err != nil {
 			return false, err
 		}
 		for _, r := range robots {

@@ -985,7 +985,7 @@ type ListMembersRequest struct {
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: part of a name.
+	// Query parameter: part of a name; an invitation only by its whole address.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
 	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`

@@ -1036,7 +1036,7 @@ func (x *Participant) GetInvitation() *Invitation {
 // Invitation gives a role to the user who first signs in with an e-mail address.
 type Invitation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the user who created it.
+	// The name of the user who created it, or who last set its role.
 	InvitedBy string `protobuf:"bytes,1,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
 	// When it was created.
 	DateCreated *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=date_created,json=dateCreated,proto3" json:"date_created,omitempty"`
@@ -1104,7 +1104,7 @@ type ListParticipantsRequest struct {
 	Max *int32 `protobuf:"varint,1,opt,name=max,proto3,oneof" json:"max,omitempty"`
 	// Query parameter: number of results to skip.
 	Offset *int32 `protobuf:"varint,2,opt,name=offset,proto3,oneof" json:"offset,omitempty"`
-	// Query parameter: part of a name.
+	// Query parameter: part of a name; an invitation only by its whole address.
 	Search string `protobuf:"bytes,3,opt,name=search,proto3" json:"search,omitempty"`
 	// Query parameter: page number, from 1; replaces offset.
 	Page *int32 `protobuf:"varint,4,opt,name=page,proto3,oneof" json:"page,omitempty"`
