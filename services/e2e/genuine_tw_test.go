@@ -48,7 +48,7 @@ func TestGenuineTw(t *testing.T) {
 	tw([]string{"Member 'new@example.org'", "was added in organization 'acme'"}, "members", "add", "-o", "acme", "-u", "New@example.org")
 	refused([]string{"new@example.org is invited already"}, "members", "add", "-o", "acme", "-u", "new@EXAMPLE.org")
 	tw([]string{"new@example.org", "MEMBER"}, "members", "list", "-o", "acme")
-	tw([]string{`"userId" : 0`, `"email" : "new@example.org"`}, "-o", "json", "members", "list", "-o", "acme", "-f", "new@")
+	tw([]string{`"userId" : 0`, `"email" : "new@example.org"`}, "-o", "json", "members", "list", "-o", "acme", "-f", "NEW@example.org")
 	tw([]string{"updated to role 'owner'"}, "members", "update", "-o", "acme", "-u", "New@example.org", "-r", "OWNER")
 	tw([]string{"role 'launch'"}, "participants", "add", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER")
 	tw(nil, "participants", "update", "-w", "acme/lab", "-n", "new@example.org", "-t", "MEMBER", "-r", "MAINTAIN")

@@ -100,9 +100,6 @@ func TestInvitationsAtAProvider(t *testing.T) {
 func withProvider(t *testing.T, s settings) settings {
 	t.Helper()
 	s = maps.Clone(s)
-	if s == nil {
-		s = settings{}
-	}
 	s["oidc_issuer"], s["oidc_client_id"] = testkit.NewIssuer(t).URL, testkit.IssuerClient
 	s["oidc_client_secret_file"] = writeFile(t, "oidc-secret", testkit.IssuerSecret+"\n")
 	return s

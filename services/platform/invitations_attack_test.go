@@ -387,8 +387,8 @@ func TestInvitationsOfGroupMembers(t *testing.T) {
 	})
 }
 
-// TestInvitationsToFullOrganizations checks that an invitation waits for room, that the user is told
-// why, and that users who have a role do not keep their invitations.
+// TestInvitationsToFullOrganizations checks that an invitation to a full organisation is accepted
+// later, that the rejected sign-in reports the reason, and that members do not keep invitations.
 func TestInvitationsToFullOrganizations(t *testing.T) {
 	t.Parallel()
 	eachInvited(t, func(t *testing.T, w *world, i *testkit.Issuer, db *sqldb.DB) {
