@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -379,48 +380,71 @@ func checkServed(t *testing.T, p *program, folders ...string) {
 	}
 }
 
-// TestGenuineBundle runs a pipeline of Nextflow without its server and its registry, with the four
-// commands of docs/guide/offline.md.
+// TestGenuineBundle runs a pipeline of 40 processes on a machine without a network, with the four commands
+// of docs/guide/offline.md: in a network namespace with a loopback interface only, and a Docker that
+// has no images.
 func TestGenuineBundle(t *testing.T) {
 	genuine(t)
 	needClients(t)
-	l := newLaboratory(t, nil, nil)
-	docker := startDocker(t)
-	w := newDesk(t, "DOCKER_HOST="+docker.socket())
+	const tools = 38
+	l := newLaboratory(t, nil, nil, smallPackages(tools)...)
+	w := newDesk(t)
 	w.write(t, "tools/main.nf", "process IMAGE { container '"+l.base+"'; debug true; script: 'echo \"image: $(cat /etc/debian_version)\"' }\nworkflow INNER { IMAGE() }\n")
+	prints := []string{"string: samtools 1.20", "image: 12"}
+	var main, call strings.Builder
+	for i := range tools {
+		fmt.Fprintf(&main, "process P%d { conda 'bioconda::tool-%d=1.0'; debug true; script: 'echo \"of $(cat /opt/conda/share/tool-%d).\"' }\n", i, i, i)
+		fmt.Fprintf(&call, "P%d(); ", i)
+		prints = append(prints, fmt.Sprintf("of tool-%d.", i))
+	}
 	w.write(t, "main.nf", `
 include { INNER } from './tools'
 process STRING { conda 'bioconda::samtools=1.20'; debug true; script: 'echo "string: $(samtools)"' }
-workflow { STRING(); INNER() }
-`)
-	w.write(t, "nextflow.config", waveConfig(l.program))
-	printed := w.must(t, nil, "nextflow-"+nextflows[0], "inspect", "-concretize", "-format", "json", "main.nf")
+`+main.String()+"workflow { STRING(); INNER(); "+call.String()+"}\n")
+	w.write(t, "nextflow.config", waveConfig(l.program, "wave.httpClient.maxRate = '100/sec'"))
+	printed := w.must(t, nil, "nextflow-"+nextflows[0], "inspect", "-concretize", "-format", "json", ".")
 	begin, end := strings.Index(printed, "{"), strings.LastIndex(printed, "}")
 	if begin < 0 || end < begin {
 		t.Fatalf("nextflow inspect printed %s", printed)
 	}
 	w.write(t, "containers.json", printed[begin:end+1])
-	folder, config := filepath.Join(w.dir, "pipeline"), filepath.Join(w.dir, "offline.config")
-	if out, errs, err := l.slipway("bundle", filepath.Join(w.dir, "containers.json"), "--to", folder, "--lock", ""); err != nil {
+	out, errs, err := l.slipway("bundle", filepath.Join(w.dir, "containers.json"), "--to", filepath.Join(w.dir, "pipeline"), "--lock", "")
+	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, errs)
 	}
+	t.Logf("slipway bundle:\n%s\n%s", tail(out, 1000), errs)
 	l.procs[0].kill()
 	l.registry.Empty(t)
 
-	host := "127.0.0.1:" + testkit.FreePort(t)
-	serve := exec.Command(filepath.Join(binaries, "slipway"), "bundle", "serve", folder, "--listen", host, "--nextflow-config", config)
-	serve.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = serve.Process.Kill()
-		_ = serve.Wait()
-	})
-	if err := within(time.Minute, func() error { return get("http://" + host + "/v2/") }); err != nil {
-		t.Fatal(err)
-	}
 	for _, version := range nextflows {
-		w.must(t, []string{"string: samtools 1.20", "image: 12"}, "nextflow-"+version, "run", "main.nf", "-c", config, "-offline")
+		d := daemon{home: t.TempDir()}
+		config := d.configuration(t)
+		script := `
+ip link set lo up
+dockerd --config-file ` + config + ` > ` + d.home + `/log 2>&1 &
+slipway bundle serve pipeline --nextflow-config offline.config &
+for try in $(seq 600); do
+	if docker -H ` + d.socket() + ` version > /dev/null 2>&1 && test -s offline.config; then break; fi
+	sleep 0.1
+done
+ip -brief address
+docker -H ` + d.socket() + ` images --quiet | wc -l
+` + filepath.Join(w.clients, "bin", "nextflow-"+version) + ` run . -c offline.config -offline`
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		cmd := sandbox(ctx, d.home, "bash", "-ec", script)
+		cmd.Dir, cmd.Env = w.dir, append(w.env, "PATH=/usr/sbin:/usr/bin:/sbin:/bin:"+binaries, "DOCKER_HOST="+d.socket())
+		cmd.SysProcAttr.Cloneflags |= syscall.CLONE_NEWNET
+		var printed bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &printed, &printed
+		began := time.Now()
+		if err := cmd.Run(); err != nil {
+			t.Fatalf("%v\n%s", err, tail(printed.String(), 6000))
+		}
+		t.Logf("with Nextflow %s, in %v:\n%s", version, time.Since(began).Round(time.Second), tail(printed.String(), 3000))
+		w.check(t, printed.String(), prints, "nextflow-"+version, nil)
+		if strings.Contains(printed.String(), "UP ") {
+			t.Errorf("the machine has a network:\n%s", printed.String())
+		}
 	}
 }

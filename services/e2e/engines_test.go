@@ -138,6 +138,18 @@ func startDaemon(t testing.TB, home, program string, args ...string) {
 func startDocker(t testing.TB) daemon {
 	t.Helper()
 	d := daemon{home: t.TempDir()}
+	startDaemon(t, d.home, "dockerd", "--config-file", d.configuration(t))
+	if err := within(2*time.Minute, func() error {
+		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
+	}); err != nil {
+		t.Fatalf("dockerd does not respond: %v", err)
+	}
+	return d
+}
+
+// configuration writes the configuration of the daemon, and returns its path.
+func (d daemon) configuration(t testing.TB) string {
+	t.Helper()
 	raw, err := json.Marshal(map[string]any{
 		"hosts": []string{d.socket()}, "data-root": d.home + "/data", "exec-root": d.home + "/exec", "pidfile": d.home + "/pid",
 		"bridge": "none", "iptables": false, "ip6tables": false, "ip-forward": false, "storage-driver": "overlay2",
@@ -146,13 +158,7 @@ func startDocker(t testing.TB) daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	startDaemon(t, d.home, "dockerd", "--config-file", writeFile(t, "daemon.json", string(raw)))
-	if err := within(2*time.Minute, func() error {
-		return sandbox(t.Context(), d.home, "docker", "-H", d.socket(), "version").Run()
-	}); err != nil {
-		t.Fatalf("dockerd does not respond: %v", err)
-	}
-	return d
+	return writeFile(t, "daemon.json", string(raw))
 }
 
 func (d daemon) socket() string { return "unix://" + d.home + "/socket" }
