@@ -79,7 +79,7 @@ func TestWebhookIsDisabled(t *testing.T) {
 		w.hook("boss", 0, watching, "webhook.disabled")
 		r.AnswerStatus(http.StatusServiceUnavailable)
 		w.happens("boss", 0, "build.failed", "b_1")
-		testkit.Until(t, "the end of patience", func() error {
+		testkit.Until(t, "the disabled webhook", func() error {
 			w.pass(time.Hour)
 			if !w.describe("boss", 0, id).GetDisabled() {
 				return errors.New("the webhook is enabled")
