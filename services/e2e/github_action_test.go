@@ -56,7 +56,7 @@ func TestGitHubAction(t *testing.T) {
 	server := httptest.NewServer(http.FileServer(http.Dir(releases)))
 	t.Cleanup(server.Close)
 	inputs := func(folder, command string) map[string]string {
-		return map[string]string{"releases": server.URL + "/" + folder + "/", "version": "0.1.0", "server": p.url, "token": p.token, "command": command}
+		return map[string]string{"releases": server.URL + "/" + folder + "/", "version": "0.1.0", "sha256": "", "server": p.url, "token": p.token, "command": command}
 	}
 	if out, err := runAction(t, inputs("good", "whoami -o json")); err != nil || !strings.Contains(out, `"userName"`) {
 		t.Errorf("the action: %v\n%s", err, out)
@@ -64,14 +64,29 @@ func TestGitHubAction(t *testing.T) {
 	if out, err := runAction(t, inputs("good", "")); err != nil || !strings.Contains(out, "slipway ") {
 		t.Errorf("the action without a command: %v\n%s", err, out)
 	}
-	for folder, want := range map[string]string{"changed": "did NOT match", "unlisted": "", "missing": "404"} {
+	// The documented check needs neither a server nor a token.
+	check := map[string]string{"releases": server.URL + "/good", "version": "0.1.0", "server": "", "token": "", "sha256": fmt.Sprintf("%x", sha256.Sum256(raw)), "command": "snakemake --freeze registry.example.org/lab/rnaseq\n--check"}
+	if out, err := runAction(t, check); err == nil || !strings.Contains(out, "no Snakefile here") {
+		t.Errorf("the documented command: %v\n%s", err, out)
+	}
+	wrong := inputs("good", "version")
+	wrong["sha256"] = fmt.Sprintf("%x", sha256.Sum256(nil))
+	if out, err := runAction(t, wrong); err == nil || !strings.Contains(out, "did NOT match") {
+		t.Errorf("another SHA-256: %v\n%s", err, out)
+	}
+	plain := inputs("good", "version")
+	plain["releases"] = strings.Replace(plain["releases"], "127.0.0.1", "localhost", 1)
+	if out, err := runAction(t, plain); err == nil || !strings.Contains(strings.ToLower(out), "protocol") {
+		t.Errorf("a release over http: %v\n%s", err, out)
+	}
+	for folder, want := range map[string]string{"changed": "did NOT match", "unlisted": "does not list", "missing": "404"} {
 		if out, err := runAction(t, inputs(folder, "version")); err == nil || !strings.Contains(out, want) {
 			t.Errorf("the action with the release %s: %v\n%s", folder, err, out)
 		}
 	}
 }
 
-// expression matches what the action's steps use of GitHub's expressions.
+// expression matches an expression of GitHub with an input; the steps have no others.
 var expression = regexp.MustCompile(`\$\{\{ inputs\.(\w+) \}\}`)
 
 // runAction runs the steps of the action like GitHub does.

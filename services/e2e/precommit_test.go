@@ -63,7 +63,7 @@ func TestPreCommit(t *testing.T) {
 	must("git init -q && pre-commit install && " + update + " && git add . && git commit -qm first")
 	write("a.yml", "channels: [lab]\ndependencies: [libcurl]\n")
 	out, err := run("git commit -qam second")
-	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "Snakefile:1: rule a: the lock file does not have it, or it has changed since") {
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(out, "Snakefile:1: rule a: the lock file has no image for it, or it has changed since") {
 		t.Errorf("the commit of a changed environment: %v\n%s", err, out)
 	}
 	must(update + " && git commit -qam second && test $(git rev-list --count HEAD) = 2")

@@ -91,7 +91,7 @@ func TestSnakemake(t *testing.T) {
 		return out
 	}
 	const nowhere = "http://127.0.0.1:1" // --check needs no server
-	if _, errs, err := run(nowhere, "--check"); err == nil || !strings.Contains(errs, "the lock file does not have it") {
+	if _, errs, err := run(nowhere, "--check"); err == nil || !strings.Contains(errs, "the lock file has no image for it") {
 		t.Fatalf("the check of a workflow without containers: %v\n%s", err, errs)
 	}
 	must(l.url)

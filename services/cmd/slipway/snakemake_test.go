@@ -1,11 +1,37 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
+
+// TestSnakemakeLate checks that a Snakefile which changes while the images are built is not
+// overwritten, and that a name from the server cannot be a program.
+func TestSnakemakeLate(t *testing.T) { //nolint:paralleltest // the working directory
+	t.Chdir(t.TempDir())
+	b := &batchServer{digest: "sha256:" + strings.Repeat("1", 64)}
+	const late = "rule a:\n    conda: \"a.yml\"\n    threads: 4\n"
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		must(t, os.WriteFile("Snakefile", []byte(late), 0o600))
+		b.ServeHTTP(w, r)
+	})
+	must(t, os.WriteFile("Snakefile", []byte("rule a:\n    conda: \"a.yml\"\n"), 0o600))
+	must(t, os.WriteFile("a.yml", []byte("dependencies: [bwa]\n"), 0o600))
+	got := slipwayWith(t.Context(), "", nil, "snakemake", "--server", url, "--freeze", "h/builds")
+	if raw, err := os.ReadFile("Snakefile"); err != nil || string(raw) != late || got.code != 1 || !strings.Contains(got.errs, "it was changed while the images were built") {
+		t.Errorf("got %+v, and the Snakefile is\n%s", got, raw)
+	}
+	if got := slipwayWith(t.Context(), "", nil, "snakemake", "--server", url, "--freeze", "h/builds"); got.code != 0 || !strings.Contains(got.out, "written") {
+		t.Errorf("the second run: %+v", got)
+	}
+	must(t, os.Remove("slipway.lock"))
+	if got := slipwayWith(t.Context(), "", nil, "snakemake", "--server", url, "--freeze", "h/team", "--replace"); got.code != 1 || !strings.Contains(got.errs, `"h/builds:e" is not the name of an image in h/team`) {
+		t.Errorf("an image of another repository: %+v", got)
+	}
+}
 
 // TestSnakemake checks the containers of a workflow whose rules are of all kinds, and what --check
 // says before and after. The server names every image h/builds:e.
@@ -69,7 +95,7 @@ rule missing:
 	got = run(1, "--freeze", "h/builds", "--check")
 	for _, text := range []string{
 		"Snakefile:1: the include is an expression", "Snakefile:11: rule expression: its environment is an expression",
-		"Snakefile:13: rule missing: reading an environment file", "slipway: 3 of 6 rules and includes have no current container",
+		"Snakefile:13: rule missing: reading the environment file envs/none.yml", "slipway: 3 of 6 rules and includes have no current container",
 	} {
 		if !strings.Contains(got.errs, text) {
 			t.Errorf("the check printed %q, which does not have %q", got.errs, text)
@@ -78,7 +104,31 @@ rule missing:
 	if got := run(1, "--freeze", "h/builds", "--replace"); !strings.Contains(got.out, "written  other") {
 		t.Errorf("--replace: %+v", got)
 	}
+	if got := run(1, "--freeze", "h/other", "--check"); !strings.Contains(got.errs, "no container is in h/other") || strings.Count(got.out, "kept") != 3 {
+		t.Errorf("the check with another repository: %+v", got)
+	}
+	lock, err := os.ReadFile("slipway.lock")
+	must(t, err)
+	for _, change := range [][2]string{{b.digest, ""}, {`"h/builds:e"`, `"elsewhere/tool:1"`}, {`"h/builds:e"`, `"h/builds:e\"; x"`}} {
+		must(t, os.WriteFile("slipway.lock", []byte(strings.ReplaceAll(string(lock), change[0], change[1])), 0o600))
+		if got := run(1, "--freeze", "h/builds", "--check"); strings.Count(got.errs, "the lock file has no image for it") != 3 {
+			t.Errorf("the check with a lock file that has %q: %+v", change[1], got)
+		}
+	}
+	must(t, os.WriteFile("slipway.lock", lock, 0o600))
+	if got := run(2, "--freeze", "h/builds", "--check", "--update"); !strings.Contains(got.errs, "leave out --update") {
+		t.Errorf("--check and --update: %+v", got)
+	}
+	must(t, os.WriteFile("envs/b.yml", []byte("dependencies: [bwa]\n"), 0o600)) // like a.yml
+	must(t, os.WriteFile("b.smk", []byte("rule b:\n  conda: \"envs/b.yml\"\n"), 0o600))
+	b.requests = nil
+	if run(0, "--freeze", "h/builds", "b.smk"); b.requests != nil {
+		t.Errorf("an equal environment was requested: %v", b.requests)
+	}
 	must(t, os.WriteFile("envs/a.yml", []byte("dependencies: [bwa=2]\n"), 0o600))
+	run(1, "--freeze", "h/builds")
+	run(0, "--freeze", "h/builds", "b.smk", "--check")
+	must(t, os.WriteFile("envs/a.yml", []byte("dependencies: [bwa=3]\n"), 0o600))
 	if got := run(1, "--freeze", "h/builds", "--check"); strings.Count(got.errs, "it has changed since") != 3 {
 		t.Errorf("the check of a changed environment: %+v", got)
 	}

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -137,6 +138,7 @@ func contents(path string) ([]byte, error) {
 	}
 	defer f.Close()
 	raw, err := limited(f, maxFile)
+	raw = bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n")) // a lock file is for all systems
 	if err == nil && len(raw) == 0 {
 		err = errors.New("it is empty")
 	}

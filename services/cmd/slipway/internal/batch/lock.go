@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -107,6 +108,28 @@ func (l lockFile) find(name string, request *containerv1.ContainerRequest) (foun
 	}
 	found.Name = name
 	return found, ok
+}
+
+// with returns the lock file with further records of locks that it has.
+func (l lockFile) with(more []locked) lockFile {
+	for _, c := range more {
+		if _, ok := l.Locks[c.Lock]; ok || c.Lock == "" {
+			l.Containers = slices.DeleteFunc(l.Containers, func(other locked) bool { return other.Name == c.Name })
+			l.Containers = append(l.Containers, c)
+		}
+	}
+	slices.SortFunc(l.Containers, func(a, b locked) int { return strings.Compare(a.Name, b.Name) })
+	return l
+}
+
+// ofLock returns the defaults for requests that have a lock, which determines the packages.
+func ofLock(defaults *containerv1.ContainerRequest) *containerv1.ContainerRequest {
+	out := proto.CloneOf(defaults)
+	out.AsOf, out.MinAge, out.MinAgeExcept, out.Refresh = "", "", nil, false
+	if p := out.GetPackages(); p != nil {
+		p.Entries, p.Channels, p.EnvironmentName = nil, nil, ""
+	}
+	return out
 }
 
 // unlockable matches what the lock of a build does not have: packages of PyPI, and variables.

@@ -3,8 +3,11 @@ package batch
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -37,13 +40,25 @@ func (f *LockedFlags) Repository(cmd *cobra.Command) (string, error) {
 	return repository, err
 }
 
+// IsIn reports whether an image is in a repository, or in one below it: the name strategy
+// imageSuffix adds a folder.
+func IsIn(image, repository string) bool {
+	image = strings.TrimPrefix(image, "oras://")
+	for _, prefix := range []string{repository, "docker.io/" + repository} {
+		if rest, ok := strings.CutPrefix(image, prefix); ok && rest != "" && strings.ContainsRune(":@/", rune(rest[0])) {
+			return true
+		}
+	}
+	return false
+}
+
 // errNotRecorded is the error of an environment that the lock file does not record.
-var errNotRecorded = errors.New("the lock file does not have it, or it has changed since: run the command without --check")
+var errNotRecorded = errors.New("the lock file has no image for it, or it has changed since: run the command without --check")
 
 // Images returns the images of environment files, by file. Those that the lock file records for a file
 // as it is now are not requested again, so that their names stay. The others are requested like
 // `slipway batch --await`, and recorded, or have an error if Check is set. Targets are names
-// without a token.
+// without a token, in the repository of --freeze.
 func (f *LockedFlags) Images(cmd *cobra.Command, s *session.Settings, c *session.Client, files []string) (map[string]Image, error) {
 	entries, err := readWith(files, func(path string) ([]entry, error) { return []entry{fileEntry(path)}, nil })
 	if err != nil {
@@ -57,36 +72,62 @@ func (f *LockedFlags) Images(cmd *cobra.Command, s *session.Settings, c *session
 }
 
 // Sifs returns Singularity images with the same packages as images of files, by file, like Images.
+// If the packages of an image cannot be locked, they are solved again.
 func (f *LockedFlags) Sifs(cmd *cobra.Command, s *session.Settings, c *session.Client, images map[string]Image) (map[string]Image, error) {
-	var entries []entry
-	files := map[string]string{}
-	for _, file := range slices.Sorted(maps.Keys(images)) {
-		image := images[file]
-		e := entry{name: file + " (sif)", request: environmentRequest([]byte(image.LockText)), err: image.Err}
-		if image.LockText == "" && e.err == nil { // some environments cannot be locked
-			text, err := contents(file)
-			e.request, e.err = environmentRequest(text), err
-		}
-		files[e.name] = file
-		entries = append(entries, e)
-	}
 	defaults, err := f.defaults(cmd, s, c)
 	if err != nil {
 		return nil, err
 	}
 	defaults.Format = "sif"
-	made, err := f.images(cmd, s, c, entries, defaults)
-	out := make(map[string]Image, len(made))
-	for name, image := range made {
-		out[files[name]] = image
+	var locked, unlocked []entry
+	files := map[string]string{}
+	for _, file := range slices.Sorted(maps.Keys(images)) {
+		image := images[file]
+		e := entry{name: file + " (sif)", request: environmentRequest([]byte(image.LockText)), err: image.Err}
+		files[e.name] = file
+		if image.LockText != "" || e.err != nil {
+			locked = append(locked, e)
+			continue
+		}
+		text, err := contents(file)
+		e.request, e.err = environmentRequest(text), err
+		unlocked = append(unlocked, e)
 	}
-	return out, err
+	out := map[string]Image{}
+	for _, group := range []struct {
+		entries  []entry
+		defaults *containerv1.ContainerRequest
+	}{{locked, ofLock(defaults)}, {unlocked, defaults}} {
+		made, err := f.images(cmd, s, c, group.entries, group.defaults)
+		if err != nil {
+			return nil, err
+		}
+		for name, image := range made {
+			out[files[name]] = image
+		}
+	}
+	return out, nil
+}
+
+// defaults returns a request with the fields that the flags set.
+func (f *LockedFlags) defaults(cmd *cobra.Command, s *session.Settings, c *session.Client) (*containerv1.ContainerRequest, error) {
+	if f.lock == "" {
+		return nil, usage.Errorf("--lock must name a file")
+	}
+	if f.Check && f.update {
+		return nil, usage.Errorf("--check changes nothing: leave out --update")
+	}
+	if f.Check {
+		f.IgnoreWorkspace() // no record depends on it
+	}
+	return f.flags.defaults(cmd, s, c)
 }
 
 // images returns the images of entries, by their names.
 func (f *LockedFlags) images(cmd *cobra.Command, s *session.Settings, c *session.Client, entries []entry, defaults *containerv1.ContainerRequest) (map[string]Image, error) {
-	if f.lock == "" {
-		return nil, usage.Errorf("--lock must name a file")
+	repository, err := f.Repository(cmd)
+	if err != nil {
+		return nil, err
 	}
 	lock, err := readLock(f.lock)
 	if err != nil {
@@ -94,36 +135,71 @@ func (f *LockedFlags) images(cmd *cobra.Command, s *session.Settings, c *session
 	}
 	out := make(map[string]Image, len(entries))
 	var todo []entry
+	var found []locked
 	for _, e := range entries {
 		record, ok := lock.find(e.name, withDefaults(e.request, defaults))
+		ok = ok && record.Digest != "" && checkName(record.Image, repository) == nil // others were not built, or edited
 		switch {
 		case e.err != nil:
 			out[e.name] = Image{Name: e.name, Err: e.err}
 		case ok && !f.update:
 			out[e.name] = Image{Name: e.name, Target: record.Image, Lock: record.Lock, LockText: lock.Locks[record.Lock]}
+			found = append(found, record)
 		case f.Check:
 			out[e.name] = Image{Name: e.name, Err: errNotRecorded}
 		default:
 			todo = append(todo, e)
 		}
 	}
-	if len(todo) == 0 {
+	if f.Check {
 		return out, nil
 	}
 	if err := checkWritable(f.lock); err != nil {
 		return nil, err
 	}
-	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(todo)))
-	r.request(cmd.Context(), todo, defaults, lockFile{})
-	r.finish(cmd.Context(), true, r.describe)
-	err = r.progress.end()
-	if now := r.lock(lock); len(now.Containers) > 0 {
-		err = errors.Join(err, now.write(f.lock))
+	var r *run
+	if len(todo) > 0 {
+		r = newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(todo)))
+		r.request(cmd.Context(), todo, defaults, lockFile{})
+		r.finish(cmd.Context(), true, r.describe)
+		err = r.progress.end()
+		for _, one := range r.all {
+			image := one.image()
+			image.Target = cmp.Or(one.record.Image, image.Target)
+			if image.Err == nil {
+				image.Err = checkName(image.Target, repository)
+			}
+			out[one.name] = image
+		}
 	}
-	for _, one := range r.all {
-		image := one.image()
-		image.Target = cmp.Or(one.record.Image, image.Target)
-		out[one.name] = image
+	return out, errors.Join(err, f.record(r, found))
+}
+
+// record writes the lock file. It reads the file again, as another command may have written it
+// since. r is nil if nothing was requested.
+func (f *LockedFlags) record(r *run, found []locked) error {
+	lock, err := readLock(f.lock)
+	if err != nil {
+		return err
 	}
-	return out, err
+	if r != nil {
+		lock = r.lock(lock)
+	}
+	now := lock.with(found)
+	if len(now.Containers) == 0 {
+		return nil
+	}
+	return now.write(f.lock)
+}
+
+// imageText matches the names of images.
+var imageText = regexp.MustCompile(`^[A-Za-z0-9._:/@\[\]-]+$`)
+
+// checkName returns an error if a name is not that of an image in a repository: it becomes a part of
+// a program, and neither the server nor the lock file is trusted with that.
+func checkName(image, repository string) error {
+	if !imageText.MatchString(image) || !IsIn(image, repository) {
+		return fmt.Errorf("%q is not the name of an image in %s", image, repository)
+	}
+	return nil
 }

@@ -84,6 +84,9 @@ func (f *RecipeFlags) Defaults(cmd *cobra.Command, s *session.Settings, c *sessi
 	return req, f.fill(cmd, s, c, req)
 }
 
+// IgnoreWorkspace makes Defaults ignore --workspace, which the server would have to look up.
+func (f *RecipeFlags) IgnoreWorkspace() { *f.workspace = "" }
+
 // Awaits reports whether --await is set.
 func (f *RecipeFlags) Awaits() bool { return f.await }
 

@@ -54,7 +54,6 @@ environment as it is now, or a file of --configs would change.`,
 		},
 	}
 	f.Add(cmd, s)
-	_ = cmd.Flags().MarkHidden("sif") // both are requested
 	cmd.Flags().StringVar(&f.configs, "configs", "", "The `folder` to write Nextflow configurations into.")
 	_ = cmd.MarkFlagDirname("configs") // fails for unknown flags only
 	return cmd
@@ -107,6 +106,13 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		rows = append(rows, one)
 	}
 	failed := len(problems)
+	for _, m := range modules {
+		for _, image := range []batch.Image{images[m.environment], sifs[m.environment]} {
+			if image.Note != "" && !f.Output.IsDocument() {
+				cmd.PrintErrln(output.Printable(image.Name + ": " + image.Note))
+			}
+		}
+	}
 	if f.configs != "" {
 		more, err := f.writeAll(configurations(rows, architecture), failed > 0)
 		if err != nil {
@@ -116,7 +122,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	}
 	err = f.print(cmd, rows, problems)
 	if failed > 0 {
-		err = errors.Join(err, fmt.Errorf("%d of %d modules have no current containers", failed, max(failed, len(modules))))
+		err = errors.Join(err, fmt.Errorf("%d modules cannot be read, or have no current containers", failed))
 	}
 	if len(problems) > failed {
 		err = errors.Join(err, errors.New("configurations were not written"))

@@ -15,8 +15,8 @@ type configuration struct {
 	text string
 }
 
-// configurations returns the configurations for both kinds of images. Rows without an image have
-// none in them.
+// configurations returns the configurations for both kinds of images, with the processes that have
+// an image.
 func configurations(all []row, architecture string) []configuration {
 	var docker, singularity strings.Builder
 	for _, r := range all {
@@ -38,7 +38,7 @@ func (c configuration) isCurrent(folder string) (bool, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return false, nil
 	}
-	return bytes.Equal(raw, []byte(c.text)), err
+	return string(bytes.ReplaceAll(raw, []byte("\r\n"), []byte("\n"))) == c.text, err
 }
 
 // write writes the configuration into a folder. After an error, an earlier file is unchanged.

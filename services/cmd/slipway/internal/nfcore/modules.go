@@ -39,14 +39,18 @@ func findModules(roots []string) (out []module, problems []string, err error) {
 	visited := 0
 	seen := map[string]string{}
 	for _, root := range roots {
-		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		real, err := filepath.EvalSymlinks(root) // WalkDir does not follow links
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading the folder %s: %w", root, err)
+		}
+		err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
 			visited++
 			switch {
 			case err != nil:
 				return err
 			case visited > maxVisited:
 				return fmt.Errorf("there are more than %d files; name a folder in it", maxVisited)
-			case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "tests"):
+			case d.IsDir() && path != real && (strings.HasPrefix(d.Name(), ".") || d.Name() == "tests"):
 				return fs.SkipDir
 			case !d.Type().IsRegular() || d.Name() != "environment.yml":
 				return nil
@@ -56,7 +60,7 @@ func findModules(roots []string) (out []module, problems []string, err error) {
 				problems = append(problems, fmt.Sprintf("%s: %v", filepath.ToSlash(path), err))
 			}
 			for _, name := range names {
-				file := filepath.ToSlash(filepath.Clean(path))
+				file := filepath.ToSlash(filepath.Join(root, strings.TrimPrefix(path, real)))
 				if other := seen[name]; other != "" && other != file {
 					problems = append(problems, fmt.Sprintf("%s: the process %s is also in the folder of %s, and a configuration cannot distinguish them", file, name, other))
 					continue

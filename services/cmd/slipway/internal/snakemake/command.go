@@ -39,12 +39,13 @@ their packages. Environments that have not changed since keep their images, whic
 not requested again, unless --update is given.
 
 A container that is in another repository is left alone, unless --replace is given.
-Rules whose environment is an expression, or an include that is one, cannot be read:
-they are listed, and the exit code is 1.
+Environments and includes that are expressions cannot be read: they are listed, and
+the exit code is 1.
 
 --check changes nothing and needs no server: the exit code is 1 if a rule lacks the
 image that slipway.lock records for its environment, or the environment has changed
-since. Use it before commits and in continuous integration, with the same options.`,
+since. Containers in other repositories are not checked. Use it before commits and in
+continuous integration, with the same options.`,
 		Example: `  slipway snakemake --freeze registry.example.org/lab/rnaseq
   slipway snakemake --freeze registry.example.org/lab/rnaseq --check
   slipway snakemake workflow/Snakefile workflow/rules/extra.smk --freeze registry.example.org/lab/rnaseq`,
@@ -94,14 +95,16 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		}
 	}
 	if !f.Check {
-		err = write(files, todo)
+		write(files, todo)
+	} else if has(todo, statusKept) && !has(todo, statusCurrent) {
+		problems = append(problems, "no container is in "+repository+": give the --freeze with which the containers were written")
 	}
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		if note := images[name].Note; note != "" && !f.Output.IsDocument() {
 			cmd.PrintErrln(output.Printable(name + ": " + note))
 		}
 	}
-	err = errors.Join(err, f.print(cmd, todo, problems))
+	err = f.print(cmd, todo, problems)
 	failed := len(problems)
 	for _, one := range todo {
 		if one.err != nil {

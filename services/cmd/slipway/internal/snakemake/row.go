@@ -14,8 +14,8 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
-// The status of a rule: its container was written, was current, or is not this program's to
-// change; or the rule has no current container.
+// The status of a rule: its container was written, was current before, or is in another
+// repository; or the rule has no current container.
 const (
 	statusWritten = "written"
 	statusCurrent = "current"
@@ -42,7 +42,7 @@ func rows(files []*snakefile, repository string, replaces bool) []*row {
 		for _, r := range f.rules {
 			one := &row{file: f, rule: r, image: r.image()}
 			out = append(out, one)
-			if r.container != nil && !replaces && !isOf(one.image, repository) {
+			if r.container != nil && !replaces && !batch.IsIn(one.image, repository) {
 				one.status = statusKept
 				continue
 			}
@@ -52,12 +52,6 @@ func rows(files []*snakefile, repository string, replaces bool) []*row {
 		}
 	}
 	return out
-}
-
-// isOf reports whether an image is in a repository.
-func isOf(image, repository string) bool {
-	rest, ok := strings.CutPrefix(image, repository)
-	return ok && (strings.HasPrefix(rest, ":") || strings.HasPrefix(rest, "@"))
 }
 
 // errOtherContainer is the error of a rule that lacks the recorded image.
@@ -77,23 +71,42 @@ func (r *row) take(image batch.Image, check bool) {
 	}
 }
 
-// write writes the Snakefiles whose rules get another container.
-func write(files []*snakefile, all []*row) error {
+func has(all []*row, status string) bool {
+	return slices.ContainsFunc(all, func(one *row) bool { return one.status == status })
+}
+
+// write writes the Snakefiles whose rules get another container. If that fails, the rules of the file
+// fail.
+func write(files []*snakefile, all []*row) {
 	for _, f := range files {
 		var changes []change
+		var changed []*row
 		for _, one := range all {
 			if one.file == f && one.status == statusWritten {
-				changes = append(changes, change{one.rule, one.image})
+				changes, changed = append(changes, change{one.rule, one.image}), append(changed, one)
 			}
 		}
 		if len(changes) == 0 {
 			continue
 		}
-		if err := replace(f.path, f.written(changes)); err != nil {
-			return fmt.Errorf("writing %s: %w", f.path, err)
+		if err := f.write(changes); err != nil {
+			for _, one := range changed {
+				one.status, one.err = statusFailed, fmt.Errorf("writing %s: %w", f.path, err)
+			}
 		}
 	}
-	return nil
+}
+
+// write writes the containers of rules, unless the file has changed since it was read.
+func (f *snakefile) write(changes []change) error {
+	now, err := readSnakefile(f.path)
+	if err != nil {
+		return err
+	}
+	if now != strings.Join(f.lines, "") {
+		return errors.New("it was changed while the images were built: run the command again")
+	}
+	return replace(f.path, f.written(changes))
 }
 
 // document is a row in JSON.

@@ -17,6 +17,9 @@ type snakefile struct {
 	lines    []string
 	rules    []*rule
 	includes []directive
+	// unread are the numbers of the first lines of rules that may have an environment but are
+	// written in a way that is not read, from 0.
+	unread []int
 	// unfinished reports whether the file ends in a string or in brackets, so that it is not
 	// valid and must not be changed.
 	unfinished bool
@@ -39,8 +42,7 @@ type directive struct {
 	from, to int
 	// text is the value if it is a string literal.
 	text string
-	// isText is false for another expression, and for a string that may contain something
-	// else than its text.
+	// isText is false for other expressions, and for strings with escapes or placeholders.
 	isText bool
 }
 
@@ -54,7 +56,8 @@ type statement struct {
 
 var (
 	ruleHead      = regexp.MustCompile(`^(?:rule|checkpoint)\b[ \t]*(\w*)[ \t]*:[ \t]*$`)
-	useHead       = regexp.MustCompile(`^use[ \t]+rule[ \t]+(\w+)(?:[ \t]+from[ \t]+\w+)?(?:[ \t]+as[ \t]+(\w+))?[ \t]+with[ \t]*:[ \t]*$`)
+	useHead       = regexp.MustCompile(`^use[ \t]+rule[ \t]+([\w*][\w*, \t]*?)(?:[ \t]+from[ \t]+\w+)?(?:[ \t]+as[ \t]+([\w*]+))?[ \t]+with[ \t]*:[ \t]*$`)
+	otherHead     = regexp.MustCompile(`^(?:(?:rule|checkpoint)\b[^=(]*?:|use[ \t]+rule\b.*\bwith\b)(?s:.*)\bconda[ \t]*:`)
 	directiveHead = regexp.MustCompile(`^(conda|container|singularity)[ \t]*:`)
 	includeHead   = regexp.MustCompile(`^include[ \t]*:`)
 )
@@ -73,6 +76,9 @@ func parse(path, text string) *snakefile {
 		}
 		name, ok := ruleName(s.text)
 		if !ok {
+			if otherHead.MatchString(s.text) {
+				f.unread = append(f.unread, s.from)
+			}
 			continue
 		}
 		r := &rule{name: name, line: s.from}

@@ -34,6 +34,7 @@ func TestParse(t *testing.T) {
 		"unbalanced quotes":  {"# it's\nx = \"it's\"\ny = 'a\nrule a:\n  conda: \"a.yml\"\n", "a a.yml -"},
 		"no line ending":     {"rule a:\n  conda: \"a.yml\"", "a a.yml -"},
 		"body of no line":    {"rule a:\nrule b:\n  conda: \"b.yml\"\n", "b b.yml -"},
+		"derived with star":  {"use rule * from m as m_* with:\n  conda: \"a.yml\"\nuse rule a, b from m as m_* with:\n  conda: \"b.yml\"\n", "m_* a.yml -, m_* b.yml -"},
 		"similar statements": {"ruler = 1\nrules.a.output\nrule a:\n  conda: \"a.yml\"\n", "a a.yml -"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,6 +91,23 @@ func TestWritten(t *testing.T) {
 	}
 }
 
+// TestUnread checks that rules in forms that are not read are reported.
+func TestUnread(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"rule a: conda: \"a.yml\"\n":                          "[0]",
+		"x = 1\nrule a: input: \"x\"\n    conda: \"a.yml\"\n": "[]", // not valid
+		"rule all: input: \"x\"\n":                            "[]",
+		"use rule a from m as b with: conda: \"a.yml\"\n":     "[0]",
+		"use rule a from m as b\n":                            "[]",
+		"rule a:\n    conda: \"a.yml\"\n":                     "[]",
+	} {
+		if got := fmt.Sprint(parse("Snakefile", text).unread); got != want {
+			t.Errorf("%q: the lines %s are unread, want %s", text, got, want)
+		}
+	}
+}
+
 // FuzzSnakefile writes a container into each rule. The rules must keep their environments, and the
 // containers must be read again.
 func FuzzSnakefile(f *testing.F) {
@@ -137,6 +155,7 @@ func TestReadWorkflow(t *testing.T) { //nolint:paralleltest // the working direc
 	outside := t.TempDir()
 	write("workflow/Snakefile", "include: \"rules/a.smk\"\ninclude: \"rules/a.smk\"\ninclude: x\ninclude: \"https://example.org/b.smk\"\n")
 	write("workflow/rules/a.smk", "include: \"../Snakefile\"\nrule a:\n  conda: \"../envs/a.yaml\"\nrule b:\n  conda: \"installed\"\nrule c:\n  conda: \"https://example.org/c.yml\"\n")
+	write("workflow/envs/a.yaml", "dependencies: [a]\n")
 	path, err := findSnakefile()
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +181,27 @@ func TestReadWorkflow(t *testing.T) { //nolint:paralleltest // the working direc
 		write("Snakefile", "include: \""+name+"\"\n")
 		if _, _, err := readWorkflow([]string{"Snakefile"}); err == nil || !strings.Contains(err.Error(), "outside") {
 			t.Errorf("including %s: %v", name, err)
+		}
+	}
+	write("Snakefile", "include: \"again.smk\"\ninclude: \"missing.smk\"\n")
+	if err := os.Symlink("Snakefile", "again.smk"); err != nil {
+		t.Fatal(err)
+	}
+	if files, problems, err := readWorkflow([]string{"Snakefile"}); err != nil || len(files) != 1 || fmt.Sprint(problems) != "[missing.smk: the included file does not exist]" {
+		t.Errorf("a file by two paths and a missing one: %d files, %q, %v", len(files), problems, err)
+	}
+	if _, _, err := readWorkflow([]string{"missing.smk"}); err == nil {
+		t.Error("a missing Snakefile is no error")
+	}
+	write(".git/config", "[core]\n")
+	write(filepath.Join(outside, "secret.yml"), "metadata:\n")
+	for link, to := range map[string]string{"git.yml": ".git/config", "outside.yml": filepath.Join(outside, "secret.yml")} {
+		if err := os.Symlink(to, link); err != nil {
+			t.Fatal(err)
+		}
+		f := parse("Snakefile", "rule a:\n  conda: \""+link+"\"\n")
+		if path, err := f.environment(f.rules[0]); err == nil {
+			t.Errorf("the environment file %s is read", path)
 		}
 	}
 	write("Snakefile", "rule a:\n\x00")

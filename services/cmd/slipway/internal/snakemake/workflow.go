@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -33,10 +34,18 @@ func readWorkflow(paths []string) (files []*snakefile, problems []string, err er
 	for todo := paths; len(todo) > 0; {
 		path := filepath.Clean(todo[0])
 		todo = todo[1:]
-		if seen[path] {
+		real, err := filepath.EvalSymlinks(path)
+		if errors.Is(err, fs.ErrNotExist) && len(files) > 0 { // an include that may be in an if
+			problems = append(problems, path+": the included file does not exist")
 			continue
 		}
-		seen[path] = true
+		if err != nil {
+			return nil, nil, fmt.Errorf("reading %s: %w", path, err)
+		}
+		if seen[real] {
+			continue
+		}
+		seen[real] = true
 		if len(seen) > maxSnakefiles {
 			return nil, nil, fmt.Errorf("the workflow has more than %d Snakefiles; give some of them", maxSnakefiles)
 		}
@@ -49,6 +58,9 @@ func readWorkflow(paths []string) (files []*snakefile, problems []string, err er
 			return nil, nil, fmt.Errorf("reading %s: it ends within a string or brackets", path)
 		}
 		files = append(files, f)
+		for _, line := range f.unread {
+			problems = append(problems, fmt.Sprintf("%s:%d: write the rule with one directive per line, or its container yourself", path, line+1))
+		}
 		for _, d := range f.includes {
 			switch {
 			case !d.isText:
@@ -85,8 +97,8 @@ func readSnakefile(path string) (string, error) {
 	return string(raw), nil
 }
 
-// isBelow returns an error unless a file is in the working directory or a folder in it, also if links
-// are followed.
+// isBelow returns an error unless a file is in the working directory or a folder in it, after links
+// were followed.
 func isBelow(path string) error {
 	here, err := filepath.EvalSymlinks(".")
 	if err != nil {
@@ -102,13 +114,19 @@ func isBelow(path string) error {
 	if real, err = filepath.Abs(real); err != nil {
 		return err
 	}
-	if to, err := filepath.Rel(here, real); err != nil || !filepath.IsLocal(to) {
-		return fmt.Errorf("it is outside of %s; run the command in the folder that contains all Snakefiles", here)
+	to, err := filepath.Rel(here, real)
+	if err != nil || !filepath.IsLocal(to) {
+		return fmt.Errorf("it is outside of %s; run the command in the folder that contains the whole workflow", here)
+	}
+	if slices.Contains(strings.Split(filepath.ToSlash(to), "/"), ".git") {
+		return errors.New("it is in the folder of Git, which may contain secrets")
 	}
 	return nil
 }
 
-// environment returns the path of the environment file of a rule, or why it is unknown.
+// environment returns the path of the environment file of a rule, or why it is not read. Files outside of
+// the working directory are not: a workflow of another person must not make this program send
+// them.
 func (f *snakefile) environment(r *rule) (string, error) {
 	switch text := r.conda.text; {
 	case !r.conda.isText:
@@ -117,9 +135,12 @@ func (f *snakefile) environment(r *rule) (string, error) {
 		return "", errors.New("its environment file has an address; download it, and name the file")
 	case !strings.HasSuffix(text, ".yaml") && !strings.HasSuffix(text, ".yml"):
 		return "", errors.New("its environment is the name of an installed one; name a file with its packages")
-	default:
-		return from(f.path, text), nil
 	}
+	path := from(f.path, r.conda.text)
+	if err := isBelow(path); err != nil {
+		return "", fmt.Errorf("reading the environment file %s: %w", filepath.ToSlash(path), err)
+	}
+	return path, nil
 }
 
 // from returns a path that a Snakefile names: relative to that file.
