@@ -6,6 +6,7 @@ cache.
 
 import asyncio
 import json
+import os
 import pathlib
 import sys
 
@@ -28,3 +29,5 @@ async def main():
 
 
 asyncio.run(main())
+sys.stdout.flush()
+os._exit(0)  # rattler's threads can crash while the interpreter ends
