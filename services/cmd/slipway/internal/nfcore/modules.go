@@ -36,52 +36,67 @@ var processHead = regexp.MustCompile(`(?m)^[ \t]*process[ \t]+([A-Za-z_]\w{0,199
 // findModules returns the processes of all folders with a main.nf and an environment file, by name.
 // problems are environment files without a process.
 func findModules(roots []string) (out []module, problems []string, err error) {
-	visited := 0
-	seen := map[string]string{}
+	f := finder{files: map[string]string{}}
 	for _, root := range roots {
-		real, err := filepath.EvalSymlinks(root) // WalkDir does not follow links
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading the folder %s: %w", root, err)
-		}
-		err = filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
-			visited++
-			switch {
-			case err != nil:
-				return err
-			case visited > maxVisited:
-				return fmt.Errorf("there are more than %d files; name a folder in it", maxVisited)
-			case d.IsDir() && path != real && (strings.HasPrefix(d.Name(), ".") || d.Name() == "tests"):
-				return fs.SkipDir
-			case !d.Type().IsRegular() || d.Name() != "environment.yml":
-				return nil
-			}
-			names, err := processes(filepath.Join(filepath.Dir(path), "main.nf"))
-			if err != nil {
-				problems = append(problems, fmt.Sprintf("%s: %v", filepath.ToSlash(path), err))
-			}
-			for _, name := range names {
-				file := filepath.ToSlash(filepath.Join(root, strings.TrimPrefix(path, real)))
-				if other := seen[name]; other != "" && other != file {
-					problems = append(problems, fmt.Sprintf("%s: the process %s is also in the folder of %s, and a configuration cannot distinguish them", file, name, other))
-					continue
-				}
-				seen[name] = file
-				out = append(out, module{process: name, environment: file})
-			}
-			if len(out) > maxModules {
-				return fmt.Errorf("there are more than %d processes; name a folder in it", maxModules)
-			}
-			return nil
-		})
-		if err != nil {
+		if err := f.folder(root); err != nil {
 			return nil, nil, fmt.Errorf("reading the folder %s: %w", root, err)
 		}
 	}
-	if len(out) == 0 && len(problems) == 0 {
+	if len(f.found) == 0 && len(f.problems) == 0 {
 		return nil, nil, errors.New("no folder has a main.nf with a process and an environment.yml; give the folder of the modules, e.g. modules")
 	}
-	slices.SortFunc(out, func(a, b module) int { return strings.Compare(a.process, b.process) })
-	return slices.Compact(out), problems, nil
+	slices.SortFunc(f.found, func(a, b module) int { return strings.Compare(a.process, b.process) })
+	return slices.Compact(f.found), f.problems, nil
+}
+
+// A finder finds the modules of folders.
+type finder struct {
+	visited  int
+	found    []module
+	problems []string
+	// files are the environment files of processes.
+	files map[string]string
+}
+
+func (f *finder) folder(root string) error {
+	real, err := filepath.EvalSymlinks(root) // WalkDir does not follow links
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(real, func(path string, d fs.DirEntry, err error) error {
+		f.visited++
+		switch {
+		case err != nil:
+			return err
+		case f.visited > maxVisited:
+			return fmt.Errorf("there are more than %d files; name a folder in it", maxVisited)
+		case d.IsDir() && path != real && (strings.HasPrefix(d.Name(), ".") || d.Name() == "tests"):
+			return fs.SkipDir
+		case d.Type().IsRegular() && d.Name() == "environment.yml":
+			return f.module(filepath.Join(filepath.Dir(path), "main.nf"), filepath.ToSlash(filepath.Join(root, strings.TrimPrefix(path, real))))
+		}
+		return nil
+	})
+}
+
+// module adds the processes of a main.nf, with their environment file.
+func (f *finder) module(main, file string) error {
+	names, err := processes(main)
+	if err != nil {
+		f.problems = append(f.problems, fmt.Sprintf("%s: %v", file, err))
+	}
+	for _, name := range names {
+		if other := f.files[name]; other != "" && other != file {
+			f.problems = append(f.problems, fmt.Sprintf("%s: the process %s is also in the folder of %s, and a configuration cannot distinguish them", file, name, other))
+			continue
+		}
+		f.files[name] = file
+		f.found = append(f.found, module{process: name, environment: file})
+	}
+	if len(f.found) > maxModules {
+		return fmt.Errorf("there are more than %d processes; name a folder in it", maxModules)
+	}
+	return nil
 }
 
 // processes returns the names of the processes in a file.

@@ -79,13 +79,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	if len(todo) == 0 && len(problems) == 0 {
 		return errors.New("no rule has a Conda environment")
 	}
-	var environments []string
-	for _, one := range todo {
-		if one.environment != "" && !slices.Contains(environments, one.environment) {
-			environments = append(environments, one.environment)
-		}
-	}
-	images, err := f.Images(cmd, s, c, environments)
+	images, err := f.Images(cmd, s, c, environments(todo))
 	if err != nil {
 		return err
 	}
@@ -99,11 +93,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	} else if has(todo, statusKept) && !has(todo, statusCurrent) {
 		problems = append(problems, "no container is in "+repository+": give the --freeze with which the containers were written")
 	}
-	for _, name := range slices.Sorted(maps.Keys(images)) {
-		if note := images[name].Note; note != "" && !f.Output.IsDocument() {
-			cmd.PrintErrln(output.Printable(name + ": " + note))
-		}
-	}
+	f.printNotes(cmd, images)
 	err = f.print(cmd, todo, problems)
 	failed := len(problems)
 	for _, one := range todo {
@@ -115,4 +105,23 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		err = errors.Join(err, fmt.Errorf("%d of %d rules and includes have no current container", failed, len(todo)+len(problems)))
 	}
 	return err
+}
+
+// environments returns the environment files of all rules.
+func environments(all []*row) (out []string) {
+	for _, one := range all {
+		if one.environment != "" && !slices.Contains(out, one.environment) {
+			out = append(out, one.environment)
+		}
+	}
+	return out
+}
+
+// printNotes prints what users should know about images to standard error.
+func (f *flags) printNotes(cmd *cobra.Command, images map[string]batch.Image) {
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		if note := images[name].Note; note != "" && !f.Output.IsDocument() {
+			cmd.PrintErrln(output.Printable(name + ": " + note))
+		}
+	}
 }

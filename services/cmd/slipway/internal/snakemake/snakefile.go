@@ -81,32 +81,35 @@ func parse(path, text string) *snakefile {
 			}
 			continue
 		}
-		r := &rule{name: name, line: s.from}
-		hasConda := false
-		body := all[i+1:]
-		for j, d := range body {
-			if !deeper(d.indent, s.indent) {
-				break
-			}
-			if j == 0 {
-				r.indent = d.indent
-			}
-			m := directiveHead.FindStringSubmatch(d.text)
-			if m == nil || d.indent != r.indent {
-				continue
-			}
-			v := value(body, j)
-			if m[1] == "conda" {
-				r.conda, hasConda = v, true
-			} else {
-				r.container = &v
-			}
-		}
-		if hasConda {
+		if r := (&rule{name: name, line: s.from}); r.read(s.indent, all[i+1:]) {
 			f.rules = append(f.rules, r)
 		}
 	}
 	return f
+}
+
+// read reads the directives of a rule, whose head has an indentation. It reports whether the rule has
+// an environment.
+func (r *rule) read(head string, body []statement) (hasConda bool) {
+	for j, d := range body {
+		if !deeper(d.indent, head) {
+			break
+		}
+		if j == 0 {
+			r.indent = d.indent
+		}
+		m := directiveHead.FindStringSubmatch(d.text)
+		if m == nil || d.indent != r.indent {
+			continue
+		}
+		v := value(body, j)
+		if m[1] == "conda" {
+			r.conda, hasConda = v, true
+		} else {
+			r.container = &v
+		}
+	}
+	return hasConda
 }
 
 func ruleName(text string) (string, bool) {
