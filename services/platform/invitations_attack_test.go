@@ -411,7 +411,7 @@ func TestInvitationsToFullOrganizations(t *testing.T) {
 		}
 		w.remove(must(w.client.ListMembers(w.as("boss"), &platformv1.ListMembersRequest{OrgId: w.org, Search: "x17"}))(t).GetMembers()[0])
 		if got, err := w.comeIn(i, map[string]any{"sub": "s2", "email": "kim@example.org"}); err != nil || got != "lab: member" {
-			t.Errorf("with room: %q, %v", got, err)
+			t.Errorf("below the limit: %q, %v", got, err)
 		}
 	})
 }

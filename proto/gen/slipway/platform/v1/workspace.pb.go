@@ -893,7 +893,7 @@ type Participant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The id of the participation or the invitation.
 	ParticipantId float64 `protobuf:"fixed64,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// The user's membership in the organisation, or the invitation to it; null if there is none.
+	// The user's membership in the organisation, or the invitation to it; null without both.
 	MemberId *wrapperspb.DoubleValue `protobuf:"bytes,2,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	// The user name; the e-mail address for an invitation.
 	UserName string `protobuf:"bytes,3,opt,name=user_name,json=userName,proto3" json:"user_name,omitempty"`

@@ -192,13 +192,16 @@ func (f *LockedFlags) record(r *run, found []locked) error {
 	return now.write(f.lock)
 }
 
-// imageText matches the names of images.
 var imageText = regexp.MustCompile(`^[A-Za-z0-9._:/@\[\]-]+$`)
+
+// IsImageText reports whether a text has only characters of the names of images and registries, so
+// that it can be written between quotes into a program.
+func IsImageText(s string) bool { return imageText.MatchString(s) }
 
 // checkName returns an error if a name is not that of an image in a repository: it becomes a part of
 // a program, and neither the server nor the lock file is trusted with that.
 func checkName(image, repository string) error {
-	if !imageText.MatchString(image) || !IsIn(image, repository) {
+	if !IsImageText(image) || !IsIn(image, repository) {
 		return fmt.Errorf("%q is not the name of an image in %s", image, repository)
 	}
 	return nil

@@ -9,14 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
 // processName matches the names of processes that a selector of Nextflow can have.
 var processName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_:]{0,999}$`)
-
-// imageText matches the names of images in a configuration.
-var imageText = regexp.MustCompile(`^[A-Za-z0-9._:/@\[\]-]+$`)
 
 // nextflowConfig returns a configuration of Nextflow in which the processes of a bundle have the
 // names that images returns. plain states that the registry has no TLS.
@@ -26,7 +24,7 @@ func (c *content) nextflowConfig(nameOf map[string]string, plain bool) string {
 	for _, r := range c.records {
 		for _, one := range r.Requests {
 			to := nameOf[one.Image]
-			if to == "" || !imageText.MatchString(to) {
+			if to == "" || !batch.IsImageText(to) {
 				continue
 			}
 			if one.Process && processName.MatchString(one.Name) {

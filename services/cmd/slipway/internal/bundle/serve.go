@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/output"
 	"slipway.dev/services/cmd/slipway/internal/usage"
 )
@@ -99,7 +100,7 @@ func (f *serveFlags) run(cmd *cobra.Command, folders []string) error {
 
 // checkHost checks that a configuration of Nextflow has names that clients can use.
 func (f *serveFlags) checkHost() error {
-	if f.host != "" && !imageText.MatchString(f.host) {
+	if f.host != "" && !batch.IsImageText(f.host) {
 		return usage.Errorf("--host must be the name of a registry, e.g. head.cluster:5000, not %q", f.host)
 	}
 	if f.config == "" || f.host != "" {
