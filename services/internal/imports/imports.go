@@ -69,6 +69,11 @@ func internalRules() []Rule {
 		{Package: metricsBus, May: []string{"proto/gen/...", "services/internal/bus", "services/internal/caller", "services/internal/retry"}, Never: []string{buildkit, sql, redis}},
 		{Package: "services/internal/rpc", May: []string{"proto/gen/...", "services/internal/..."}, Never: []string{buildkit}},
 		{Package: "services/internal/testkit", May: []string{"proto/gen/...", "services/internal/..."}},
+		// Bills of materials of environments: values in, documents out.
+		{Package: "services/internal/sbom", May: []string{conda + "spec", "services/internal/fault", "services/internal/limits"}, Only: []string{
+			"github.com/CycloneDX/cyclonedx-go", "github.com/github/go-spdx/v2/spdxexp", "github.com/google/uuid", "github.com/package-url/packageurl-go",
+			"github.com/spdx/tools-golang/spdx/v2/common", "github.com/spdx/tools-golang/spdx/v2/v2_3",
+		}},
 		{Package: "services/internal/testkit/condadata", May: []string{conda + "spec", "services/internal/..."}},
 		{Package: "services/internal/pullthrough", May: []string{
 			"services/internal/fault", "services/internal/limits", "services/internal/memo", "services/internal/oci", "services/internal/upstream",
