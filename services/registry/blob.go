@@ -23,7 +23,7 @@ func invalidDigest(s string) error {
 
 // blob serves a blob that the requested image refers to.
 func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
-	d, err := digest.Parse(p.ref)
+	d, err := parseDigest(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)
 	}

@@ -50,7 +50,15 @@ func TestParsePath(t *testing.T) {
 func FuzzPath(f *testing.F) {
 	f.Add("/v2/wt/tok/lib/tool/manifests/v1")
 	f.Add("/v2/wt/t/a/b/tags/list")
+	f.Add("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+	f.Add("sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649bg34ca495991b7852b855")
+	f.Add("sha256:E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855")
+	f.Add("sha256:00")
 	f.Fuzz(func(t *testing.T, in string) {
+		got, err := parseDigest(in)
+		if want, fails := digest.Parse(in); (err == nil) != (fails == nil) || err == nil && got != want {
+			t.Errorf("%q is the digest %q, %v; want %q, %v", in, got, err, want, fails)
+		}
 		p, ok := parsePath(in)
 		if !ok {
 			return

@@ -71,7 +71,7 @@ func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (pu
 	if ref == tok.ref {
 		return s.current(ctx, tok, src)
 	}
-	d, err := digest.Parse(ref)
+	d, err := parseDigest(ref)
 	if err != nil {
 		if strings.Contains(ref, ":") {
 			return pullthrough.Document{}, invalidDigest(ref)

@@ -18,7 +18,7 @@ import (
 // referrers lists the manifests that refer to a manifest of the image, such as signatures
 // and SBOMs. Generated manifests have none; upstream manifests have upstream's.
 func (s *Registry) referrers(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
-	d, err := digest.Parse(p.ref)
+	d, err := parseDigest(p.ref)
 	if err != nil {
 		return invalidDigest(p.ref)
 	}
