@@ -54,14 +54,11 @@ type mover interface {
 // plain reports whether the client's connection takes bytes unchanged, that is, without
 // TLS.
 func (s *streams) copy(w http.ResponseWriter, body io.Reader, plain bool) error {
-	small := s.small.Get().(*[smallPiece]byte) //nolint:forcetypeassert // the pool holds nothing else
-	defer s.small.Put(small)
-	err := copyPieces(w, io.LimitReader(body, largePiece), small[:])
-	if err != nil {
+	if err := s.copySmall(w, io.LimitReader(body, largePiece)); err != nil {
 		return err
 	}
 	if m, ok := body.(mover); ok && plain && m.Moves() {
-		return movePieces(w, body, m, small[:])
+		return s.move(w, body, m)
 	}
 	select {
 	case piece := <-s.large:
@@ -71,14 +68,27 @@ func (s *streams) copy(w http.ResponseWriter, body io.Reader, plain bool) error 
 		defer func() { s.large <- piece }()
 		return copyPieces(w, body, piece)
 	default:
-		return copyPieces(w, body, small[:])
+		return s.copySmall(w, body)
 	}
 }
 
-// movePieces copies only what the kernel cannot move.
-func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) error {
+// copySmall copies a body in small pieces.
+func (s *streams) copySmall(w http.ResponseWriter, body io.Reader) error {
+	return s.withSmall(func(piece []byte) error { return copyPieces(w, body, piece) })
+}
+
+// withSmall lends a small piece.
+func (s *streams) withSmall(use func(piece []byte) error) error {
+	small := s.small.Get().(*[smallPiece]byte) //nolint:forcetypeassert // the pool holds nothing else
+	defer s.small.Put(small)
+	return use(small[:])
+}
+
+// move copies only what the kernel cannot move. It has no piece while it waits for the kernel: a
+// thousand long streams would take 64 MB.
+func (s *streams) move(w http.ResponseWriter, body io.Reader, m mover) error {
 	rc := http.NewResponseController(w)
-	for {
+	for end := false; !end; {
 		began := time.Now()
 		_ = rc.SetWriteDeadline(began.Add(pieceTimeout))
 		n, err := m.MoveTo(w, largePiece, pieceTimeout/2)
@@ -88,10 +98,15 @@ func movePieces(w http.ResponseWriter, body io.Reader, m mover, piece []byte) er
 		if n > 0 && err == nil {
 			continue
 		}
-		if end, err := copyPiece(w, rc, body, piece); end || err != nil {
+		err = s.withSmall(func(piece []byte) (err error) {
+			end, err = copyPiece(w, rc, body, piece)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 // isReaders reports whether an error of MoveTo came from the body's connection, so that another

@@ -103,7 +103,7 @@ func NewTransport(e *Egress) *http.Transport {
 		// Headers of external servers are in memory before they can be checked.
 		MaxResponseHeaderBytes: limits.AnswerHeader,
 		WriteBufferSize:        4 << 10,
-		ReadBufferSize:         32 << 10,
+		ReadBufferSize:         8 << 10, // large reads bypass it, and a thousand streams share little memory
 	}
 }
 
