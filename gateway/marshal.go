@@ -14,6 +14,7 @@ import (
 
 	buildv1 "slipway.dev/proto/gen/slipway/build/v1"
 	condav1 "slipway.dev/proto/gen/slipway/conda/v1"
+	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 	usagev1 "slipway.dev/proto/gen/slipway/usage/v1"
 )
 
@@ -58,14 +59,16 @@ func (m *marshaler) Marshal(v any) ([]byte, error) {
 	return how.MarshalAppend(make([]byte, 0, proto.Size(msg)*5/4), msg)
 }
 
-// textOf returns the text and the media type of a response in a text format: a lock, or a report
-// as CSV. The text is nil for any other message.
+// textOf returns the text and the media type of a response in a text format: a lock, a bill of
+// materials, or a report as CSV. The text is nil for any other message.
 func textOf(v any) (text *string, mediaType string) {
 	switch m := v.(type) {
 	case *condav1.LockPackagesResponse:
 		return m.Text, "text/plain; charset=utf-8"
 	case *buildv1.GetBuildLockResponse:
 		return m.Text, "text/plain; charset=utf-8"
+	case *inspectv1.GetImageSBOMResponse:
+		return m.Document, m.GetMediaType()
 	case *usagev1.GetUsageResponse:
 		return m.Csv, "text/csv; charset=utf-8; header=present"
 	case *usagev1.GetUserUsageResponse:

@@ -225,6 +225,9 @@ func (d *document) addResponses(op *openapi3.Operation, c call) {
 		}
 		return
 	}
+	if returnsDocuments(op.Responses.Value("200")) {
+		return
+	}
 	var schema *openapi3.SchemaRef
 	if by := fieldOf(c.Output, c.rule.GetResponseBody()); by != nil {
 		schema = d.schema(by, false)
@@ -239,6 +242,20 @@ func (d *document) addResponses(op *openapi3.Operation, c call) {
 		}
 	}
 	op.Responses.Set("200", &openapi3.ResponseRef{Value: response})
+}
+
+// returnsDocuments reports whether a response is a document in a format with JSON syntax, instead of the
+// message in JSON.
+func returnsDocuments(by *openapi3.ResponseRef) bool {
+	if by == nil {
+		return false
+	}
+	for kind := range by.Value.Content {
+		if strings.HasSuffix(kind, "+json") {
+			return true
+		}
+	}
+	return false
 }
 
 // complete adds the errors that an operation can return, and the examples.

@@ -156,9 +156,14 @@ func (d *document) replies(op *openapi3.Operation, e contracttest.Example) error
 	response := *op.Responses.Value(e.Status).Value
 	kind, _, _ := strings.Cut(e.Header["Content-Type"], ";")
 	var value any = e.Want + "\n"
-	if kind == "text/event-stream" {
+	switch {
+	case kind == "text/event-stream":
 		value = eventsOf(e.Want)[0] // the schema of a stream is that of one event
-	} else if !strings.HasPrefix(kind, "text/") {
+	case strings.HasSuffix(kind, "+json"): // a document that the service returns as it is
+		if err := json.Unmarshal([]byte(e.Want), &value); err != nil {
+			return err
+		}
+	case !strings.HasPrefix(kind, "text/"):
 		kind = "application/json"
 		answer, known, err := responseExample(e)
 		if err != nil || !known {

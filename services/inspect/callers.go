@@ -13,6 +13,7 @@ func Callers() rpc.Callers {
 			inspectv1.InspectService_InspectImage_FullMethodName,
 			inspectv1.InspectService_ListLayerFiles_FullMethodName,
 			inspectv1.InspectService_ListImagePackages_FullMethodName,
+			inspectv1.InspectService_GetImageSBOM_FullMethodName,
 			inspectv1.InspectService_ValidateCredentials_FullMethodName,
 		}, Scope: rpc.ScopePull},
 	}

@@ -95,18 +95,22 @@ type imageRequest interface {
 // parse returns the image and the platform of a request. The platform is nil if the request has
 // none.
 func parse(req imageRequest) (oci.Reference, *ocispec.Platform, error) {
-	name := req.GetImage().GetContainerImage()
+	return parseImage("containerImage", req.GetImage().GetContainerImage(), req.GetPlatform())
+}
+
+// parseImage is parse for an image that the request names in a field.
+func parseImage(field, name, platform string) (oci.Reference, *ocispec.Platform, error) {
 	if name == "" {
-		return oci.Reference{}, nil, fault.Invalid.Newf("containerImage is missing")
+		return oci.Reference{}, nil, fault.Invalid.Newf("%s is missing", field)
 	}
 	image, err := oci.ParseReference(name)
 	if e, ok := fault.As(err); ok {
-		return image, nil, fault.Invalid.New("containerImage: "+e.Public, e.Cause)
+		return image, nil, fault.Invalid.New(field+": "+e.Public, e.Cause)
 	}
-	if req.GetPlatform() == "" {
+	if platform == "" {
 		return image, nil, nil
 	}
-	p, err := oci.ParsePlatform(req.GetPlatform())
+	p, err := oci.ParsePlatform(platform)
 	if e, ok := fault.As(err); ok {
 		return image, nil, fault.Invalid.New("platform: "+e.Public, e.Cause)
 	}

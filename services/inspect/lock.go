@@ -32,11 +32,17 @@ type lockedRecord struct {
 	License string `json:"license"`
 	URL     string `json:"url"`
 	SHA256  string `json:"sha256"`
+	MD5     string `json:"md5"`
 	Size    int64  `json:"size"`
+	// Depends is only used in bills of materials.
+	Depends []string `json:"depends"`
 }
 
 func (r lockedRecord) record() spec.Record {
-	return spec.Record{Name: r.Name, Version: r.Version, Build: r.Build, Subdir: r.Subdir}
+	return spec.Record{
+		Name: r.Name, Version: r.Version, Build: r.Build, Channel: r.Channel, Subdir: r.Subdir, License: r.License, URL: r.URL,
+		SHA256: r.SHA256, MD5: r.MD5, Depends: r.Depends,
+	}
 }
 
 func (r lockedRecord) toProto() *inspectv1.ImagePackage {

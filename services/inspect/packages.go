@@ -14,7 +14,7 @@ import (
 	inspectv1 "slipway.dev/proto/gen/slipway/inspect/v1"
 
 	"slipway.dev/services/conda/spec"
-	"slipway.dev/services/inspect/condameta"
+	"slipway.dev/services/inspect/installed"
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fairshare"
 	"slipway.dev/services/internal/fault"
@@ -35,12 +35,12 @@ func (s *Service) ListImagePackages(ctx context.Context, req *inspectv1.ListImag
 	if err != nil {
 		return nil, err
 	}
-	l, all, err := s.variants(ctx, who, image, platform)
+	l, all, err := s.variants(ctx, who, image, platform, imagesOf)
 	if err != nil {
 		return nil, err
 	}
 	out, known := &inspectv1.ListImagePackagesResponse{}, false
-	r := &packageReader{service: s, who: who, image: l, locks: limits.ImageLocks, layers: limits.ListedPacked, records: condameta.NewBudget()}
+	r := s.packageReader(who, l)
 	var first error
 	for i, v := range all {
 		if i > 0 {
@@ -74,7 +74,11 @@ type packageReader struct {
 	// locks is the number of bytes of locks that may still be read, and layers that of layers that
 	// are searched for records.
 	locks, layers int64
-	records       *condameta.Budget
+	records       *installed.Budget
+}
+
+func (s *Service) packageReader(who caller.ID, image imageReader) *packageReader {
+	return &packageReader{service: s, who: who, image: image, locks: limits.ImageLocks, layers: limits.ListedPacked, records: installed.NewBudget()}
 }
 
 // read returns the packages of a variant. It returns an *unknownPackages error if they are not known.
@@ -112,16 +116,18 @@ func (e *unknownPackages) Error() string { return e.reason }
 // A variant is the image for one platform.
 type variant struct {
 	platform, digest string
-	layers           []ocispec.Descriptor
+	// created is when the image was created, according to its config.
+	created string
+	layers  []ocispec.Descriptor
 	// history has the entry of each layer, lowest first.
 	history []string
 	// lock is the digest of the lock according to the label of the image; "" if it has none.
 	lock string
 }
 
-// variants returns the reader of an image, and its variant for platform or, if platform is nil,
-// all of its variants.
-func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform) (imageReader, []variant, error) {
+// variants returns the reader of an image, and its variants for platform. choose returns the entries of
+// an index for platform, which may be nil.
+func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Reference, platform *ocispec.Platform, choose func(ocispec.Index, *ocispec.Platform) ([]ocispec.Descriptor, error)) (imageReader, []variant, error) {
 	ctx, done := s.deps.Control.Documents().Hold(ctx)
 	defer done()
 	l, err := s.openImage(ctx, who, image)
@@ -143,7 +149,7 @@ func (s *Service) variants(ctx context.Context, who caller.ID, image oci.Referen
 	if err != nil {
 		return l, nil, err
 	}
-	entries, err := imagesOf(x, platform)
+	entries, err := choose(x, platform)
 	if err != nil {
 		return l, nil, err
 	}
@@ -176,7 +182,7 @@ func imagesOf(x ocispec.Index, platform *ocispec.Platform) ([]ocispec.Descriptor
 	}
 	var out []ocispec.Descriptor
 	for _, e := range x.Manifests {
-		if oci.IsManifest(e.MediaType) && (e.Platform == nil || e.Platform.OS != "unknown") {
+		if isImage(e) {
 			out = append(out, e)
 		}
 	}
@@ -203,7 +209,7 @@ func (l imageReader) variant(ctx context.Context, doc oci.Document) (variant, oc
 		return variant{}, ocispec.Platform{}, err
 	}
 	of := ocispec.Platform{OS: cmp.Or(c.OS, "linux"), Architecture: c.Architecture, Variant: c.Variant}
-	v := variant{platform: platforms.Format(of), digest: doc.Digest.String(), layers: m.Layers, lock: c.Config.Labels[spec.LockLabel]}
+	v := variant{platform: platforms.Format(of), digest: doc.Digest.String(), created: c.Created, layers: m.Layers, lock: c.Config.Labels[spec.LockLabel]}
 	for _, h := range c.History {
 		if !h.EmptyLayer {
 			v.history = append(v.history, h.CreatedBy)

@@ -1,7 +1,7 @@
 // Package inspect describes images and lists the files of their layers
 // (gateway/contract/container-service.md#inspection). It reads images from their registries with
-// the caller's own login. It owns no data and caches only listings of layers, which are
-// immutable; access to the image is checked at its registry with each call.
+// the caller's own login. It owns no data and caches only listings of layers and records of
+// installed packages, which are immutable; access to the image is checked at its registry with each call.
 package inspect
 
 import (
@@ -38,11 +38,12 @@ type Service struct {
 	inspectv1.UnimplementedInspectServiceServer
 	deps     Deps
 	listings *listings
+	contents *contentsCache
 }
 
 // New returns a Service.
 func New(d Deps) *Service {
-	s := &Service{deps: d, listings: newListings()}
+	s := &Service{deps: d, listings: newListings(), contents: newContentsCache()}
 	d.Metrics.MustRegister(s.listings.pool)
 	return s
 }

@@ -3,6 +3,7 @@ package spec
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -50,4 +51,40 @@ func (d ChannelLogin) Authorize(req *http.Request) bool {
 		req.SetBasicAuth(d.Username, d.Password)
 	}
 	return true
+}
+
+// WithoutLogin returns the name or URL of a channel, or the URL of an artifact, without a user name, password,
+// query and token in the path (/t/<token>/): a user with access to an image may have no right to use the
+// login. It returns "" for a malformed URL.
+func WithoutLogin(s string) string {
+	scheme, rest, isURL := strings.Cut(s, "://")
+	if !isURL {
+		return withoutToken(s)
+	}
+	rest, _, _ = strings.Cut(rest, "?")
+	rest, _, _ = strings.Cut(rest, "#")
+	host, name, _ := strings.Cut(rest, "/")
+	if i := strings.LastIndexByte(host, '@'); i >= 0 {
+		host = host[i+1:]
+	}
+	// Browsers and conda would find a login elsewhere in such a URL, e.g. after a backslash.
+	if u, err := url.Parse(s); err != nil || u.Host != host || strings.Contains(host, "\\") {
+		return ""
+	}
+	if name == "" {
+		return scheme + "://" + host
+	}
+	return scheme + "://" + host + "/" + withoutToken(name)
+}
+
+// withoutToken returns a path without its tokens: the component "t", and the one that follows.
+func withoutToken(name string) string {
+	list := strings.Split(name, "/")
+	for i := 0; i+1 < len(list); i++ {
+		if list[i] == "t" {
+			list = slices.Delete(list, i, i+2)
+			i--
+		}
+	}
+	return strings.Join(list, "/")
 }

@@ -159,8 +159,8 @@ func Rules() []Rule {
 		{Package: "services/container/conda", May: []string{"proto/gen/...", conda + "envfile", conda + "lockfile", conda + "spec", "services/internal/fault", "services/internal/limits", "services/internal/oci"}, Only: []string{
 			"github.com/goccy/go-yaml/...", "google.golang.org/protobuf/proto",
 		}},
-		{Package: "services/inspect", May: append(shared(), "services/inspect/condameta", "services/inspect/listing", conda+"spec", "services/internal/layertar"), Never: []string{buildkit, sql, redis}},
-		{Package: "services/inspect/condameta", May: []string{"services/internal/layertar", "services/internal/limits"}, Only: []string{}},
+		{Package: "services/inspect", May: append(shared(), "services/inspect/installed", "services/inspect/listing", conda+"spec", "services/internal/layertar", "services/internal/sbom"), Never: []string{buildkit, sql, redis}},
+		{Package: "services/inspect/installed", May: []string{conda + "spec", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/inspect/listing", May: []string{"services/internal/fault", "services/internal/layertar", "services/internal/limits"}, Only: []string{}},
 		{Package: "services/metrics/migrations", Only: []string{}},
 		{Package: "services/metrics", May: append(slices.Clone(storing), metricsBus, "services/metrics/migrations"), Never: []string{buildkit, redis}},

@@ -39,12 +39,17 @@ const (
 	ImageLocks, ImageLockPacked         = 16 << 20, 8 << 20
 	ImageLockPackages, ImageLockEntries = 10_000, 1000
 	ImageLockPlatforms                  = 10
-	// ImageRecords is the maximum number of records of installed Conda packages (conda-meta) that
+	// ImageRecords is the maximum number of records of installed packages that
 	// one call reads from an image, ImageRecord the maximum size of one in bytes, ImageRecordField
 	// that of a member that is returned, and ImageRecordDepth the maximum number of folders above a
 	// record. The members that are returned have at most ImageLocks bytes in total.
 	ImageRecords, ImageRecord          = 10_000, 16 << 20
 	ImageRecordField, ImageRecordDepth = 2000, 12
+	// SBOM is the maximum size of a bill of materials in bytes. ContentsKept is the maximum size in bytes of
+	// the cached records of images.
+	SBOM, ContentsKept = 32 << 20, 32 << 20
+	// SBOMEstimate is the maximum size of a bill of materials in bytes as estimated before it is written.
+	SBOMEstimate = 48 << 20
 )
 
 // listingRows lists the limits of listing the files of a layer.
@@ -58,7 +63,9 @@ func listingRows() []Row {
 		{What: "listing of a layer", Bound: "a pull, and one for each " + size(ListedCharge) + " of the layer, as stored or unpacked", Why: "it costs as much; a cached listing costs one pull"},
 		{What: "files in one response", Bound: n(ListingMost) + ", with " + size(ListingPage) + " of names", Why: "they are in memory, several times while the response is written"},
 		{What: "lock of Conda packages that is read from an image", Bound: size(ImageLocks) + ", for all platforms together, " + n(ImageLockPackages) + " packages and " + n(ImageLockPlatforms) + " platforms; in a layer of " + size(ImageLockPacked) + " and " + n(ImageLockEntries) + " entries", Why: "anybody can push an image with such a layer; it is in memory while the response is written"},
-		{What: "records of Conda packages that are read from an image without a lock", Bound: n(ImageRecords) + ", each of " + size(ImageRecord) + ", " + n(ImageRecordField) + " bytes of each member and " + size(ImageLocks) + " of all, for all platforms together, below at most " + n(ImageRecordDepth) + " folders; in layers of " + size(ListedPacked) + ", unpacked " + size(ListedBytes) + " and " + n(ListedEntries) + " entries, for all layers and platforms together, within " + ListedTime.String() + " for each platform", Why: "all layers are read while the client waits; a record has the list of the package's files, which is not returned"},
+		{What: "records of installed packages that are read from an image", Bound: n(ImageRecords) + ", each of " + size(ImageRecord) + ", " + n(ImageRecordField) + " bytes of each member and " + size(ImageLocks) + " of all, for all platforms together, below at most " + n(ImageRecordDepth) + " folders; in layers of " + size(ListedPacked) + ", unpacked " + size(ListedBytes) + " and " + n(ListedEntries) + " entries, for all layers and platforms together, within " + ListedTime.String() + " for each platform", Why: "all layers are read while the client waits; a record has the list of the package's files, which is not returned"},
+		{What: "bill of materials", Bound: size(SBOM), Why: "it is in memory while it is written; 10,000 packages have some 15 MiB"},
+		{What: "cached records of installed packages for bills of materials", Bound: size(ContentsKept), Why: "the layers of other images are read again"},
 		{What: "cached listings", Bound: size(ListingsKept) + ", each up to " + size(ListingKept), Why: "a larger layer is read again for each page"},
 	}
 }

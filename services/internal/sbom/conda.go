@@ -10,13 +10,14 @@ import (
 )
 
 // Conda returns the components of an environment: Conda packages and wheels. at is the path of
-// the environment in the image. The caller sets Layer if it knows the layers.
+// the environment in the image. The caller sets Layer if it knows the layers. Logins in channels and URLs are
+// left out.
 func Conda(records []spec.Record, at string) []Component {
 	out := make([]Component, 0, len(records))
-	for i := range records {
-		r := &records[i]
+	for _, r := range records {
+		r.Channel, r.URL = spec.WithoutLogin(r.Channel), spec.WithoutLogin(r.URL)
 		c := Component{
-			Name: r.Name, Version: r.Version, PURL: condaURL(r), License: r.License, URL: r.URL, SHA256: r.SHA256, MD5: r.MD5, Path: at,
+			Name: r.Name, Version: r.Version, PURL: condaURL(&r), License: r.License, URL: r.URL, SHA256: r.SHA256, MD5: r.MD5, Path: at,
 			Requires: r.Needs(),
 		}
 		out = append(out, c)

@@ -34,7 +34,7 @@ func (d *document) cycloneDX() ([]byte, error) {
 
 func (d *document) cdxImage() *cdx.Component {
 	c := &cdx.Component{
-		BOMRef: imageID, Type: cdx.ComponentTypeContainer, Name: valid(d.image.Repository), Version: d.image.Digest, PackageURL: d.purl(),
+		BOMRef: imageID, Type: cdx.ComponentTypeContainer, Name: d.imageName(), Version: d.image.Digest, PackageURL: d.purl(),
 		Properties: &[]cdx.Property{{Name: "slipway:platform", Value: d.image.Platform}},
 	}
 	if h := d.digestHex(); h != "" {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -31,8 +32,8 @@ type licenseEntry struct {
 
 // parse returns the licence that a text names.
 func (l licenses) parse(text string) license {
-	text = strings.TrimSpace(strings.ToValidUTF8(text, "\uFFFD"))
-	if text == "" {
+	text = strings.TrimSpace(visible(text, "\n\t"))
+	if text == "" || text == noAssertion || text == "NONE" {
 		return license{}
 	}
 	e, ok := l[text]
@@ -64,12 +65,15 @@ func parseLicense(text string) licenseEntry {
 		}
 	}
 	sum := sha256.Sum256([]byte(text))
-	ref := "LicenseRef-" + hex.EncodeToString(sum[:8])
+	ref := "LicenseRef-" + hex.EncodeToString(sum[:8]) // matches ownRef
 	return licenseEntry{license{expression: ref, text: text}, map[string]string{ref: text}}
 }
 
+// ownRef matches the names that parseLicense gives.
+var ownRef = regexp.MustCompile("^LicenseRef-[0-9a-f]{16}$")
+
 // licenseRefs returns the LicenseRefs of an expression. Their texts are unknown except for their names. It
-// reports false if one is not valid in SPDX.
+// reports false if one is not valid in SPDX, or could be that of another text.
 func licenseRefs(expression string) (map[string]string, bool) {
 	out := map[string]string{}
 	if !strings.Contains(expression, "LicenseRef-") {
@@ -83,7 +87,7 @@ func licenseRefs(expression string) (map[string]string, bool) {
 		if !strings.HasPrefix(id, "LicenseRef-") {
 			continue
 		}
-		if id == "LicenseRef-" || identifierOf(id) != id {
+		if id == "LicenseRef-" || identifierOf(id) != id || ownRef.MatchString(id) {
 			return nil, false
 		}
 		out[id] = id

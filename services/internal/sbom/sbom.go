@@ -4,6 +4,7 @@
 package sbom
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,22 +13,25 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"github.com/package-url/packageurl-go"
 
 	"slipway.dev/services/internal/fault"
+	"slipway.dev/services/internal/limits"
 )
 
 // An Image is an image for one platform with its components.
 type Image struct {
-	// Repository is the name of the image without tag and digest, e.g. "quay.io/lab/tools".
-	Repository string
+	// Repository is the name of the image without tag and digest, e.g. "quay.io/lab/tools"; "" if
+	// no registry has the image under a permanent name. Name is then its name.
+	Repository, Name string
 	// Digest is that of the manifest, e.g. "sha256:4bcb…".
 	Digest string
 	// Platform is e.g. "linux/amd64".
 	Platform string
-	// Created is when the image was created. The zero value is written as 1970-01-01.
+	// Created is when the image was created. A year before 1970 or after 9999 is written as 1970-01-01.
 	Created time.Time
 	// Note tells the reader which contents of the image the components do not include; "" for none.
 	Note       string
@@ -84,13 +88,32 @@ func (f Format) MediaType() string {
 	return "application/spdx+json"
 }
 
-// Document returns the bill of materials of an image.
+// Document returns the bill of materials of an image. It returns fault.Invalid if the document would have
+// more than limits.SBOM bytes.
 func (m Image) Document(f Format) ([]byte, error) {
+	if err := m.check(); err != nil {
+		return nil, err
+	}
 	d := newDocument(m)
 	if f == CycloneDX {
 		return d.cycloneDX()
 	}
 	return d.spdx()
+}
+
+// check estimates the size of the document before it is in memory.
+func (m Image) check() error {
+	// Strings are in the document up to three times; relations consist of identifiers.
+	const component, relation = 1000, 4*maxIdentifier + 100
+	n := 0
+	for i := range m.Components {
+		c := &m.Components[i]
+		n += component + 3*(len(c.Name)+len(c.Version)+len(c.PURL)+len(c.License)+len(c.URL)+len(c.Path)+len(c.Layer)) + relation*len(c.Requires)
+		if n > limits.SBOMEstimate {
+			return fault.Invalid.Newf("The bill of materials would have more than %d MiB: the image has too many packages, or relations between them", limits.SBOM>>20)
+		}
+	}
+	return nil
 }
 
 // PURL returns the package URL of a component. Qualifiers without a value are left out. An empty
@@ -134,8 +157,6 @@ type item struct {
 // newDocument sorts the components and removes equal ones.
 func newDocument(m Image) *document {
 	d := &document{image: m, licenses: licenses{}}
-	type place struct{ path, name string }
-	at := map[place]string{}
 	seen := map[string]bool{}
 	for _, c := range m.Components {
 		it := item{Component: clean(c)}
@@ -145,10 +166,21 @@ func newDocument(m Image) *document {
 		}
 		seen[it.id] = true
 		it.license = d.licenses.parse(c.License)
-		at[place{it.Path, it.Name}] = it.id
 		d.items = append(d.items, it)
 	}
 	slices.SortFunc(d.items, func(a, b item) int { return strings.Compare(a.id, b.id) })
+	d.relate()
+	d.id = d.identifier()
+	return d
+}
+
+// relate resolves the names of required components.
+func (d *document) relate() {
+	type place struct{ path, name string }
+	at := map[place]string{}
+	for _, it := range d.items {
+		at[place{it.Path, it.Name}] = it.id
+	}
 	for i := range d.items {
 		it := &d.items[i]
 		for _, name := range it.Requires {
@@ -159,8 +191,6 @@ func newDocument(m Image) *document {
 		slices.Sort(it.requires)
 		it.requires = slices.Compact(it.requires)
 	}
-	d.id = d.identifier()
-	return d
 }
 
 // identifier returns an identifier of the document: equal for equal images, different otherwise.
@@ -187,20 +217,24 @@ func clean(c Component) Component {
 	}
 	c.SHA256, c.MD5 = strings.ToLower(c.SHA256), strings.ToLower(c.MD5)
 	u, err := url.Parse(c.URL)
-	if err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") {
+	if err != nil || u.Host == "" || !slices.Contains([]string{"https", "http", "oci"}, u.Scheme) {
 		c.URL = ""
 	} else {
 		u.User = nil
 		c.URL = u.String() // spaces are escaped
 	}
 	c.Name, c.Version, c.Path = valid(c.Name), valid(c.Version), valid(c.Path)
+	c.Requires = slices.Sorted(slices.Values(c.Requires))
 	return c
 }
 
-// valid returns a string without control characters and invalid UTF-8.
-func valid(s string) string {
+// valid returns a string without invalid UTF-8 and characters that control how text is shown.
+func valid(s string) string { return visible(s, "") }
+
+// visible is valid, but keeps the control characters in keep.
+func visible(s, keep string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) && !strings.ContainsRune(keep, r) {
 			return '\uFFFD'
 		}
 		return r
@@ -221,9 +255,13 @@ func (i item) kind() string {
 // reference returns an identifier that is unique in the document and valid in both formats,
 // e.g. "conda-zlib-1.3.1-0f3a…".
 func (i item) reference() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.PURL, i.Name, i.Version, i.Path, i.Layer, i.SHA256, i.MD5, i.URL, i.License}))
-	return identifierOf(i.kind()+"-"+i.Name+"-"+i.Version) + "-" + hex.EncodeToString(sum[:8])
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q", []string{i.PURL, i.Name, i.Version, i.Path, i.Layer, i.SHA256, i.MD5, i.URL, i.License, strings.Join(i.Requires, "\n")}))
+	name := identifierOf(i.kind() + "-" + i.Name + "-" + i.Version)
+	return name[:min(len(name), maxIdentifier-17)] + "-" + hex.EncodeToString(sum[:8])
 }
+
+// maxIdentifier is the maximum length of the identifier of a component.
+const maxIdentifier = 80
 
 // identifierOf replaces all characters that SPDX does not allow in identifiers.
 func identifierOf(s string) string {
@@ -239,21 +277,25 @@ func identifierOf(s string) string {
 // created returns the time of the document, without fractions of a second.
 func (d *document) created() string {
 	at := d.image.Created
-	if at.IsZero() {
+	if y := at.UTC().Year(); y < 1970 || y > 9999 {
 		at = time.Unix(0, 0)
 	}
 	return at.UTC().Format("2006-01-02T15:04:05Z")
 }
 
+// imageName returns the name of the image without its digest.
+func (d *document) imageName() string { return valid(cmp.Or(d.image.Repository, d.image.Name)) }
+
 // name returns the name of the image with its digest.
-func (d *document) name() string { return valid(d.image.Repository + "@" + d.image.Digest) }
+func (d *document) name() string { return d.imageName() + "@" + valid(d.image.Digest) }
 
 // purl returns the package URL of the image.
 func (d *document) purl() string {
-	repository := d.image.Repository
-	name := repository[strings.LastIndexByte(repository, '/')+1:]
+	name := d.imageName()
+	name = name[strings.LastIndexByte(name, '/')+1:]
 	_, arch, _ := strings.Cut(d.image.Platform, "/")
-	return PURL(packageurl.TypeOCI, "", strings.ToLower(name), d.image.Digest, map[string]string{"repository_url": repository, "arch": arch})
+	arch, _, _ = strings.Cut(arch, "/") // without the variant
+	return PURL(packageurl.TypeOCI, "", strings.ToLower(name), d.image.Digest, map[string]string{"repository_url": d.image.Repository, "arch": arch})
 }
 
 // digestHex returns the SHA-256 of the manifest in hex; "" for another algorithm.

@@ -2,7 +2,12 @@ package sbom_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"slipway.dev/services/conda/spec"
+	"slipway.dev/services/internal/fault"
 	"slipway.dev/services/internal/sbom"
 )
 
@@ -192,6 +198,68 @@ func TestComponents(t *testing.T) {
 	}
 	if d.Created.Created != "2026-03-01T11:00:00Z" || d.Comment != "Only Conda packages." {
 		t.Errorf("created %q, comment %q", d.Created.Created, d.Comment)
+	}
+}
+
+// TestLoginsAreLeftOut checks channels and addresses with logins.
+func TestLoginsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	m := sbom.Image{Components: sbom.Conda([]spec.Record{
+		{Name: "a", Version: "1", Channel: "https://user:secret@conda.example.org/t/TOK/lab", URL: "https://user:secret@conda.example.org/t/TOK/lab/noarch/a-1-0.conda?sig=SECRET"},
+		{Name: "b", Version: "1", Subdir: spec.PyPI, URL: "https://h.example.org/b-1-py3-none-any.whl?token=SECRET"},
+		{Name: "c", Version: "1", URL: "oci://ghcr.io/lab/chan/noarch/c-1-0.conda"},
+	}, "/opt/conda")}
+	for _, f := range formats() {
+		raw := string(write(t, schema(t, f), m, f))
+		for _, secret := range []string{"secret", "TOK", "SECRET", "user"} {
+			if strings.Contains(raw, secret) {
+				t.Errorf("%s has %s: %s", f, secret, raw)
+			}
+		}
+		for _, part := range []string{"https://conda.example.org/lab/noarch/a-1-0.conda", "file_name=b-1-py3-none-any.whl", "oci://ghcr.io/lab/chan/noarch/c-1-0.conda"} {
+			if !strings.Contains(raw, part) {
+				t.Errorf("%s lacks %s: %s", f, part, raw)
+			}
+		}
+	}
+}
+
+// TestHostileDocuments checks that documents are bounded before they are written, and equal for any order.
+func TestHostileDocuments(t *testing.T) {
+	t.Parallel()
+	var many []spec.Record
+	for i := range 1000 {
+		r := spec.Record{Name: fmt.Sprint("p", i), Version: strings.Repeat("1", 60_000/(1+i*1000))}
+		for j := range 400 {
+			r.Depends = append(r.Depends, fmt.Sprint("p", j))
+		}
+		many = append(many, r)
+	}
+	if raw, err := (sbom.Image{Components: sbom.Conda(many, "/opt/conda")}).Document(sbom.SPDX); !errors.Is(err, fault.Invalid) {
+		t.Errorf("%d bytes, %v", len(raw), err)
+	}
+	text := "Foo bar"
+	sum := sha256.Sum256([]byte(text))
+	list := sbom.Conda([]spec.Record{
+		{Name: "a", Version: "1", License: text}, {Name: "b", Version: "1", License: "LicenseRef-" + hex.EncodeToString(sum[:8])}, {Name: "c", Version: "1", License: "NOASSERTION"},
+		{Name: "d", Version: "1", Depends: []string{"a", "e"}}, {Name: "a", Version: "2", Depends: []string{"c"}}, {Name: "a", Version: "1", License: text, Depends: []string{"c"}},
+	}, "/x")
+	for _, at := range []string{"9999-12-31T23:59:59-23:00", "0000-01-01T00:00:00+01:00", "2026-01-02T03:04:05Z"} {
+		created, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range formats() {
+			s, first := schema(t, f), ""
+			for range 20 {
+				rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+				raw := string(write(t, s, sbom.Image{Created: created, Components: list}, f))
+				if first != "" && raw != first {
+					t.Fatalf("%s: %s\n%s", f, first, raw)
+				}
+				first = raw
+			}
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func licenseName(text string) string {
 
 func (d *document) spdxImage() *v2_3.Package {
 	p := &v2_3.Package{
-		PackageName: valid(d.image.Repository), PackageSPDXIdentifier: imageID, PackageVersion: d.image.Digest,
+		PackageName: d.imageName(), PackageSPDXIdentifier: imageID, PackageVersion: d.image.Digest,
 		PackageDownloadLocation: noAssertion, PackageLicenseConcluded: noAssertion, PackageLicenseDeclared: noAssertion, PackageCopyrightText: noAssertion,
 		PackageSupplier: &common.Supplier{Supplier: noAssertion}, PrimaryPackagePurpose: "CONTAINER", PackageComment: "Platform " + valid(d.image.Platform),
 		PackageExternalReferences: packageManager(d.purl()),

@@ -839,6 +839,135 @@ func (x *ImagePackage) GetMd5() string {
 	return ""
 }
 
+// GetImageSBOMRequest selects an image, and the format of its bill of materials.
+type GetImageSBOMRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The image, e.g. "quay.io/biocontainers/samtools:1.20--h50ea8bc_0".
+	Image string `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`
+	// The platform of a multi-platform image, e.g. "linux/arm64". Absent: linux/amd64, or the
+	// first one.
+	Platform *string `protobuf:"bytes,2,opt,name=platform,proto3,oneof" json:"platform,omitempty"`
+	// "spdx" (the default) for SPDX 2.3, or "cyclonedx" for CycloneDX 1.6, both as JSON.
+	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	// The workspace whose credentials are used.
+	WorkspaceId   *int64 `protobuf:"varint,4,opt,name=workspace_id,json=workspaceId,proto3,oneof" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetImageSBOMRequest) Reset() {
+	*x = GetImageSBOMRequest{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetImageSBOMRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetImageSBOMRequest) ProtoMessage() {}
+
+func (x *GetImageSBOMRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetImageSBOMRequest.ProtoReflect.Descriptor instead.
+func (*GetImageSBOMRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetImageSBOMRequest) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *GetImageSBOMRequest) GetPlatform() string {
+	if x != nil && x.Platform != nil {
+		return *x.Platform
+	}
+	return ""
+}
+
+func (x *GetImageSBOMRequest) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *GetImageSBOMRequest) GetWorkspaceId() int64 {
+	if x != nil && x.WorkspaceId != nil {
+		return *x.WorkspaceId
+	}
+	return 0
+}
+
+// GetImageSBOMResponse is a bill of materials.
+type GetImageSBOMResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The document, which is the whole response.
+	Document *string `protobuf:"bytes,1,opt,name=document,proto3,oneof" json:"document,omitempty"`
+	// Its media type.
+	MediaType     *string `protobuf:"bytes,2,opt,name=media_type,json=mediaType,proto3,oneof" json:"media_type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetImageSBOMResponse) Reset() {
+	*x = GetImageSBOMResponse{}
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetImageSBOMResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetImageSBOMResponse) ProtoMessage() {}
+
+func (x *GetImageSBOMResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetImageSBOMResponse.ProtoReflect.Descriptor instead.
+func (*GetImageSBOMResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetImageSBOMResponse) GetDocument() string {
+	if x != nil && x.Document != nil {
+		return *x.Document
+	}
+	return ""
+}
+
+func (x *GetImageSBOMResponse) GetMediaType() string {
+	if x != nil && x.MediaType != nil {
+		return *x.MediaType
+	}
+	return ""
+}
+
 // InspectImageResponse is an image and, for a multi-platform image, its index.
 type InspectImageResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -855,7 +984,7 @@ type InspectImageResponse struct {
 
 func (x *InspectImageResponse) Reset() {
 	*x = InspectImageResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +996,7 @@ func (x *InspectImageResponse) String() string {
 func (*InspectImageResponse) ProtoMessage() {}
 
 func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[9]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +1009,7 @@ func (x *InspectImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectImageResponse.ProtoReflect.Descriptor instead.
 func (*InspectImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{9}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *InspectImageResponse) GetContainer() *ContainerInspection {
@@ -934,7 +1063,7 @@ type ContainerInspection struct {
 
 func (x *ContainerInspection) Reset() {
 	*x = ContainerInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1075,7 @@ func (x *ContainerInspection) String() string {
 func (*ContainerInspection) ProtoMessage() {}
 
 func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[10]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1088,7 @@ func (x *ContainerInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerInspection.ProtoReflect.Descriptor instead.
 func (*ContainerInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{10}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ContainerInspection) GetRegistry() string {
@@ -1053,7 +1182,7 @@ type ImageConfig struct {
 
 func (x *ImageConfig) Reset() {
 	*x = ImageConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1194,7 @@ func (x *ImageConfig) String() string {
 func (*ImageConfig) ProtoMessage() {}
 
 func (x *ImageConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[11]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1207,7 @@ func (x *ImageConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageConfig.ProtoReflect.Descriptor instead.
 func (*ImageConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{11}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ImageConfig) GetArchitecture() string {
@@ -1142,7 +1271,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1283,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[12]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1296,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{12}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HistoryEntry) GetCreated() string {
@@ -1240,7 +1369,7 @@ type RuntimeConfig struct {
 
 func (x *RuntimeConfig) Reset() {
 	*x = RuntimeConfig{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1252,7 +1381,7 @@ func (x *RuntimeConfig) String() string {
 func (*RuntimeConfig) ProtoMessage() {}
 
 func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[13]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1265,7 +1394,7 @@ func (x *RuntimeConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeConfig.ProtoReflect.Descriptor instead.
 func (*RuntimeConfig) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{13}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RuntimeConfig) GetAttachStdin() bool {
@@ -1372,7 +1501,7 @@ type RootFS struct {
 
 func (x *RootFS) Reset() {
 	*x = RootFS{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1513,7 @@ func (x *RootFS) String() string {
 func (*RootFS) ProtoMessage() {}
 
 func (x *RootFS) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[14]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1526,7 @@ func (x *RootFS) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RootFS.ProtoReflect.Descriptor instead.
 func (*RootFS) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{14}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *RootFS) GetType() string {
@@ -1431,7 +1560,7 @@ type ImageManifest struct {
 
 func (x *ImageManifest) Reset() {
 	*x = ImageManifest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1572,7 @@ func (x *ImageManifest) String() string {
 func (*ImageManifest) ProtoMessage() {}
 
 func (x *ImageManifest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[15]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1585,7 @@ func (x *ImageManifest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ImageManifest.ProtoReflect.Descriptor instead.
 func (*ImageManifest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{15}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ImageManifest) GetSchemaVersion() int32 {
@@ -1504,7 +1633,7 @@ type IndexInspection struct {
 
 func (x *IndexInspection) Reset() {
 	*x = IndexInspection{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1645,7 @@ func (x *IndexInspection) String() string {
 func (*IndexInspection) ProtoMessage() {}
 
 func (x *IndexInspection) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[16]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1658,7 @@ func (x *IndexInspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexInspection.ProtoReflect.Descriptor instead.
 func (*IndexInspection) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{16}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *IndexInspection) GetSchemaVersion() int32 {
@@ -1581,7 +1710,7 @@ type Descriptor struct {
 
 func (x *Descriptor) Reset() {
 	*x = Descriptor{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1722,7 @@ func (x *Descriptor) String() string {
 func (*Descriptor) ProtoMessage() {}
 
 func (x *Descriptor) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[17]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1735,7 @@ func (x *Descriptor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Descriptor.ProtoReflect.Descriptor instead.
 func (*Descriptor) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{17}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Descriptor) GetMediaType() string {
@@ -1670,7 +1799,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1682,7 +1811,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[18]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1695,7 +1824,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{18}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Platform) GetArchitecture() string {
@@ -1744,7 +1873,7 @@ type ValidateCredentialsRequest struct {
 
 func (x *ValidateCredentialsRequest) Reset() {
 	*x = ValidateCredentialsRequest{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1885,7 @@ func (x *ValidateCredentialsRequest) String() string {
 func (*ValidateCredentialsRequest) ProtoMessage() {}
 
 func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[19]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1769,7 +1898,7 @@ func (x *ValidateCredentialsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsRequest.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{19}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ValidateCredentialsRequest) GetLogin() *Login {
@@ -1794,7 +1923,7 @@ type Login struct {
 
 func (x *Login) Reset() {
 	*x = Login{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1935,7 @@ func (x *Login) String() string {
 func (*Login) ProtoMessage() {}
 
 func (x *Login) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[20]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1948,7 @@ func (x *Login) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Login.ProtoReflect.Descriptor instead.
 func (*Login) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{20}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Login) GetUserName() string {
@@ -1854,7 +1983,7 @@ type ValidateCredentialsResponse struct {
 
 func (x *ValidateCredentialsResponse) Reset() {
 	*x = ValidateCredentialsResponse{}
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1995,7 @@ func (x *ValidateCredentialsResponse) String() string {
 func (*ValidateCredentialsResponse) ProtoMessage() {}
 
 func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[21]
+	mi := &file_slipway_inspect_v1_inspect_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +2008,7 @@ func (x *ValidateCredentialsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValidateCredentialsResponse.ProtoReflect.Descriptor instead.
 func (*ValidateCredentialsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{21}
+	return file_slipway_inspect_v1_inspect_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ValidateCredentialsResponse) GetValid() bool {
@@ -1999,7 +2128,20 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\x05_sizeB\b\n" +
 	"\x06_layerB\t\n" +
 	"\a_prefixB\x06\n" +
-	"\x04_md5\"\xf8\x01\n" +
+	"\x04_md5\"\xc7\x01\n" +
+	"\x13GetImageSBOMRequest\x12\x1a\n" +
+	"\x05image\x18\x01 \x01(\tB\x04\xe2A\x01\x02R\x05image\x12\x1f\n" +
+	"\bplatform\x18\x02 \x01(\tH\x00R\bplatform\x88\x01\x01\x12-\n" +
+	"\x06format\x18\x03 \x01(\tB\x15\xaa\xb5\x18\x04spdx\xaa\xb5\x18\tcyclonedxR\x06format\x12&\n" +
+	"\fworkspace_id\x18\x04 \x01(\x03H\x01R\vworkspaceId\x88\x01\x01B\v\n" +
+	"\t_platformB\x0f\n" +
+	"\r_workspace_id\"w\n" +
+	"\x14GetImageSBOMResponse\x12\x1f\n" +
+	"\bdocument\x18\x01 \x01(\tH\x00R\bdocument\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"media_type\x18\x02 \x01(\tH\x01R\tmediaType\x88\x01\x01B\v\n" +
+	"\t_documentB\r\n" +
+	"\v_media_type\"\xf8\x01\n" +
 	"\x14InspectImageResponse\x12J\n" +
 	"\tcontainer\x18\x01 \x01(\v2'.slipway.inspect.v1.ContainerInspectionH\x00R\tcontainer\x88\x01\x01\x12>\n" +
 	"\x05index\x18\x02 \x01(\v2#.slipway.inspect.v1.IndexInspectionH\x01R\x05index\x88\x01\x01\x12<\n" +
@@ -2152,11 +2294,12 @@ const file_slipway_inspect_v1_inspect_proto_rawDesc = "" +
 	"\bpassword\x18\x02 \x01(\tB\x04\xe2A\x01\x02R\bpassword\x12 \n" +
 	"\bregistry\x18\x03 \x01(\tB\x04\xe2A\x01\x02R\bregistry\"3\n" +
 	"\x1bValidateCredentialsResponse\x12\x14\n" +
-	"\x05valid\x18\x01 \x01(\bR\x05valid2\xef\x04\n" +
+	"\x05valid\x18\x01 \x01(\bR\x05valid2\xf2\x05\n" +
 	"\x0eInspectService\x12\x83\x01\n" +
 	"\fInspectImage\x12'.slipway.inspect.v1.InspectImageRequest\x1a(.slipway.inspect.v1.InspectImageResponse\" \x82\xd3\xe4\x93\x02\x1a:\x05image\"\x11/v1alpha1/inspect\x12\x8f\x01\n" +
 	"\x0eListLayerFiles\x12).slipway.inspect.v1.ListLayerFilesRequest\x1a*.slipway.inspect.v1.ListLayerFilesResponse\"&\x82\xd3\xe4\x93\x02 :\x05image\"\x17/v1alpha1/inspect/files\x12\x9b\x01\n" +
-	"\x11ListImagePackages\x12,.slipway.inspect.v1.ListImagePackagesRequest\x1a-.slipway.inspect.v1.ListImagePackagesResponse\")\x82\xd3\xe4\x93\x02#:\x05image\"\x1a/v1alpha1/inspect/packages\x12\xa6\x01\n" +
+	"\x11ListImagePackages\x12,.slipway.inspect.v1.ListImagePackagesRequest\x1a-.slipway.inspect.v1.ListImagePackagesResponse\")\x82\xd3\xe4\x93\x02#:\x05image\"\x1a/v1alpha1/inspect/packages\x12\x80\x01\n" +
+	"\fGetImageSBOM\x12'.slipway.inspect.v1.GetImageSBOMRequest\x1a(.slipway.inspect.v1.GetImageSBOMResponse\"\x1d\x82\xd3\xe4\x93\x02\x17\x12\x15/v1alpha1/images/sbom\x12\xa6\x01\n" +
 	"\x13ValidateCredentials\x12..slipway.inspect.v1.ValidateCredentialsRequest\x1a/.slipway.inspect.v1.ValidateCredentialsResponse\".\x82\xd3\xe4\x93\x02(:\x05loginb\x05valid\"\x18/v1alpha2/validate-credsB4Z2slipway.dev/proto/gen/slipway/inspect/v1;inspectv1b\x06proto3"
 
 var (
@@ -2171,7 +2314,7 @@ func file_slipway_inspect_v1_inspect_proto_rawDescGZIP() []byte {
 	return file_slipway_inspect_v1_inspect_proto_rawDescData
 }
 
-var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_slipway_inspect_v1_inspect_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
 	(*InspectImageRequest)(nil),         // 0: slipway.inspect.v1.InspectImageRequest
 	(*ImageQuery)(nil),                  // 1: slipway.inspect.v1.ImageQuery
@@ -2182,21 +2325,23 @@ var file_slipway_inspect_v1_inspect_proto_goTypes = []any{
 	(*ListImagePackagesResponse)(nil),   // 6: slipway.inspect.v1.ListImagePackagesResponse
 	(*ImagePackages)(nil),               // 7: slipway.inspect.v1.ImagePackages
 	(*ImagePackage)(nil),                // 8: slipway.inspect.v1.ImagePackage
-	(*InspectImageResponse)(nil),        // 9: slipway.inspect.v1.InspectImageResponse
-	(*ContainerInspection)(nil),         // 10: slipway.inspect.v1.ContainerInspection
-	(*ImageConfig)(nil),                 // 11: slipway.inspect.v1.ImageConfig
-	(*HistoryEntry)(nil),                // 12: slipway.inspect.v1.HistoryEntry
-	(*RuntimeConfig)(nil),               // 13: slipway.inspect.v1.RuntimeConfig
-	(*RootFS)(nil),                      // 14: slipway.inspect.v1.RootFS
-	(*ImageManifest)(nil),               // 15: slipway.inspect.v1.ImageManifest
-	(*IndexInspection)(nil),             // 16: slipway.inspect.v1.IndexInspection
-	(*Descriptor)(nil),                  // 17: slipway.inspect.v1.Descriptor
-	(*Platform)(nil),                    // 18: slipway.inspect.v1.Platform
-	(*ValidateCredentialsRequest)(nil),  // 19: slipway.inspect.v1.ValidateCredentialsRequest
-	(*Login)(nil),                       // 20: slipway.inspect.v1.Login
-	(*ValidateCredentialsResponse)(nil), // 21: slipway.inspect.v1.ValidateCredentialsResponse
-	nil,                                 // 22: slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	nil,                                 // 23: slipway.inspect.v1.Descriptor.AnnotationsEntry
+	(*GetImageSBOMRequest)(nil),         // 9: slipway.inspect.v1.GetImageSBOMRequest
+	(*GetImageSBOMResponse)(nil),        // 10: slipway.inspect.v1.GetImageSBOMResponse
+	(*InspectImageResponse)(nil),        // 11: slipway.inspect.v1.InspectImageResponse
+	(*ContainerInspection)(nil),         // 12: slipway.inspect.v1.ContainerInspection
+	(*ImageConfig)(nil),                 // 13: slipway.inspect.v1.ImageConfig
+	(*HistoryEntry)(nil),                // 14: slipway.inspect.v1.HistoryEntry
+	(*RuntimeConfig)(nil),               // 15: slipway.inspect.v1.RuntimeConfig
+	(*RootFS)(nil),                      // 16: slipway.inspect.v1.RootFS
+	(*ImageManifest)(nil),               // 17: slipway.inspect.v1.ImageManifest
+	(*IndexInspection)(nil),             // 18: slipway.inspect.v1.IndexInspection
+	(*Descriptor)(nil),                  // 19: slipway.inspect.v1.Descriptor
+	(*Platform)(nil),                    // 20: slipway.inspect.v1.Platform
+	(*ValidateCredentialsRequest)(nil),  // 21: slipway.inspect.v1.ValidateCredentialsRequest
+	(*Login)(nil),                       // 22: slipway.inspect.v1.Login
+	(*ValidateCredentialsResponse)(nil), // 23: slipway.inspect.v1.ValidateCredentialsResponse
+	nil,                                 // 24: slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	nil,                                 // 25: slipway.inspect.v1.Descriptor.AnnotationsEntry
 }
 var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 0: slipway.inspect.v1.InspectImageRequest.image:type_name -> slipway.inspect.v1.ImageQuery
@@ -2205,31 +2350,33 @@ var file_slipway_inspect_v1_inspect_proto_depIdxs = []int32{
 	1,  // 3: slipway.inspect.v1.ListImagePackagesRequest.image:type_name -> slipway.inspect.v1.ImageQuery
 	7,  // 4: slipway.inspect.v1.ListImagePackagesResponse.platforms:type_name -> slipway.inspect.v1.ImagePackages
 	8,  // 5: slipway.inspect.v1.ImagePackages.packages:type_name -> slipway.inspect.v1.ImagePackage
-	10, // 6: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
-	16, // 7: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
-	17, // 8: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
-	11, // 9: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
-	15, // 10: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
-	13, // 11: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
-	14, // 12: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
-	12, // 13: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
-	22, // 14: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
-	17, // 15: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
-	17, // 16: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
-	17, // 17: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
-	23, // 18: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
-	18, // 19: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
-	20, // 20: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
+	12, // 6: slipway.inspect.v1.InspectImageResponse.container:type_name -> slipway.inspect.v1.ContainerInspection
+	18, // 7: slipway.inspect.v1.InspectImageResponse.index:type_name -> slipway.inspect.v1.IndexInspection
+	19, // 8: slipway.inspect.v1.InspectImageResponse.referrers:type_name -> slipway.inspect.v1.Descriptor
+	13, // 9: slipway.inspect.v1.ContainerInspection.config:type_name -> slipway.inspect.v1.ImageConfig
+	17, // 10: slipway.inspect.v1.ContainerInspection.manifest:type_name -> slipway.inspect.v1.ImageManifest
+	15, // 11: slipway.inspect.v1.ImageConfig.config:type_name -> slipway.inspect.v1.RuntimeConfig
+	16, // 12: slipway.inspect.v1.ImageConfig.rootfs:type_name -> slipway.inspect.v1.RootFS
+	14, // 13: slipway.inspect.v1.ImageConfig.history:type_name -> slipway.inspect.v1.HistoryEntry
+	24, // 14: slipway.inspect.v1.RuntimeConfig.labels:type_name -> slipway.inspect.v1.RuntimeConfig.LabelsEntry
+	19, // 15: slipway.inspect.v1.ImageManifest.config:type_name -> slipway.inspect.v1.Descriptor
+	19, // 16: slipway.inspect.v1.ImageManifest.layers:type_name -> slipway.inspect.v1.Descriptor
+	19, // 17: slipway.inspect.v1.IndexInspection.manifests:type_name -> slipway.inspect.v1.Descriptor
+	25, // 18: slipway.inspect.v1.Descriptor.annotations:type_name -> slipway.inspect.v1.Descriptor.AnnotationsEntry
+	20, // 19: slipway.inspect.v1.Descriptor.platform:type_name -> slipway.inspect.v1.Platform
+	22, // 20: slipway.inspect.v1.ValidateCredentialsRequest.login:type_name -> slipway.inspect.v1.Login
 	0,  // 21: slipway.inspect.v1.InspectService.InspectImage:input_type -> slipway.inspect.v1.InspectImageRequest
 	2,  // 22: slipway.inspect.v1.InspectService.ListLayerFiles:input_type -> slipway.inspect.v1.ListLayerFilesRequest
 	5,  // 23: slipway.inspect.v1.InspectService.ListImagePackages:input_type -> slipway.inspect.v1.ListImagePackagesRequest
-	19, // 24: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
-	9,  // 25: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
-	3,  // 26: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
-	6,  // 27: slipway.inspect.v1.InspectService.ListImagePackages:output_type -> slipway.inspect.v1.ListImagePackagesResponse
-	21, // 28: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
-	25, // [25:29] is the sub-list for method output_type
-	21, // [21:25] is the sub-list for method input_type
+	9,  // 24: slipway.inspect.v1.InspectService.GetImageSBOM:input_type -> slipway.inspect.v1.GetImageSBOMRequest
+	21, // 25: slipway.inspect.v1.InspectService.ValidateCredentials:input_type -> slipway.inspect.v1.ValidateCredentialsRequest
+	11, // 26: slipway.inspect.v1.InspectService.InspectImage:output_type -> slipway.inspect.v1.InspectImageResponse
+	3,  // 27: slipway.inspect.v1.InspectService.ListLayerFiles:output_type -> slipway.inspect.v1.ListLayerFilesResponse
+	6,  // 28: slipway.inspect.v1.InspectService.ListImagePackages:output_type -> slipway.inspect.v1.ListImagePackagesResponse
+	10, // 29: slipway.inspect.v1.InspectService.GetImageSBOM:output_type -> slipway.inspect.v1.GetImageSBOMResponse
+	23, // 30: slipway.inspect.v1.InspectService.ValidateCredentials:output_type -> slipway.inspect.v1.ValidateCredentialsResponse
+	26, // [26:31] is the sub-list for method output_type
+	21, // [21:26] is the sub-list for method input_type
 	21, // [21:21] is the sub-list for extension type_name
 	21, // [21:21] is the sub-list for extension extendee
 	0,  // [0:21] is the sub-list for field type_name
@@ -2258,13 +2405,15 @@ func file_slipway_inspect_v1_inspect_proto_init() {
 	file_slipway_inspect_v1_inspect_proto_msgTypes[16].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[17].OneofWrappers = []any{}
 	file_slipway_inspect_v1_inspect_proto_msgTypes[18].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[19].OneofWrappers = []any{}
+	file_slipway_inspect_v1_inspect_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_inspect_v1_inspect_proto_rawDesc), len(file_slipway_inspect_v1_inspect_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ const (
 	InspectService_InspectImage_FullMethodName        = "/slipway.inspect.v1.InspectService/InspectImage"
 	InspectService_ListLayerFiles_FullMethodName      = "/slipway.inspect.v1.InspectService/ListLayerFiles"
 	InspectService_ListImagePackages_FullMethodName   = "/slipway.inspect.v1.InspectService/ListImagePackages"
+	InspectService_GetImageSBOM_FullMethodName        = "/slipway.inspect.v1.InspectService/GetImageSBOM"
 	InspectService_ValidateCredentials_FullMethodName = "/slipway.inspect.v1.InspectService/ValidateCredentials"
 )
 
@@ -46,6 +47,11 @@ type InspectServiceClient interface {
 	// counts as a pull for each platform. Reading the records counts as another pull for each
 	// 100 MiB of a layer's compressed or uncompressed size.
 	ListImagePackages(ctx context.Context, in *ListImagePackagesRequest, opts ...grpc.CallOption) (*ListImagePackagesResponse, error)
+	// GetImageSBOM returns the bill of materials of an image (SBOM): its Conda packages as in
+	// ListImagePackages, and the packages of Debian, Alpine, Python and R that are installed in
+	// its layers. Equal images have equal documents. It counts as a pull, and as another one for
+	// each 100 MiB of a layer's compressed or uncompressed size if the layers are read.
+	GetImageSBOM(ctx context.Context, in *GetImageSBOMRequest, opts ...grpc.CallOption) (*GetImageSBOMResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error)
 }
@@ -88,6 +94,16 @@ func (c *inspectServiceClient) ListImagePackages(ctx context.Context, in *ListIm
 	return out, nil
 }
 
+func (c *inspectServiceClient) GetImageSBOM(ctx context.Context, in *GetImageSBOMRequest, opts ...grpc.CallOption) (*GetImageSBOMResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetImageSBOMResponse)
+	err := c.cc.Invoke(ctx, InspectService_GetImageSBOM_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *inspectServiceClient) ValidateCredentials(ctx context.Context, in *ValidateCredentialsRequest, opts ...grpc.CallOption) (*ValidateCredentialsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ValidateCredentialsResponse)
@@ -117,6 +133,11 @@ type InspectServiceServer interface {
 	// counts as a pull for each platform. Reading the records counts as another pull for each
 	// 100 MiB of a layer's compressed or uncompressed size.
 	ListImagePackages(context.Context, *ListImagePackagesRequest) (*ListImagePackagesResponse, error)
+	// GetImageSBOM returns the bill of materials of an image (SBOM): its Conda packages as in
+	// ListImagePackages, and the packages of Debian, Alpine, Python and R that are installed in
+	// its layers. Equal images have equal documents. It counts as a pull, and as another one for
+	// each 100 MiB of a layer's compressed or uncompressed size if the layers are read.
+	GetImageSBOM(context.Context, *GetImageSBOMRequest) (*GetImageSBOMResponse, error)
 	// ValidateCredentials reports whether a registry accepts a login. It counts as a pull.
 	ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error)
 	mustEmbedUnimplementedInspectServiceServer()
@@ -137,6 +158,9 @@ func (UnimplementedInspectServiceServer) ListLayerFiles(context.Context, *ListLa
 }
 func (UnimplementedInspectServiceServer) ListImagePackages(context.Context, *ListImagePackagesRequest) (*ListImagePackagesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListImagePackages not implemented")
+}
+func (UnimplementedInspectServiceServer) GetImageSBOM(context.Context, *GetImageSBOMRequest) (*GetImageSBOMResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetImageSBOM not implemented")
 }
 func (UnimplementedInspectServiceServer) ValidateCredentials(context.Context, *ValidateCredentialsRequest) (*ValidateCredentialsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ValidateCredentials not implemented")
@@ -216,6 +240,24 @@ func _InspectService_ListImagePackages_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _InspectService_GetImageSBOM_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetImageSBOMRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(InspectServiceServer).GetImageSBOM(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: InspectService_GetImageSBOM_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(InspectServiceServer).GetImageSBOM(ctx, req.(*GetImageSBOMRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _InspectService_ValidateCredentials_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ValidateCredentialsRequest)
 	if err := dec(in); err != nil {
@@ -252,6 +294,10 @@ var InspectService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListImagePackages",
 			Handler:    _InspectService_ListImagePackages_Handler,
+		},
+		{
+			MethodName: "GetImageSBOM",
+			Handler:    _InspectService_GetImageSBOM_Handler,
 		},
 		{
 			MethodName: "ValidateCredentials",

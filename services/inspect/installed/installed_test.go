@@ -1,4 +1,4 @@
-package condameta
+package installed
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 
 	"context"
 
+	"slipway.dev/services/conda/spec"
 	"slipway.dev/services/internal/layertar"
 	"slipway.dev/services/internal/limits"
 )
@@ -59,7 +60,7 @@ func record(name, version string) string {
 
 func found(t testing.TB, layers ...layertar.Layer) (list, unreadable []string) {
 	t.Helper()
-	m := NewImage(NewBudget())
+	m := NewImage(NewBudget(), CondaManager())
 	for _, l := range layers {
 		if err := m.AddLayer(t.Context(), l); err != nil {
 			t.Fatal(err)
@@ -67,7 +68,7 @@ func found(t testing.TB, layers ...layertar.Layer) (list, unreadable []string) {
 	}
 	packages, unreadable := m.Packages()
 	for _, p := range packages {
-		list = append(list, p.Prefix+" "+p.Name+" "+p.Version+" "+p.Layer)
+		list = append(list, p.Prefix()+" "+p.Name+" "+p.Version+" "+p.Layer)
 	}
 	return list, unreadable
 }
@@ -133,7 +134,7 @@ func TestBounds(t *testing.T) {
 		half = append(half, entry{name: fmt.Sprintf("c/conda-meta/p%d.json", i), text: record(fmt.Sprint("p", i), "1")})
 	}
 	for range 2 {
-		m := NewImage(b)
+		m := NewImage(b, CondaManager())
 		if err := m.AddLayer(t.Context(), layerOf(t, "l", half...)); err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func TestBounds(t *testing.T) {
 		entries []entry
 		want    string
 	}{
-		"records": {b, half[:1], "records of Conda packages"},
+		"records": {b, half[:1], "records of installed packages"},
 		"names": {NewBudget(), func() (list []entry) {
 			text := fmt.Sprintf(`{"name":%q,"version":"1"}`, strings.Repeat("n", limits.ImageRecordField))
 			for i := range limits.ImageLocks/limits.ImageRecordField + 1 {
@@ -157,7 +158,7 @@ func TestBounds(t *testing.T) {
 		"a path":                  {NewBudget(), []entry{{name: strings.Repeat("p", limits.ListedPath+1)}}, "path or a link"},
 		"a whiteout without name": {NewBudget(), []entry{{name: "c/.wh."}}, "whiteout without a name"},
 	} {
-		err := NewImage(tc.budget).AddLayer(t.Context(), layerOf(t, "l", tc.entries...))
+		err := NewImage(tc.budget, CondaManager()).AddLayer(t.Context(), layerOf(t, "l", tc.entries...))
 		if refusal, ok := errors.AsType[*layertar.LayerError](err); !ok || !strings.Contains(refusal.Reason, tc.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -171,7 +172,7 @@ func TestModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		dirs := []string{"", "a/", "a/b/", "a/conda-meta/", "conda-meta/", "a/b/conda-meta/"}
 		model := map[string]string{}
-		m := NewImage(NewBudget())
+		m := NewImage(NewBudget(), CondaManager())
 		for layer := range 4 {
 			var entries []entry
 			var above = map[string]string{}
@@ -192,7 +193,7 @@ func TestModel(t *testing.T) {
 						delete(above, d)
 						delete(lower, d)
 					}
-					if isRecord(file) {
+					if conda().isRecord(file) {
 						above[file] = version
 					}
 				case 2:
@@ -210,7 +211,7 @@ func TestModel(t *testing.T) {
 			maps.Copy(model, above)
 		}
 		got := map[string]string{}
-		m.root.walk("", func(name string, f *file) { got[name[1:]] = f.record.Version })
+		m.root.walk("", func(name string, f *file) { got[name[1:]] = f.records[0].Version })
 		if !maps.Equal(got, model) {
 			t.Fatalf("seed %d: %v, want %v", seed, got, model)
 		}
@@ -220,21 +221,21 @@ func TestModel(t *testing.T) {
 // TestParse checks the members of a record, and that logins are removed.
 func TestParse(t *testing.T) {
 	t.Parallel()
-	got, ok := parse([]byte(`{"build":"h1_0","build_number":0,"channel":"https://ada:pw@example.org/t/tk-1/lab","license":"MIT","md5":"aa","name":"a","sha256":"bb","size":5,
+	got := parseConda([]byte(`{"build":"h1_0","build_number":0,"channel":"https://ada:pw@example.org/t/tk-1/lab","license":"MIT","md5":"aa","name":"a","sha256":"bb","size":5,
 		"subdir":"noarch","url":"https://example.org/t/tk-1/lab/noarch/a-1-h1_0.conda?sig=s#f","version":"1","files":[],"paths_data":{"paths":[]},"timestamp":1.5}`))
 	want := Record{Name: "a", Version: "1", Build: "h1_0", Channel: "https://example.org/lab", Subdir: "noarch", License: "MIT", URL: "https://example.org/lab/noarch/a-1-h1_0.conda", MD5: "aa", SHA256: "bb", Size: 5}
-	if !ok || got != want {
-		t.Errorf("%+v, %v", got, ok)
+	if got != want {
+		t.Errorf("%+v", got)
 	}
-	if got, ok := parse([]byte(`{"name":"a","version":"1","build_string":"0","channel":null,"license":null,"size":-1}`)); !ok || got != (Record{Name: "a", Version: "1", Build: "0"}) {
-		t.Errorf("an old record: %+v, %v", got, ok)
+	if got := parseConda([]byte(`{"name":"a","version":"1","build_string":"0","channel":null,"license":null,"size":-1}`)); got != (Record{Name: "a", Version: "1", Build: "0"}) {
+		t.Errorf("an old record: %+v", got)
 	}
 	for in, want := range map[string]string{
 		"conda-forge": "conda-forge", "pkgs/main": "pkgs/main", "": "", "conda.anaconda.org/t/tk/lab": "conda.anaconda.org/lab", "https://conda.anaconda.org": "https://conda.anaconda.org",
 		"https://h/a/t/tk/t/tk2/b": "https://h/a/b", "https://u@h/x": "https://h/x", "https://u:p@q@h/x": "https://h/x", "file:///home/a": "file:///home/a", "oci://ghcr.io/m/x": "oci://ghcr.io/m/x",
 		"https://h:x/y": "", "https://u:p@h\\@e/x": "",
 	} {
-		if got := withoutLogin(in); got != want {
+		if got := spec.WithoutLogin(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -246,8 +247,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"name":"a","version":"1","url":"https://u:secret@h/t/secret/x?secret"}`))
 	f.Add([]byte(`{"name":"a","version":"1","channel":"https://h/t/secret/x","size":1e3}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		r, ok := parse(raw)
-		if ok && (r.Name == "" || r.Version == "" || r.Size < 0) || r.size() > 9*limits.ImageRecordField {
+		r := parseConda(raw)
+		if r.Size < 0 {
 			t.Errorf("%+v", r)
 		}
 		for _, s := range []string{r.URL, r.Channel} {

@@ -1,4 +1,4 @@
-package condameta
+package installed
 
 import (
 	"iter"
@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// A node represents a path of an image: a record, or a folder above records. The zero value is an empty folder.
+// A node represents a path of an image: a file with records, or a folder above such files. The zero value is an empty folder.
 // Only paths of records have nodes, so that the size of a tree is bounded by the number of records.
 type node struct {
 	children map[string]*node
 	file     *file // nil for a folder
 }
 
-// A file is the file of a record.
+// A file is a file with records.
 type file struct {
-	record Record
-	// ok reports whether the record was parsed.
-	ok    bool
-	layer string
+	kind    Kind
+	records []Record
+	// unreadable reports whether the file, or one of its records, could not be read.
+	unreadable bool
+	layer      string
 }
 
 // parts returns the components of a clean path.
