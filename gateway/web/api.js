@@ -26,11 +26,12 @@ const soon = 3, most = 3;
  * response is empty.
  * @param {string} method
  * @param {string} path relative to the root, without a slash before it
- * @param {{body?: object, signal?: AbortSignal, as?: string, retries?: number}} [more] URLSearchParams are
- *   sent as a form; as is a token that replaces the session's; retries counts earlier attempts
+ * @param {{body?: object, signal?: AbortSignal, as?: string, retries?: number, text?: boolean}} [more] URLSearchParams are
+ *   sent as a form; as is a token that replaces the session's; retries counts earlier attempts; text returns
+ *   the response as it is
  * @returns {Promise<any>}
  */
-export async function call(method, path, { body, signal, as = token.peek(), retries = 0 } = {}) {
+export async function call(method, path, { body, signal, as = token.peek(), retries = 0, text = false } = {}) {
   const form = body instanceof URLSearchParams;
   /** @type {Response} */
   let response;
@@ -47,13 +48,14 @@ export async function call(method, path, { body, signal, as = token.peek(), retr
     throw new Failure(0, "The service does not respond. Check your connection, and try again.", undefined);
   }
   if (response.status === 204) return undefined;
+  if (text && response.ok) return response.text();
   const answer = await response.json().catch(() => undefined);
   if (response.ok && answer !== undefined) return answer;
   const wait = Number(response.headers.get("Retry-After"));
   if (response.status === 429 && method === "GET" && wait > 0 && wait <= soon && retries < most) {
     await new Promise((done) => setTimeout(done, wait * 1000));
     signal?.throwIfAborted();
-    return call(method, path, { body, signal, as, retries: retries + 1 });
+    return call(method, path, { body, signal, as, text, retries: retries + 1 });
   }
   throw new Failure(response.status, reasonOf(response.status, answer?.message, wait), answer);
 }

@@ -92,6 +92,22 @@ function Packages({ query }) {
   </section>`;
 }
 
+/** Downloads of the bill of materials. The call has the token of the session, which a link would not send. The file is named by the last part of the image's name: others may have a token. @param {{query: Asked, name: string}} props */
+function Bill({ query, name }) {
+  /** @param {string} format @param {string} extension */
+  const save = async (format, extension) => {
+    const q = new URLSearchParams({ image: query.image, format, ...(query.platform && { platform: query.platform }) });
+    const at = URL.createObjectURL(new Blob([await call("GET", `v1alpha1/images/sbom?${q}`, { text: true })], { type: "application/json" }));
+    Object.assign(document.createElement("a"), { href: at, download: `${name.split("/").pop()?.replace(/[^A-Za-z0-9.-]+/g, "-")}.${extension}.json` }).click();
+    setTimeout(() => URL.revokeObjectURL(at), 60_000); // the download has begun by then
+  };
+  return html`<section><h2>Bill of materials</h2>
+    <p class="note">The packages of Conda, Debian, Alpine, Python and R in the image, with their licences, as a document for other tools.</p>
+    <div class="actions"><${Action} plain title="Download as SPDX" act=${() => save("spdx", "spdx")} />
+      <${Action} plain title="Download as CycloneDX" act=${() => save("cyclonedx", "cdx")} /></div>
+  </section>`;
+}
+
 /** @param {{title: string, lines: string[]}} props */
 function Lines({ title, lines }) {
   if (!lines.length) return null;
@@ -120,6 +136,7 @@ function Image({ found, query, choose }) {
     </dl></section>
     <${Layers} layers=${container.manifest?.layers ?? []} history=${container.config?.history ?? []} image=${query.image} platform=${query.platform} />
     <${Packages} key=${`packages ${query.image} ${query.platform} ${container.digest}`} query=${{ ...query, platform: shown ?? "" }} />
+    <${Bill} query=${{ ...query, platform: shown ?? "" }} name=${container.imageName ?? "image"} />
     <${Lines} title="Variables" lines=${settings.env ?? []} />
     <${Lines} title="Labels" lines=${Object.entries(settings.labels ?? {}).map(([k, v]) => `${k}=${v}`)} />
     <${History} steps=${container.config?.history ?? []} layers=${container.manifest?.layers?.length ?? 0} />

@@ -61,6 +61,7 @@ func TestImagePackages(t *testing.T) {
 				}
 			}
 		}
+		checkSBOM(t, p, image)
 		r := p.call(http.MethodPost, "/v1alpha1/inspect/packages", map[string]any{"containerImage": base})
 		if r.status != http.StatusNotFound || !strings.Contains(string(r.body), "neither a lock of Slipway nor records") {
 			t.Errorf("an image without packages: %d %s", r.status, r.body)
@@ -90,7 +91,30 @@ func TestWebPageListsPackages(t *testing.T) {
 	b.eval(button("Show the packages") + ".click()")
 	b.await(`document.querySelector(".packages tbody")?.rows.length === 3`)
 	b.await(`document.querySelector(".packages").innerText.includes("libzlib")`)
+	b.eval("{ const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => { window.bill = text; }); return make.call(URL, blob); }; }")
+	b.await(button("Download as SPDX"))
+	b.eval(button("Download as SPDX") + ".click()")
+	b.await(`JSON.parse(window.bill ?? "{}").packages?.some((p) => p.name === "libzlib")`)
 	b.good("packages of an image", p.url)
+}
+
+// checkSBOM checks that bills of materials have the packages of the lock, and no token.
+func checkSBOM(t *testing.T, p *program, image string) {
+	t.Helper()
+	for format, version := range map[string]string{"spdx": "SPDX-2.3", "cyclonedx": "CycloneDX"} {
+		r := p.call(http.MethodGet, "/v1alpha1/images/sbom?platform=linux/arm64&format="+format+"&image="+url.QueryEscape(image), nil)
+		body := string(r.body)
+		if r.status != http.StatusOK || !strings.Contains(body, version) || strings.Count(body, `"pkg:conda/`) != 3 || !strings.Contains(body, "subdir=linux-aarch64&type=") || !strings.Contains(r.header.Get("Content-Type"), format) {
+			t.Errorf("%s: %d %v %s", format, r.status, r.header, body)
+		}
+		if token := strings.Split(image, "/")[2]; strings.Contains(body, token) {
+			t.Errorf("%s has the token %s: %s", format, token, body)
+		}
+		out, errs, err := p.slipway("sbom", image, "--platform", "linux/arm64", "--format", format)
+		if err != nil || strings.TrimSpace(out) != strings.TrimSpace(body) {
+			t.Errorf("slipway sbom: %v %s\n%s", err, errs, out)
+		}
+	}
 }
 
 // TestPackagesOfOtherTools lists the packages of an image whose environments py-rattler has installed: they
