@@ -39,6 +39,7 @@ func sections() []section {
 		{"solve", conda.Solve},
 		{"index", conda.Index},
 		{"image", conda.Image},
+		{"sbom", conda.Bill},
 		{"batch", conda.Batch},
 		{"capacity", measure.Capacity},
 		{"fleet", measure.Fleet},

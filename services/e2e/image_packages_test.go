@@ -92,9 +92,11 @@ func TestWebPageListsPackages(t *testing.T) {
 	b.await(`document.querySelector(".packages tbody")?.rows.length === 3`)
 	b.await(`document.querySelector(".packages").innerText.includes("libzlib")`)
 	b.eval("{ const make = URL.createObjectURL; URL.createObjectURL = (blob) => { blob.text().then((text) => { window.bill = text; }); return make.call(URL, blob); }; }")
+	b.eval("{ const click = HTMLAnchorElement.prototype.click; HTMLAnchorElement.prototype.click = function () { window.saved = this.download; click.call(this); }; }")
 	b.await(button("Download as SPDX"))
 	b.eval(button("Download as SPDX") + ".click()")
 	b.await(`JSON.parse(window.bill ?? "{}").packages?.some((p) => p.name === "libzlib")`)
+	b.await(`window.saved === "builds.spdx.json"`) // without the token of the image's name
 	b.good("packages of an image", p.url)
 }
 

@@ -62,7 +62,7 @@ func benchRules() []Rule {
 		}},
 		{Package: bench + "conda", May: []string{
 			bench + "engine", bench + "figure", bench + "load", bench + "must", bench + "process", bench + "slipwayd", bench + "world",
-			conda + "channel", conda + "index", conda + "packages/artifact", conda + "solver", conda + "spec", "services/internal/testkit/condadata",
+			conda + "channel", conda + "index", conda + "packages/artifact", conda + "solver", conda + "spec", "services/internal/sbom", "services/internal/testkit/condadata",
 		}},
 	}
 }
