@@ -162,13 +162,18 @@ func limited(r io.Reader, limit int64) ([]byte, error) {
 // unique drops repeated entries, and numbers different entries with the same name.
 func unique(all []entry) []entry {
 	var out []entry
-	named := map[string][]*containerv1.ContainerRequest{}
+	type key struct {
+		name  string
+		isSif bool // a lock file has a Singularity image under the name of the image
+	}
+	named := map[key][]*containerv1.ContainerRequest{}
 	for _, e := range all {
-		earlier := named[e.name]
+		k := key{e.name, isSif(e.request)}
+		earlier := named[k]
 		if slices.ContainsFunc(earlier, func(r *containerv1.ContainerRequest) bool { return proto.Equal(r, e.request) }) {
 			continue
 		}
-		named[e.name] = append(earlier, e.request)
+		named[k] = append(earlier, e.request)
 		if n := len(earlier); n > 0 {
 			e.name = fmt.Sprintf("%s (%d)", e.name, n+1)
 		}

@@ -11,10 +11,15 @@ import (
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 	"slipway.dev/services/cmd/slipway/internal/session"
+	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
 // Flags are the flags of a command that needs the images of inputs, as Images returns them.
-type Flags struct{ flags }
+type Flags struct {
+	flags
+	// Sif is set if Singularity images of all images are requested, too.
+	Sif bool
+}
 
 // Add adds the flags.
 func (f *Flags) Add(cmd *cobra.Command, s *session.Settings) {
@@ -37,6 +42,10 @@ type Image struct {
 	Source string
 	// Target is the name to pull the image by.
 	Target string
+	// IsSif reports whether it is a Singularity image, and Sif is the Singularity image with the same
+	// content as another image; nil if it was not requested.
+	IsSif bool
+	Sif   *Image
 	// Lock is the digest of the lock of its packages, and LockText that lock; "" for none.
 	Lock, LockText string
 	// Note is what the user should know about the image; "" for nothing.
@@ -77,18 +86,28 @@ func (f *Flags) Images(cmd *cobra.Command, s *session.Settings, c *session.Clien
 	if err != nil {
 		return nil, err
 	}
+	if f.Sif && strings.Contains(defaults.GetContainerPlatform(), ",") {
+		return nil, usage.Errorf("a Singularity image is for one platform: give one to --platform, and run the command for each, with a folder for each")
+	}
 	used, err := readLock(f.lock)
 	if err != nil {
 		return nil, err
 	}
 	r := newRun(c, newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(entries)))
+	r.direct = true
 	r.request(cmd.Context(), entries, defaults, used)
 	r.finish(cmd.Context(), true, r.lockOf)
+	if err := r.progress.end(); err != nil {
+		return nil, err
+	}
+	if f.Sif {
+		return r.withSifs(cmd, f.IsLive(cmd, s), used)
+	}
 	out := make([]Image, 0, len(r.all))
 	for _, one := range r.all {
 		out = append(out, one.image())
 	}
-	return out, r.progress.end()
+	return out, nil
 }
 
 func (c *container) image() Image {
@@ -98,7 +117,7 @@ func (c *container) image() Image {
 	}
 	out := Image{
 		Name: c.name, IsProcess: c.isProcess, Request: cmp.Or(c.record.Request, requestDigest(c.request)), Source: source, Target: c.result.GetResponse().GetTargetImage(),
-		Lock: c.record.Lock, LockText: c.text, Note: c.note,
+		Lock: c.record.Lock, LockText: c.text, Note: c.note, IsSif: c.isSif(),
 	}
 	if !c.adds() { // the recorded digest is that of the image without them
 		out.record, out.mayDiffer, out.hint = c.locked, c.request.GetContainerImage() == "" && !c.isInput, "slipway batch --update accepts the new one"
@@ -146,16 +165,22 @@ func (l lockFile) entries(host string) []entry {
 	out := make([]entry, 0, len(l.Containers))
 	for _, c := range l.Containers {
 		e := entry{name: c.Name, isProcess: c.Process, record: &c, text: l.Locks[c.Lock]}
-		registry, _, _ := strings.Cut(c.Image, "/")
+		name := strings.TrimPrefix(c.Image, orasScheme)
+		registry, _, _ := strings.Cut(name, "/")
 		switch {
 		case c.Lock != "" && registry == host:
 			e.request = environmentRequest([]byte(e.text))
+			if c.isSif() {
+				e.request.Format = formatSif
+			}
+		case c.isSif() && c.Image == name && c.Image != "" && !c.Added: // made of an existing image
+			e.request = &containerv1.ContainerRequest{ContainerImage: c.Image, Format: formatSif}
 		case c.Added && (c.Lock == "" || registry != host):
 			e.request = &containerv1.ContainerRequest{}
 			e.err = errors.New("something was added to its image that the lock file does not have; give the inputs of slipway batch instead of the lock file")
 		case c.Image != "" && c.Digest != "" && registry != host:
 			image, _, _ := strings.Cut(c.Image, "@")
-			e.request = &containerv1.ContainerRequest{ContainerImage: withoutTag(image) + "@" + c.Digest}
+			e.request = &containerv1.ContainerRequest{ContainerImage: withoutTag(image) + "@" + c.Digest} // with oras:// if it is a Singularity image
 		default:
 			e.request = &containerv1.ContainerRequest{}
 			e.err = errors.New("its record in the lock file has no digest, or the server cannot make it from the record; give the inputs of slipway batch instead of the lock file")

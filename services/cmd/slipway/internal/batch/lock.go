@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -53,8 +54,24 @@ type locked struct {
 	// Options is the digest of what the request has besides packages or an image, such as a base
 	// image; absent for nothing.
 	Options string `json:"options,omitempty"`
+	// Format is "sif" for a Singularity image; absent for other images.
+	Format string `json:"format,omitempty"`
 	// Added reports whether the request adds something to the image of the digest.
 	Added bool `json:"added,omitempty"`
+}
+
+// isSif reports whether a record is that of a Singularity image. Earlier versions recorded no format.
+func (c locked) isSif() bool { return c.Format == formatSif || strings.HasPrefix(c.Image, orasScheme) }
+
+// replaces reports whether a record replaces another one. A lock file can record both an image and a Singularity
+// image of one container.
+func (c locked) replaces(other locked) bool {
+	return c.Name == other.Name && c.isSif() == other.isSif()
+}
+
+// compare orders records.
+func (c locked) compare(other locked) int {
+	return cmp.Or(cmp.Compare(c.Name, other.Name), cmp.Compare(c.Format, other.Format))
 }
 
 // readLock reads a lock file. The path "", and that of no file, have the zero value.
@@ -114,11 +131,11 @@ func (l lockFile) find(name string, request *containerv1.ContainerRequest) (foun
 func (l lockFile) with(more []locked) lockFile {
 	for _, c := range more {
 		if _, ok := l.Locks[c.Lock]; ok || c.Lock == "" {
-			l.Containers = slices.DeleteFunc(l.Containers, func(other locked) bool { return other.Name == c.Name })
+			l.Containers = slices.DeleteFunc(l.Containers, c.replaces)
 			l.Containers = append(l.Containers, c)
 		}
 	}
-	slices.SortFunc(l.Containers, func(a, b locked) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(l.Containers, locked.compare)
 	return l
 }
 
@@ -164,7 +181,7 @@ func (l lockFile) apply(c locked, request *containerv1.ContainerRequest) *contai
 		p.Entries, p.Channels, p.EnvironmentName = nil, nil, ""
 		p.Environment = base64.StdEncoding.EncodeToString([]byte(l.Locks[c.Lock]))
 		r.CondaFile, r.AsOf, r.MinAge, r.MinAgeExcept, r.Refresh = "", "", "", nil, false
-	case c.Digest != "" && r.GetContainerImage() != "" && !r.GetMirror() && !strings.Contains(r.GetContainerImage(), "@"):
+	case c.Digest != "" && !c.isSif() && r.GetContainerImage() != "" && !r.GetMirror() && !strings.Contains(r.GetContainerImage(), "@"):
 		r.ContainerImage = withoutTag(r.GetContainerImage()) + "@" + c.Digest
 	}
 	return r

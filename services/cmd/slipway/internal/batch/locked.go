@@ -43,7 +43,7 @@ func (f *LockedFlags) Repository(cmd *cobra.Command) (string, error) {
 // IsIn reports whether an image is in a repository, or in one below it: the name strategy
 // imageSuffix adds a folder.
 func IsIn(image, repository string) bool {
-	image = strings.TrimPrefix(image, "oras://")
+	image = strings.TrimPrefix(image, orasScheme)
 	for _, prefix := range []string{repository, "docker.io/" + repository} {
 		if rest, ok := strings.CutPrefix(image, prefix); ok && rest != "" && strings.ContainsRune(":@/", rune(rest[0])) {
 			return true
@@ -78,12 +78,12 @@ func (f *LockedFlags) Sifs(cmd *cobra.Command, s *session.Settings, c *session.C
 	if err != nil {
 		return nil, err
 	}
-	defaults.Format = "sif"
+	defaults.Format = formatSif
 	var locked, unlocked []entry
 	files := map[string]string{}
 	for _, file := range slices.Sorted(maps.Keys(images)) {
 		image := images[file]
-		e := entry{name: file + " (sif)", request: environmentRequest([]byte(image.LockText)), err: image.Err}
+		e := entry{name: file + sifSuffix, request: environmentRequest([]byte(image.LockText)), err: image.Err}
 		files[e.name] = file
 		if image.LockText != "" || e.err != nil {
 			locked = append(locked, e)

@@ -53,6 +53,9 @@ func (c *container) fail(code string, err error) {
 	c.result = &containerv1.ContainerResult{Response: c.result.GetResponse(), Message: proto.String(err.Error()), Code: proto.String(code)}
 }
 
+// isSif reports whether the container is a Singularity image.
+func (c *container) isSif() bool { return isSif(c.request) }
+
 func (c *container) failed() bool { return c.result.GetMessage() != "" }
 
 // A run requests containers.
@@ -60,6 +63,8 @@ type run struct {
 	c        *session.Client
 	progress *progress
 	all      []*container
+	// direct is set if existing Singularity images are not requested, but read from their registries.
+	direct bool
 }
 
 func newRun(c *session.Client, p *progress) *run { return &run{c: c, progress: p} }
@@ -86,6 +91,11 @@ func (r *run) add(e entry, request *containerv1.ContainerRequest, old lockFile) 
 		one.record, one.sent, one.text, one.fromLock = c, old.apply(c, request), old.Locks[c.Lock], true
 	}
 	one.locked = one.record
+	if e.err == nil && r.direct {
+		if e.err = one.direct(); one.result != nil {
+			r.progress.count(func(p *progress) { p.requested++ })
+		}
+	}
 	if e.err != nil {
 		one.fail("", e.err)
 		r.progress.count(func(p *progress) { p.failed++ })
@@ -287,7 +297,7 @@ func (c *container) adds() bool {
 func (r *run) known(c *container) locked {
 	return locked{
 		Name: c.name, Request: requestDigest(c.request), Image: c.result.GetResponse().GetContainerImage(),
-		Process: c.isProcess, Options: optionsDigest(c.request), Added: c.adds(),
+		Process: c.isProcess, Options: optionsDigest(c.request), Added: c.adds(), Format: c.format(),
 	}
 }
 
@@ -334,12 +344,16 @@ func (r *run) packagesOf(ctx context.Context, build string) (string, error) {
 // record.
 func (r *run) lock(old lockFile) lockFile {
 	out := lockFile{Version: lockVersion, Containers: []locked{}, Locks: map[string]string{}}
-	names := map[string]bool{}
+	type key struct {
+		name  string
+		isSif bool
+	}
+	names := map[key]bool{}
 	for _, c := range r.all {
-		names[c.name] = true
+		names[key{c.name, c.isSif()}] = true
 	}
 	for _, c := range old.Containers {
-		if !names[c.Name] {
+		if !names[key{c.Name, c.isSif()}] {
 			out.Containers = append(out.Containers, c)
 			if c.Lock != "" {
 				out.Locks[c.Lock] = old.Locks[c.Lock]
@@ -360,7 +374,7 @@ func (r *run) lock(old lockFile) lockFile {
 		}
 		out.Containers = append(out.Containers, record)
 	}
-	slices.SortFunc(out.Containers, func(a, b locked) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(out.Containers, locked.compare)
 	return out
 }
 

@@ -51,6 +51,10 @@ interrupted, the same command continues with the blobs that are missing. Images 
 the folder has from earlier runs stay. An image that fails does not affect the others,
 and the exit code is 1.
 
+With --sif, the server also makes a Singularity image of each image, for one platform.
+That of quay.io/biocontainers/samtools:1.20 has the name
+oras://quay.io/biocontainers/samtools:1.20.sif in the bundle.
+
 With --have, blobs of an earlier bundle are left out: carry only the new folder, and
 give both to the commands on the other machine. --have takes the folder of the earlier bundle, or a file with the output of
 slipway bundle list FOLDER -o json.
@@ -70,6 +74,7 @@ plain HTTP.`,
 	}
 	f.Add(cmd, s)
 	cmd.Flags().StringVar(&f.to, "to", "", "The `folder` of the bundle, which is created if it does not exist.")
+	cmd.Flags().BoolVar(&f.Sif, "sif", false, "Also copy a Singularity image of each image, which the server makes.")
 	cmd.Flags().StringArrayVar(&f.have, "have", nil, "An earlier `bundle`, or its list, whose blobs are left out; may be repeated.")
 	cmd.Flags().StringArrayVar(&f.plain, "plain-http", nil, "A `registry` to read with plain HTTP, e.g. registry.example.org:5000; may be repeated.")
 	usage.CompleteDirs(cmd, "to")
@@ -95,10 +100,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	if err != nil {
 		return errors.Join(err, to.discard())
 	}
-	all := make([]*item, 0, len(images))
-	for _, i := range images {
-		all = append(all, newItem(i))
-	}
+	all := itemsOf(images)
 	client := newClient(s.Version, c.Base, registriesOf(all), f.plain)
 	p := newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(all))
 	copies := newCopier(client, to, have, p)
@@ -145,6 +147,9 @@ func newItem(i batch.Image) *item {
 			out.err = err
 			return out
 		}
+		if i.IsSif && !strings.HasPrefix(i.Source, orasScheme) {
+			n = n.sif()
+		}
 		if public := n.withoutToken(); public.full != n.full {
 			out.Name = strings.ReplaceAll(out.Name, i.Source, public.full)
 			n = public
@@ -156,6 +161,45 @@ func newItem(i batch.Image) *item {
 		out.names = append(out.names, issued)
 	}
 	return out
+}
+
+// itemsOf returns the items of images and of their Singularity images.
+func itemsOf(images []batch.Image) []*item {
+	all := make([]*item, 0, len(images))
+	for _, i := range images {
+		one := newItem(i)
+		all = append(all, one)
+		if i.Sif != nil {
+			all = append(all, newSif(*i.Sif, one))
+		}
+	}
+	return all
+}
+
+// newSif returns the item of the Singularity image of another item. It has the names of that item with
+// .sif, and also the name that the server issued.
+func newSif(i batch.Image, of *item) *item {
+	i.Source, i.IsSif = "", true
+	out := newItem(i)
+	issued := out.names
+	if out.Name, out.names = of.Name, nil; out.err != nil {
+		return out
+	}
+	for _, n := range of.names {
+		if n = n.sif(); n.tag != "" {
+			out.names = append(out.names, n)
+		}
+	}
+	out.names = append(out.names, issued...)
+	return out
+}
+
+// format returns the format of an image for the record.
+func (i *item) format() string {
+	if i.IsSif {
+		return formatSif
+	}
+	return ""
 }
 
 func registriesOf(all []*item) []string {
@@ -197,7 +241,7 @@ func choose(all []*item) {
 			continue
 		}
 		for n, one := range i.names {
-			if d, taken := owner[one.full]; taken && d != i.root.Digest || one.digest != "" {
+			if d, taken := owner[one.full]; taken && d != i.root.Digest || one.tag == "" {
 				i.names[n] = one.byDigest(i.root.Digest.String())
 			}
 			owner[i.names[n].full] = i.root.Digest
@@ -236,7 +280,7 @@ func finish(to *layout, all []*item, c *copier) error {
 			}
 			named[n.full] = entryOf(i.root, n)
 		}
-		r.Requests = append(r.Requests, request{Name: i.Name, Process: i.IsProcess, Request: i.Request, Image: i.names[0].full, Digest: i.root.Digest, Lock: i.Lock})
+		r.Requests = append(r.Requests, request{Name: i.Name, Process: i.IsProcess, Request: i.Request, Image: i.names[0].full, Digest: i.root.Digest, Lock: i.Lock, Format: i.format()})
 		if i.Lock != "" {
 			r.Locks[i.Lock] = i.LockText
 		}
@@ -296,7 +340,7 @@ func (r *record) mergeAll(to *layout, records []ocispec.Descriptor, all []*item,
 func (r *record) merge(old record, all []*item) {
 	for _, one := range old.Requests {
 		if !slices.ContainsFunc(all, func(i *item) bool {
-			return i.err == nil && i.Name == one.Name && (i.IsProcess || i.Request == one.Request)
+			return i.err == nil && i.Name == one.Name && i.format() == one.Format && (i.IsProcess || i.Request == one.Request)
 		}) {
 			r.Requests = append(r.Requests, one)
 			if one.Lock != "" {
@@ -364,7 +408,7 @@ func printResults(cmd *cobra.Command, format *output.Format, all []*item, p *pro
 		shown := "-"
 		if i.err == nil {
 			for _, n := range i.names {
-				one.Images = append(one.Images, n.full)
+				one.Images = append(one.Images, n.pullName(i.IsSif))
 			}
 			shown = one.Images[0]
 		} else {

@@ -69,7 +69,7 @@ func TestNextflowConfig(t *testing.T) {
 		{Name: "C", Process: true, Image: "bad"},
 		{Name: "D", Process: true, Image: "unknown"},
 	}}, {Requests: []request{{Name: "A:B", Process: true, Image: "y"}}}}}
-	got := c.nextflowConfig(map[string]string{"x": "h/x:1", "y": "h/y:1", "bad": "h/x:1'\n"}, false)
+	got := c.nextflowConfig(map[string]string{"x": "h/x:1", "y": "h/y:1", "bad": "h/x:1'\n"}, "", false)
 	want := `// Written by slipway bundle. Use it with: nextflow run -c THIS_FILE -offline
 wave.enabled = false
 process {
@@ -177,7 +177,7 @@ func FuzzRecord(f *testing.F) {
 			at[one.Image] = "h/" + one.Image
 		}
 		c := &content{records: []record{r}}
-		for line := range strings.Lines(c.nextflowConfig(at, true)) {
+		for line := range strings.Lines(c.nextflowConfig(at, "", true)) {
 			known := strings.HasPrefix(line, "//") || strings.HasPrefix(line, "    withName: '") && strings.Count(line, "'") == 4 ||
 				line == "process {\n" || line == "}\n" || strings.Contains(line, ".") && !strings.Contains(line, "container")
 			if !known || strings.Contains(line, `\`) {

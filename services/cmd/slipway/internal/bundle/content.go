@@ -39,6 +39,9 @@ type image struct {
 	root ocispec.Descriptor
 }
 
+// isSif reports whether an image is a Singularity image.
+func (c *content) isSif(i image) bool { return c.manifests[i.root.Digest].isSif() }
+
 // openContent reads all manifests of bundles, verifying their digests. Blobs are not read.
 func openContent(folders []string) (*content, error) {
 	if len(folders) > limits.BundleFolders {

@@ -28,7 +28,8 @@ func list() *cobra.Command {
 		Use:   "list FOLDER...",
 		Short: "List the images of a bundle, or verify it",
 		Long: `List the images of a bundle with their digests, platforms and sizes. The size is that
-of all platforms; layers that images share count for each.
+of all platforms; layers that images share count for each. Singularity images have names
+with oras:// and no platforms.
 
 With --verify, the digest of every blob is computed. A blob that was changed, is
 truncated or is missing is an error. Blobs that were left out with --have are looked up
@@ -55,6 +56,7 @@ in the other folders. No server is needed.`,
 
 // listed is an image of a bundle in JSON.
 type listed struct {
+	// Image is the name to pull it by, which begins with oras:// for a Singularity image.
 	Image     string        `json:"image"`
 	Digest    digest.Digest `json:"digest"`
 	MediaType string        `json:"mediaType"`
@@ -82,9 +84,10 @@ func (c *content) print(cmd *cobra.Command, format *output.Format) error {
 		if err != nil {
 			return err
 		}
-		row := listed{Image: i.full, Digest: i.root.Digest, MediaType: i.root.MediaType, Platforms: append([]string{}, size.platforms...), Size: size.bytes, Names: append([]string{}, names[i.full]...)}
+		name := i.pullName(c.isSif(i))
+		row := listed{Image: name, Digest: i.root.Digest, MediaType: i.root.MediaType, Platforms: append([]string{}, size.platforms...), Size: size.bytes, Names: append([]string{}, names[i.full]...)}
 		rows = append(rows, row)
-		table = append(table, []string{i.full, row.Digest.String(), strings.Join(row.Platforms, ","), output.BytesText(float64(size.bytes)), strings.Join(row.Names, ",")})
+		table = append(table, []string{name, row.Digest.String(), strings.Join(row.Platforms, ","), output.BytesText(float64(size.bytes)), strings.Join(row.Names, ",")})
 	}
 	digests := slices.Collect(maps.Keys(c.manifests))
 	for d := range c.blobs {

@@ -27,6 +27,7 @@ import (
 // loadFlags are the flags of `slipway bundle load`.
 type loadFlags struct {
 	to, config string
+	engine     engine
 	plain      bool
 	output     *output.Format
 }
@@ -54,6 +55,7 @@ interrupted load continues. Registries on this machine are used with plain HTTP.
 	flags.StringVar(&f.to, "to", "", "The `repository` to push to; the path of each image is added to it.")
 	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output, and the names to standard error.")
 	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry.")
+	f.engine.add(cmd)
 	f.output = output.Flag(cmd)
 	usage.CompleteFlag(cmd, "to")
 	return cmd
@@ -72,6 +74,9 @@ func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []strin
 	}
 	to, err := repositoryOf(f.to)
 	if err != nil {
+		return err
+	}
+	if err := f.engine.check(f.config); err != nil {
 		return err
 	}
 	if f.config == "-" && f.output.IsDocument() {
@@ -151,13 +156,14 @@ func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
 	names := map[string]string{}
 	var failed []error
 	for _, one := range all {
-		r := row{Image: one.full, Target: one.to.full, Digest: one.root.Digest}
+		isSif := c.isSif(one.image)
+		r := row{Image: one.pullName(isSif), Target: one.to.pullName(isSif), Digest: one.root.Digest}
 		if one.err != nil {
 			r.Message = one.err.Error()
 			failed = append(failed, fmt.Errorf("pushing %s: %w", one.to.full, one.err))
 		} else {
 			names[one.full] = one.to.full
-			table = append(table, []string{one.to.full})
+			table = append(table, []string{r.Target})
 		}
 		rows = append(rows, r)
 	}
@@ -174,7 +180,7 @@ func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
 	case f.config != "" && len(failed) > 0:
 		errs = append(errs, errors.New("the configuration of Nextflow was not written, because it would not have all images"))
 	case f.config != "":
-		errs = append(errs, writeConfig(cmd, f.config, c.nextflowConfig(names, f.plain || isLoopback(all[0].to.registry))))
+		errs = append(errs, writeConfig(cmd, f.config, c.nextflowConfig(names, f.engine, f.plain || isLoopback(all[0].to.registry))))
 	}
 	if n := len(failed); n > maxProblems {
 		failed = append(failed[:maxProblems], fmt.Errorf("%d images failed; the same command continues", n))

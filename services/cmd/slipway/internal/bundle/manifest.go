@@ -3,6 +3,7 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -14,6 +15,9 @@ const (
 	dockerManifest = "application/vnd.docker.distribution.manifest.v2+json"
 	dockerList     = "application/vnd.docker.distribution.manifest.list.v2+json"
 )
+
+// typeSif is the media type of the file of a Singularity image.
+const typeSif = "application/vnd.sylabs.sif.layer.v1.sif"
 
 // A manifest is a manifest or an index with what it refers to.
 type manifest struct {
@@ -84,6 +88,11 @@ func (m manifest) check() error {
 		}
 	}
 	return nil
+}
+
+// isSif reports whether it is a Singularity image.
+func (m manifest) isSif() bool {
+	return slices.ContainsFunc(m.blobs, func(d ocispec.Descriptor) bool { return d.MediaType == typeSif })
 }
 
 // isIndex reports whether it is an index.

@@ -26,7 +26,7 @@ var token = regexp.MustCompile(`^wt/[A-Za-z0-9_-]+/`)
 // parseName parses the name of an image. A name without a registry is one of Docker Hub, and one
 // without a tag has the tag latest.
 func parseName(s string) (name, error) {
-	s = strings.TrimPrefix(strings.TrimPrefix(s, "docker://"), "oras://")
+	s = strings.TrimPrefix(strings.TrimPrefix(s, "docker://"), orasScheme)
 	r, err := ref.New(s)
 	if err != nil || r.Scheme != "reg" || len(s) > limits.BundleName {
 		return name{}, fmt.Errorf("%.100q is not the name of an image", s)
@@ -60,6 +60,35 @@ func (n name) byDigest(digest string) name {
 	n.full = n.registry + "/" + n.repository + n.reference()
 	return n
 }
+
+// orasScheme is the prefix of the names of Singularity images.
+const orasScheme = "oras://"
+
+// pullName returns the name that clients pull the image by.
+func (n name) pullName(isSif bool) string {
+	if isSif {
+		return orasScheme + n.full
+	}
+	return n.full
+}
+
+// maxTag is the maximum length of a tag.
+const maxTag = 128
+
+// sif returns the name of the Singularity image of an image. A name without a tag, or with a long
+// one, has none, and its reference is that of the image.
+func (n name) sif() name {
+	if n.tag == "" || len(n.tag)+len(sifSuffix) > maxTag {
+		n.tag = ""
+		return n
+	}
+	n.tag += sifSuffix
+	n.full = n.registry + "/" + n.repository + n.reference()
+	return n
+}
+
+// sifSuffix is the suffix of the tags of Singularity images.
+const sifSuffix = ".sif"
 
 // long returns a repository that is unique among all registries. Its first component is that of the
 // registry.

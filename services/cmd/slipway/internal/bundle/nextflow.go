@@ -5,35 +5,77 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"slipway.dev/services/cmd/slipway/internal/batch"
 	"slipway.dev/services/cmd/slipway/internal/output"
+	"slipway.dev/services/cmd/slipway/internal/usage"
 )
 
 // processName matches the names of processes that a selector of Nextflow can have.
 var processName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_:]{0,999}$`)
 
-// nextflowConfig returns a configuration of Nextflow in which the processes of a bundle have the
-// names that images returns. plain states that the registry has no TLS.
-func (c *content) nextflowConfig(nameOf map[string]string, plain bool) string {
-	var processes, others strings.Builder
-	seen := map[string]string{}
-	for _, r := range c.records {
-		for _, one := range r.Requests {
-			to := nameOf[one.Image]
-			if to == "" || !batch.IsImageText(to) {
-				continue
-			}
-			if one.Process && processName.MatchString(one.Name) {
-				seen[one.Name] = to
-			} else {
-				fmt.Fprintf(&others, "// %s: %s\n", comment(one.Name), to)
+// An engine is the program that runs the containers of a configuration of Nextflow.
+type engine string
+
+// engines are the values of --engine.
+var engines = []string{"docker", "podman", "singularity", "apptainer"}
+
+// add adds the flag --engine.
+func (e *engine) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar((*string)(e), "engine", "", "The `program` that --nextflow-config is for: docker, podman, singularity or apptainer (default: docker).")
+	usage.CompleteFlag(cmd, "engine", engines...)
+}
+
+// check checks the value of the flag. config is that of --nextflow-config.
+func (e engine) check(config string) error {
+	switch {
+	case e != "" && !slices.Contains(engines, string(e)):
+		return usage.Errorf("--engine must be one of %s, not %q", strings.Join(engines, ", "), string(e))
+	case e != "" && config == "":
+		return usage.Errorf("--engine is the program that a configuration of Nextflow is for; give --nextflow-config, too")
+	}
+	return nil
+}
+
+// usesSif reports whether the engine runs Singularity images.
+func (e engine) usesSif() bool { return e == "singularity" || e == "apptainer" }
+
+// names returns the names to pull the images of a bundle by for an engine. nameOf returns the names without oras://.
+func (c *content) names(nameOf map[string]string, e engine) (processes map[string]string, others string) {
+	processes = map[string]string{}
+	var text strings.Builder
+	for _, isSif := range []bool{false, true} {
+		for _, r := range c.records {
+			for _, one := range r.Requests {
+				to := nameOf[one.Image]
+				if to == "" || !batch.IsImageText(to) || isSif != (one.Format == formatSif) {
+					continue
+				}
+				if isSif {
+					to = orasScheme + to
+				}
+				switch {
+				case isSif && !e.usesSif():
+				case one.Process && processName.MatchString(one.Name):
+					processes[one.Name] = to // if there are both images, Singularity does not have to convert one
+				default:
+					fmt.Fprintf(&text, "// %s: %s\n", comment(one.Name), to)
+				}
 			}
 		}
 	}
+	return processes, text.String()
+}
+
+// nextflowConfig returns a configuration of Nextflow in which the processes of a bundle have the
+// names that nameOf returns. plain states that the registry has no TLS.
+func (c *content) nextflowConfig(nameOf map[string]string, e engine, plain bool) string {
+	var processes strings.Builder
+	seen, others := c.names(nameOf, e)
 	for _, r := range c.records {
 		for _, one := range r.Requests {
 			if to := seen[one.Name]; to != "" && one.Process {
@@ -49,8 +91,8 @@ func (c *content) nextflowConfig(nameOf map[string]string, plain bool) string {
 	if processes.Len() > 0 {
 		out += "process {\n" + processes.String() + "}\n"
 	}
-	if others.Len() > 0 {
-		out += "// Containers of other inputs:\n" + others.String()
+	if others != "" {
+		out += "// Containers of other inputs:\n" + others
 	}
 	return out
 }

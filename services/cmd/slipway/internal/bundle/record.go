@@ -41,7 +41,12 @@ type request struct {
 	Digest digest.Digest `json:"digest"`
 	// Lock is a key of Locks.
 	Lock string `json:"lock,omitempty"`
+	// Format is formatSif for a Singularity image; "" for other images.
+	Format string `json:"format,omitempty"`
 }
+
+// formatSif is the format of a Singularity image.
+const formatSif = "sif"
 
 // parseRecord parses a record and checks its bounds.
 func parseRecord(raw []byte) (record, error) {

@@ -50,7 +50,7 @@ func TestRepositoriesOfOthers(t *testing.T) {
 func TestComments(t *testing.T) {
 	t.Parallel()
 	c := &content{records: []record{{Requests: []request{{Name: `envs\u000aprocess.x=1`, Image: "x"}}}}}
-	if got := c.nextflowConfig(map[string]string{"x": "h/x:1"}, false); !strings.HasSuffix(got, "// envs/u000aprocess.x=1: h/x:1\n") {
+	if got := c.nextflowConfig(map[string]string{"x": "h/x:1"}, "", false); !strings.HasSuffix(got, "// envs/u000aprocess.x=1: h/x:1\n") {
 		t.Errorf("got %s", got)
 	}
 }

@@ -21,6 +21,7 @@ import (
 // serveFlags are the flags of `slipway bundle serve`.
 type serveFlags struct {
 	listen, host, config string
+	engine               engine
 	cert, key            string
 }
 
@@ -37,7 +38,8 @@ quay.io/biocontainers/samtools:1.20 is served as
 127.0.0.1:5000/quay.io/biocontainers/samtools:1.20. The names that a server of Slipway
 issued are served with and without their tokens. --nextflow-config writes a
 configuration with which Nextflow takes the containers of all processes from it; - writes
-it to standard output.
+it to standard output. With --engine singularity or apptainer, it has the names of the
+Singularity images that slipway bundle --sif has copied, with oras://.
 
 Docker uses plain HTTP for registries on the same machine only. For other machines, give
 a certificate, or list the registry as an insecure one there. All clients that reach the
@@ -53,6 +55,7 @@ address can pull all images. Ctrl-C stops the server after the pulls that are ru
 	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write the configuration of Nextflow to; - for standard output.")
 	flags.StringVar(&f.cert, "cert", "", "The `file` with the certificates for TLS, as PEM.")
 	flags.StringVar(&f.key, "key", "", "The `file` with the private key for TLS, as PEM.")
+	f.engine.add(cmd)
 	for _, name := range []string{"listen", "host"} {
 		usage.CompleteFlag(cmd, name)
 	}
@@ -66,7 +69,7 @@ func (f *serveFlags) run(cmd *cobra.Command, folders []string) error {
 	if (f.cert == "") != (f.key == "") {
 		return usage.Errorf("--cert and --key belong together")
 	}
-	if err := f.checkHost(); err != nil {
+	if err := errors.Join(f.checkHost(), f.engine.check(f.config)); err != nil {
 		return err
 	}
 	var certs []tls.Certificate
@@ -124,7 +127,7 @@ func (f *serveFlags) writeConfig(cmd *cobra.Command, c *content, host string) er
 	for full, path := range at {
 		at[full] = host + "/" + path
 	}
-	return writeConfig(cmd, f.config, c.nextflowConfig(at, f.cert == ""))
+	return writeConfig(cmd, f.config, c.nextflowConfig(at, f.engine, f.cert == ""))
 }
 
 // serve serves until the context ends, and then waits for running requests.
