@@ -18,6 +18,7 @@ func clientRules() []Rule {
 		{Package: "services/cmd/slipway", May: []string{client + "..."}},
 		{Package: client + "usage"},
 		{Package: client + "output", May: []string{client + "usage"}},
+		{Package: client + "file"},
 		{Package: client + "prompt", May: []string{client + "usage"}},
 		{Package: client + "dockerfile", May: []string{client + "usage"}},
 		{Package: client + "layer", May: []string{"proto/gen/...", client + "output"}},
@@ -28,11 +29,11 @@ func clientRules() []Rule {
 		}},
 		{Package: client + "conda", May: []string{"proto/gen/...", client + "image", client + "output", client + "session", client + "usage"}},
 		{Package: client + "batch", May: []string{
-			"proto/gen/...", library, client + "conda", client + "image", client + "output", client + "session", client + "usage",
+			"proto/gen/...", "services/internal/limits", library, client + "conda", client + "file", client + "image", client + "output", client + "session", client + "usage",
 		}},
-		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "output", client + "session", client + "usage"}},
-		{Package: client + "snakemake", May: []string{client + "batch", client + "output", client + "session"}},
-		{Package: client + "nfcore", May: []string{client + "batch", client + "output", client + "session", client + "usage"}},
+		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
+		{Package: client + "snakemake", May: []string{client + "batch", client + "file", client + "output", client + "session"}},
+		{Package: client + "nfcore", May: []string{client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
 		{Package: client + "account", May: []string{
 			"proto/gen/...", "services/internal/lifetime", client + "output", client + "prompt", client + "session", client + "usage",
 		}},

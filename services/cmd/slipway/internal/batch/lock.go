@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,6 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/cmd/slipway/internal/file"
+	"slipway.dev/services/internal/limits"
 )
 
 // lockVersion is the version of the format of lock files.
@@ -32,9 +33,30 @@ const maxLock = 512 << 20
 type lockFile struct {
 	Version int `json:"version"`
 	// Containers are sorted by name.
-	Containers []locked `json:"containers"`
+	Containers lockedList `json:"containers"`
 	// Locks are the locks of packages, as pixi.lock, by their digests "sha256:<hex>".
-	Locks map[string]string `json:"locks"`
+	Locks lockedTexts `json:"locks"`
+}
+
+// A lockedList is a list of records, and lockedTexts are locks of packages. Both are decoded with bounds.
+type (
+	lockedList  []locked
+	lockedTexts map[string]string
+)
+
+// UnmarshalJSON decodes a list of records.
+func (l *lockedList) UnmarshalJSON(raw []byte) (err error) {
+	if len(raw) > limits.LockRecordBytes {
+		return fmt.Errorf("its records are larger than %d bytes", limits.LockRecordBytes)
+	}
+	*l, err = file.List[locked](raw, limits.LockRecords)
+	return err
+}
+
+// UnmarshalJSON decodes locks of packages.
+func (l *lockedTexts) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.Map[string](raw, limits.LockRecords)
+	return err
 }
 
 // locked is the record of one container.
@@ -202,38 +224,15 @@ func (l lockFile) write(path string) error {
 		return fmt.Errorf("writing the lock file: %w", err)
 	}
 	raw = append(raw, '\n')
-	mode := fs.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	if to, err := filepath.EvalSymlinks(path); err == nil {
-		path = to
-	}
-	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, raw) {
-		return nil
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), ".slipway.lock-*")
-	if err != nil {
+	if err := file.Replace(path, raw, 0o644); err != nil {
 		return fmt.Errorf("writing the lock file: %w", err)
-	}
-	_, err = temporary.Write(raw)
-	err = errors.Join(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the lock file: %w", errors.Join(err, os.Remove(temporary.Name())))
 	}
 	return nil
 }
 
 // checkWritable checks that a lock file can be written, before anything is requested.
 func checkWritable(path string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".slipway.lock-*")
-	if err == nil {
-		err = errors.Join(f.Close(), os.Remove(f.Name()))
-	}
-	if err != nil {
+	if err := file.CheckReplaceable(path); err != nil {
 		return fmt.Errorf("the lock file cannot be written: %w", err)
 	}
 	return nil

@@ -112,7 +112,10 @@ func (c *container) sif(used lockFile) *container {
 		return out
 	}
 	one := &container{name: c.name, isProcess: c.isProcess, request: asSif(c.request), text: c.text}
-	one.sent = asSif(lockFile{Locks: map[string]string{c.record.Lock: c.text}}.apply(locked{Lock: c.record.Lock}, c.sent))
+	one.sent = asSif(c.sent)
+	if c.sent.GetContainerImage() == "" {
+		one.sent = lockFile{Locks: map[string]string{c.record.Lock: c.text}}.apply(locked{Lock: c.record.Lock}, one.sent)
+	}
 	if found, ok := used.find(c.name, one.request); ok {
 		one.record, one.locked, one.fromLock = found, found, true
 	}

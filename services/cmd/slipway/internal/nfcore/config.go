@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"slipway.dev/services/cmd/slipway/internal/file"
 )
 
 // A configuration is a Nextflow configuration with the container of each process.
@@ -42,20 +44,12 @@ func (c configuration) isCurrent(folder string) (bool, error) {
 }
 
 // write writes the configuration into a folder. After an error, an earlier file is unchanged.
-func (c configuration) write(folder string) (err error) {
+func (c configuration) write(folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // a folder of the pipeline, readable like its others
 		return fmt.Errorf("creating the folder of the configurations: %w", err)
 	}
-	to, err := os.CreateTemp(folder, ".slipway-*")
-	if err != nil {
+	if err := file.Replace(filepath.Join(folder, c.name), []byte(c.text), 0o644); err != nil {
 		return fmt.Errorf("writing a configuration: %w", err)
-	}
-	_, err = to.WriteString(c.text)
-	if err = errors.Join(err, to.Chmod(0o644), to.Sync(), to.Close()); err == nil {
-		err = os.Rename(to.Name(), filepath.Join(folder, c.name))
-	}
-	if err != nil {
-		return fmt.Errorf("writing a configuration: %w", errors.Join(err, os.Remove(to.Name())))
 	}
 	return nil
 }

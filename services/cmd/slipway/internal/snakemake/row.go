@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"slipway.dev/services/cmd/slipway/internal/batch"
+	"slipway.dev/services/cmd/slipway/internal/file"
 	"slipway.dev/services/cmd/slipway/internal/output"
 )
 
@@ -106,7 +107,7 @@ func (f *snakefile) write(changes []change) error {
 	if now != strings.Join(f.lines, "") {
 		return errors.New("it was changed while the images were built: run the command again")
 	}
-	return replace(f.path, f.written(changes))
+	return file.Replace(f.path, []byte(f.written(changes)), 0o644)
 }
 
 // document is a row in JSON.

@@ -151,36 +151,3 @@ func from(snakefile, text string) string {
 	}
 	return filepath.Join(filepath.Dir(snakefile), path)
 }
-
-// replace replaces a file. After an error, the file is unchanged.
-func replace(path, text string) (err error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return err
-	}
-	to, err := os.CreateTemp(filepath.Dir(real), ".slipway-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, ignoreMissing(os.Remove(to.Name())))
-		}
-	}()
-	_, err = to.WriteString(text)
-	if err = errors.Join(err, to.Chmod(info.Mode().Perm()), to.Sync(), to.Close()); err != nil {
-		return err
-	}
-	return os.Rename(to.Name(), real)
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
