@@ -451,3 +451,74 @@ test -z "$(docker -H ` + d.socket() + ` images --quiet)"
 		}
 	}
 }
+
+// TestGenuineBundleApptainer bundles the images of a pipeline with their Singularity images into one file, from which
+// an unprivileged user runs it with Apptainer, without the server and the registry.
+func TestGenuineBundleApptainer(t *testing.T) {
+	genuine(t)
+	needClients(t)
+	allowFuse(t)
+	l := newLaboratory(t, nil, nil)
+	w := newOrdinaryDesk(t)
+	w.env = append(w.env, "APPTAINER_CACHEDIR="+w.dir+"/images")
+	w.write(t, "main.nf", `
+process STRING { conda 'bioconda::samtools=1.20'; debug true; script: 'echo "string: $(samtools)"' }
+process IMAGE { container '`+l.base+`'; debug true; script: 'echo "image: $(cat /etc/debian_version)"' }
+workflow { STRING(); IMAGE() }
+`)
+	w.write(t, "nextflow.config", waveConfig(l.program))
+	printed := w.must(t, nil, "nextflow-"+nextflows[0], "inspect", "-concretize", "-format", "json", ".")
+	begin, end := strings.Index(printed, "{"), strings.LastIndex(printed, "}")
+	if begin < 0 || end < begin {
+		t.Fatalf("nextflow inspect printed %s", printed)
+	}
+	w.write(t, "containers.json", printed[begin:end+1])
+	pipeline := filepath.Join(w.dir, "pipeline.tar")
+	out, errs, err := l.slipway("bundle", filepath.Join(w.dir, "containers.json"), "--to", pipeline, "--lock", "", "--sif")
+	if err != nil || strings.Count(out, "oras://") != 2 {
+		t.Fatalf("%v\n%s%s", err, out, errs)
+	}
+	t.Logf("slipway bundle:\n%s\n%s", out, errs)
+	l.procs[0].kill()
+	l.registry.Empty(t)
+	host, config := serveBundle(t, "--engine", "apptainer", "--nextflow-config", filepath.Join(w.dir, "offline.config"), pipeline)
+	raw, err := os.ReadFile(config)
+	if err != nil || strings.Count(string(raw), "container = 'oras://"+host) != 2 {
+		t.Fatalf("the configuration is %s, %v", raw, err)
+	}
+	_, image, _ := strings.Cut(string(raw), "withName: 'IMAGE' { container = '")
+	image, _, _ = strings.Cut(image, "'")
+	w.must(t, nil, "apptainer", "pull", "--no-https", "image.sif", image)
+	w.must(t, []string{"12"}, "apptainer", "exec", "--no-privs", "image.sif", "cat", "/etc/debian_version")
+	for _, version := range nextflows {
+		w.write(t, "nextflow.config", "apptainer { enabled = true; envWhitelist = 'APPTAINER_CACHEDIR'; runOptions = '--no-privs' }\n")
+		t.Logf("with Nextflow %s:\n%s", version, w.must(t, []string{"string: samtools 1.20", "image: 12"}, "nextflow-"+version, "run", ".", "-c", "offline.config", "-offline"))
+	}
+}
+
+// serveBundle serves bundles until the test ends, and returns the address and the path of the configuration
+// of Nextflow that args name.
+func serveBundle(t *testing.T, args ...string) (host, config string) {
+	t.Helper()
+	host = "127.0.0.1:" + testkit.FreePort(t)
+	cmd := exec.Command(filepath.Join(binaries, "slipway"), append([]string{"bundle", "serve", "--listen", host}, args...)...)
+	errs := &testkit.Output{}
+	cmd.Stderr = errs
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	if err := within(time.Minute, func() error { return get("http://" + host + "/v2/") }); err != nil {
+		t.Fatalf("%v\n%s", err, errs)
+	}
+	for i, arg := range args {
+		if arg == "--nextflow-config" {
+			config = args[i+1]
+		}
+	}
+	return host, config
+}

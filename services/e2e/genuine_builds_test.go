@@ -140,11 +140,9 @@ func ordinaryFolder(t testing.TB) string {
 	return dir
 }
 
-// TestGenuineApptainer runs a pipeline as an unprivileged user with Apptainer. The server
-// builds the Singularity images of wave.freeze, and Apptainer pulls their oras:// names.
-func TestGenuineApptainer(t *testing.T) {
-	genuine(t)
-	needClients(t)
+// allowFuse lets unprivileged users mount Singularity images until the test ends.
+func allowFuse(t *testing.T) {
+	t.Helper()
 	if _, err := os.Stat(filepath.Join(genuine(t), "bin", "apptainer")); err != nil {
 		t.Fatalf("SLIPWAY_TEST_CLIENTS: %v", err)
 	}
@@ -158,6 +156,14 @@ func TestGenuineApptainer(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Chmod("/dev/fuse", info.Mode().Perm()) })
 	}
+}
+
+// TestGenuineApptainer runs a pipeline as an unprivileged user with Apptainer. The server
+// builds the Singularity images of wave.freeze, and Apptainer pulls their oras:// names.
+func TestGenuineApptainer(t *testing.T) {
+	genuine(t)
+	needClients(t)
+	allowFuse(t)
 	own := testkit.NewRegistry(t, testkit.Basic)
 	l := newLaboratory(t, []string{own.Host}, nil)
 	tw := newDesk(t, "TOWER_ACCESS_TOKEN="+adminToken, "TOWER_API_ENDPOINT="+l.platform)

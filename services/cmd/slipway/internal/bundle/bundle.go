@@ -37,34 +37,35 @@ type flags struct {
 func Command(s *session.Settings) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
-		Use:   "bundle INPUT... --to FOLDER",
-		Short: "Copy the images of a pipeline into a folder, for machines without a network",
-		Long: `Copy the images of a pipeline into a folder, for machines without a network.
+		Use:   "bundle INPUT... --to BUNDLE",
+		Short: "Copy the images of a pipeline into a folder or file, for machines without a network",
+		Long: `Copy the images of a pipeline into a folder or file, for machines without a network.
 
 An INPUT is a file or folder as for slipway batch, a slipway.lock, or the name of an
 image with a tag or digest. The containers are requested at the server, which builds
 what does not exist, and their images are copied with all platforms and everything
 that refers to them, such as signatures.
 
-The folder is an OCI image layout that has each blob once. If the command is
-interrupted, the same command continues with the blobs that are missing. Images that
-the folder has from earlier runs stay. An image that fails does not affect the others,
+The bundle is an OCI image layout that has each blob once: a folder or, if its name ends
+with .tar, one file. If the command is interrupted, the same command continues with the
+blobs that are missing. A file is written at the end, from the folder NAME.tar.partial, so
+that both need space until then. Images that the bundle has from earlier runs stay. An image that fails does not affect the others,
 and the exit code is 1.
 
 With --sif, the server also makes a Singularity image of each image, for one platform.
 That of quay.io/biocontainers/samtools:1.20 has the name
 oras://quay.io/biocontainers/samtools:1.20.sif in the bundle.
 
-With --have, blobs of an earlier bundle are left out: carry only the new folder, and
-give both to the commands on the other machine. --have takes the folder of the earlier bundle, or a file with the output of
-slipway bundle list FOLDER -o json.
+With --have, blobs of an earlier bundle are left out: carry only the new bundle, and
+give both to the commands on the other machine. --have takes the earlier bundle, or a file
+with the output of slipway bundle list BUNDLE -o json.
 
 The images are read with the logins of docker. Registries on this machine are read with
 plain HTTP.`,
 		Example: `  nextflow inspect -concretize -format json . | slipway bundle - --to pipeline
   slipway bundle slipway.lock --to pipeline
   slipway bundle envs/*.yml quay.io/biocontainers/samtools:1.20--h50ea8bc_0 --to pipeline
-  slipway bundle slipway.lock --to update --have pipeline
+  slipway bundle slipway.lock --to update.tar --have pipeline.tar
   slipway bundle serve pipeline --nextflow-config offline.config`,
 		Args: usage.AtLeast(1),
 		RunE: s.WithClient(func(cmd *cobra.Command, c *session.Client, args []string) error { return f.run(cmd, s, c, args) }),
@@ -73,11 +74,10 @@ plain HTTP.`,
 		},
 	}
 	f.Add(cmd, s)
-	cmd.Flags().StringVar(&f.to, "to", "", "The `folder` of the bundle, which is created if it does not exist.")
+	cmd.Flags().StringVar(&f.to, "to", "", "The `folder` or .tar file of the bundle, which is created if it does not exist.")
 	cmd.Flags().BoolVar(&f.Sif, "sif", false, "Also copy a Singularity image of each image, which the server makes.")
 	cmd.Flags().StringArrayVar(&f.have, "have", nil, "An earlier `bundle`, or its list, whose blobs are left out; may be repeated.")
 	cmd.Flags().StringArrayVar(&f.plain, "plain-http", nil, "A `registry` to read with plain HTTP, e.g. registry.example.org:5000; may be repeated.")
-	usage.CompleteDirs(cmd, "to")
 	usage.CompleteFlag(cmd, "plain-http")
 	cmd.AddCommand(list(), load(s), serve())
 	return cmd
@@ -85,13 +85,13 @@ plain HTTP.`,
 
 func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, inputs []string) error {
 	if f.to == "" {
-		return usage.Errorf("--to is missing: the folder to write the bundle to")
+		return usage.Errorf("--to is missing: the folder or .tar file to write the bundle to")
 	}
 	have, err := readHave(f.have)
 	if err != nil {
 		return err
 	}
-	to, err := createLayout(f.to)
+	to, err := createTarget(f.to)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,11 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		return nil
 	})
 	choose(all)
-	err = errors.Join(p.end(), finish(to, all, copies), to.clean(), printResults(cmd, f.Output, all, p))
+	err = errors.Join(p.end(), finish(to, all, copies))
+	if cmd.Context().Err() == nil { // otherwise the next run continues in the folder
+		err = errors.Join(err, to.pack())
+	}
+	err = errors.Join(err, to.clean(), printResults(cmd, f.Output, all, p))
 	failed := 0
 	for _, i := range all {
 		if i.err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -187,7 +186,7 @@ func (c *content) document(d ocispec.Descriptor) ([]byte, error) {
 }
 
 // open opens a blob of any of the folders. The caller closes the file.
-func (c *content) open(d ocispec.Descriptor) (*os.File, error) {
+func (c *content) open(d ocispec.Descriptor) (blobFile, error) {
 	var err error
 	for _, l := range slices.Backward(c.folders) {
 		f, bad := l.blob(d)
@@ -227,7 +226,7 @@ func (c *content) complete() error {
 		}
 	}
 	if left > 0 {
-		problems = append(problems, fmt.Errorf("%d blobs were left out with --have; give the folder of the earlier bundle, too", left))
+		problems = append(problems, fmt.Errorf("%d blobs were left out with --have; give the earlier bundle, too", left))
 	}
 	return errors.Join(problems...)
 }

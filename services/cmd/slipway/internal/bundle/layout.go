@@ -27,12 +27,19 @@ const (
 	partial = ".partial"
 )
 
-// A layout is the folder of a bundle: an OCI image layout. Its content may come from another person,
-// so that its files are only opened if they are regular files in the folder. It is safe for concurrent use.
+// A layout is the folder or the tar file of a bundle: an OCI image layout. Its content may come from another
+// person, so that its files are only opened if they are regular files in the folder. It is safe for
+// concurrent use.
 type layout struct {
 	path string
-	root *os.Root
-	lock *os.File // held while it is written; nil if it is only read
+	root *os.Root // the folder; nil for a tar file that is only read
+	// tar has the files that the folder does not have; nil for none.
+	tar *archive
+	// target is the tar file that is written at the end; "" for a folder, and forgotten are the
+	// paths of blobs that it does not get.
+	target    string
+	forgotten map[string]bool
+	lock      *os.File // held while it is written; nil if it is only read
 	// isNew reports whether createLayout created the folder.
 	isNew bool
 }
@@ -40,8 +47,26 @@ type layout struct {
 // errNoBlob is returned for a blob that a layout does not have.
 var errNoBlob = errors.New("it is missing")
 
-// openLayout opens an existing layout.
+// A blobFile is an open file of a layout.
+type blobFile interface {
+	io.ReadSeeker
+	io.Closer
+}
+
+// openLayout opens an existing layout: a folder or a tar file.
 func openLayout(folder string) (*layout, error) {
+	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
+		a, err := openArchive(folder)
+		if err != nil {
+			return nil, fmt.Errorf("%s is not a bundle: %w", folder, err)
+		}
+		l := &layout{path: folder, tar: a}
+		if err := l.check(); err != nil {
+			a.close()
+			return nil, fmt.Errorf("%s is not a bundle: %w", folder, err)
+		}
+		return l, nil
+	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, fmt.Errorf("opening the bundle: %w", err)
@@ -61,6 +86,10 @@ func (l *layout) check() error {
 	var version ocispec.ImageLayout
 	if err := json.Unmarshal(raw, &version); err != nil || version.Version != ocispec.ImageLayoutVersion {
 		return fmt.Errorf("its %s does not have the version %s", ocispec.ImageLayoutFile, ocispec.ImageLayoutVersion)
+	}
+	if l.root == nil {
+		_, _, err := l.tar.open(indexFile)
+		return err
 	}
 	for _, name := range []string{"blobs", blobsDir} {
 		info, err := l.root.Lstat(name)
@@ -122,7 +151,12 @@ func (l *layout) init() error {
 
 // close closes the layout, whose files are on disk.
 func (l *layout) close() {
-	_ = l.root.Close()
+	if l.root != nil {
+		_ = l.root.Close()
+	}
+	if l.tar != nil {
+		l.tar.close()
+	}
 	if l.lock != nil {
 		_ = l.lock.Close()
 	}
@@ -139,11 +173,33 @@ func (l *layout) acquire() error {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
 		return errors.New("another slipway bundle is writing to the folder; wait until it ends")
 	}
+	held, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(l.path); err != nil || !os.SameFile(held, now) {
+		return errors.New("another slipway bundle has just written the bundle; repeat the command")
+	}
 	return nil
 }
 
-// open opens a regular file. Links, and files that are replaced meanwhile, are refused.
-func (l *layout) open(name string) (*os.File, int64, error) {
+// open opens a file of the folder or the tar file.
+func (l *layout) open(name string) (blobFile, int64, error) {
+	if l.root == nil {
+		return l.tar.open(name)
+	}
+	f, size, err := l.openRegular(name)
+	switch {
+	case err == nil:
+		return f, size, nil
+	case l.tar != nil && errors.Is(err, fs.ErrNotExist):
+		return l.tar.open(name)
+	}
+	return nil, 0, err
+}
+
+// openRegular opens a regular file of the folder. Links, and files that are replaced meanwhile, are refused.
+func (l *layout) openRegular(name string) (*os.File, int64, error) {
 	before, err := l.root.Lstat(name)
 	if err != nil {
 		return nil, 0, err
@@ -192,7 +248,7 @@ func blobPath(d digest.Digest) (string, error) {
 
 // blob opens a blob, whose size must be that of its descriptor. It returns errNoBlob if the layout
 // does not have it. The caller closes the file.
-func (l *layout) blob(d ocispec.Descriptor) (*os.File, error) {
+func (l *layout) blob(d ocispec.Descriptor) (blobFile, error) {
 	name, err := blobPath(d.Digest)
 	if err != nil {
 		return nil, err
@@ -413,9 +469,13 @@ func (l *layout) forget(old, now ocispec.Descriptor, c *content) error {
 		if err != nil {
 			return err
 		}
-		if err := l.root.Remove(name); err != nil {
+		if err := l.root.Remove(name); err != nil && (l.tar == nil || !errors.Is(err, fs.ErrNotExist)) {
 			return err
 		}
+		if l.forgotten == nil {
+			l.forgotten = map[string]bool{}
+		}
+		l.forgotten[name] = true
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ import (
 func list() *cobra.Command {
 	var verify bool
 	cmd := &cobra.Command{
-		Use:   "list FOLDER...",
+		Use:   "list BUNDLE...",
 		Short: "List the images of a bundle, or verify it",
 		Long: `List the images of a bundle with their digests, platforms and sizes. The size is that
 of all platforms; layers that images share count for each. Singularity images have names
@@ -33,7 +33,7 @@ with oras:// and no platforms.
 
 With --verify, the digest of every blob is computed. A blob that was changed, is
 truncated or is missing is an error. Blobs that were left out with --have are looked up
-in the other folders. No server is needed.`,
+in the other bundles. No server is needed.`,
 		Example: `  slipway bundle list pipeline --verify
   slipway bundle list pipeline -o json > have.json`,
 		Args: usage.AtLeast(1),
@@ -145,11 +145,11 @@ func (c *content) verify(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if bad > 0 {
-		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; repeat slipway bundle with this folder after deleting the damaged ones, or copy the folder again", bad, len(c.blobs)))...)
+		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; copy the bundle again, or delete the damaged files in its folder and repeat slipway bundle; in a .tar file, nothing is repaired", bad, len(c.blobs)))...)
 	}
 	text := fmt.Sprintf("Verified %d manifests and %d blobs, %s", len(c.manifests), len(c.blobs)-left, output.BytesText(float64(bytes)))
 	if left > 0 {
-		text += fmt.Sprintf("; %d blobs were left out with --have: give the folder of the earlier bundle, too", left)
+		text += fmt.Sprintf("; %d blobs were left out with --have: give the earlier bundle, too", left)
 	}
 	_, err = fmt.Fprintln(w, text+".")
 	return err
@@ -191,7 +191,7 @@ func haveOf(path string) ([]digest.Digest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.IsDir() {
+	if info.Mode().IsRegular() && !isTar(path) {
 		return haveOfList(path)
 	}
 	c, err := openContent([]string{path})
@@ -212,6 +212,18 @@ func haveOf(path string) ([]digest.Digest, error) {
 		}
 	}
 	return out, nil
+}
+
+// isTar reports whether a file begins like a tar file.
+func isTar(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	_, err = io.ReadFull(f, head)
+	return err == nil && string(head[257:262]) == "ustar"
 }
 
 func haveOfList(path string) ([]digest.Digest, error) {

@@ -36,7 +36,7 @@ type loadFlags struct {
 func load(s *session.Settings) *cobra.Command {
 	var f loadFlags
 	cmd := &cobra.Command{
-		Use:   "load FOLDER... --to REPOSITORY",
+		Use:   "load BUNDLE... --to REPOSITORY",
 		Short: "Push the images of a bundle to a registry",
 		Long: `Push the images of a bundle to a registry, with all platforms and everything that
 refers to them. The digests stay the same. The name of the copy of

@@ -86,7 +86,8 @@ func (c *content) nextflowConfig(nameOf map[string]string, e engine, plain bool)
 	}
 	out := "// Written by slipway bundle. Use it with: nextflow run -c THIS_FILE -offline\nwave.enabled = false\n"
 	if plain {
-		out += "singularity.noHttps = true\napptainer.noHttps = true\npodman.runOptions = '--tls-verify=false'\n"
+		// Nextflow's apptainer.noHttps is an option that Apptainer 1.5 has no longer. It uses plain HTTP for the same machine.
+		out += "singularity.noHttps = true\npodman.runOptions = '--tls-verify=false'\n// Apptainer on other machines needs the variable APPTAINER_NOHTTPS=true.\n"
 	}
 	if processes.Len() > 0 {
 		out += "process {\n" + processes.String() + "}\n"

@@ -29,7 +29,7 @@ type serveFlags struct {
 func serve() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use:   "serve FOLDER...",
+		Use:   "serve BUNDLE...",
 		Short: "Serve a bundle as a read-only registry, without a server or a network",
 		Long: `Serve a bundle as a read-only registry, without a server or a network.
 
