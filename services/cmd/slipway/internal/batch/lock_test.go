@@ -2,6 +2,7 @@ package batch
 
 import (
 	"encoding/base64"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
+	"slipway.dev/services/internal/limits"
 )
 
 const pixiLock = "version: 6\nenvironments: {}\n"
@@ -176,5 +178,27 @@ func TestIsLockable(t *testing.T) {
 	}
 	if isLockable(&containerv1.ContainerRequest{Packages: &containerv1.Packages{Type: "CRAN", Entries: []string{"dplyr"}}}) {
 		t.Error("R packages")
+	}
+}
+
+// TestLockBounds checks that a lock file with very many short values is not decoded.
+func TestLockBounds(t *testing.T) {
+	t.Parallel()
+	list := "[" + strings.Repeat("{},", limits.LockRecords) + "{}]"
+	var locks strings.Builder
+	for n := range limits.LockRecords + 1 {
+		fmt.Fprintf(&locks, `,"%d":""`, n)
+	}
+	for _, text := range []string{
+		`{"version":1,"containers":` + list + `}`,
+		`{"version":1,"locks":{` + locks.String()[1:] + `}}`,
+		`{"version":1,"containers":[{"name":"` + strings.Repeat("x", limits.LockRecordBytes) + `"}]}`,
+	} {
+		if _, err := parseLock([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than") && !strings.Contains(err.Error(), "larger than") {
+			t.Errorf("%.40s: %v", text, err)
+		}
+	}
+	if l, err := parseLock([]byte(`{"version":1,"containers":[{}],"locks":null}`)); err != nil || len(l.Containers) != 1 {
+		t.Errorf("got %+v, %v", l, err)
 	}
 }

@@ -101,7 +101,9 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		return errors.Join(err, to.discard())
 	}
 	all := itemsOf(images)
-	client := newClient(s.Version, c.Base, registriesOf(all), f.plain)
+	client := newClient(s.Version, registriesOf(all), func(name string) bool {
+		return isLoopback(name) || slices.Contains(f.plain, name) || c.Base.Scheme == "http" && c.Base.Host == name
+	})
 	p := newProgress(cmd.ErrOrStderr(), f.IsLive(cmd, s), len(all))
 	copies := newCopier(client, to, have, p)
 	_ = each(context.WithoutCancel(cmd.Context()), limits.BundleImages, all, func(_ context.Context, i *item) error {

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/url"
-	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -17,13 +15,12 @@ import (
 	"slipway.dev/services/internal/limits"
 )
 
-// newClient returns a client of registries with the logins of docker. It uses plain HTTP for
-// registries on this machine, as docker does, for plain, and for the registry of a server with that
-// scheme.
-func newClient(version string, server *url.URL, registries, plain []string) *regclient.RegClient {
+// newClient returns a client of registries with the logins of docker. It uses plain HTTP for those for which
+// isPlain returns true.
+func newClient(version string, registries []string, isPlain func(registry string) bool) *regclient.RegClient {
 	var hosts []config.Host
 	for _, name := range registries {
-		if h := config.HostNewName(name); isLoopback(name) || slices.Contains(plain, name) || server != nil && server.Scheme == "http" && server.Host == name {
+		if h := config.HostNewName(name); isPlain(name) {
 			h.TLS = config.TLSDisabled
 			hosts = append(hosts, *h)
 		}

@@ -135,3 +135,19 @@ func TestClosureBound(t *testing.T) {
 		t.Errorf("beyond the limit: %v", err)
 	}
 }
+
+// TestShortValues checks that lists of very many short values are not decoded.
+func TestShortValues(t *testing.T) {
+	t.Parallel()
+	list := func(of string, n int) string { return "[" + strings.Repeat(of+",", n) + of + "]" }
+	for _, text := range []string{
+		`{"requests":` + list("{}", limits.BundleNames) + `}`, `{"digests":` + list(`""`, limits.BundleDigests) + `}`, `{"have":` + list(`""`, limits.BundleDigests) + `}`,
+	} {
+		if _, err := parseRecord([]byte(text)); err == nil || !strings.Contains(err.Error(), "more than") {
+			t.Errorf("%.20s: %v", text, err)
+		}
+	}
+	if _, err := parseIndex([]byte(`{"manifests":` + list("{}", limits.BundleManifests) + `}`)); err == nil || !strings.Contains(err.Error(), "more than") {
+		t.Errorf("the index: %v", err)
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"slipway.dev/services/cmd/slipway/internal/file"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -390,15 +391,26 @@ func (l *layout) index() (ocispec.Index, error) {
 	return parseIndex(raw)
 }
 
+// An entryList is the list of an index, which is decoded with bounds.
+type entryList []ocispec.Descriptor
+
+// UnmarshalJSON decodes the entries of an index.
+func (l *entryList) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.List[ocispec.Descriptor](raw, limits.BundleManifests)
+	return err
+}
+
 // parseIndex parses an index.json, and checks its descriptors.
 func parseIndex(raw []byte) (ocispec.Index, error) {
-	var out ocispec.Index
-	if err := json.Unmarshal(raw, &out); err != nil {
-		return out, fmt.Errorf("%s is not JSON of an index: %w", indexFile, err)
+	var doc struct {
+		ocispec.Index
+		Manifests entryList `json:"manifests"`
 	}
-	if len(out.Manifests) > limits.BundleManifests {
-		return out, fmt.Errorf("%s has more than %d entries", indexFile, limits.BundleManifests)
+	if err := json.Unmarshal(raw, &doc); err != nil {
+		return ocispec.Index{}, fmt.Errorf("%s is not JSON of an index: %w", indexFile, err)
 	}
+	out := doc.Index
+	out.Manifests = doc.Manifests
 	names := 0
 	for _, d := range out.Manifests {
 		if _, err := blobPath(d.Digest); err != nil {

@@ -245,7 +245,7 @@ func haveOfList(path string) ([]digest.Digest, error) {
 // parseHave parses the list or the record of a bundle.
 func parseHave(raw []byte) ([]digest.Digest, error) {
 	var doc struct {
-		Digests []digest.Digest `json:"digests"`
+		Digests digestList `json:"digests"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil || doc.Digests == nil {
 		return nil, errors.New("it is neither a bundle nor the output of slipway bundle list -o json")

@@ -54,7 +54,7 @@ interrupted load continues. Registries on this machine are used with plain HTTP.
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "The `repository` to push to; the path of each image is added to it.")
 	flags.StringVar(&f.config, "nextflow-config", "", "The `file` to write a configuration of Nextflow with the new names to; - for standard output, and the names to standard error.")
-	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry.")
+	flags.BoolVar(&f.plain, "plain-http", false, "Use plain HTTP for the registry (default: for registries on this machine).")
 	f.engine.add(cmd)
 	f.output = output.Flag(cmd)
 	usage.CompleteFlag(cmd, "to")
@@ -98,11 +98,13 @@ func (f *loadFlags) run(cmd *cobra.Command, s *session.Settings, folders []strin
 		return errors.New("the bundle has no images")
 	}
 	registry := all[0].to.registry
-	var plain []string
-	if f.plain {
-		plain = []string{registry}
+	if !cmd.Flags().Changed("plain-http") {
+		f.plain = isLoopback(registry)
 	}
-	l := &loader{content: c, client: newClient(s.Version, nil, []string{registry}, plain), at: map[digest.Digest][]string{}}
+	if err := checkScheme(cmd.Context(), registry, f.plain); err != nil {
+		return err
+	}
+	l := &loader{content: c, client: newClient(s.Version, []string{registry}, func(string) bool { return f.plain }), at: map[digest.Digest][]string{}}
 	p := newProgress(cmd.ErrOrStderr(), s.IsLive(cmd.ErrOrStderr()), len(all))
 	l.progress = p
 	_ = each(context.WithoutCancel(cmd.Context()), limits.BundleImages, all, func(_ context.Context, one *push) error {
@@ -180,7 +182,7 @@ func (f *loadFlags) print(cmd *cobra.Command, c *content, all []*push) error {
 	case f.config != "" && len(failed) > 0:
 		errs = append(errs, errors.New("the configuration of Nextflow was not written, because it would not have all images"))
 	case f.config != "":
-		errs = append(errs, writeConfig(cmd, f.config, c.nextflowConfig(names, f.engine, f.plain || isLoopback(all[0].to.registry))))
+		errs = append(errs, c.writeConfig(cmd, f.config, names, f.engine, f.plain))
 	}
 	if n := len(failed); n > maxProblems {
 		failed = append(failed[:maxProblems], fmt.Errorf("%d images failed; the same command continues", n))

@@ -102,8 +102,17 @@ func (c *content) nextflowConfig(nameOf map[string]string, e engine, plain bool)
 // feed, in comments too.
 func comment(s string) string { return strings.ReplaceAll(output.Printable(s), `\`, "/") }
 
-// writeConfig writes a configuration to a file, or to standard output for "-".
-func writeConfig(cmd *cobra.Command, path, text string) error {
+// writeConfig writes a configuration to a file, or to standard output for "-". It warns of a configuration that
+// would not have the expected effect.
+func (c *content) writeConfig(cmd *cobra.Command, path string, nameOf map[string]string, e engine, plain bool) error {
+	processes, _ := c.names(nameOf, e)
+	if len(processes) == 0 {
+		cmd.PrintErrln("Warning: the configuration has no process, so that Nextflow uses no image of the bundle. Make the bundle from the output of nextflow inspect -concretize -format json.")
+	}
+	if n := withoutSif(processes); e.usesSif() && n > 0 {
+		cmd.PrintErrln(fmt.Sprintf("Warning: %d of %d processes have no Singularity image; %s converts their images. slipway bundle --sif adds Singularity images.", n, len(processes), e))
+	}
+	text := c.nextflowConfig(nameOf, e, plain)
 	if path == "-" {
 		_, err := io.WriteString(cmd.OutOrStdout(), text)
 		return err
@@ -112,4 +121,14 @@ func writeConfig(cmd *cobra.Command, path, text string) error {
 		return fmt.Errorf("writing the configuration of Nextflow: %w", err)
 	}
 	return nil
+}
+
+// withoutSif returns how many processes have images that are not Singularity images.
+func withoutSif(processes map[string]string) (n int) {
+	for _, image := range processes {
+		if !strings.HasPrefix(image, orasScheme) {
+			n++
+		}
+	}
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"slipway.dev/services/cmd/slipway/internal/file"
 	"slipway.dev/services/internal/limits"
 )
 
@@ -18,14 +19,47 @@ const recordType = "slipway.dev/bundle/v1+json"
 type record struct {
 	Created string `json:"created"` // RFC 3339
 	// Requests are the containers that were requested, in the order of the inputs.
-	Requests []request `json:"requests"`
+	Requests requestList `json:"requests"`
 	// Names are the names of images with their digests.
-	Names map[string]digest.Digest `json:"names"`
+	Names nameMap `json:"names"`
 	// Locks are the locks of packages, as pixi.lock, by their digests.
-	Locks map[string]string `json:"locks"`
+	Locks lockMap `json:"locks"`
 	// Digests are those of all blobs, also of the ones that were left out, and Have are these.
-	Digests []digest.Digest `json:"digests"`
-	Have    []digest.Digest `json:"have,omitempty"`
+	Digests digestList `json:"digests"`
+	Have    digestList `json:"have,omitempty"`
+}
+
+// The lists of a record are decoded with bounds: a list of short values would need many times its size in
+// memory.
+type (
+	requestList []request
+	nameMap     map[string]digest.Digest
+	lockMap     map[string]string
+	digestList  []digest.Digest
+)
+
+// UnmarshalJSON decodes requests.
+func (l *requestList) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.List[request](raw, limits.BundleNames)
+	return err
+}
+
+// UnmarshalJSON decodes names.
+func (l *nameMap) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.Map[digest.Digest](raw, limits.BundleNames)
+	return err
+}
+
+// UnmarshalJSON decodes locks of packages.
+func (l *lockMap) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.Map[string](raw, limits.BundleNames)
+	return err
+}
+
+// UnmarshalJSON decodes digests.
+func (l *digestList) UnmarshalJSON(raw []byte) (err error) {
+	*l, err = file.List[digest.Digest](raw, limits.BundleDigests)
+	return err
 }
 
 // A request is the record of one container.
@@ -52,7 +86,7 @@ const formatSif = "sif"
 func parseRecord(raw []byte) (record, error) {
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("the record of the bundle is not valid: %w", err)
+		return record{}, fmt.Errorf("the record of the bundle is not valid: %w", err)
 	}
 	return r, r.check()
 }

@@ -127,7 +127,7 @@ func (f *serveFlags) writeConfig(cmd *cobra.Command, c *content, host string) er
 	for full, path := range at {
 		at[full] = host + "/" + path
 	}
-	return writeConfig(cmd, f.config, c.nextflowConfig(at, f.engine, f.cert == ""))
+	return c.writeConfig(cmd, f.config, at, f.engine, f.cert == "")
 }
 
 // serve serves until the context ends, and then waits for running requests.

@@ -1,0 +1,54 @@
+package bundle
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// schemeTimeout is how long one request to find out the scheme of a registry may take.
+const schemeTimeout = 10 * time.Second
+
+// checkScheme returns an error if a registry uses HTTPS and plain is set, or if it uses plain HTTP and plain is not
+// set. The client of registries would only repeat its requests. Other errors are those of the first push.
+func checkScheme(ctx context.Context, registry string, plain bool) error {
+	if registry == "docker.io" { // its address has another name
+		return nil
+	}
+	if !plain {
+		if _, err := schemeStatus(ctx, "https", registry); errors.Is(err, http.ErrSchemeMismatch) {
+			return fmt.Errorf("%s uses plain HTTP, without TLS; give --plain-http", registry)
+		}
+		return nil
+	}
+	if status, err := schemeStatus(ctx, "http", registry); err == nil && status != http.StatusBadRequest {
+		return nil
+	}
+	_, err := schemeStatus(ctx, "https", registry)
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); err != nil && !ok {
+		return nil //nolint:nilerr // it does not use HTTPS either, or cannot be reached
+	}
+	if isLoopback(registry) {
+		return fmt.Errorf("%s uses HTTPS, and plain HTTP is the default for this machine; give --plain-http=false", registry)
+	}
+	return fmt.Errorf("%s uses HTTPS; omit --plain-http", registry)
+}
+
+// schemeStatus returns the status of a response of a registry.
+func schemeStatus(ctx context.Context, scheme, registry string) (int, error) {
+	ctx, stop := context.WithTimeout(ctx, schemeTimeout)
+	defer stop()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+registry+"/v2/", http.NoBody)
+	if err != nil {
+		return 0, err
+	}
+	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := c.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	return res.StatusCode, res.Body.Close()
+}
