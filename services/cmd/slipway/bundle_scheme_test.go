@@ -32,7 +32,7 @@ func TestBundleLoadScheme(t *testing.T) {
 	}{
 		"HTTPS on this machine": {secure.URL, "", "uses HTTPS, and plain HTTP is the default for this machine; give --plain-http=false"},
 		"plain HTTP":            {plain, "--plain-http=false", "uses plain HTTP, without TLS; give --plain-http"},
-		"an unknown authority":  {secure.URL, "--plain-http=false", "certificate"},
+		"an unknown authority":  {secure.URL, "--plain-http=false", "is not trusted; put that of its authority into /etc/docker/certs.d/127.0.0.1:"},
 	} {
 		_, host, _ := strings.Cut(tc.url, "//")
 		args := []string{"bundle", "load", b.folder, "--to", host + "/mirror"}

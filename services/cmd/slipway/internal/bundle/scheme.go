@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -13,16 +15,21 @@ import (
 const schemeTimeout = 10 * time.Second
 
 // checkScheme returns an error if a registry uses HTTPS and plain is set, or if it uses plain HTTP and plain is not
-// set. The client of registries would only repeat its requests. Other errors are those of the first push.
+// set, or if its certificate is not trusted. The client of registries would repeat its requests for minutes. Other errors are those of the first push.
 func checkScheme(ctx context.Context, registry string, plain bool) error {
 	if registry == "docker.io" { // its address has another name
 		return nil
 	}
 	if !plain {
-		if _, err := schemeStatus(ctx, "https", registry); errors.Is(err, http.ErrSchemeMismatch) {
+		_, err := schemeStatus(ctx, "https", registry)
+		if errors.Is(err, http.ErrSchemeMismatch) {
 			return fmt.Errorf("%s uses plain HTTP, without TLS; give --plain-http", registry)
 		}
-		return nil
+		folder := filepath.Join(certificates, registry)
+		if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok || exists(folder) {
+			return nil
+		}
+		return fmt.Errorf("the certificate of %s is not trusted; put that of its authority into %s: %w", registry, filepath.Join(folder, "ca.crt"), err)
 	}
 	if status, err := schemeStatus(ctx, "http", registry); err == nil && status != http.StatusBadRequest {
 		return nil
@@ -35,6 +42,14 @@ func checkScheme(ctx context.Context, registry string, plain bool) error {
 		return fmt.Errorf("%s uses HTTPS, and plain HTTP is the default for this machine; give --plain-http=false", registry)
 	}
 	return fmt.Errorf("%s uses HTTPS; omit --plain-http", registry)
+}
+
+// certificates is the folder of the authorities that Docker and this program trust for single registries.
+const certificates = "/etc/docker/certs.d"
+
+func exists(folder string) bool {
+	_, err := os.Stat(folder)
+	return err == nil
 }
 
 // schemeStatus returns the status of a response of a registry.
