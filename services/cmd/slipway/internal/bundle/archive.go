@@ -56,8 +56,15 @@ func openArchive(file string) (*archive, error) {
 	return a, nil
 }
 
-// compressions are the first bytes of compressed files.
-var compressions = map[string]string{"\x1f\x8b": "gunzip", "\x28\xb5\x2f\xfd": "unzstd", "BZh": "bunzip2", "\xfd7zXZ": "unxz"}
+// decompressorOf returns the program that decompresses a file with these first bytes; "" for other files.
+func decompressorOf(head []byte) string {
+	for magic, program := range map[string]string{"\x1f\x8b": "gunzip", "\x28\xb5\x2f\xfd": "unzstd", "BZh": "bunzip2", "\xfd7zXZ": "unxz"} {
+		if bytes.HasPrefix(head, []byte(magic)) {
+			return program
+		}
+	}
+	return ""
+}
 
 // readArchive reads the headers of a tar.
 func readArchive(content io.ReaderAt, size int64) (*archive, error) {
@@ -65,10 +72,8 @@ func readArchive(content io.ReaderAt, size int64) (*archive, error) {
 	if _, err := content.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	}
-	for magic, program := range compressions {
-		if bytes.HasPrefix(head, []byte(magic)) {
-			return nil, fmt.Errorf("it is compressed, and the files in it cannot be read where they are; decompress it with %s", program)
-		}
+	if program := decompressorOf(head); program != "" {
+		return nil, fmt.Errorf("it is compressed, and the files in it cannot be read where they are; decompress it with %s", program)
 	}
 	a := &archive{content: content, blobs: map[[32]byte]span{}, files: map[string]span{}}
 	in := io.NewSectionReader(content, 0, size)

@@ -21,20 +21,20 @@ var processName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_:]{0,999}$`)
 // An engine is the program that runs the containers of a configuration of Nextflow.
 type engine string
 
-// engines are the values of --engine.
-var engines = []string{"docker", "podman", "singularity", "apptainer"}
+// engines returns the values of --engine.
+func engines() []string { return []string{"docker", "podman", "singularity", "apptainer"} }
 
 // add adds the flag --engine.
 func (e *engine) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar((*string)(e), "engine", "", "The `program` that --nextflow-config is for: docker, podman, singularity or apptainer (default: docker).")
-	usage.CompleteFlag(cmd, "engine", engines...)
+	usage.CompleteFlag(cmd, "engine", engines()...)
 }
 
 // check checks the value of the flag. config is that of --nextflow-config.
 func (e engine) check(config string) error {
 	switch {
-	case e != "" && !slices.Contains(engines, string(e)):
-		return usage.Errorf("--engine must be one of %s, not %q", strings.Join(engines, ", "), string(e))
+	case e != "" && !slices.Contains(engines(), string(e)):
+		return usage.Errorf("--engine must be one of %s, not %q", strings.Join(engines(), ", "), string(e))
 	case e != "" && config == "":
 		return usage.Errorf("--engine is the program that a configuration of Nextflow is for; give --nextflow-config, too")
 	}

@@ -36,7 +36,7 @@ func checkScheme(ctx context.Context, registry string, plain bool) error {
 	}
 	_, err := schemeStatus(ctx, "https", registry)
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); err != nil && !ok {
-		return nil //nolint:nilerr // it does not use HTTPS either, or cannot be reached
+		return nil // it does not use HTTPS either, or cannot be reached
 	}
 	if isLoopback(registry) {
 		return fmt.Errorf("%s uses HTTPS, and plain HTTP is the default for this machine; give --plain-http=false", registry)
