@@ -193,7 +193,7 @@ func TestBatchBothFormats(t *testing.T) {
 			<-sent
 		}
 		got := slipwayWith(t.Context(), text, nil, "bundle", "-", "--server", url, "--lock", "", "--to", b.folder, "--sif")
-		if name == "as it is" { // images of another registry, which this server is asked for by digest
+		if name == "as it is" { // images of another registry, which are requested by digest
 			if got.code != 0 {
 				t.Errorf("%s: %+v", name, got)
 			}
