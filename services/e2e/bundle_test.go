@@ -218,7 +218,7 @@ func TestBundle(t *testing.T) {
 	base := up.Push(t, "base/one:1", testkit.Image(t, "amd64", true))
 	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
 	dir := t.TempDir()
-	first, next := filepath.Join(dir, "first"), filepath.Join(dir, "next")
+	first, next := filepath.Join(dir, "first"), filepath.Join(dir, "next.tar")
 	folder := t.TempDir()
 	envs := environments(t, folder, 0)
 	ok := func(args ...string) string {

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,6 +64,11 @@ func TestBundleTar(t *testing.T) {
 	}
 	if len(names) < 10 || names[0] != "oci-layout" || names[1] != "index.json" || !slices.IsSorted(names[2:]) || slices.Contains(names, "") {
 		t.Errorf("the file has %q", names)
+	}
+	if _, err := exec.LookPath("skopeo"); err == nil {
+		if out, err := exec.CommandContext(t.Context(), "skopeo", "inspect", "--raw", "oci-archive:"+b.folder+":"+b.names[2]).CombinedOutput(); err != nil {
+			t.Errorf("skopeo: %v\n%s", err, out)
+		}
 	}
 	b.names = append(b.names, b.up.Push(t, "lab/three:3", sharing(t, testkit.Image(t, "amd64", true))))
 	b.up.Requests()

@@ -48,7 +48,10 @@ func openArchive(file string) (*archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := readArchive(f, info.Size())
+	var a *archive
+	if info, err = f.Stat(); err == nil {
+		a, err = readArchive(f, info.Size())
+	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

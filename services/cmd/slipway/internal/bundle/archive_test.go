@@ -3,6 +3,7 @@ package bundle
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -41,6 +42,22 @@ func tarOf(t testing.TB, files ...any) []byte {
 	return b.Bytes()
 }
 
+// sparseHeader returns a header of PAX which states that the next file is sparse.
+func sparseHeader(t testing.TB) []byte {
+	t.Helper()
+	text := "22 GNU.sparse.major=1\n22 GNU.sparse.minor=0\n27 GNU.sparse.realsize=999\n"
+	raw := tarOf(t, tar.Header{Name: "x"}, text)
+	raw = raw[:len(raw)-1024] // without the end
+	raw[156] = tar.TypeXHeader
+	sum := int64(0)
+	copy(raw[148:156], "        ")
+	for _, b := range raw[:512] {
+		sum += int64(b)
+	}
+	copy(raw[148:156], fmt.Sprintf("%06o\x00 ", sum))
+	return raw
+}
+
 const (
 	layoutText = `{"imageLayoutVersion":"1.0.0"}`
 	indexText  = `{"schemaVersion":2,"manifests":[]}`
@@ -70,6 +87,7 @@ func TestArchive(t *testing.T) {
 		"cut in a header": {whole[:2*512+300], "reading it as a tar file"},
 		"no layout":       {tarOf(t, tar.Header{Name: "index.json"}, indexText), "is not a bundle"},
 		"no index":        {tarOf(t, tar.Header{Name: "oci-layout"}, layoutText), "is not a bundle"},
+		"sparse":          {append(sparseHeader(t), tarOf(t, append([]any{tar.Header{Name: blob}, "1\n0\n7\n" + strings.Repeat("\x00", 506) + "content"}, ours...)...)...), "is not a regular file"},
 		"compressed":      {[]byte("\x1f\x8b12345678"), "decompress it with gunzip"},
 		"a text":          {[]byte(strings.Repeat("text", 500)), "reading it as a tar file"},
 		"empty":           {nil, "is not a bundle"},

@@ -113,7 +113,7 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 	choose(all)
 	err = errors.Join(p.end(), finish(to, all, copies))
 	if cmd.Context().Err() == nil { // otherwise the next run continues in the folder
-		err = errors.Join(err, to.pack())
+		err = errors.Join(err, to.pack(cmd.Context()))
 	}
 	err = errors.Join(err, to.clean(), printResults(cmd, f.Output, all, p))
 	failed := 0
@@ -183,9 +183,12 @@ func itemsOf(images []batch.Image) []*item {
 }
 
 // newSif returns the item of the Singularity image of another item. It has the names of that item with
-// .sif, and also the name that the server issued.
+// .sif, and also its own: that of the lock file, or the one that the server issued.
 func newSif(i batch.Image, of *item) *item {
-	i.Source, i.IsSif = "", true
+	i.IsSif = true
+	if !strings.HasPrefix(i.Source, orasScheme) { // that of the image that it was made of
+		i.Source = ""
+	}
 	out := newItem(i)
 	issued := out.names
 	if out.Name, out.names = of.Name, nil; out.err != nil {

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"archive/tar"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -54,16 +55,16 @@ func createTarget(to string) (*layout, error) {
 	return l, nil
 }
 
-// pack writes the tar file of a layout that has one, and then deletes the folder. A file in which
-// the same command has written the same images has the same order.
-func (l *layout) pack() error {
+// pack writes the tar file of a layout that has one, and then deletes the folder. Its files are in the order of
+// their paths, after those that other programs read first.
+func (l *layout) pack(ctx context.Context) error {
 	if l.target == "" {
 		return nil
 	}
 	if _, err := l.root.Lstat(indexFile); errors.Is(err, fs.ErrNotExist) {
 		return nil // nothing was copied
 	}
-	err := l.writeTar()
+	err := l.writeTar(ctx)
 	if err == nil {
 		err = os.RemoveAll(l.path)
 	}
@@ -73,7 +74,7 @@ func (l *layout) pack() error {
 	return nil
 }
 
-func (l *layout) writeTar() (err error) {
+func (l *layout) writeTar(ctx context.Context) (err error) {
 	blobs, err := l.blobPaths()
 	if err != nil {
 		return err
@@ -92,7 +93,10 @@ func (l *layout) writeTar() (err error) {
 	}()
 	w := tar.NewWriter(f)
 	for _, name := range slices.Concat([]string{ocispec.ImageLayoutFile, indexFile}, blobs) {
-		if err = l.writeFile(w, name); err != nil {
+		if err = ctx.Err(); err == nil {
+			err = l.writeFile(w, name)
+		}
+		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 		}
 	}
