@@ -452,6 +452,53 @@ test -z "$(docker -H ` + d.socket() + ` images --quiet)"
 	}
 }
 
+// TestBundleSif bundles the image and the Singularity image of an environment and of an existing image, and serves
+// them without the server.
+func TestBundleSif(t *testing.T) {
+	t.Parallel()
+	up, channel := testkit.NewRegistry(t, testkit.Open), newPipelineChannel(t)
+	base := up.Push(t, "base/one:1", testkit.Image(t, "amd64", true))
+	p := oneProcess(t, common(t, []string{up.Host}, bare(channel.URL)))
+	dir := t.TempDir()
+	env, lock := environments(t, dir, 0)[0], filepath.Join(dir, "slipway.lock")
+	must := func(args ...string) string {
+		t.Helper()
+		out, errs, err := p.slipway(args...)
+		if err != nil {
+			t.Fatalf("slipway %s: %v\n%s%s", strings.Join(args, " "), err, out, errs)
+		}
+		return out + errs
+	}
+	options := []string{"--base-image", base, "--base-packages", ""}
+	must(append([]string{"batch", env, "--await", "--lock", lock}, options...)...)
+	must(append([]string{"batch", env, "--await", "--lock", lock, "--sif"}, options...)...)
+	for name, inputs := range map[string][]string{"files": {env, base}, "lock": {lock, base}} {
+		file := filepath.Join(dir, name+".tar")
+		out := must(append(append([]string{"bundle", "--to", file, "--lock", lock, "--sif"}, inputs...), options...)...)
+		if strings.Count(out, "oras://") != 2 || strings.Contains(out, "instead of") {
+			t.Errorf("%s: %s", name, out)
+		}
+		must("bundle", "list", file, "--verify")
+	}
+	p.procs[0].kill()
+	up.Empty(t)
+	host, _ := serveBundle(t, filepath.Join(dir, "lock.tar"))
+	out, _, err := p.slipway("bundle", "list", filepath.Join(dir, "lock.tar"), "-o", "name")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := ""
+	for name := range strings.Lines(out) {
+		if strings.HasPrefix(name, "oras://"+p.host) && strings.HasSuffix(name, ".sif\n") {
+			found = strings.Replace(strings.TrimSpace(name), p.host, host, 1)
+		}
+	}
+	path, _ := pulledSif(t, found)
+	if _, err := os.Stat(filepath.Join(unpackSif(t, path), "opt", "conda", "share", "tool00", "data")); err != nil {
+		t.Errorf("%s: %v", found, err)
+	}
+}
+
 // TestGenuineBundleApptainer bundles the images of a pipeline with their Singularity images into one file, from which
 // an unprivileged user runs it with Apptainer, without the server and the registry.
 func TestGenuineBundleApptainer(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -205,6 +207,37 @@ func TestBatchBothFormats(t *testing.T) {
 		if list := slipway(t.Context(), nil, "bundle", "list", b.folder); !strings.Contains(list.out, "builds:tool.sif") {
 			t.Errorf("%s: %+v", name, list)
 		}
+	}
+	// A Singularity image with the packages of an earlier run is not that of the image.
+	sum := func(text string) string {
+		d := sha256.Sum256([]byte(text))
+		return "sha256:" + hex.EncodeToString(d[:])
+	}
+	var doc struct {
+		Version    int               `json:"version"`
+		Containers []map[string]any  `json:"containers"`
+		Locks      map[string]string `json:"locks"`
+	}
+	must(t, json.Unmarshal(raw, &doc))
+	doc.Locks[sum(batchLock+"\n")] = batchLock + "\n"
+	for _, one := range doc.Containers {
+		if one["format"] == "sif" {
+			one["lock"] = sum(batchLock + "\n")
+		}
+	}
+	stale, err := json.Marshal(doc)
+	must(t, err)
+	b.folder = filepath.Join(t.TempDir(), "bundle")
+	if got := slipwayWith(t.Context(), strings.ReplaceAll(string(stale), b.up.Host, host), nil, "bundle", "-", "--server", url, "--lock", "", "--to", b.folder, "--sif"); got.code != 0 || !strings.Contains(got.errs, "3 of 3 images") {
+		t.Errorf("a stale Singularity image: %+v", got)
+	}
+	// Earlier versions recorded no format.
+	must(t, os.WriteFile(lock, []byte(strings.ReplaceAll(strings.ReplaceAll(string(raw), `"format": "sif",`, ""), "oras://", "")), 0o600))
+	if got := slipway(t.Context(), nil, "batch", environment, "--server", url, "--lock", lock, "--await", "--sif"); got.code != 0 {
+		t.Fatalf("batch: %+v", got)
+	}
+	if now, err := os.ReadFile(lock); err != nil || strings.Count(string(now), `"name":`) != 2 || !strings.Contains(string(now), `"format": "sif"`) {
+		t.Errorf("the lock file is %s, %v", now, err)
 	}
 	// A changed digest of the Singularity image is noticed, and so is one in the lock file of the inputs.
 	wrong := strings.ReplaceAll(string(raw), digestOf(t, sif), "sha256:"+strings.Repeat("1", 64))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -105,6 +106,74 @@ func TestBundleTar(t *testing.T) {
 	}
 }
 
+// TestBundleTarAgain checks what the same command does with a file: nothing if it has all images, and otherwise it
+// replaces damaged blobs. The file keeps its mode, and a link to it stays.
+func TestBundleTarAgain(t *testing.T) {
+	t.Parallel()
+	b := newBundled(t)
+	real := filepath.Join(t.TempDir(), "real.tar")
+	b.folder = filepath.Join(t.TempDir(), "link.tar")
+	must(t, os.WriteFile(real, nil, 0o600))
+	must(t, os.Symlink(real, b.folder))
+	must(t, os.Remove(real))
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 1 || !strings.Contains(got.errs, "is a link to a file that does not exist") {
+		t.Errorf("a link to nothing: %+v", got)
+	}
+	link := b.folder
+	b.folder = real
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 0 || !strings.Contains(got.errs, "Writing "+real) {
+		t.Fatalf("got %+v", got)
+	}
+	must(t, os.Chmod(real, 0o640))
+	before, err := os.ReadFile(real)
+	must(t, err)
+	b.folder = link
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 0 || strings.Contains(got.errs, "Writing") {
+		t.Errorf("the same again: %+v", got)
+	}
+	if after, err := os.ReadFile(real); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file has changed, %v", err)
+	}
+	damageTar(t, real)
+	if got := slipway(t.Context(), nil, "bundle", "list", link, "--verify"); got.code != 1 {
+		t.Errorf("a damaged file: %+v", got)
+	}
+	b.up.Requests()
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 0 || len(blobGets(b.up.Requests())) != 1 {
+		t.Errorf("the damaged file again: %+v", got)
+	}
+	if got := slipway(t.Context(), nil, "bundle", "list", link, "--verify"); got.code != 0 {
+		t.Errorf("the repaired file: %+v", got)
+	}
+	if after, err := os.ReadFile(real); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the repaired file is another, %v", err)
+	}
+	info, err := os.Lstat(link)
+	must(t, err)
+	if now, err := os.Stat(real); err != nil || now.Mode() != 0o640 || info.Mode()&fs.ModeSymlink == 0 {
+		t.Errorf("the file is %v, the link %v, %v", now, info, err)
+	}
+	// A folder of an interrupted run is used for the same file only.
+	partial := real + ".partial"
+	must(t, os.MkdirAll(filepath.Join(partial, "blobs", "sha256"), 0o700))
+	for _, name := range []string{"index.json", "oci-layout"} {
+		must(t, os.WriteFile(filepath.Join(partial, name), []byte(`{"imageLayoutVersion":"1.0.0"}`), 0o600))
+	}
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 1 || !strings.Contains(got.errs, "was replaced since a run was interrupted") {
+		t.Errorf("another file: %+v", got)
+	}
+	must(t, os.RemoveAll(partial))
+	must(t, os.Symlink(t.TempDir(), partial))
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 1 || !strings.Contains(got.errs, "is not a folder; delete it") {
+		t.Errorf("a link: %+v", got)
+	}
+	packed := filepath.Join(t.TempDir(), "x.tar.gz")
+	must(t, os.WriteFile(packed, []byte("\x1f\x8b0123456789"), 0o600))
+	if got := b.bundle(t, b.inspected(), "-", "--have", packed); got.code != 1 || !strings.Contains(got.errs, "decompress it with gunzip") {
+		t.Errorf("a compressed file: %+v", got)
+	}
+}
+
 // damageTar changes the last byte of the content of the largest file of a tar.
 func damageTar(t *testing.T, path string) {
 	t.Helper()
@@ -118,7 +187,10 @@ func damageTar(t *testing.T, path string) {
 			break
 		}
 		must(t, err)
-		if offset, err := f.Seek(0, io.SeekCurrent); err == nil && h.Size > size && h.Name != "index.json" && strings.HasPrefix(h.Name, "blobs/") {
+		offset, err := f.Seek(0, io.SeekCurrent)
+		must(t, err)
+		first := make([]byte, 1)
+		if _, err := r.Read(first); (err == nil || errors.Is(err, io.EOF)) && h.Size > size && first[0] != '{' { // a layer
 			at, size = offset, h.Size
 		}
 	}
@@ -135,7 +207,7 @@ func TestBundleTarOfOthers(t *testing.T) {
 	b := newBundled(t)
 	b.folder = filepath.Join(t.TempDir(), "data.tar")
 	must(t, os.WriteFile(b.folder, []byte("data"), 0o600))
-	if got := b.bundle(t, b.inspected(), "-"); got.code != 1 || !strings.Contains(got.errs, "exists and is not a bundle; give a new name") {
+	if got := b.bundle(t, b.inspected(), "-"); got.code != 1 || !strings.Contains(got.errs, "the file exists, and cannot be extended: ") {
 		t.Errorf("got %+v", got)
 	}
 	if raw, err := os.ReadFile(b.folder); err != nil || string(raw) != "data" {

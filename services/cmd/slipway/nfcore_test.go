@@ -67,6 +67,19 @@ func TestNfCore(t *testing.T) { //nolint:paralleltest // the working directory
 	if got := run(1, append(args, "--check")...); !strings.Contains(got.errs, "conf/containers_docker_arm64.config is not current") {
 		t.Errorf("the check of a changed configuration: %+v", got)
 	}
+	// A repository can have links to files of the user.
+	config := "conf/containers_docker_arm64.config"
+	write("private", "private")
+	must(t, os.Remove(config))
+	must(t, os.Symlink("../private", config))
+	run(0, args...)
+	if raw, err := os.ReadFile("private"); err != nil || string(raw) != "private" {
+		t.Errorf("the target of a link is %q, %v", raw, err)
+	}
+	if raw, err := os.ReadFile(config); err != nil || !strings.Contains(string(raw), "BWA_MEM") {
+		t.Errorf("the configuration is %q, %v", raw, err)
+	}
+	write(config, "")
 	write("modules/local/broken/main.nf", "process BROKEN {}\n")
 	write("modules/local/broken/environment.yml", "name: broken\n")
 	write("modules/local/none/environment.yml", "dependencies: [bwa]\n")

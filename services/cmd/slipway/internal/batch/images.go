@@ -87,7 +87,7 @@ func (f *Flags) Images(cmd *cobra.Command, s *session.Settings, c *session.Clien
 		return nil, err
 	}
 	if f.Sif && strings.Contains(defaults.GetContainerPlatform(), ",") {
-		return nil, usage.Errorf("a Singularity image is for one platform: give one to --platform, and run the command for each, with a folder for each")
+		return nil, usage.Errorf("a Singularity image is for one platform: give one to --platform, and make a bundle for each")
 	}
 	used, err := readLock(f.lock)
 	if err != nil {

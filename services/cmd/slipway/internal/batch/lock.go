@@ -224,7 +224,17 @@ func (l lockFile) write(path string) error {
 		return fmt.Errorf("writing the lock file: %w", err)
 	}
 	raw = append(raw, '\n')
-	if err := file.Replace(path, raw, 0o644); err != nil {
+	records, err := json.Marshal(l.Containers)
+	if err != nil {
+		return fmt.Errorf("writing the lock file: %w", err)
+	}
+	if len(l.Containers) > limits.LockRecords || len(records) > limits.LockRecordBytes || len(raw) > maxLock {
+		return fmt.Errorf("writing the lock file: it would have %d containers in %d bytes, and %d bytes with the locks; give another --lock for some of the inputs", len(l.Containers), len(records), len(raw))
+	}
+	if path, err = file.Resolve(path); err == nil {
+		err = file.Replace(path, raw, 0o644)
+	}
+	if err != nil {
 		return fmt.Errorf("writing the lock file: %w", err)
 	}
 	return nil
@@ -232,7 +242,11 @@ func (l lockFile) write(path string) error {
 
 // checkWritable checks that a lock file can be written, before anything is requested.
 func checkWritable(path string) error {
-	if err := file.CheckReplaceable(path); err != nil {
+	path, err := file.Resolve(path)
+	if err == nil {
+		err = file.CheckReplaceable(path)
+	}
+	if err != nil {
 		return fmt.Errorf("the lock file cannot be written: %w", err)
 	}
 	return nil

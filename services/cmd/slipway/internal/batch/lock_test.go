@@ -198,6 +198,10 @@ func TestLockBounds(t *testing.T) {
 			t.Errorf("%.40s: %v", text, err)
 		}
 	}
+	path := filepath.Join(t.TempDir(), "slipway.lock")
+	if err := (lockFile{Version: lockVersion, Containers: make([]locked, limits.LockRecords+1)}).write(path); err == nil || !strings.Contains(err.Error(), "give another --lock") {
+		t.Errorf("a lock file that cannot be read was written: %v", err)
+	}
 	if l, err := parseLock([]byte(`{"version":1,"containers":[{}],"locks":null}`)); err != nil || len(l.Containers) != 1 {
 		t.Errorf("got %+v, %v", l, err)
 	}

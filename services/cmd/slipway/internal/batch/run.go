@@ -348,12 +348,14 @@ func (r *run) lock(old lockFile) lockFile {
 		name  string
 		isSif bool
 	}
-	names := map[key]bool{}
+	names, requests := map[key]bool{}, map[[2]string]bool{}
 	for _, c := range r.all {
 		names[key{c.name, c.isSif()}] = true
+		requests[[2]string{c.name, requestDigest(c.request)}] = true
 	}
 	for _, c := range old.Containers {
-		if !names[key{c.Name, c.isSif()}] {
+		// Earlier versions did not record the format.
+		if !names[key{c.Name, c.isSif()}] && !requests[[2]string{c.Name, c.Request}] {
 			out.Containers = append(out.Containers, c)
 			if c.Lock != "" {
 				out.Locks[c.Lock] = old.Locks[c.Lock]

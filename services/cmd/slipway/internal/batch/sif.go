@@ -48,77 +48,85 @@ func (c *container) direct() error {
 
 // withSifs requests a Singularity image for each image of the run, and returns all images.
 func (r *run) withSifs(cmd *cobra.Command, isLive bool, used lockFile) ([]Image, error) {
-	recorded := r.recordedSifs()
 	sifs := newRun(r.c, nil)
-	made := map[*container]*container{}
+	of, paired := map[*container]*container{}, map[*container]bool{}
 	for _, c := range r.all {
-		if c.isSif() || c.failed() || c.pending || recorded[c.name] != nil {
+		if c.isSif() || c.failed() || c.pending {
 			continue
 		}
-		one := c.sif(used)
-		made[c] = one
-		sifs.all = append(sifs.all, one)
+		if of[c] = r.recordedSif(c); of[c] != nil {
+			paired[of[c]] = true
+			continue
+		}
+		of[c] = c.sif(used)
+		sifs.all = append(sifs.all, of[c])
 	}
 	sifs.progress = newProgress(cmd.ErrOrStderr(), isLive, len(sifs.all))
 	sifs.submit(cmd.Context())
 	sifs.finish(cmd.Context(), true, nil)
-	err := sifs.progress.end()
-	out := make([]Image, 0, len(r.all)+len(sifs.all))
-	paired := map[*container]bool{}
+	out := make([]Image, 0, len(r.all))
 	for _, c := range r.all {
-		image := c.image()
-		one := made[c]
-		if of := recorded[c.name]; one == nil && of != nil && !c.isSif() && !c.failed() {
-			one, paired[of] = of, true
+		if paired[c] {
+			continue // it is that of another image
 		}
-		if one != nil {
+		image := c.image()
+		if one := of[c]; one != nil {
 			sif := one.image()
 			image.Sif = &sif
 		}
 		out = append(out, image)
 	}
-	rest := out[:0]
-	for i, c := range r.all {
-		if !paired[c] {
-			rest = append(rest, out[i])
-		}
-	}
-	return rest, err
+	return out, sifs.progress.end()
 }
 
-// recordedSifs returns the Singularity images of lock files that are inputs, by the names of their
-// containers. `slipway nf-core` adds a suffix to these.
-func (r *run) recordedSifs() map[string]*container {
-	out := map[string]*container{}
+// recordedSif returns the Singularity image with the packages of an image, if both are recorded in a lock file
+// that is an input; nil otherwise. `slipway nf-core` adds a suffix to its name. One with other packages is of
+// an earlier run.
+func (r *run) recordedSif(of *container) *container {
+	if !of.isInput || of.record.Lock == "" {
+		return nil
+	}
 	for _, c := range r.all {
-		if c.isSif() && c.isInput {
-			out[strings.TrimSuffix(c.name, sifSuffix)] = c
+		if c.isSif() && c.isInput && strings.TrimSuffix(c.name, sifSuffix) == of.name && c.record.Lock == of.record.Lock {
+			return c
 		}
 	}
-	return out
+	return nil
 }
 
 // sifSuffix is the suffix of the names of Singularity images in lock files of `slipway nf-core`.
 const sifSuffix = " (sif)"
 
 // sif returns the request of the Singularity image with the same content: if the packages of the image
-// are locked, with these.
+// are locked, with these, and otherwise of the image that was built.
 func (c *container) sif(used lockFile) *container {
 	asSif := func(request *containerv1.ContainerRequest) *containerv1.ContainerRequest {
 		out := proto.CloneOf(request)
-		if out.Format = formatSif; out.GetMirror() { // of the image itself
-			out.Mirror, out.BuildRepository = false, ""
-		}
+		out.Format, out.Soci = formatSif, false
 		return out
 	}
-	one := &container{name: c.name, isProcess: c.isProcess, request: asSif(c.request), text: c.text}
-	one.sent = asSif(c.sent)
-	if c.sent.GetContainerImage() == "" {
+	one := &container{name: c.name, isProcess: c.isProcess, request: asSif(c.request), text: c.text, sent: asSif(c.sent)}
+	switch isImage := c.sent.GetContainerImage() != ""; {
+	case c.record.Lock != "" && !isImage:
 		one.sent = lockFile{Locks: map[string]string{c.record.Lock: c.text}}.apply(locked{Lock: c.record.Lock}, one.sent)
+	case !isImage || c.sent.GetMirror():
+		one.sent = ofBuilt(one.sent, c.result.GetResponse().GetTargetImage())
 	}
 	if found, ok := used.find(c.name, one.request); ok {
 		one.record, one.locked, one.fromLock = found, found, true
 	}
 	one.record.Request, one.record.Lock = requestDigest(one.request), c.record.Lock
 	return one
+}
+
+// ofBuilt returns a request for an existing image, for the caller and the target of another request.
+func ofBuilt(of *containerv1.ContainerRequest, image string) *containerv1.ContainerRequest {
+	out := proto.CloneOf(of)
+	out.ContainerImage, out.ContainerFile, out.CondaFile, out.Packages, out.BuildTemplate = image, "", "", nil, ""
+	out.ContainerConfig, out.ContainerIncludes, out.BuildContext, out.CacheRepository = nil, nil, nil, ""
+	out.AsOf, out.MinAge, out.MinAgeExcept, out.Refresh = "", "", nil, false
+	if out.GetMirror() {
+		out.Mirror, out.BuildRepository = false, ""
+	}
+	return out
 }

@@ -87,7 +87,7 @@ func readArchive(content io.ReaderAt, size int64) (*archive, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("reading it as a tar file: %w", err)
+			return nil, fmt.Errorf("%w: %w", errNoTar, err)
 		}
 		if n >= limits.BundleFiles {
 			return nil, fmt.Errorf("it has more than %d files", limits.BundleFiles)
@@ -100,8 +100,31 @@ func readArchive(content io.ReaderAt, size int64) (*archive, error) {
 			return nil, err
 		}
 	}
-	return a, nil
+	return a, checkEnd(in)
 }
+
+// checkEnd checks that a tar that was read ends with an empty block. Without one, it may be cut between two
+// files.
+func checkEnd(in *io.SectionReader) error {
+	end, err := in.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	last := make([]byte, 512)
+	if end < int64(len(last)) {
+		return errTruncated
+	}
+	if _, err := in.ReadAt(last, end-int64(len(last))); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if !bytes.Equal(last, make([]byte, len(last))) {
+		return errTruncated
+	}
+	return nil
+}
+
+// errNoTar is returned for a file that is no tar.
+var errNoTar = errors.New("it cannot be read as a tar file")
 
 // add adds a file of a tar with this size.
 func (a *archive) add(h *tar.Header, at span, size int64) error {

@@ -84,13 +84,14 @@ func TestArchive(t *testing.T) {
 		"twice":           {with(tar.Header{Name: blob}, "content", tar.Header{Name: blob}, "other"), "twice"},
 		"two indexes":     {with(tar.Header{Name: "./index.json"}, indexText), "twice"},
 		"truncated":       {whole[:len(whole)-2*512-510], "it is truncated"},
-		"cut in a header": {whole[:2*512+300], "reading it as a tar file"},
+		"cut in a header": {whole[:2*512+300], "it cannot be read as a tar file"},
 		"no layout":       {tarOf(t, tar.Header{Name: "index.json"}, indexText), "is not a bundle"},
 		"no index":        {tarOf(t, tar.Header{Name: "oci-layout"}, layoutText), "is not a bundle"},
 		"sparse":          {append(sparseHeader(t), tarOf(t, append([]any{tar.Header{Name: blob}, "1\n0\n7\n" + strings.Repeat("\x00", 506) + "content"}, ours...)...)...), "is not a regular file"},
 		"compressed":      {[]byte("\x1f\x8b12345678"), "decompress it with gunzip"},
-		"a text":          {[]byte(strings.Repeat("text", 500)), "reading it as a tar file"},
-		"empty":           {nil, "is not a bundle"},
+		"a text":          {[]byte(strings.Repeat("text", 500)), "it cannot be read as a tar file"},
+		"empty":           {nil, "it is truncated"},
+		"no end":          {whole[:len(whole)-1024], "it is truncated"},
 	} {
 		path := filepath.Join(t.TempDir(), "x.tar")
 		if err := os.WriteFile(path, tc.raw, 0o600); err != nil {

@@ -48,9 +48,10 @@ that refers to them, such as signatures.
 
 The bundle is an OCI image layout that has each blob once: a folder or, if its name ends
 with .tar, one file. If the command is interrupted, the same command continues with the
-blobs that are missing. A file is written at the end, from the folder NAME.tar.partial, so
-that both need space until then. Images that the bundle has from earlier runs stay. An image that fails does not affect the others,
-and the exit code is 1.
+blobs that are missing. A file is written at the end, from the folder NAME.tar.partial
+and, if it exists, the earlier file, all of which need space until then. Images that the
+bundle has from earlier runs stay. An image that fails does not affect the others, and
+the exit code is 1.
 
 With --sif, the server also makes a Singularity image of each image, for one platform.
 That of quay.io/biocontainers/samtools:1.20 has the name
@@ -110,12 +111,9 @@ func (f *flags) run(cmd *cobra.Command, s *session.Settings, c *session.Client, 
 		i.copy(cmd.Context(), copies) // its error is that of one image
 		return nil
 	})
+	failWithoutImage(all)
 	choose(all)
-	err = errors.Join(p.end(), finish(to, all, copies))
-	if cmd.Context().Err() == nil { // otherwise the next run continues in the folder
-		err = errors.Join(err, to.pack(cmd.Context()))
-	}
-	err = errors.Join(err, to.clean(), printResults(cmd, f.Output, all, p))
+	err = errors.Join(p.end(), to.end(cmd, finish(to, all, copies)), to.clean(), printResults(cmd, f.Output, all, p))
 	failed := 0
 	for _, i := range all {
 		if i.err != nil {
@@ -135,6 +133,8 @@ type item struct {
 	names []name
 	root  ocispec.Descriptor
 	err   error
+	// of is the item that a Singularity image is made of; nil for other items, and if it is not known.
+	of *item
 }
 
 // newItem returns an item with its names: that of the input, and that of the server. Both are without
@@ -190,6 +190,7 @@ func newSif(i batch.Image, of *item) *item {
 		i.Source = ""
 	}
 	out := newItem(i)
+	out.of = of
 	issued := out.names
 	if out.Name, out.names = of.Name, nil; out.err != nil {
 		return out
@@ -200,6 +201,24 @@ func newSif(i batch.Image, of *item) *item {
 		}
 	}
 	out.names = append(out.names, issued...)
+	return out
+}
+
+// failWithoutImage fails Singularity images whose images failed: those of an earlier run may be others.
+func failWithoutImage(all []*item) {
+	for _, i := range all {
+		if i.err == nil && i.of != nil && i.of.err != nil {
+			i.err = errors.New("the image that it is made of was not copied")
+		}
+	}
+}
+
+// request returns the request of an item for the record.
+func (i *item) request() request {
+	out := request{Name: i.Name, Process: i.IsProcess, Request: i.Request, Image: i.names[0].full, Digest: i.root.Digest, Lock: i.Lock, Format: i.format()}
+	if i.of != nil {
+		out.Of = i.of.root.Digest
+	}
 	return out
 }
 
@@ -289,7 +308,7 @@ func finish(to *layout, all []*item, c *copier) error {
 			}
 			named[n.full] = entryOf(i.root, n)
 		}
-		r.Requests = append(r.Requests, request{Name: i.Name, Process: i.IsProcess, Request: i.Request, Image: i.names[0].full, Digest: i.root.Digest, Lock: i.Lock, Format: i.format()})
+		r.Requests = append(r.Requests, i.request())
 		if i.Lock != "" {
 			r.Locks[i.Lock] = i.LockText
 		}
@@ -337,6 +356,7 @@ func (r *record) mergeAll(to *layout, records []ocispec.Descriptor, all []*item,
 			continue
 		}
 		r.merge(old, all)
+		r.previous = &old
 		for _, h := range old.Have {
 			leftOut[h] = true
 		}
@@ -344,19 +364,31 @@ func (r *record) mergeAll(to *layout, records []ocispec.Descriptor, all []*item,
 	return problems
 }
 
-// merge adds the requests of an earlier run that were not repeated, or failed now. A process has one
-// container, and other names, such as paths of files, may be those of another pipeline.
+// merge adds the requests of an earlier run that were not repeated, or failed now.
 func (r *record) merge(old record, all []*item) {
 	for _, one := range old.Requests {
-		if !slices.ContainsFunc(all, func(i *item) bool {
-			return i.err == nil && i.Name == one.Name && i.format() == one.Format && (i.IsProcess || i.Request == one.Request)
-		}) {
+		if !one.isReplaced(all) {
 			r.Requests = append(r.Requests, one)
 			if one.Lock != "" {
 				r.Locks[one.Lock] = old.Locks[one.Lock]
 			}
 		}
 	}
+}
+
+// isReplaced reports whether an item replaces a request of an earlier run. A process has one container, and other
+// names, such as paths of files, may be those of another pipeline. The Singularity image of a process stays
+// while its image stays.
+func (r request) isReplaced(all []*item) bool {
+	return slices.ContainsFunc(all, func(i *item) bool {
+		switch {
+		case i.err != nil || i.Name != r.Name:
+			return false
+		case i.format() == r.Format:
+			return i.IsProcess || i.Request == r.Request
+		}
+		return i.IsProcess && r.Process && i.of == nil && (r.Of == "" || r.Of != i.root.Digest)
+	})
 }
 
 // finish writes the record and the index, and deletes the records that they replace.
@@ -379,6 +411,7 @@ func (r record) finish(to *layout, entries, stale []ocispec.Descriptor, leftOut 
 	}
 	slices.Sort(r.Digests)
 	slices.Sort(r.Have)
+	r.keepTime()
 	d, err := r.write(to)
 	if err != nil {
 		return fmt.Errorf("writing the record of the bundle: %w", err)

@@ -44,7 +44,7 @@ func (c *content) isSif(i image) bool { return c.manifests[i.root.Digest].isSif(
 // openContent reads all manifests of bundles, verifying their digests. Blobs are not read.
 func openContent(folders []string) (*content, error) {
 	if len(folders) > limits.BundleFolders {
-		return nil, fmt.Errorf("%d folders are given, and the limit is %d", len(folders), limits.BundleFolders)
+		return nil, fmt.Errorf("%d bundles are given, and the limit is %d", len(folders), limits.BundleFolders)
 	}
 	c := &content{manifests: map[digest.Digest]manifest{}, referrers: map[digest.Digest][]manifest{}, blobs: map[digest.Digest]ocispec.Descriptor{}, leftOut: map[digest.Digest]bool{}, named: map[string]image{}}
 	for _, folder := range folders {

@@ -39,6 +39,7 @@ type layout struct {
 	// target is the tar file that is written at the end; "" for a folder, and forgotten are the
 	// paths of blobs that it does not get.
 	target    string
+	perm      fs.FileMode
 	forgotten map[string]bool
 	lock      *os.File // held while it is written; nil if it is only read
 	// isNew reports whether createLayout created the folder.
@@ -57,16 +58,7 @@ type blobFile interface {
 // openLayout opens an existing layout: a folder or a tar file.
 func openLayout(folder string) (*layout, error) {
 	if info, err := os.Stat(folder); err == nil && !info.IsDir() {
-		a, err := openArchive(folder)
-		if err != nil {
-			return nil, fmt.Errorf("%s is not a bundle: %w", folder, err)
-		}
-		l := &layout{path: folder, tar: a}
-		if err := l.check(); err != nil {
-			a.close()
-			return nil, fmt.Errorf("%s is not a bundle: %w", folder, err)
-		}
-		return l, nil
+		return openTar(folder)
 	}
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -75,6 +67,23 @@ func openLayout(folder string) (*layout, error) {
 	l := &layout{path: folder, root: root}
 	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("%s is not a bundle: %w", folder, errors.Join(err, root.Close()))
+	}
+	return l, nil
+}
+
+// openTar opens the layout in a tar file.
+func openTar(path string) (*layout, error) {
+	a, err := openArchive(path)
+	if errors.Is(err, errTruncated) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a bundle: %w", path, err)
+	}
+	l := &layout{path: path, tar: a}
+	if err := l.check(); err != nil {
+		a.close()
+		return nil, fmt.Errorf("%s is not a bundle: %w", path, err)
 	}
 	return l, nil
 }
@@ -266,15 +275,19 @@ func (l *layout) blob(d ocispec.Descriptor) (blobFile, error) {
 	return f, nil
 }
 
-// has reports whether a blob is complete. Its content is not read: a blob has its name only after
-// its digest was verified.
+// has reports whether a blob is complete. The content of a blob in the folder is not read: it has its
+// name only after its digest was verified.
 func (l *layout) has(d ocispec.Descriptor) bool {
 	f, err := l.blob(d)
 	if err != nil {
 		return false
 	}
-	_ = f.Close()
-	return true
+	defer f.Close()
+	if _, isInTar := f.(section); !isInTar {
+		return true
+	}
+	got, err := digest.SHA256.FromReader(f)
+	return err == nil && got == d.Digest
 }
 
 // document returns the content of a small blob, whose digest is verified.
@@ -366,6 +379,7 @@ func (l *layout) discard() error {
 	if _, err := l.root.Lstat(indexFile); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	_ = l.root.Remove(baseFile) // it may not exist
 	for _, name := range []string{blobsDir, "blobs"} {
 		if err := l.root.Remove(name); err != nil {
 			return nil //nolint:nilerr // an interrupted run left blobs, which the next run uses

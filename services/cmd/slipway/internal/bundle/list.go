@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -145,7 +146,7 @@ func (c *content) verify(ctx context.Context, w io.Writer) error {
 		return err
 	}
 	if bad > 0 {
-		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; copy the bundle again, or delete the damaged files in its folder and repeat slipway bundle; in a .tar file, nothing is repaired", bad, len(c.blobs)))...)
+		return errors.Join(append(problems, fmt.Errorf("%d of %d blobs are damaged or missing; copy the bundle again, or repeat slipway bundle, after deleting the damaged files if it is a folder", bad, len(c.blobs)))...)
 	}
 	text := fmt.Sprintf("Verified %d manifests and %d blobs, %s", len(c.manifests), len(c.blobs)-left, output.BytesText(float64(bytes)))
 	if left > 0 {
@@ -191,10 +192,13 @@ func haveOf(path string) ([]digest.Digest, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Mode().IsRegular() && !isTar(path) {
+	if info.Mode().IsRegular() && isJSON(path) {
 		return haveOfList(path)
 	}
 	c, err := openContent([]string{path})
+	if errors.Is(err, errNoTar) {
+		err = fmt.Errorf("%w: %w", errNoList, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -214,16 +218,16 @@ func haveOf(path string) ([]digest.Digest, error) {
 	return out, nil
 }
 
-// isTar reports whether a file begins like a tar file.
-func isTar(path string) bool {
+// isJSON reports whether a file begins like a list in JSON.
+func isJSON(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
-		return false
+		return false // an error is that of the next read
 	}
 	defer f.Close()
 	head := make([]byte, 512)
-	_, err = io.ReadFull(f, head)
-	return err == nil && string(head[257:262]) == "ustar"
+	n, err := io.ReadFull(f, head)
+	return (err == nil || errors.Is(err, io.ErrUnexpectedEOF)) && bytes.HasPrefix(bytes.TrimSpace(head[:n]), []byte("{"))
 }
 
 func haveOfList(path string) ([]digest.Digest, error) {
@@ -242,13 +246,16 @@ func haveOfList(path string) ([]digest.Digest, error) {
 	return parseHave(raw)
 }
 
+// errNoList is returned for a file that is neither a bundle nor its list.
+var errNoList = errors.New("it is neither a bundle nor the output of slipway bundle list -o json")
+
 // parseHave parses the list or the record of a bundle.
 func parseHave(raw []byte) ([]digest.Digest, error) {
 	var doc struct {
 		Digests digestList `json:"digests"`
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil || doc.Digests == nil {
-		return nil, errors.New("it is neither a bundle nor the output of slipway bundle list -o json")
+		return nil, errNoList
 	}
 	return doc.Digests, nil
 }

@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 
@@ -27,6 +28,22 @@ type record struct {
 	// Digests are those of all blobs, also of the ones that were left out, and Have are these.
 	Digests digestList `json:"digests"`
 	Have    digestList `json:"have,omitempty"`
+
+	previous *record // that of the earlier run with the same bundle; nil for none
+}
+
+// keepTime sets the time to that of the earlier run if nothing else has changed.
+func (r *record) keepTime() {
+	if r.previous == nil {
+		return
+	}
+	same := *r
+	same.Created = r.previous.Created
+	now, bad := json.Marshal(same)
+	before, worse := json.Marshal(r.previous)
+	if bad == nil && worse == nil && bytes.Equal(now, before) {
+		r.Created = same.Created
+	}
 }
 
 // The lists of a record are decoded with bounds: a list of short values would need many times its size in
@@ -77,6 +94,8 @@ type request struct {
 	Lock string `json:"lock,omitempty"`
 	// Format is formatSif for a Singularity image; "" for other images.
 	Format string `json:"format,omitempty"`
+	// Of is the digest of the image that a Singularity image was made of; "" if it is not known.
+	Of digest.Digest `json:"of,omitempty"`
 }
 
 // formatSif is the format of a Singularity image.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -31,7 +32,7 @@ func checkScheme(ctx context.Context, registry string, plain bool) error {
 		}
 		return fmt.Errorf("the certificate of %s is not trusted; put that of its authority into %s: %w", registry, filepath.Join(folder, "ca.crt"), err)
 	}
-	if status, err := schemeStatus(ctx, "http", registry); err == nil && status != http.StatusBadRequest {
+	if isPlain, err := schemeStatus(ctx, "http", registry); err == nil && isPlain {
 		return nil
 	}
 	_, err := schemeStatus(ctx, "https", registry)
@@ -52,18 +53,20 @@ func exists(folder string) bool {
 	return err == nil
 }
 
-// schemeStatus returns the status of a response of a registry.
-func schemeStatus(ctx context.Context, scheme, registry string) (int, error) {
+// schemeStatus reports whether a registry responds, and not as servers with HTTPS respond to plain HTTP: with
+// status 400, or by a redirect.
+func schemeStatus(ctx context.Context, scheme, registry string) (bool, error) {
 	ctx, stop := context.WithTimeout(ctx, schemeTimeout)
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+registry+"/v2/", http.NoBody)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
 	c := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := c.Do(req)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	return res.StatusCode, res.Body.Close()
+	isOther := res.StatusCode == http.StatusBadRequest || strings.HasPrefix(res.Header.Get("Location"), "https:")
+	return !isOther, res.Body.Close()
 }

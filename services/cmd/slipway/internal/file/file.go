@@ -11,17 +11,34 @@ import (
 	"path/filepath"
 )
 
-// Replace replaces a file, or the file that a symbolic link names, unless it has the content already. The
-// file keeps its permissions; a new one has perm. After an error, it is unchanged.
-func Replace(path string, content []byte, perm fs.FileMode) (err error) {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+// Resolve returns the file that a path names: the target of a symbolic link, or the path itself if it is no link.
+func Resolve(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err == nil {
+		return real, nil
 	}
-	if info, err := os.Stat(path); err == nil {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	if _, found := os.Lstat(path); found == nil {
+		return "", fmt.Errorf("%s is a link to a file that does not exist", path)
+	}
+	return path, nil
+}
+
+// Replace replaces a file, unless it has the content already. The file keeps its permissions; a new one has perm. A
+// symbolic link is replaced itself; callers that replace its target call Resolve. After an error, the
+// file is unchanged.
+func Replace(path string, content []byte, perm fs.FileMode) error {
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode().IsRegular():
 		perm = info.Mode().Perm()
-	}
-	if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
-		return nil
+		if before, err := os.ReadFile(path); err == nil && bytes.Equal(before, content) {
+			return nil
+		}
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
 	}
 	to, err := temporary(path)
 	if err != nil {

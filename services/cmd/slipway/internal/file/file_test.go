@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestReplace replaces new and existing files, and what links name.
+// TestReplace replaces new and existing files, and links but not their targets.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -18,15 +18,10 @@ func TestReplace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, step := range []struct {
-		path, text string
+		text       string
 		perm, want fs.FileMode
-	}{
-		{path, "one", 0o600, 0o600},
-		{path, "two", 0o644, 0o600},
-		{link, "three", 0o644, 0o600},
-		{link, "three", 0o644, 0o600},
-	} {
-		if err := Replace(step.path, []byte(step.text), step.perm); err != nil {
+	}{{"one", 0o600, 0o600}, {"two", 0o644, 0o600}, {"three", 0o644, 0o600}} {
+		if err := Replace(path, []byte(step.text), step.perm); err != nil {
 			t.Fatal(err)
 		}
 		raw, err := os.ReadFile(path)
@@ -54,6 +49,27 @@ func TestReplace(t *testing.T) {
 	}
 	if err := CheckReplaceable(missing); err == nil {
 		t.Error("a file in a missing folder can be replaced")
+	}
+	if got, err := Resolve(link); err != nil || got != path {
+		t.Errorf("the link names %s, %v", got, err)
+	}
+	if got, err := Resolve(missing); err != nil || got != missing {
+		t.Errorf("the missing file is %s, %v", got, err)
+	}
+	if err := Replace(link, []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(path)
+	info, bad := os.Lstat(link)
+	if err != nil || bad != nil || string(raw) != "three" || !info.Mode().IsRegular() {
+		t.Errorf("the target of the link is %q, %v; the link is %v, %v", raw, err, info, bad)
+	}
+	dangling := filepath.Join(t.TempDir(), "dangling")
+	if err := os.Symlink(missing, dangling); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Resolve(dangling); err == nil {
+		t.Error("a link to a missing file was resolved")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {
 		t.Errorf("the folder has %v, %v", entries, err)

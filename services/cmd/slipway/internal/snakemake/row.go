@@ -107,7 +107,11 @@ func (f *snakefile) write(changes []change) error {
 	if now != strings.Join(f.lines, "") {
 		return errors.New("it was changed while the images were built: run the command again")
 	}
-	return file.Replace(f.path, []byte(f.written(changes)), 0o644)
+	path, err := file.Resolve(f.path)
+	if err != nil {
+		return err
+	}
+	return file.Replace(path, []byte(f.written(changes)), 0o644)
 }
 
 // document is a row in JSON.
