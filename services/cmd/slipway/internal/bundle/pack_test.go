@@ -33,19 +33,21 @@ func TestEnd(t *testing.T) {
 		}
 		return l
 	}
-	stopped, stop := context.WithCancel(t.Context())
-	stop()
 	for name, tc := range map[string]struct {
-		ctx  context.Context
-		err  error
-		want string
+		stopped bool
+		err     error
+		want    string
 	}{
-		"interrupted": {stopped, nil, "interrupted before"},
-		"failed":      {t.Context(), errors.New("no space"), "is not written; the same command continues"},
+		"interrupted": {true, nil, "interrupted before"},
+		"failed":      {false, errors.New("no space"), "is not written; the same command continues"},
 	} {
 		l := open()
 		cmd := &cobra.Command{}
-		cmd.SetContext(tc.ctx)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		if cmd.SetContext(ctx); tc.stopped {
+			stop()
+		}
 		cmd.SetErr(&bytes.Buffer{})
 		if err := l.end(cmd, tc.err); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v", name, err)
