@@ -52,7 +52,8 @@ slipway.lock records the images and the locks of their packages. If it exists,
 the same inputs get the same packages and images from it, at any server; an
 existing image that differs is a failure. Packages of PyPI and CRAN, variables,
 and packages of private channels cannot be locked. New and changed inputs are
-added to it, and records of inputs that are not given stay. --update requests
+added to it, and records of inputs that are not given stay. It can record both the
+image and, with --sif, the Singularity image of an input. --update requests
 all given inputs again. With --await the file is complete, because the digest
 of an image and, for some, the lock of its packages are only known after its
 build.`,
