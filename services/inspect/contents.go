@@ -26,17 +26,28 @@ type contents struct {
 // A contentsKey identifies a sequence of layers and the repository of each.
 type contentsKey [sha256.Size]byte
 
-// A contentsCache caches contents. Layers are immutable.
+// A contentsCache caches contents, and the layers below the environment of images with a lock, which many of
+// these images share. Layers are immutable.
 type contentsCache struct {
 	cache *otter.Cache[contentsKey, *contents]
+	below *otter.Cache[contentsKey, *installed.Image]
 }
 
 func newContentsCache() *contentsCache {
-	return &contentsCache{otter.Must(&otter.Options[contentsKey, *contents]{
-		MaximumWeight: limits.ContentsKept,
-		Weigher:       func(_ contentsKey, c *contents) uint32 { return c.weight },
-	})}
+	return &contentsCache{
+		otter.Must(&otter.Options[contentsKey, *contents]{
+			MaximumWeight: limits.ContentsKept,
+			Weigher:       func(_ contentsKey, c *contents) uint32 { return c.weight },
+		}),
+		otter.Must(&otter.Options[contentsKey, *installed.Image]{
+			MaximumWeight: limits.ContentsKept,
+			Weigher:       func(_ contentsKey, m *installed.Image) uint32 { return weightOf(m) },
+		}),
+	}
 }
+
+// weightOf returns the approximate memory that the records of an image use, in bytes.
+func weightOf(m *installed.Image) uint32 { return uint32(m.Size()) + 256 }
 
 // A stack is what the packages of an image are read from: layers, lowest first, and a lock between them.
 type stack struct {
@@ -73,9 +84,6 @@ func (r *packageReader) contents(ctx context.Context, s stack) (*contents, error
 	if c, ok := cache.GetIfPresent(key); ok {
 		return c, nil
 	}
-	if err := r.checkLayers(s.layers()); err != nil {
-		return nil, err
-	}
 	turn, err := r.service.listings.pool.Acquire(ctx, fairshare.Request{Client: r.who.Client(ctx), Class: fairshare.Long})
 	if err != nil {
 		return nil, err
@@ -84,26 +92,52 @@ func (r *packageReader) contents(ctx context.Context, s stack) (*contents, error
 	if c, ok := cache.GetIfPresent(key); ok { // cached by a concurrent call
 		return c, nil
 	}
-	image := installed.NewImage(r.records, installed.Managers()...)
-	if err := r.readStack(ctx, image, s); err != nil {
+	image, err := r.readStack(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	c := &contents{}
+	c := &contents{weight: weightOf(image)}
 	c.packages, c.unreadable = image.Packages()
-	c.weight = uint32(image.Size()) + 256
 	cache.Set(key, c)
 	return c, nil
 }
 
-func (r *packageReader) readStack(ctx context.Context, image *installed.Image, s stack) error {
-	if err := r.readLayers(ctx, image, s.below); err != nil {
-		return err
+// readStack reads a stack.
+func (r *packageReader) readStack(ctx context.Context, s stack) (*installed.Image, error) {
+	if s.lock == nil {
+		return r.readAll(ctx, s.layers())
 	}
-	err := image.AddRecords(installed.Conda, lockLayer, s.lock)
+	key, err := r.key(ctx, stack{below: s.below})
 	if err != nil {
-		return &unknownPackages{"The lock and the layers of the image have too many packages", false}
+		return nil, err
 	}
-	return r.readLayers(ctx, image, s.above)
+	below, cached := r.service.contents.below.GetIfPresent(key)
+	if !cached {
+		if below, err = r.readAll(ctx, s.below); err != nil {
+			return nil, err
+		}
+		r.service.contents.below.Set(key, below)
+		r.records = installed.NewBudget() // the clone counts again
+	}
+	image, err := below.Clone(r.records)
+	if err == nil {
+		err = image.AddRecords(installed.Conda, lockLayer, s.lock)
+	}
+	if err != nil {
+		return nil, &unknownPackages{"The lock and the layers of the image have too many packages", false}
+	}
+	if err := r.checkLayers(s.above); err != nil {
+		return nil, err
+	}
+	return image, r.readLayers(ctx, image, s.above)
+}
+
+func (r *packageReader) readAll(ctx context.Context, layers []ocispec.Descriptor) (*installed.Image, error) {
+	if err := r.checkLayers(layers); err != nil {
+		return nil, err
+	}
+	image := installed.NewImage(r.records, installed.Managers()...)
+	return image, r.readLayers(ctx, image, layers)
 }
 
 // asUnknown converts the fault of a layer that cannot be read to an *unknownPackages error.

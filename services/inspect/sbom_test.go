@@ -194,6 +194,39 @@ func relabel(img v1.Image, label string) (v1.Image, error) {
 	return mutate.ConfigFile(img, cf)
 }
 
+// TestSBOMReadsBaseOnce checks that the base of images with locks is charged once in a repository.
+func TestSBOMReadsBaseOnce(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t, true, 4) // one for each call, and one for the layer
+	base, err := installed(t, "amd64", []string{"var/lib/dpkg/status", status, "zeros", strings.Repeat("\x00", 110<<20)}).Layers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared, err := mutate.Append(locked(t, "x", ""), mutate.Addendum{Layer: base[len(base)-1], History: v1.History{CreatedBy: "FROM"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		lock := records(t, spec.Record{Name: name, Version: "1", Build: "0"})
+		gz, _ := testkit.Tar(t, spec.LockFile, lock)
+		img, err := mutate.Append(shared, mutate.Addendum{Layer: static.NewLayer(gz, types.OCILayer), History: v1.History{CreatedBy: spec.EnvironmentHistory}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if img, err = relabel(img, digest.FromString(lock).String()); err != nil {
+			t.Fatal(err)
+		}
+		got, err := r.bom(t, r.open.Push(t, "lib/shared:"+name, img))
+		if err != nil || len(got.Components) != 2 || !slices.ContainsFunc(got.summary(), func(s string) bool { return strings.HasPrefix(s, "pkg:conda/"+name+"@1") }) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	// Concurrent and later calls do not change what is cached.
+	if got, err := r.bom(t, r.open.Host+"/lib/shared:a"); !errors.Is(err, fault.Exhausted) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // TestSBOMOfForeignLayers checks that a lock is still listed if other layers cannot be read, and that an image
 // without a lock is refused then.
 func TestSBOMOfForeignLayers(t *testing.T) {

@@ -57,6 +57,19 @@ func NewImage(b *Budget, managers ...Manager) *Image {
 	return &Image{budget: b, managers: managers, root: &node{}}
 }
 
+// Clone returns an image with the records of m, to which layers can be added independently of m. The records
+// count for the budget b. Safe for concurrent use as long as no layers are added to m.
+func (m *Image) Clone(b *Budget) (*Image, error) {
+	var err error
+	m.root.walk("", func(name string, f *file) {
+		err = cmp.Or(err, b.charge(int64(len(name))))
+		for _, r := range f.records {
+			err = cmp.Or(err, b.add(r))
+		}
+	})
+	return &Image{budget: b, managers: m.managers, root: m.root.clone()}, err
+}
+
 // managerOf returns the manager of the records at a path, at most limits.ImageRecordDepth folders deep; nil
 // if it has none.
 func (m *Image) managerOf(name string) *Manager {

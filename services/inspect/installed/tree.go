@@ -97,6 +97,18 @@ func (n *node) merge(above *node) {
 	}
 }
 
+// clone returns a copy of the tree. Files are shared, since they do not change.
+func (n *node) clone() *node {
+	out := &node{file: n.file}
+	for part, child := range n.children {
+		if out.children == nil {
+			out.children = make(map[string]*node, len(n.children))
+		}
+		out.children[part] = child.clone()
+	}
+	return out
+}
+
 // walk calls f for every record with its absolute path.
 func (n *node) walk(name string, f func(name string, r *file)) {
 	if n.file != nil {

@@ -46,7 +46,7 @@ const (
 	ImageRecords, ImageRecord          = 10_000, 16 << 20
 	ImageRecordField, ImageRecordDepth = 2000, 12
 	// SBOM is the maximum size of a bill of materials in bytes. ContentsKept is the maximum size in bytes of
-	// the cached records of images.
+	// the cached records of images, and that of the cached records of base images.
 	SBOM, ContentsKept = 32 << 20, 32 << 20
 	// SBOMEstimate is the maximum size of a bill of materials in bytes as estimated before it is written.
 	SBOMEstimate = 48 << 20
@@ -65,7 +65,7 @@ func listingRows() []Row {
 		{What: "lock of Conda packages that is read from an image", Bound: size(ImageLocks) + ", for all platforms together, " + n(ImageLockPackages) + " packages and " + n(ImageLockPlatforms) + " platforms; in a layer of " + size(ImageLockPacked) + " and " + n(ImageLockEntries) + " entries", Why: "anybody can push an image with such a layer; it is in memory while the response is written"},
 		{What: "records of installed packages that are read from an image", Bound: n(ImageRecords) + ", each of " + size(ImageRecord) + ", " + n(ImageRecordField) + " bytes of each member and " + size(ImageLocks) + " of all, for all platforms together, below at most " + n(ImageRecordDepth) + " folders; in layers of " + size(ListedPacked) + ", unpacked " + size(ListedBytes) + " and " + n(ListedEntries) + " entries, for all layers and platforms together, within " + ListedTime.String() + " for each platform", Why: "all layers are read while the client waits; a record has the list of the package's files, which is not returned"},
 		{What: "bill of materials", Bound: size(SBOM), Why: "it is in memory while it is written; 10,000 packages have some 15 MiB"},
-		{What: "cached records of installed packages for bills of materials", Bound: size(ContentsKept), Why: "the layers of other images are read again"},
+		{What: "cached records of installed packages for bills of materials", Bound: "twice " + size(ContentsKept), Why: "the layers of other images are read again"},
 		{What: "cached listings", Bound: size(ListingsKept) + ", each up to " + size(ListingKept), Why: "a larger layer is read again for each page"},
 	}
 }
