@@ -129,6 +129,9 @@ func mountContainer(ctx context.Context, mux *runtime.ServeMux, service containe
 	if err := mux.HandlePath(http.MethodPost, batchPath, b.submit); err != nil {
 		return err
 	}
+	if err := mux.HandlePath(http.MethodGet, "/.well-known/slipway/cosign.pub", signingKeys(mux, service)); err != nil {
+		return err
+	}
 	d := &downloads{mux: mux, service: service, timeouts: p}
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
 		if err := mux.HandlePath(method, sifPath, d.sif); err != nil {

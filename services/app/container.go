@@ -22,10 +22,14 @@ func startContainer(_ context.Context, e *env) (parts, error) {
 	if err != nil {
 		return parts{}, err
 	}
+	signing, err := e.signing()
+	if err != nil {
+		return parts{}, err
+	}
 	s, err := container.New(container.Deps{
 		DB: e.db, Redis: e.redis, Bus: e.nats, Events: e.nats,
 		Platform: e.platform(), Build: e.builds(), Conda: e.conda(),
-		Upstream: e.net.client, Reads: e.net.reads, Keychain: keys, Limiter: e.limiter(), Turns: e.turns,
+		Upstream: e.net.client, Reads: e.net.reads, Keychain: keys, Limiter: e.limiter(), Turns: e.turns, Signing: signing,
 		Metrics: e.reg, Log: e.log.With("service", "container"), Now: time.Now,
 		Settings: container.Settings{
 			Host:             e.publicHost(),

@@ -19,7 +19,7 @@ func roleSecret(c config.Config) (string, error) {
 	path := c.RPCSecretFile
 	if path == "" {
 		path = filepath.Join(c.DataDir, "rpc-secret")
-		if err := createSecret(path); err != nil {
+		if err := createSecret(path, rand.Text()+"\n"); err != nil {
 			return "", fmt.Errorf("the secret with which roles authenticate: %w; set rpc_cert_file or rpc_secret_file", err)
 		}
 	}
@@ -34,17 +34,17 @@ func roleSecret(c config.Config) (string, error) {
 	return secret, nil
 }
 
-// createSecret creates a file with a new secret, unless it exists. It creates the file
+// createSecret creates a file with a secret, unless it exists. It creates the file
 // atomically, since several roles may start concurrently. It returns an error if other users
 // can access the file, or if it is not a regular file.
-func createSecret(path string) error {
-	next, err := os.CreateTemp(filepath.Dir(path), ".rpc-secret-") // its mode is 0600
+func createSecret(path, secret string) error {
+	next, err := os.CreateTemp(filepath.Dir(path), ".secret-") // its mode is 0600
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(next.Name()) }() // a leftover is harmless
-	_, err = next.WriteString(rand.Text() + "\n")
-	if err := errors.Join(err, next.Close()); err != nil {
+	_, err = next.WriteString(secret)
+	if err := errors.Join(err, next.Sync(), next.Close()); err != nil {
 		return err
 	}
 	if err := os.Link(next.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -28,6 +28,7 @@ func Callers() rpc.Callers {
 			buildv1.BuildService_SubmitBuild_FullMethodName,
 			buildv1.BuildService_CancelBuild_FullMethodName,
 			buildv1.BuildService_LocateBuild_FullMethodName,
+			buildv1.BuildService_DescribeInputs_FullMethodName,
 			buildv1.BuildService_ListEngines_FullMethodName,
 			buildv1.BuildService_ClaimUnsolvedBuilds_FullMethodName,
 			buildv1.BuildService_SolveBuild_FullMethodName,

@@ -27,6 +27,7 @@ func Callers() rpc.Callers {
 		{Roles: []string{"gateway"}, Calls: []string{
 			containerv1.ContainerService_RevokeToken_FullMethodName,
 			containerv1.ContainerService_GetServiceInfo_FullMethodName,
+			containerv1.ContainerService_GetSigningKeys_FullMethodName,
 			containerv1.ContainerService_ListAbilities_FullMethodName,
 		}, Scope: rpc.ScopeAny},
 		{Roles: []string{"gateway", "inspect"}, Calls: []string{
@@ -37,6 +38,7 @@ func Callers() rpc.Callers {
 		}},
 		{Roles: []string{"registry"}, Calls: []string{
 			containerv1.ContainerService_RecordDigest_FullMethodName,
+			containerv1.ContainerService_ListAttestations_FullMethodName,
 		}},
 		{Roles: []string{"registry", "builder", "inspect"}, Calls: []string{
 			containerv1.ContainerService_GetLayer_FullMethodName,

@@ -69,7 +69,9 @@ type Deps struct {
 	// Limiter counts requests; nil for no limits.
 	Limiter *ratelimit.Limiter
 	// Turns are the process's turns to parse and uncompress parts of requests.
-	Turns   fairshare.Turns
+	Turns fairshare.Turns
+	// Signing holds the keys for statements about images.
+	Signing Signing
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	// Now returns the current time.
@@ -134,6 +136,8 @@ type Service struct {
 	operators *htpasswd.Accounts
 	space     *sqldb.Quota
 	solver    solver
+	// statements caches the signed statements about images.
+	statements *statements
 	// batches divides the requests of batches that are handled concurrently among clients.
 	batches *fairshare.Pool
 	// results counts the results of the requests of batches by status code.
@@ -155,17 +159,18 @@ func New(d Deps) (*Service, error) {
 	}
 	batches, results := newBatches(d.Metrics)
 	return &Service{
-		batches:   batches,
-		results:   results,
-		deps:      d,
-		events:    events,
-		store:     store.New(d.DB),
-		tokens:    tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
-		sources:   sources.New(d.Upstream, cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), d.Keychain),
-		links:     layers.NewLinks(d.Upstream, d.Metrics, d.Log),
-		operators: ops,
-		space:     sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),
-		solver:    newSolver(d.Metrics),
+		batches:    batches,
+		results:    results,
+		deps:       d,
+		events:     events,
+		store:      store.New(d.DB),
+		tokens:     tokens.NewCache(d.Redis, d.Log, d.TokenMemory),
+		sources:    sources.New(d.Upstream, cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), d.Keychain),
+		links:      layers.NewLinks(d.Upstream, d.Metrics, d.Log),
+		operators:  ops,
+		space:      sqldb.NewQuota(d.DB, "container_layers", d.LayerStore),
+		solver:     newSolver(d.Metrics),
+		statements: newStatements(),
 	}, nil
 }
 

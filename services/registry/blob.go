@@ -58,6 +58,10 @@ func (s *Registry) blob(w http.ResponseWriter, r *http.Request, p path, tok *res
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(config.Bytes))
 		return nil
 	}
+	if a, ok := img.attachment(d); ok && !a.isManifest() {
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.content))
+		return nil
+	}
 	switch l, added := tok.layers[d]; {
 	case added && l.from != nil:
 		if src, err = s.images.readerOf(r.Context(), *l.from); err != nil {

@@ -42,6 +42,11 @@ type plans struct {
 	known map[string]*containerv1.Plan
 }
 
+// ListAttestations returns none, like a service without a key.
+func (*plans) ListAttestations(context.Context, *containerv1.ListAttestationsRequest, ...grpc.CallOption) (*containerv1.ListAttestationsResponse, error) {
+	return &containerv1.ListAttestationsResponse{}, nil
+}
+
 func (p *plans) ResolveToken(_ context.Context, req *containerv1.ResolveTokenRequest, _ ...grpc.CallOption) (*containerv1.ResolveTokenResponse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

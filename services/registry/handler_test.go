@@ -38,6 +38,11 @@ type named struct {
 	plan *containerv1.Plan
 }
 
+// ListAttestations returns none, like a service without a key.
+func (named) ListAttestations(context.Context, *containerv1.ListAttestationsRequest, ...grpc.CallOption) (*containerv1.ListAttestationsResponse, error) {
+	return &containerv1.ListAttestationsResponse{}, nil
+}
+
 func (n named) ResolveToken(_ context.Context, req *containerv1.ResolveTokenRequest, _ ...grpc.CallOption) (*containerv1.ResolveTokenResponse, error) {
 	if req.GetToken() != n.plan.GetToken() {
 		return nil, fault.NotFound.Newf("there is no such token")

@@ -3,13 +3,17 @@ package registry
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/maypok86/otter/v2"
 	"github.com/maypok86/otter/v2/stats"
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	containerv1 "slipway.dev/proto/gen/slipway/container/v1"
 
 	"slipway.dev/services/internal/caller"
 	"slipway.dev/services/internal/fault"
@@ -23,6 +27,7 @@ import (
 // An image represents one upstream root with the changes of one token: all documents and
 // blobs that a client may request by digest, both generated and unchanged ones.
 type image struct {
+	key imageKey
 	// root is served in place of the upstream root.
 	root oci.Document
 	// generated holds generated manifests and configs, by digest.
@@ -38,6 +43,10 @@ type image struct {
 	parsed map[digest.Digest]bool
 	// others holds manifests that belong to the image and are not among its entries.
 	others map[digest.Digest]bool
+	// attestations holds the signed statements about manifests of the image, and attached their
+	// documents, by digest.
+	attestations map[digest.Digest]attestations
+	attached     map[digest.Digest]attachment
 	// walked is how far blobs and others are complete.
 	walked depth
 }
@@ -58,6 +67,11 @@ type images struct {
 	configs   memo.Flight[docKey, []byte]
 	tags      *tagCache
 	walking   memo.Flight[walking, struct{}]
+	// containers signs statements about images.
+	containers containerv1.ContainerServiceClient
+	attesting  memo.Flight[attesting, *containerv1.ListAttestationsResponse]
+	now        func() time.Time
+	log        *slog.Logger
 }
 
 type docKey struct {
@@ -77,7 +91,7 @@ func newImages(d Deps) *images {
 	half := uint64(d.ImageCache / 2)
 	docHits, madeHits := stats.NewCounter(), stats.NewCounter()
 	return &images{
-		docHits: docHits, madeHits: madeHits,
+		docHits: docHits, madeHits: madeHits, containers: d.Containers, now: d.Now, log: d.Log,
 		client: d.Upstream, reads: cmp.Or(d.Reads, pullthrough.Direct(d.Upstream)), direct: pullthrough.Direct(d.Upstream), control: d.Control, keychain: d.Keychain, tags: newTagCache(d),
 		docs: memo.New(&otter.Options[docKey, oci.Document]{
 			MaximumWeight: half,
@@ -98,6 +112,9 @@ func (img *image) weight() uint32 {
 	n := 2048 + len(img.root.Bytes) + 200*(len(img.entries)+len(img.blobs)+len(img.others))
 	for _, d := range img.generated {
 		n += len(d.Bytes)
+	}
+	for _, a := range img.attached {
+		n += 256 + len(a.content)
 	}
 	return uint32(n)
 }
@@ -181,7 +198,7 @@ func (r reader) build(ctx context.Context, tok *resolvedToken, root digest.Diges
 	if err != nil {
 		return nil, err
 	}
-	img := &image{root: doc, generated: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
+	img := &image{key: r.key(tok, root), root: doc, generated: map[digest.Digest]oci.Document{}, others: map[digest.Digest]bool{},
 		blobs: map[digest.Digest]int64{}, parsed: map[digest.Digest]bool{}}
 	if !tok.add.IsZero() {
 		out, err := oci.Augment(ctx, r, doc, tok.add, tok.platforms...)
@@ -243,6 +260,9 @@ func (img *image) addManifests(list []digest.Digest) {
 // leadsTo reports whether a manifest is the root, one of its entries, or was found behind
 // one of them.
 func (img *image) leadsTo(d digest.Digest) bool {
+	if a, ok := img.attachment(d); ok && a.isManifest() {
+		return true
+	}
 	if d == img.root.Digest || slices.ContainsFunc(img.entries, func(e ocispec.Descriptor) bool { return e.Digest == d }) {
 		return true
 	}
@@ -255,6 +275,9 @@ func (img *image) leadsTo(d digest.Digest) bool {
 func (img *image) blob(d digest.Digest) (int64, bool) {
 	img.mu.Lock()
 	defer img.mu.Unlock()
+	if a, ok := img.attached[d]; ok && !a.isManifest() {
+		return int64(len(a.content)), true
+	}
 	size, ok := img.blobs[d]
 	return size, ok
 }
@@ -266,6 +289,9 @@ func (r reader) document(ctx context.Context, img *image, d digest.Digest) (oci.
 	}
 	if doc, ok := img.generated[d]; ok {
 		return doc, nil
+	}
+	if a, ok := img.attachment(d); ok {
+		return oci.NewDocument(a.mediaType, a.content), nil
 	}
 	doc, err := r.Manifest(ctx, d)
 	if err == nil && oci.IsManifest(doc.MediaType) {

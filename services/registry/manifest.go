@@ -19,12 +19,13 @@ import (
 
 // manifest serves the requested reference, or a digest that belongs to the image.
 func (s *Registry) manifest(w http.ResponseWriter, r *http.Request, p path, tok *resolvedToken) error {
-	doc, err := s.read(r.Context(), tok, p.ref)
+	doc, attached, err := s.read(r.Context(), tok, p.ref)
 	if err != nil {
 		return err
 	}
 	warnIfStale(w.Header(), doc.Stale)
-	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) {
+	// Signed statements are no pulls.
+	if r.Method == http.MethodGet && oci.IsManifest(doc.MediaType) && !attached {
 		quota, err := s.charge(r, tok.identity)
 		if err != nil {
 			return err
@@ -62,31 +63,37 @@ func matches(r *http.Request, d digest.Digest) bool {
 }
 
 // read returns the document at the requested reference, or at a digest that belongs to the
-// image.
-func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (pullthrough.Document, error) {
+// image. attached reports whether it is a signed statement about the image.
+func (s *Registry) read(ctx context.Context, tok *resolvedToken, ref string) (doc pullthrough.Document, attached bool, err error) {
 	src, err := s.images.reader(ctx, tok)
 	if err != nil {
-		return pullthrough.Document{}, err
+		return doc, false, err
 	}
 	if ref == tok.ref {
-		return s.current(ctx, tok, src)
+		doc, err = s.current(ctx, tok, src)
+		return doc, false, err
+	}
+	if d, ok := referrersTag(ref); ok {
+		doc, err = s.readReferrersTag(ctx, tok, ref, d)
+		return doc, true, err
 	}
 	d, err := parseDigest(ref)
 	if err != nil {
 		if strings.Contains(ref, ":") {
-			return pullthrough.Document{}, invalidDigest(ref)
+			return doc, false, invalidDigest(ref)
 		}
-		return pullthrough.Document{}, unknownManifest(fmt.Sprintf("This name is for the tag %q only", tok.ref))
+		return doc, false, unknownManifest(fmt.Sprintf("This name is for the tag %q only", tok.ref))
 	}
 	img, err := s.find(ctx, tok, src, func(img *image) bool { return img.leadsTo(d) })
 	if err != nil {
-		return pullthrough.Document{}, err
+		return doc, false, err
 	}
 	if img == nil {
-		return pullthrough.Document{}, unknownManifest("The image does not lead to the manifest " + d.String())
+		return doc, false, unknownManifest("The image does not lead to the manifest " + d.String())
 	}
-	doc, err := src.document(ctx, img, d)
-	return pullthrough.Document{Document: doc}, err // a digest is always current
+	_, attached = img.attachment(d)
+	doc.Document, err = src.document(ctx, img, d)
+	return doc, attached, err // a digest is always current
 }
 
 // current returns the document that the reference resolves to now, within TagFreshness.
@@ -177,6 +184,9 @@ func (r reader) search(ctx context.Context, tok *resolvedToken, has func(*image)
 			if has(img) {
 				return img, nil
 			}
+		}
+		if r.attachAll(ctx, tok, img); has(img) {
+			return img, nil
 		}
 	}
 	return nil, nil

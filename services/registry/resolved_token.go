@@ -284,7 +284,9 @@ func newResolvedToken(p *containerv1.Plan) (*resolvedToken, error) {
 	if err != nil {
 		return nil, err
 	}
-	tok.augmentation = fmt.Sprintf("%s %x", oci.Platforms(platforms), sha256.Sum256(raw))
+	// Signed statements about equal images of different content differ.
+	content, _, _ := strings.Cut(tok.build, "_")
+	tok.augmentation = fmt.Sprintf("%s %x %s", oci.Platforms(platforms), sha256.Sum256(raw), content)
 	for _, d := range p.GetDigests() {
 		tok.roots = append(tok.roots, digest.Digest(d))
 	}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clients.sh DIR: builds unmodified client programs in DIR: two versions of
-# Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, and Apptainer. The tests
+# Nextflow with their plugins nf-wave and nf-tower, wave-cli, tower-cli, Apptainer, cosign, and oras. The tests
 # TestGenuine… of services/e2e run them (SLIPWAY_TEST_CLIENTS=DIR). DIR/bin has a command for each program.
 # Apptainer runs only from the folder DIR in which it was built.
 #
@@ -239,9 +239,18 @@ apptainer() {
   touch "$at/.complete"
 }
 
+# module PROGRAM MODULE VERSION: a program of a Go module.
+module() {
+  [ -x "bin/$1" ] && return
+  echo "$1 $3"
+  GOFLAGS='' CGO_ENABLED=0 GOBIN=$dir/bin go install "$2@$3"
+}
+
 nextflow 25.04.4 a875d39 f7e4184 nf-lang io.nextflow:nf-lang:25.04.0
 nextflow 24.10.5 b11f17b ac6e6c7 nf-httpfs
 wave 1.6.1 55d7d83 f7e4184
 tower 0.37.0 1.181.0
 apptainer 1.5.3
+module cosign github.com/sigstore/cosign/v3/cmd/cosign v3.1.3
+module oras oras.land/oras/cmd/oras v1.3.6
 echo "The programs are in $dir/bin"

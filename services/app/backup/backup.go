@@ -45,6 +45,7 @@ const (
 	databaseFile  = "slipway.db"
 	masterKeyFile = "master-key"
 	tokenFile     = "admin-token"
+	signingFile   = "signing-key"
 	imagesDir     = "images"
 	summaryFile   = "backup.json"
 )

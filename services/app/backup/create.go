@@ -117,8 +117,8 @@ func snapshotTo(ctx context.Context, from, to string) (err error) {
 	return nil
 }
 
-// copyKeys copies the access token and the master key. It omits a master key that is outside
-// of data_dir or that the options exclude.
+// copyKeys copies the access token, the master key and the key that signs images. It omits keys
+// that are outside of data_dir or that the options exclude.
 func (o Options) copyKeys(s *summary) error {
 	files := []string{tokenFile}
 	switch key := app.MasterKeyFile(o.Config); {
@@ -130,6 +130,11 @@ func (o Options) copyKeys(s *summary) error {
 	default:
 		files = append(files, masterKeyFile)
 		fmt.Fprintln(o.Progress, "The backup contains the master key, which decrypts credentials: restrict access to the backup")
+	}
+	if o.Config.SigningKeyFile == "" && !o.WithoutMasterKey {
+		files = append(files, signingFile)
+	} else if err := os.Remove(filepath.Join(o.Dir, signingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	for _, name := range files {
 		e, err := copyFile(filepath.Join(o.Config.DataDir, name), filepath.Join(o.Dir, name))

@@ -89,7 +89,7 @@ func giveToOwner(dir string) error {
 // marker that remains after `rm -r data/*`, and the folder that every ext4 volume has. In
 // particular, it must not have the journal of another database, which SQLite would apply.
 func checkEmpty(dir string) error {
-	restorable := []string{imagesDir, masterKeyFile, tokenFile, ".slipway-data", "lost+found"}
+	restorable := []string{imagesDir, masterKeyFile, signingFile, tokenFile, ".slipway-data", "lost+found"}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
 		if !slices.Contains(restorable, e.Name()) && !strings.HasPrefix(e.Name(), ".copy-") {

@@ -5,6 +5,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
 	if err := copyMasterKey(o, dir); err != nil {
+		return err
+	}
+	if err := copySigningKey(o, dir); err != nil {
 		return err
 	}
 	if err := app.Migrate(ctx, o.Config); err != nil {
@@ -126,6 +130,35 @@ func lock(dir string) (unlock func() error, err error) {
 		return nil, errors.Join(fmt.Errorf("a slipwayd uses %s: stop it first, since what it writes from now on would be lost", dir), f.Close())
 	}
 	return f.Close, nil // which unlocks it
+}
+
+// copySigningKey copies the key that signs images to where the target looks for it, so that the
+// public key that users trust remains valid.
+func copySigningKey(o Options, dir string) error {
+	source, target := filepath.Join(dir, "signing-key"), app.SigningKeyFile(o.Config)
+	want, err := os.ReadFile(source)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the source had signing_key_file, which the target needs, too
+	}
+	if err != nil {
+		return fmt.Errorf("reading the key that signs images: %w", err)
+	}
+	there, err := os.ReadFile(target)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+			return fmt.Errorf("signing_key_file: %w", err)
+		}
+		if err := os.WriteFile(target, want, 0o600); err != nil {
+			return fmt.Errorf("signing_key_file: %w", err)
+		}
+		fmt.Fprintf(o.Progress, "Copied the key that signs images to %s: set signing_key_file of the role container to a copy of it\n", target)
+	case err != nil:
+		return fmt.Errorf("signing_key_file: %w", err)
+	case !bytes.Equal(there, want):
+		fmt.Fprintf(o.Progress, "%s has another key than %s: add the earlier public key to signing_retired_keys\n", target, source)
+	}
+	return nil
 }
 
 // copyMasterKey copies the master key of the source to where the target looks for it. The

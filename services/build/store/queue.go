@@ -56,6 +56,14 @@ func (s Store) Newest(ctx context.Context, contentDigest string) (Record, error)
 	return s.one(ctx, `content_id = $1 AND content_digest = $2 ORDER BY number DESC LIMIT 1`, contentDigest[:16], contentDigest)
 }
 
+// FirstWith returns the first build of a content in a scope by which a worker made an image with a
+// digest, or fault.NotFound. Records of images that were found in the repository do not count,
+// since any client that may push there could have made them.
+func (s Store) FirstWith(ctx context.Context, contentDigest, scope, digest string) (Record, error) {
+	return s.one(ctx, `content_id = $1 AND content_digest = $2 AND scope = $3 AND digest = $4 AND succeeded AND worker <> '' ORDER BY number LIMIT 1`,
+		contentDigest[:16], contentDigest, scope, digest)
+}
+
 // OfUser returns builds of a user of a platform, the newest first, and their total number. If the
 // user has a workspace or repositories, it only returns builds with the same.
 func (s Store) OfUser(ctx context.Context, who caller.ID, limit, offset int) (list []Record, total int32, err error) {

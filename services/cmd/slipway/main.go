@@ -25,6 +25,7 @@ import (
 	"slipway.dev/services/cmd/slipway/internal/session"
 	"slipway.dev/services/cmd/slipway/internal/snakemake"
 	"slipway.dev/services/cmd/slipway/internal/usage"
+	"slipway.dev/services/cmd/slipway/internal/verify"
 )
 
 // Set by the linker.
@@ -84,7 +85,7 @@ and nothing was sent.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage.Errorf("%w", err) })
 	s.Add(root, env)
 	root.AddCommand(
-		image.Command(&s), image.Mirror(&s), image.Build(&s), conda.Command(&s), batch.Command(&s), bundle.Command(&s), snakemake.Command(&s), nfcore.Command(&s), s.Paged(image.Inspect(&s)), image.SBOM(&s),
+		image.Command(&s), image.Mirror(&s), image.Build(&s), conda.Command(&s), batch.Command(&s), bundle.Command(&s), snakemake.Command(&s), nfcore.Command(&s), s.Paged(image.Inspect(&s)), image.SBOM(&s), verify.Command(&s),
 		s.Paged(conda.Search(&s)), conda.Lock(&s), s.Paged(conda.Explain(&s)), s.Paged(conda.Licenses(&s)),
 		image.Get(&s), image.Pull(&s), image.Status(&s), s.Paged(image.Describe(&s)), image.Revoke(&s),
 		s.Paged(image.Containers(&s)), s.Paged(image.Builds(&s)), s.Paged(image.Logs(&s)), image.Open(&s, env), server.Metrics(&s, env), server.Info(&s),

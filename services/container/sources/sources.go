@@ -3,8 +3,10 @@ package sources
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/containerd/platforms"
@@ -34,6 +36,7 @@ type Sources struct {
 	keychain      *caller.Keychain
 	known         *memo.Memo[sourceKey, digest.Digest]
 	included      *memo.Memo[includedKey, []oci.Layer]
+	augmented     *memo.Memo[augmentedKey, map[digest.Digest]digest.Digest]
 }
 
 // An includedKey identifies an included image by digest and platform.
@@ -71,6 +74,9 @@ type Inclusion struct {
 // thousands of tasks.
 const sourceTTL = time.Minute
 
+// augmentedTTL is how long the digests of an augmented image are cached.
+const augmentedTTL = 10 * time.Minute
+
 // includedMemory is the approximate maximum memory of cached layers of included images, in
 // bytes.
 const includedMemory = 16 << 20
@@ -82,6 +88,10 @@ func New(client *upstream.Client, reads *pullthrough.Reader, keychain *caller.Ke
 		known: memo.New(&otter.Options[sourceKey, digest.Digest]{
 			MaximumSize:      20_000,
 			ExpiryCalculator: otter.ExpiryWriting[sourceKey, digest.Digest](sourceTTL),
+		}),
+		augmented: memo.New(&otter.Options[augmentedKey, map[digest.Digest]digest.Digest]{
+			MaximumSize:      5_000,
+			ExpiryCalculator: otter.ExpiryWriting[augmentedKey, map[digest.Digest]digest.Digest](augmentedTTL),
 		}),
 		included: memo.New(&otter.Options[includedKey, []oci.Layer]{
 			MaximumWeight:    includedMemory,
@@ -238,6 +248,46 @@ func (s *Sources) AugmentedDigest(ctx context.Context, image oci.Reference, a up
 		return "", Unreadable("containerImage", image, a, err)
 	}
 	return out.Root.Digest, nil
+}
+
+// An augmentedKey identifies an augmented image.
+type augmentedKey struct {
+	sourceKey
+	// augmentation identifies the platforms and what is added.
+	augmentation string
+}
+
+// Augmented returns the manifests and the index that an augmentation changes: by the digest of the
+// result, that of its source. The image is referenced by digest, and access to it is known. built is
+// set if a build has pushed it. It returns fault.NotFound if the image or one of its parts no longer
+// exists. Results are cached: each needs several requests to the registry.
+func (s *Sources) Augmented(ctx context.Context, image oci.Reference, a upstream.Access, built bool, add oci.Augmentation, wanted ...ocispec.Platform) (map[digest.Digest]digest.Digest, error) {
+	what, err := json.Marshal(add)
+	if err != nil {
+		return nil, err
+	}
+	key := augmentedKey{sourceKey{a, image, built}, oci.Platforms(wanted) + " " + digest.FromBytes(what).String()}
+	return s.augmented.Get(ctx, key, func(ctx context.Context) (map[digest.Digest]digest.Digest, error) {
+		ctx, done := s.client.Hold(ctx)
+		defer done()
+		src := s.reader(built).Source(upstream.Repository{Host: image.Registry, Name: image.Repository}, a)
+		root, err := src.Manifest(ctx, image.Digest)
+		if err != nil {
+			return nil, err
+		}
+		out, err := oci.Augment(ctx, src, root, add, wanted...)
+		if err != nil {
+			return nil, err
+		}
+		made := map[digest.Digest]digest.Digest{}
+		for _, i := range out.Images {
+			made[i.Manifest.Digest] = i.Source
+		}
+		made[out.Root.Digest] = root.Digest
+		// An addition may change nothing, e.g. a variable that the image has.
+		maps.DeleteFunc(made, func(result, source digest.Digest) bool { return result == source })
+		return made, nil
+	})
 }
 
 // NotFound returns the fault for an image that does not exist or is in the service's own

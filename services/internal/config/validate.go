@@ -36,7 +36,7 @@ func (c *Config) Validate() error {
 			"tls_cert_file": c.TLSCertFile, "tls_key_file": c.TLSKeyFile,
 			"rpc_cert_file": c.RPCCertFile, "rpc_key_file": c.RPCKeyFile, "rpc_ca_file": c.RPCCAFile,
 			"rpc_secret_file": c.RPCSecretFile, "registry_auth_file": c.RegistryAuthFile,
-			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
+			"operator_accounts_file": c.OperatorAccounts, "master_key_file": c.MasterKeyFile, "signing_key_file": c.SigningKeyFile, "metrics_accounts_file": c.MetricsAccounts, "admin_token_file": c.AdminTokenFile,
 			"admin_registry_auth_file": c.AdminRegistryAuth, "platform_auth_file": c.PlatformAuthFile,
 			"blob_cache_credentials_file": c.BlobCacheLogin,
 		}),

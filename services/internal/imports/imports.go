@@ -57,6 +57,7 @@ func internalRules() []Rule {
 		{Package: "services/internal/spelling", Only: []string{}},
 		{Package: "services/internal/lifetime", Only: []string{}},
 		{Package: "services/internal/layertar", Only: []string{"github.com/klauspost/compress/..."}},
+		{Package: "services/internal/attest", May: []string{"services/internal/limits"}, Only: []string{"github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/..."}},
 		{Package: "services/internal/memo", Only: []string{"github.com/maypok86/otter/..."}},
 		{Package: "services/internal/oci", May: []string{"proto/gen/slipway/container/v1", "services/internal/bounded", "services/internal/fault", "services/internal/limits"}, Only: []string{
 			"github.com/containerd/platforms", "github.com/distribution/reference", "github.com/opencontainers/go-digest", "github.com/opencontainers/image-spec/...",
@@ -139,7 +140,7 @@ func Rules() []Rule {
 		{Package: "services/build/estimate", May: []string{"services/build/engine", "services/build/store", "services/build/workers", "services/internal/ratelimit"}, Only: []string{}},
 		{Package: "services/build", May: append(slices.Clone(storing), buildBus, eventBus, metricsBus, "services/build/...", conda+"lockfile", conda+"spec"), Never: []string{buildkit}},
 		{Package: "services/container/migrations", Only: []string{}},
-		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/dockerfile", "services/internal/pullthrough"), Never: []string{buildkit}},
+		{Package: "services/container", May: append(slices.Clone(storing), eventBus, "services/container/...", "services/internal/attest", "services/internal/dockerfile", "services/internal/pullthrough"), Never: []string{buildkit}},
 		{Package: "services/container/tokens", May: []string{"proto/gen/slipway/container/v1"}, Never: []string{sql}},
 		{Package: "services/container/store", May: []string{
 			"proto/gen/...", "services/container/migrations", "services/container/tokens", "services/internal/caller", "services/internal/fault", "services/internal/limits", sqldb,

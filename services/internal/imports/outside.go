@@ -32,6 +32,7 @@ func clientRules() []Rule {
 			"proto/gen/...", "services/internal/limits", library, client + "conda", client + "file", client + "image", client + "output", client + "session", client + "usage",
 		}},
 		{Package: client + "bundle", May: []string{"services/internal/limits", client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
+		{Package: client + "verify", May: []string{"services/internal/attest", "services/internal/limits", client + "bundle", client + "output", client + "session", client + "usage"}},
 		{Package: client + "snakemake", May: []string{client + "batch", client + "file", client + "output", client + "session"}},
 		{Package: client + "nfcore", May: []string{client + "batch", client + "file", client + "output", client + "session", client + "usage"}},
 		{Package: client + "account", May: []string{

@@ -87,6 +87,9 @@ type Source interface {
 // An Image is an augmented manifest and its config.
 type Image struct {
 	Manifest, Config Document
+	// Source is the digest of the manifest that was augmented. It is that of Manifest if nothing
+	// was changed.
+	Source digest.Digest
 }
 
 // An AugmentedImage is the result of Augment.
@@ -198,7 +201,7 @@ func (a Augmentation) image(ctx context.Context, src Source, doc Document) (Imag
 	if n := len(m.Layers) + len(layers); n > limits.ImageLayers {
 		return Image{}, fault.Invalid.Newf("The image would have %d layers; the limit is %d", n, limits.ImageLayers)
 	}
-	out := Image{Config: NewDocument(m.Config.MediaType, config)}
+	out := Image{Source: doc.Digest, Config: NewDocument(m.Config.MediaType, config)}
 	manifest, err := appendLayers(doc, out.Config, layers)
 	if err != nil {
 		return Image{}, malformed(doc, err)

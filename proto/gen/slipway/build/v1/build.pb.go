@@ -2040,6 +2040,182 @@ func (x *SubmitBuildResponse) GetLastFailure() string {
 	return ""
 }
 
+// DescribeInputsRequest names a manifest that a build has made.
+type DescribeInputsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of a build of the same content.
+	BuildId string `protobuf:"bytes,1,opt,name=build_id,json=buildId,proto3" json:"build_id,omitempty"`
+	// Digest of the manifest or index: that of the build, or of one of its platforms.
+	Digest        string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeInputsRequest) Reset() {
+	*x = DescribeInputsRequest{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeInputsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeInputsRequest) ProtoMessage() {}
+
+func (x *DescribeInputsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeInputsRequest.ProtoReflect.Descriptor instead.
+func (*DescribeInputsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *DescribeInputsRequest) GetBuildId() string {
+	if x != nil {
+		return x.BuildId
+	}
+	return ""
+}
+
+func (x *DescribeInputsRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+// DescribeInputsResponse is what the manifest was built from. It is public: anyone who can pull
+// the image can read it.
+type DescribeInputsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first build of this content that made the manifest: its platform and content digest. For a
+	// build with public inputs also its id and, if it is not one of Conda packages, its Dockerfile.
+	Build *Build `protobuf:"bytes,1,opt,name=build,proto3" json:"build,omitempty"`
+	// The engine that built it, e.g. "conda".
+	Engine string `protobuf:"bytes,2,opt,name=engine,proto3" json:"engine,omitempty"`
+	// "oci", or "sif" for a Singularity image.
+	Format string `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`
+	// When a worker started the build; absent without the id.
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// When the build ended; likewise.
+	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
+	// The base or source images by digest, without repetitions. Registry and repository are empty
+	// unless everyone may know them.
+	Images []*v1.Source `protobuf:"bytes,6,rep,name=images,proto3" json:"images,omitempty"`
+	// SHA-256 in hex of the records of each platform's packages, in the order of the platforms.
+	LockDigests []string `protobuf:"bytes,7,rep,name=lock_digests,json=lockDigests,proto3" json:"lock_digests,omitempty"`
+	// The packages of each platform; absent if a channel was read with a login.
+	Locks []*v11.PlatformLock `protobuf:"bytes,8,rep,name=locks,proto3" json:"locks,omitempty"`
+	// SHA-256 of the build context, "sha256:<hex>"; "" without a build context.
+	ContextDigest string `protobuf:"bytes,9,opt,name=context_digest,json=contextDigest,proto3" json:"context_digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DescribeInputsResponse) Reset() {
+	*x = DescribeInputsResponse{}
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DescribeInputsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DescribeInputsResponse) ProtoMessage() {}
+
+func (x *DescribeInputsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DescribeInputsResponse.ProtoReflect.Descriptor instead.
+func (*DescribeInputsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *DescribeInputsResponse) GetBuild() *Build {
+	if x != nil {
+		return x.Build
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *DescribeInputsResponse) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *DescribeInputsResponse) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetFinishedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FinishedAt
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetImages() []*v1.Source {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetLockDigests() []string {
+	if x != nil {
+		return x.LockDigests
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetLocks() []*v11.PlatformLock {
+	if x != nil {
+		return x.Locks
+	}
+	return nil
+}
+
+func (x *DescribeInputsResponse) GetContextDigest() string {
+	if x != nil {
+		return x.ContextDigest
+	}
+	return ""
+}
+
 // RestoreImageRequest names a build.
 type RestoreImageRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2051,7 +2227,7 @@ type RestoreImageRequest struct {
 
 func (x *RestoreImageRequest) Reset() {
 	*x = RestoreImageRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2239,7 @@ func (x *RestoreImageRequest) String() string {
 func (*RestoreImageRequest) ProtoMessage() {}
 
 func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[26]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2252,7 @@ func (x *RestoreImageRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageRequest.ProtoReflect.Descriptor instead.
 func (*RestoreImageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{26}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestoreImageRequest) GetBuildId() string {
@@ -2097,7 +2273,7 @@ type RestoreImageResponse struct {
 
 func (x *RestoreImageResponse) Reset() {
 	*x = RestoreImageResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2285,7 @@ func (x *RestoreImageResponse) String() string {
 func (*RestoreImageResponse) ProtoMessage() {}
 
 func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[27]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2298,7 @@ func (x *RestoreImageResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreImageResponse.ProtoReflect.Descriptor instead.
 func (*RestoreImageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{27}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RestoreImageResponse) GetBuildId() string {
@@ -2145,7 +2321,7 @@ type AwaitBuildRequest struct {
 
 func (x *AwaitBuildRequest) Reset() {
 	*x = AwaitBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2157,7 +2333,7 @@ func (x *AwaitBuildRequest) String() string {
 func (*AwaitBuildRequest) ProtoMessage() {}
 
 func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[28]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2170,7 +2346,7 @@ func (x *AwaitBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{28}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *AwaitBuildRequest) GetBuildId() string {
@@ -2220,7 +2396,7 @@ type AwaitBuildResponse struct {
 
 func (x *AwaitBuildResponse) Reset() {
 	*x = AwaitBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2232,7 +2408,7 @@ func (x *AwaitBuildResponse) String() string {
 func (*AwaitBuildResponse) ProtoMessage() {}
 
 func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[29]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2245,7 +2421,7 @@ func (x *AwaitBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBuildResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{29}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *AwaitBuildResponse) GetState() BuildState {
@@ -2343,7 +2519,7 @@ type LocateBuildRequest struct {
 
 func (x *LocateBuildRequest) Reset() {
 	*x = LocateBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2531,7 @@ func (x *LocateBuildRequest) String() string {
 func (*LocateBuildRequest) ProtoMessage() {}
 
 func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[30]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2544,7 @@ func (x *LocateBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildRequest.ProtoReflect.Descriptor instead.
 func (*LocateBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{30}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LocateBuildRequest) GetBuildId() string {
@@ -2414,7 +2590,7 @@ type LocateBuildResponse struct {
 
 func (x *LocateBuildResponse) Reset() {
 	*x = LocateBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2602,7 @@ func (x *LocateBuildResponse) String() string {
 func (*LocateBuildResponse) ProtoMessage() {}
 
 func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[31]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2615,7 @@ func (x *LocateBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocateBuildResponse.ProtoReflect.Descriptor instead.
 func (*LocateBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{31}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *LocateBuildResponse) GetTarget() *Target {
@@ -2535,7 +2711,7 @@ type ListEnginesRequest struct {
 
 func (x *ListEnginesRequest) Reset() {
 	*x = ListEnginesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2547,7 +2723,7 @@ func (x *ListEnginesRequest) String() string {
 func (*ListEnginesRequest) ProtoMessage() {}
 
 func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[32]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2560,7 +2736,7 @@ func (x *ListEnginesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesRequest.ProtoReflect.Descriptor instead.
 func (*ListEnginesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{32}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
 }
 
 // ListEnginesResponse lists the engines of the workers.
@@ -2574,7 +2750,7 @@ type ListEnginesResponse struct {
 
 func (x *ListEnginesResponse) Reset() {
 	*x = ListEnginesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2762,7 @@ func (x *ListEnginesResponse) String() string {
 func (*ListEnginesResponse) ProtoMessage() {}
 
 func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[33]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2775,7 @@ func (x *ListEnginesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEnginesResponse.ProtoReflect.Descriptor instead.
 func (*ListEnginesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{33}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListEnginesResponse) GetEngines() []*Engine {
@@ -2620,7 +2796,7 @@ type FindLayersRequest struct {
 
 func (x *FindLayersRequest) Reset() {
 	*x = FindLayersRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2808,7 @@ func (x *FindLayersRequest) String() string {
 func (*FindLayersRequest) ProtoMessage() {}
 
 func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[34]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2821,7 @@ func (x *FindLayersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersRequest.ProtoReflect.Descriptor instead.
 func (*FindLayersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{34}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FindLayersRequest) GetKeys() []string {
@@ -2666,7 +2842,7 @@ type FindLayersResponse struct {
 
 func (x *FindLayersResponse) Reset() {
 	*x = FindLayersResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2854,7 @@ func (x *FindLayersResponse) String() string {
 func (*FindLayersResponse) ProtoMessage() {}
 
 func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[35]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2867,7 @@ func (x *FindLayersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindLayersResponse.ProtoReflect.Descriptor instead.
 func (*FindLayersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{35}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *FindLayersResponse) GetThere() []bool {
@@ -2714,7 +2890,7 @@ type FindPackagesRequest struct {
 
 func (x *FindPackagesRequest) Reset() {
 	*x = FindPackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2726,7 +2902,7 @@ func (x *FindPackagesRequest) String() string {
 func (*FindPackagesRequest) ProtoMessage() {}
 
 func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[36]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2739,7 +2915,7 @@ func (x *FindPackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesRequest.ProtoReflect.Descriptor instead.
 func (*FindPackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{36}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *FindPackagesRequest) GetChannels() []string {
@@ -2767,7 +2943,7 @@ type FindPackagesResponse struct {
 
 func (x *FindPackagesResponse) Reset() {
 	*x = FindPackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2779,7 +2955,7 @@ func (x *FindPackagesResponse) String() string {
 func (*FindPackagesResponse) ProtoMessage() {}
 
 func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[37]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2792,7 +2968,7 @@ func (x *FindPackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FindPackagesResponse.ProtoReflect.Descriptor instead.
 func (*FindPackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{37}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *FindPackagesResponse) GetFiles() []*IndexedFile {
@@ -2823,7 +2999,7 @@ type IndexedFile struct {
 
 func (x *IndexedFile) Reset() {
 	*x = IndexedFile{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +3011,7 @@ func (x *IndexedFile) String() string {
 func (*IndexedFile) ProtoMessage() {}
 
 func (x *IndexedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[38]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +3024,7 @@ func (x *IndexedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use IndexedFile.ProtoReflect.Descriptor instead.
 func (*IndexedFile) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{38}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *IndexedFile) GetChannel() string {
@@ -2904,7 +3080,7 @@ type SummarizePackagesRequest struct {
 
 func (x *SummarizePackagesRequest) Reset() {
 	*x = SummarizePackagesRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2916,7 +3092,7 @@ func (x *SummarizePackagesRequest) String() string {
 func (*SummarizePackagesRequest) ProtoMessage() {}
 
 func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[39]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2929,7 +3105,7 @@ func (x *SummarizePackagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesRequest.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{39}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SummarizePackagesRequest) GetPackages() []*PackageName {
@@ -2952,7 +3128,7 @@ type PackageName struct {
 
 func (x *PackageName) Reset() {
 	*x = PackageName{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3140,7 @@ func (x *PackageName) String() string {
 func (*PackageName) ProtoMessage() {}
 
 func (x *PackageName) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[40]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3153,7 @@ func (x *PackageName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageName.ProtoReflect.Descriptor instead.
 func (*PackageName) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{40}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *PackageName) GetChannel() string {
@@ -3005,7 +3181,7 @@ type SummarizePackagesResponse struct {
 
 func (x *SummarizePackagesResponse) Reset() {
 	*x = SummarizePackagesResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3017,7 +3193,7 @@ func (x *SummarizePackagesResponse) String() string {
 func (*SummarizePackagesResponse) ProtoMessage() {}
 
 func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[41]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3030,7 +3206,7 @@ func (x *SummarizePackagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SummarizePackagesResponse.ProtoReflect.Descriptor instead.
 func (*SummarizePackagesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{41}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SummarizePackagesResponse) GetPackages() []*PackageSummary {
@@ -3055,7 +3231,7 @@ type PackageSummary struct {
 
 func (x *PackageSummary) Reset() {
 	*x = PackageSummary{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3243,7 @@ func (x *PackageSummary) String() string {
 func (*PackageSummary) ProtoMessage() {}
 
 func (x *PackageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[42]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3080,7 +3256,7 @@ func (x *PackageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PackageSummary.ProtoReflect.Descriptor instead.
 func (*PackageSummary) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{42}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *PackageSummary) GetSummary() string {
@@ -3120,7 +3296,7 @@ type Engine struct {
 
 func (x *Engine) Reset() {
 	*x = Engine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3308,7 @@ func (x *Engine) String() string {
 func (*Engine) ProtoMessage() {}
 
 func (x *Engine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[43]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3321,7 @@ func (x *Engine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Engine.ProtoReflect.Descriptor instead.
 func (*Engine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{43}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Engine) GetName() string {
@@ -3180,7 +3356,7 @@ type CancelBuildRequest struct {
 
 func (x *CancelBuildRequest) Reset() {
 	*x = CancelBuildRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3192,7 +3368,7 @@ func (x *CancelBuildRequest) String() string {
 func (*CancelBuildRequest) ProtoMessage() {}
 
 func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[44]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3205,7 +3381,7 @@ func (x *CancelBuildRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildRequest.ProtoReflect.Descriptor instead.
 func (*CancelBuildRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{44}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CancelBuildRequest) GetBuildId() string {
@@ -3227,7 +3403,7 @@ type CancelBuildResponse struct {
 
 func (x *CancelBuildResponse) Reset() {
 	*x = CancelBuildResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3239,7 +3415,7 @@ func (x *CancelBuildResponse) String() string {
 func (*CancelBuildResponse) ProtoMessage() {}
 
 func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[45]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3252,7 +3428,7 @@ func (x *CancelBuildResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelBuildResponse.ProtoReflect.Descriptor instead.
 func (*CancelBuildResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{45}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CancelBuildResponse) GetPartIds() []string {
@@ -3277,7 +3453,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3289,7 +3465,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[46]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3302,7 +3478,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{46}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamLogsRequest) GetBuildId() string {
@@ -3339,7 +3515,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3351,7 +3527,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[47]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3364,7 +3540,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{47}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *StreamLogsResponse) GetLines() []*LogLine {
@@ -3397,7 +3573,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3585,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_build_v1_build_proto_msgTypes[48]
+	mi := &file_slipway_build_v1_build_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3598,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{48}
+	return file_slipway_build_v1_build_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LogLine) GetOrdinal() int64 {
@@ -3657,7 +3833,22 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
 	"\x06cached\x18\x02 \x01(\bR\x06cached\x12\x1c\n" +
 	"\tsucceeded\x18\x03 \x01(\bR\tsucceeded\x12!\n" +
-	"\flast_failure\x18\x04 \x01(\tR\vlastFailure\"0\n" +
+	"\flast_failure\x18\x04 \x01(\tR\vlastFailure\"J\n" +
+	"\x15DescribeInputsRequest\x12\x19\n" +
+	"\bbuild_id\x18\x01 \x01(\tR\abuildId\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"\xa5\x03\n" +
+	"\x16DescribeInputsResponse\x12-\n" +
+	"\x05build\x18\x01 \x01(\v2\x17.slipway.build.v1.BuildR\x05build\x12\x16\n" +
+	"\x06engine\x18\x02 \x01(\tR\x06engine\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\x129\n" +
+	"\n" +
+	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vfinished_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"finishedAt\x124\n" +
+	"\x06images\x18\x06 \x03(\v2\x1c.slipway.container.v1.SourceR\x06images\x12!\n" +
+	"\flock_digests\x18\a \x03(\tR\vlockDigests\x124\n" +
+	"\x05locks\x18\b \x03(\v2\x1e.slipway.conda.v1.PlatformLockR\x05locks\x12%\n" +
+	"\x0econtext_digest\x18\t \x01(\tR\rcontextDigest\"0\n" +
 	"\x13RestoreImageRequest\x12\x19\n" +
 	"\bbuild_id\x18\x01 \x01(\tR\abuildId\"1\n" +
 	"\x14RestoreImageResponse\x12\x19\n" +
@@ -3754,7 +3945,7 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\x12BUILD_STATE_QUEUED\x10\x01\x12\x17\n" +
 	"\x13BUILD_STATE_RUNNING\x10\x02\x12\x19\n" +
 	"\x15BUILD_STATE_SUCCEEDED\x10\x03\x12\x16\n" +
-	"\x12BUILD_STATE_FAILED\x10\x042\x97\x10\n" +
+	"\x12BUILD_STATE_FAILED\x10\x042\xfc\x10\n" +
 	"\fBuildService\x12q\n" +
 	"\n" +
 	"ListBuilds\x12#.slipway.build.v1.ListBuildsRequest\x1a$.slipway.build.v1.ListBuildsResponse\"\x18\x82\xd3\xe4\x93\x02\x12\x12\x10/v1alpha1/builds\x12\x8c\x01\n" +
@@ -3768,7 +3959,8 @@ const file_slipway_build_v1_build_proto_rawDesc = "" +
 	"\n" +
 	"AwaitBuild\x12#.slipway.build.v1.AwaitBuildRequest\x1a$.slipway.build.v1.AwaitBuildResponse\x12]\n" +
 	"\fRestoreImage\x12%.slipway.build.v1.RestoreImageRequest\x1a&.slipway.build.v1.RestoreImageResponse\x12Z\n" +
-	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12Z\n" +
+	"\vLocateBuild\x12$.slipway.build.v1.LocateBuildRequest\x1a%.slipway.build.v1.LocateBuildResponse\x12c\n" +
+	"\x0eDescribeInputs\x12'.slipway.build.v1.DescribeInputsRequest\x1a(.slipway.build.v1.DescribeInputsResponse\x12Z\n" +
 	"\vListEngines\x12$.slipway.build.v1.ListEnginesRequest\x1a%.slipway.build.v1.ListEnginesResponse\x12W\n" +
 	"\n" +
 	"FindLayers\x12#.slipway.build.v1.FindLayersRequest\x1a$.slipway.build.v1.FindLayersResponse\x12]\n" +
@@ -3794,7 +3986,7 @@ func file_slipway_build_v1_build_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_build_v1_build_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_slipway_build_v1_build_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_slipway_build_v1_build_proto_goTypes = []any{
 	(BuildState)(0),                     // 0: slipway.build.v1.BuildState
 	(*ListBuildsRequest)(nil),           // 1: slipway.build.v1.ListBuildsRequest
@@ -3823,125 +4015,134 @@ var file_slipway_build_v1_build_proto_goTypes = []any{
 	(*SolveBuildRequest)(nil),           // 24: slipway.build.v1.SolveBuildRequest
 	(*SolveBuildResponse)(nil),          // 25: slipway.build.v1.SolveBuildResponse
 	(*SubmitBuildResponse)(nil),         // 26: slipway.build.v1.SubmitBuildResponse
-	(*RestoreImageRequest)(nil),         // 27: slipway.build.v1.RestoreImageRequest
-	(*RestoreImageResponse)(nil),        // 28: slipway.build.v1.RestoreImageResponse
-	(*AwaitBuildRequest)(nil),           // 29: slipway.build.v1.AwaitBuildRequest
-	(*AwaitBuildResponse)(nil),          // 30: slipway.build.v1.AwaitBuildResponse
-	(*LocateBuildRequest)(nil),          // 31: slipway.build.v1.LocateBuildRequest
-	(*LocateBuildResponse)(nil),         // 32: slipway.build.v1.LocateBuildResponse
-	(*ListEnginesRequest)(nil),          // 33: slipway.build.v1.ListEnginesRequest
-	(*ListEnginesResponse)(nil),         // 34: slipway.build.v1.ListEnginesResponse
-	(*FindLayersRequest)(nil),           // 35: slipway.build.v1.FindLayersRequest
-	(*FindLayersResponse)(nil),          // 36: slipway.build.v1.FindLayersResponse
-	(*FindPackagesRequest)(nil),         // 37: slipway.build.v1.FindPackagesRequest
-	(*FindPackagesResponse)(nil),        // 38: slipway.build.v1.FindPackagesResponse
-	(*IndexedFile)(nil),                 // 39: slipway.build.v1.IndexedFile
-	(*SummarizePackagesRequest)(nil),    // 40: slipway.build.v1.SummarizePackagesRequest
-	(*PackageName)(nil),                 // 41: slipway.build.v1.PackageName
-	(*SummarizePackagesResponse)(nil),   // 42: slipway.build.v1.SummarizePackagesResponse
-	(*PackageSummary)(nil),              // 43: slipway.build.v1.PackageSummary
-	(*Engine)(nil),                      // 44: slipway.build.v1.Engine
-	(*CancelBuildRequest)(nil),          // 45: slipway.build.v1.CancelBuildRequest
-	(*CancelBuildResponse)(nil),         // 46: slipway.build.v1.CancelBuildResponse
-	(*StreamLogsRequest)(nil),           // 47: slipway.build.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),          // 48: slipway.build.v1.StreamLogsResponse
-	(*LogLine)(nil),                     // 49: slipway.build.v1.LogLine
-	(*timestamppb.Timestamp)(nil),       // 50: google.protobuf.Timestamp
-	(*v1.Compression)(nil),              // 51: slipway.container.v1.Compression
-	(*v1.CondaOptions)(nil),             // 52: slipway.container.v1.CondaOptions
-	(*v11.PlatformLock)(nil),            // 53: slipway.conda.v1.PlatformLock
-	(*Recipe)(nil),                      // 54: slipway.build.v1.Recipe
-	(*Target)(nil),                      // 55: slipway.build.v1.Target
-	(*v12.Identity)(nil),                // 56: slipway.platform.v1.Identity
-	(*v11.SolvePackagesResponse)(nil),   // 57: slipway.conda.v1.SolvePackagesResponse
-	(*v1.Source)(nil),                   // 58: slipway.container.v1.Source
-	(*v11.LockQuery)(nil),               // 59: slipway.conda.v1.LockQuery
+	(*DescribeInputsRequest)(nil),       // 27: slipway.build.v1.DescribeInputsRequest
+	(*DescribeInputsResponse)(nil),      // 28: slipway.build.v1.DescribeInputsResponse
+	(*RestoreImageRequest)(nil),         // 29: slipway.build.v1.RestoreImageRequest
+	(*RestoreImageResponse)(nil),        // 30: slipway.build.v1.RestoreImageResponse
+	(*AwaitBuildRequest)(nil),           // 31: slipway.build.v1.AwaitBuildRequest
+	(*AwaitBuildResponse)(nil),          // 32: slipway.build.v1.AwaitBuildResponse
+	(*LocateBuildRequest)(nil),          // 33: slipway.build.v1.LocateBuildRequest
+	(*LocateBuildResponse)(nil),         // 34: slipway.build.v1.LocateBuildResponse
+	(*ListEnginesRequest)(nil),          // 35: slipway.build.v1.ListEnginesRequest
+	(*ListEnginesResponse)(nil),         // 36: slipway.build.v1.ListEnginesResponse
+	(*FindLayersRequest)(nil),           // 37: slipway.build.v1.FindLayersRequest
+	(*FindLayersResponse)(nil),          // 38: slipway.build.v1.FindLayersResponse
+	(*FindPackagesRequest)(nil),         // 39: slipway.build.v1.FindPackagesRequest
+	(*FindPackagesResponse)(nil),        // 40: slipway.build.v1.FindPackagesResponse
+	(*IndexedFile)(nil),                 // 41: slipway.build.v1.IndexedFile
+	(*SummarizePackagesRequest)(nil),    // 42: slipway.build.v1.SummarizePackagesRequest
+	(*PackageName)(nil),                 // 43: slipway.build.v1.PackageName
+	(*SummarizePackagesResponse)(nil),   // 44: slipway.build.v1.SummarizePackagesResponse
+	(*PackageSummary)(nil),              // 45: slipway.build.v1.PackageSummary
+	(*Engine)(nil),                      // 46: slipway.build.v1.Engine
+	(*CancelBuildRequest)(nil),          // 47: slipway.build.v1.CancelBuildRequest
+	(*CancelBuildResponse)(nil),         // 48: slipway.build.v1.CancelBuildResponse
+	(*StreamLogsRequest)(nil),           // 49: slipway.build.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),          // 50: slipway.build.v1.StreamLogsResponse
+	(*LogLine)(nil),                     // 51: slipway.build.v1.LogLine
+	(*timestamppb.Timestamp)(nil),       // 52: google.protobuf.Timestamp
+	(*v1.Compression)(nil),              // 53: slipway.container.v1.Compression
+	(*v1.CondaOptions)(nil),             // 54: slipway.container.v1.CondaOptions
+	(*v11.PlatformLock)(nil),            // 55: slipway.conda.v1.PlatformLock
+	(*Recipe)(nil),                      // 56: slipway.build.v1.Recipe
+	(*Target)(nil),                      // 57: slipway.build.v1.Target
+	(*v12.Identity)(nil),                // 58: slipway.platform.v1.Identity
+	(*v11.SolvePackagesResponse)(nil),   // 59: slipway.conda.v1.SolvePackagesResponse
+	(*v1.Source)(nil),                   // 60: slipway.container.v1.Source
+	(*v11.LockQuery)(nil),               // 61: slipway.conda.v1.LockQuery
 }
 var file_slipway_build_v1_build_proto_depIdxs = []int32{
 	5,  // 0: slipway.build.v1.ListBuildsResponse.builds:type_name -> slipway.build.v1.Build
 	5,  // 1: slipway.build.v1.DescribeBuildResponse.build:type_name -> slipway.build.v1.Build
-	50, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
-	51, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
-	52, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	52, // 2: slipway.build.v1.Build.start_time:type_name -> google.protobuf.Timestamp
+	53, // 3: slipway.build.v1.Build.build_compression:type_name -> slipway.container.v1.Compression
+	54, // 4: slipway.build.v1.Build.conda_opts:type_name -> slipway.container.v1.CondaOptions
 	8,  // 5: slipway.build.v1.DescribeMirrorResponse.mirror:type_name -> slipway.build.v1.Mirror
-	50, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
-	50, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
-	53, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	52, // 6: slipway.build.v1.Mirror.start_time:type_name -> google.protobuf.Timestamp
+	52, // 7: slipway.build.v1.GetBuildStatusResponse.start_time:type_name -> google.protobuf.Timestamp
+	55, // 8: slipway.build.v1.GetBuildLockResponse.locks:type_name -> slipway.conda.v1.PlatformLock
 	15, // 9: slipway.build.v1.GetQueueResponse.backlog:type_name -> slipway.build.v1.Backlog
 	16, // 10: slipway.build.v1.GetQueueResponse.workers:type_name -> slipway.build.v1.Worker
-	50, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
-	54, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
-	55, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
-	56, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
+	52, // 11: slipway.build.v1.Backlog.waiting_since:type_name -> google.protobuf.Timestamp
+	56, // 12: slipway.build.v1.SubmitBuildRequest.recipe:type_name -> slipway.build.v1.Recipe
+	57, // 13: slipway.build.v1.SubmitBuildRequest.target:type_name -> slipway.build.v1.Target
+	58, // 14: slipway.build.v1.SubmitBuildRequest.identity:type_name -> slipway.platform.v1.Identity
 	17, // 15: slipway.build.v1.SubmitBuildRequest.parts:type_name -> slipway.build.v1.SubmitBuildRequest
-	57, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	58, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
-	59, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
-	59, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
+	59, // 16: slipway.build.v1.SubmitBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	60, // 17: slipway.build.v1.SubmitBuildRequest.given_images:type_name -> slipway.container.v1.Source
+	61, // 18: slipway.build.v1.SubmitBuildRequest.unsolved:type_name -> slipway.conda.v1.LockQuery
+	61, // 19: slipway.build.v1.SubmitBuildRequest.solved_from:type_name -> slipway.conda.v1.LockQuery
 	18, // 20: slipway.build.v1.SubmitBuildRequest.outdated:type_name -> slipway.build.v1.Outdated
-	54, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
-	50, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
+	56, // 21: slipway.build.v1.SubmitBuildRequest.submitted_recipe:type_name -> slipway.build.v1.Recipe
+	52, // 22: slipway.build.v1.Outdated.noticed_at:type_name -> google.protobuf.Timestamp
 	23, // 23: slipway.build.v1.ClaimUnsolvedBuildsResponse.builds:type_name -> slipway.build.v1.UnsolvedBuild
-	59, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
-	56, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
-	50, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
-	57, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
-	0,  // 28: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	50, // 29: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
-	50, // 30: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
-	50, // 31: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
-	55, // 32: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
-	56, // 33: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
-	0,  // 34: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
-	44, // 35: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
-	39, // 36: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
-	41, // 37: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
-	43, // 38: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
-	49, // 39: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
-	30, // 40: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
-	1,  // 41: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
-	3,  // 42: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
-	9,  // 43: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
-	11, // 44: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
-	6,  // 45: slipway.build.v1.BuildService.DescribeMirror:input_type -> slipway.build.v1.DescribeMirrorRequest
-	13, // 46: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
-	17, // 47: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
-	19, // 48: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
-	29, // 49: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
-	27, // 50: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
-	31, // 51: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
-	33, // 52: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
-	35, // 53: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
-	37, // 54: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
-	40, // 55: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
-	45, // 56: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
-	21, // 57: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
-	24, // 58: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
-	47, // 59: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
-	2,  // 60: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
-	4,  // 61: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
-	10, // 62: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
-	12, // 63: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
-	7,  // 64: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
-	14, // 65: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
-	26, // 66: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
-	20, // 67: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
-	30, // 68: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
-	28, // 69: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
-	32, // 70: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
-	34, // 71: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
-	36, // 72: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
-	38, // 73: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
-	42, // 74: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
-	46, // 75: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
-	22, // 76: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
-	25, // 77: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
-	48, // 78: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
-	60, // [60:79] is the sub-list for method output_type
-	41, // [41:60] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	61, // 24: slipway.build.v1.UnsolvedBuild.query:type_name -> slipway.conda.v1.LockQuery
+	58, // 25: slipway.build.v1.UnsolvedBuild.identity:type_name -> slipway.platform.v1.Identity
+	52, // 26: slipway.build.v1.UnsolvedBuild.lists_after:type_name -> google.protobuf.Timestamp
+	59, // 27: slipway.build.v1.SolveBuildRequest.lock:type_name -> slipway.conda.v1.SolvePackagesResponse
+	5,  // 28: slipway.build.v1.DescribeInputsResponse.build:type_name -> slipway.build.v1.Build
+	52, // 29: slipway.build.v1.DescribeInputsResponse.started_at:type_name -> google.protobuf.Timestamp
+	52, // 30: slipway.build.v1.DescribeInputsResponse.finished_at:type_name -> google.protobuf.Timestamp
+	60, // 31: slipway.build.v1.DescribeInputsResponse.images:type_name -> slipway.container.v1.Source
+	55, // 32: slipway.build.v1.DescribeInputsResponse.locks:type_name -> slipway.conda.v1.PlatformLock
+	0,  // 33: slipway.build.v1.AwaitBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	52, // 34: slipway.build.v1.AwaitBuildResponse.created_at:type_name -> google.protobuf.Timestamp
+	52, // 35: slipway.build.v1.AwaitBuildResponse.started_at:type_name -> google.protobuf.Timestamp
+	52, // 36: slipway.build.v1.AwaitBuildResponse.completed_at:type_name -> google.protobuf.Timestamp
+	57, // 37: slipway.build.v1.LocateBuildResponse.target:type_name -> slipway.build.v1.Target
+	58, // 38: slipway.build.v1.LocateBuildResponse.identity:type_name -> slipway.platform.v1.Identity
+	0,  // 39: slipway.build.v1.LocateBuildResponse.state:type_name -> slipway.build.v1.BuildState
+	46, // 40: slipway.build.v1.ListEnginesResponse.engines:type_name -> slipway.build.v1.Engine
+	41, // 41: slipway.build.v1.FindPackagesResponse.files:type_name -> slipway.build.v1.IndexedFile
+	43, // 42: slipway.build.v1.SummarizePackagesRequest.packages:type_name -> slipway.build.v1.PackageName
+	45, // 43: slipway.build.v1.SummarizePackagesResponse.packages:type_name -> slipway.build.v1.PackageSummary
+	51, // 44: slipway.build.v1.StreamLogsResponse.lines:type_name -> slipway.build.v1.LogLine
+	32, // 45: slipway.build.v1.StreamLogsResponse.ended:type_name -> slipway.build.v1.AwaitBuildResponse
+	1,  // 46: slipway.build.v1.BuildService.ListBuilds:input_type -> slipway.build.v1.ListBuildsRequest
+	3,  // 47: slipway.build.v1.BuildService.DescribeBuild:input_type -> slipway.build.v1.DescribeBuildRequest
+	9,  // 48: slipway.build.v1.BuildService.GetBuildStatus:input_type -> slipway.build.v1.GetBuildStatusRequest
+	11, // 49: slipway.build.v1.BuildService.GetBuildLock:input_type -> slipway.build.v1.GetBuildLockRequest
+	6,  // 50: slipway.build.v1.BuildService.DescribeMirror:input_type -> slipway.build.v1.DescribeMirrorRequest
+	13, // 51: slipway.build.v1.BuildService.GetQueue:input_type -> slipway.build.v1.GetQueueRequest
+	17, // 52: slipway.build.v1.BuildService.SubmitBuild:input_type -> slipway.build.v1.SubmitBuildRequest
+	19, // 53: slipway.build.v1.BuildService.ListDiscardedBuilds:input_type -> slipway.build.v1.ListDiscardedBuildsRequest
+	31, // 54: slipway.build.v1.BuildService.AwaitBuild:input_type -> slipway.build.v1.AwaitBuildRequest
+	29, // 55: slipway.build.v1.BuildService.RestoreImage:input_type -> slipway.build.v1.RestoreImageRequest
+	33, // 56: slipway.build.v1.BuildService.LocateBuild:input_type -> slipway.build.v1.LocateBuildRequest
+	27, // 57: slipway.build.v1.BuildService.DescribeInputs:input_type -> slipway.build.v1.DescribeInputsRequest
+	35, // 58: slipway.build.v1.BuildService.ListEngines:input_type -> slipway.build.v1.ListEnginesRequest
+	37, // 59: slipway.build.v1.BuildService.FindLayers:input_type -> slipway.build.v1.FindLayersRequest
+	39, // 60: slipway.build.v1.BuildService.FindPackages:input_type -> slipway.build.v1.FindPackagesRequest
+	42, // 61: slipway.build.v1.BuildService.SummarizePackages:input_type -> slipway.build.v1.SummarizePackagesRequest
+	47, // 62: slipway.build.v1.BuildService.CancelBuild:input_type -> slipway.build.v1.CancelBuildRequest
+	21, // 63: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:input_type -> slipway.build.v1.ClaimUnsolvedBuildsRequest
+	24, // 64: slipway.build.v1.BuildService.SolveBuild:input_type -> slipway.build.v1.SolveBuildRequest
+	49, // 65: slipway.build.v1.BuildService.StreamLogs:input_type -> slipway.build.v1.StreamLogsRequest
+	2,  // 66: slipway.build.v1.BuildService.ListBuilds:output_type -> slipway.build.v1.ListBuildsResponse
+	4,  // 67: slipway.build.v1.BuildService.DescribeBuild:output_type -> slipway.build.v1.DescribeBuildResponse
+	10, // 68: slipway.build.v1.BuildService.GetBuildStatus:output_type -> slipway.build.v1.GetBuildStatusResponse
+	12, // 69: slipway.build.v1.BuildService.GetBuildLock:output_type -> slipway.build.v1.GetBuildLockResponse
+	7,  // 70: slipway.build.v1.BuildService.DescribeMirror:output_type -> slipway.build.v1.DescribeMirrorResponse
+	14, // 71: slipway.build.v1.BuildService.GetQueue:output_type -> slipway.build.v1.GetQueueResponse
+	26, // 72: slipway.build.v1.BuildService.SubmitBuild:output_type -> slipway.build.v1.SubmitBuildResponse
+	20, // 73: slipway.build.v1.BuildService.ListDiscardedBuilds:output_type -> slipway.build.v1.ListDiscardedBuildsResponse
+	32, // 74: slipway.build.v1.BuildService.AwaitBuild:output_type -> slipway.build.v1.AwaitBuildResponse
+	30, // 75: slipway.build.v1.BuildService.RestoreImage:output_type -> slipway.build.v1.RestoreImageResponse
+	34, // 76: slipway.build.v1.BuildService.LocateBuild:output_type -> slipway.build.v1.LocateBuildResponse
+	28, // 77: slipway.build.v1.BuildService.DescribeInputs:output_type -> slipway.build.v1.DescribeInputsResponse
+	36, // 78: slipway.build.v1.BuildService.ListEngines:output_type -> slipway.build.v1.ListEnginesResponse
+	38, // 79: slipway.build.v1.BuildService.FindLayers:output_type -> slipway.build.v1.FindLayersResponse
+	40, // 80: slipway.build.v1.BuildService.FindPackages:output_type -> slipway.build.v1.FindPackagesResponse
+	44, // 81: slipway.build.v1.BuildService.SummarizePackages:output_type -> slipway.build.v1.SummarizePackagesResponse
+	48, // 82: slipway.build.v1.BuildService.CancelBuild:output_type -> slipway.build.v1.CancelBuildResponse
+	22, // 83: slipway.build.v1.BuildService.ClaimUnsolvedBuilds:output_type -> slipway.build.v1.ClaimUnsolvedBuildsResponse
+	25, // 84: slipway.build.v1.BuildService.SolveBuild:output_type -> slipway.build.v1.SolveBuildResponse
+	50, // 85: slipway.build.v1.BuildService.StreamLogs:output_type -> slipway.build.v1.StreamLogsResponse
+	66, // [66:86] is the sub-list for method output_type
+	46, // [46:66] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_slipway_build_v1_build_proto_init() }
@@ -3957,14 +4158,14 @@ func file_slipway_build_v1_build_proto_init() {
 	file_slipway_build_v1_build_proto_msgTypes[11].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[14].OneofWrappers = []any{}
 	file_slipway_build_v1_build_proto_msgTypes[15].OneofWrappers = []any{}
-	file_slipway_build_v1_build_proto_msgTypes[29].OneofWrappers = []any{}
+	file_slipway_build_v1_build_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_build_v1_build_proto_rawDesc), len(file_slipway_build_v1_build_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,6 +32,7 @@ const (
 	BuildService_AwaitBuild_FullMethodName          = "/slipway.build.v1.BuildService/AwaitBuild"
 	BuildService_RestoreImage_FullMethodName        = "/slipway.build.v1.BuildService/RestoreImage"
 	BuildService_LocateBuild_FullMethodName         = "/slipway.build.v1.BuildService/LocateBuild"
+	BuildService_DescribeInputs_FullMethodName      = "/slipway.build.v1.BuildService/DescribeInputs"
 	BuildService_ListEngines_FullMethodName         = "/slipway.build.v1.BuildService/ListEngines"
 	BuildService_FindLayers_FullMethodName          = "/slipway.build.v1.BuildService/FindLayers"
 	BuildService_FindPackages_FullMethodName        = "/slipway.build.v1.BuildService/FindPackages"
@@ -82,6 +83,10 @@ type BuildServiceClient interface {
 	// LocateBuild returns the location of a build's image, and the identity that may pull it.
 	// Internal.
 	LocateBuild(ctx context.Context, in *LocateBuildRequest, opts ...grpc.CallOption) (*LocateBuildResponse, error)
+	// DescribeInputs returns what an image was built from, for its provenance. NOT_FOUND unless the
+	// build, or another build of the same content, has made a manifest with the digest.
+	// Internal.
+	DescribeInputs(ctx context.Context, in *DescribeInputsRequest, opts ...grpc.CallOption) (*DescribeInputsResponse, error)
 	// ListEngines returns the engines that the workers provide now. Internal.
 	ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error)
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
@@ -224,6 +229,16 @@ func (c *buildServiceClient) LocateBuild(ctx context.Context, in *LocateBuildReq
 	return out, nil
 }
 
+func (c *buildServiceClient) DescribeInputs(ctx context.Context, in *DescribeInputsRequest, opts ...grpc.CallOption) (*DescribeInputsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DescribeInputsResponse)
+	err := c.cc.Invoke(ctx, BuildService_DescribeInputs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *buildServiceClient) ListEngines(ctx context.Context, in *ListEnginesRequest, opts ...grpc.CallOption) (*ListEnginesResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEnginesResponse)
@@ -353,6 +368,10 @@ type BuildServiceServer interface {
 	// LocateBuild returns the location of a build's image, and the identity that may pull it.
 	// Internal.
 	LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error)
+	// DescribeInputs returns what an image was built from, for its provenance. NOT_FOUND unless the
+	// build, or another build of the same content, has made a manifest with the digest.
+	// Internal.
+	DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error)
 	// ListEngines returns the engines that the workers provide now. Internal.
 	ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error)
 	// FindLayers reports which layers of Conda packages exist in the service's own repository,
@@ -417,6 +436,9 @@ func (UnimplementedBuildServiceServer) RestoreImage(context.Context, *RestoreIma
 }
 func (UnimplementedBuildServiceServer) LocateBuild(context.Context, *LocateBuildRequest) (*LocateBuildResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method LocateBuild not implemented")
+}
+func (UnimplementedBuildServiceServer) DescribeInputs(context.Context, *DescribeInputsRequest) (*DescribeInputsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DescribeInputs not implemented")
 }
 func (UnimplementedBuildServiceServer) ListEngines(context.Context, *ListEnginesRequest) (*ListEnginesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEngines not implemented")
@@ -661,6 +683,24 @@ func _BuildService_LocateBuild_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _BuildService_DescribeInputs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DescribeInputsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(BuildServiceServer).DescribeInputs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: BuildService_DescribeInputs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(BuildServiceServer).DescribeInputs(ctx, req.(*DescribeInputsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _BuildService_ListEngines_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEnginesRequest)
 	if err := dec(in); err != nil {
@@ -848,6 +888,10 @@ var BuildService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "LocateBuild",
 			Handler:    _BuildService_LocateBuild_Handler,
+		},
+		{
+			MethodName: "DescribeInputs",
+			Handler:    _BuildService_DescribeInputs_Handler,
 		},
 		{
 			MethodName: "ListEngines",

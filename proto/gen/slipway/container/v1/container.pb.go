@@ -2084,6 +2084,263 @@ func (x *Ability) GetProblem() string {
 	return ""
 }
 
+// GetSigningKeysRequest is empty.
+type GetSigningKeysRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSigningKeysRequest) Reset() {
+	*x = GetSigningKeysRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSigningKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSigningKeysRequest) ProtoMessage() {}
+
+func (x *GetSigningKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSigningKeysRequest.ProtoReflect.Descriptor instead.
+func (*GetSigningKeysRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
+}
+
+// GetSigningKeysResponse is a file with public keys.
+type GetSigningKeysResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The keys as PEM.
+	Pem           string `protobuf:"bytes,1,opt,name=pem,proto3" json:"pem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSigningKeysResponse) Reset() {
+	*x = GetSigningKeysResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSigningKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSigningKeysResponse) ProtoMessage() {}
+
+func (x *GetSigningKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSigningKeysResponse.ProtoReflect.Descriptor instead.
+func (*GetSigningKeysResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GetSigningKeysResponse) GetPem() string {
+	if x != nil {
+		return x.Pem
+	}
+	return ""
+}
+
+// ListAttestationsRequest names a manifest or index of a token's image.
+type ListAttestationsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Digest of the manifest.
+	Digest string `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Its media type.
+	MediaType string `protobuf:"bytes,3,opt,name=media_type,json=mediaType,proto3" json:"media_type,omitempty"`
+	// Its size in bytes.
+	Size          int64 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAttestationsRequest) Reset() {
+	*x = ListAttestationsRequest{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttestationsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttestationsRequest) ProtoMessage() {}
+
+func (x *ListAttestationsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttestationsRequest.ProtoReflect.Descriptor instead.
+func (*ListAttestationsRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ListAttestationsRequest) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ListAttestationsRequest) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *ListAttestationsRequest) GetMediaType() string {
+	if x != nil {
+		return x.MediaType
+	}
+	return ""
+}
+
+func (x *ListAttestationsRequest) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// ListAttestationsResponse lists signed statements.
+type ListAttestationsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The statements; the order does not change.
+	Attestations  []*Attestation `protobuf:"bytes,1,rep,name=attestations,proto3" json:"attestations,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAttestationsResponse) Reset() {
+	*x = ListAttestationsResponse{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAttestationsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAttestationsResponse) ProtoMessage() {}
+
+func (x *ListAttestationsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAttestationsResponse.ProtoReflect.Descriptor instead.
+func (*ListAttestationsResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ListAttestationsResponse) GetAttestations() []*Attestation {
+	if x != nil {
+		return x.Attestations
+	}
+	return nil
+}
+
+// Attestation is a signed statement about a manifest, as an OCI artifact that refers to it.
+type Attestation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The artifact's manifest.
+	Manifest []byte `protobuf:"bytes,1,opt,name=manifest,proto3" json:"manifest,omitempty"`
+	// Its only layer, a Sigstore bundle.
+	Bundle        []byte `protobuf:"bytes,2,opt,name=bundle,proto3" json:"bundle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attestation) Reset() {
+	*x = Attestation{}
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attestation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attestation) ProtoMessage() {}
+
+func (x *Attestation) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attestation.ProtoReflect.Descriptor instead.
+func (*Attestation) Descriptor() ([]byte, []int) {
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *Attestation) GetManifest() []byte {
+	if x != nil {
+		return x.Manifest
+	}
+	return nil
+}
+
+func (x *Attestation) GetBundle() []byte {
+	if x != nil {
+		return x.Bundle
+	}
+	return nil
+}
+
 // ResolveTokenRequest names a token.
 type ResolveTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2098,7 +2355,7 @@ type ResolveTokenRequest struct {
 
 func (x *ResolveTokenRequest) Reset() {
 	*x = ResolveTokenRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2110,7 +2367,7 @@ func (x *ResolveTokenRequest) String() string {
 func (*ResolveTokenRequest) ProtoMessage() {}
 
 func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[29]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2123,7 +2380,7 @@ func (x *ResolveTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenRequest.ProtoReflect.Descriptor instead.
 func (*ResolveTokenRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{29}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResolveTokenRequest) GetToken() string {
@@ -2151,7 +2408,7 @@ type ResolveTokenResponse struct {
 
 func (x *ResolveTokenResponse) Reset() {
 	*x = ResolveTokenResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2420,7 @@ func (x *ResolveTokenResponse) String() string {
 func (*ResolveTokenResponse) ProtoMessage() {}
 
 func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[30]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2433,7 @@ func (x *ResolveTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveTokenResponse.ProtoReflect.Descriptor instead.
 func (*ResolveTokenResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{30}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ResolveTokenResponse) GetPlan() *Plan {
@@ -2199,7 +2456,7 @@ type RecordDigestRequest struct {
 
 func (x *RecordDigestRequest) Reset() {
 	*x = RecordDigestRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2468,7 @@ func (x *RecordDigestRequest) String() string {
 func (*RecordDigestRequest) ProtoMessage() {}
 
 func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[31]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2481,7 @@ func (x *RecordDigestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestRequest.ProtoReflect.Descriptor instead.
 func (*RecordDigestRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{31}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RecordDigestRequest) GetToken() string {
@@ -2250,7 +2507,7 @@ type RecordDigestResponse struct {
 
 func (x *RecordDigestResponse) Reset() {
 	*x = RecordDigestResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2262,7 +2519,7 @@ func (x *RecordDigestResponse) String() string {
 func (*RecordDigestResponse) ProtoMessage() {}
 
 func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[32]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2275,7 +2532,7 @@ func (x *RecordDigestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecordDigestResponse.ProtoReflect.Descriptor instead.
 func (*RecordDigestResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{32}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{37}
 }
 
 // StreamSifRequest selects a Singularity image and a part of it.
@@ -2295,7 +2552,7 @@ type StreamSifRequest struct {
 
 func (x *StreamSifRequest) Reset() {
 	*x = StreamSifRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2307,7 +2564,7 @@ func (x *StreamSifRequest) String() string {
 func (*StreamSifRequest) ProtoMessage() {}
 
 func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[33]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2320,7 +2577,7 @@ func (x *StreamSifRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifRequest.ProtoReflect.Descriptor instead.
 func (*StreamSifRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{33}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StreamSifRequest) GetRequestId() string {
@@ -2368,7 +2625,7 @@ type StreamSifResponse struct {
 
 func (x *StreamSifResponse) Reset() {
 	*x = StreamSifResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2637,7 @@ func (x *StreamSifResponse) String() string {
 func (*StreamSifResponse) ProtoMessage() {}
 
 func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[34]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2393,7 +2650,7 @@ func (x *StreamSifResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSifResponse.ProtoReflect.Descriptor instead.
 func (*StreamSifResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{34}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *StreamSifResponse) GetChunk() []byte {
@@ -2435,7 +2692,7 @@ type GetLayerRequest struct {
 
 func (x *GetLayerRequest) Reset() {
 	*x = GetLayerRequest{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2704,7 @@ func (x *GetLayerRequest) String() string {
 func (*GetLayerRequest) ProtoMessage() {}
 
 func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[35]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2717,7 @@ func (x *GetLayerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerRequest.ProtoReflect.Descriptor instead.
 func (*GetLayerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{35}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetLayerRequest) GetGzipDigest() string {
@@ -2481,7 +2738,7 @@ type GetLayerResponse struct {
 
 func (x *GetLayerResponse) Reset() {
 	*x = GetLayerResponse{}
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2493,7 +2750,7 @@ func (x *GetLayerResponse) String() string {
 func (*GetLayerResponse) ProtoMessage() {}
 
 func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_container_v1_container_proto_msgTypes[36]
+	mi := &file_slipway_container_v1_container_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2506,7 +2763,7 @@ func (x *GetLayerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLayerResponse.ProtoReflect.Descriptor instead.
 func (*GetLayerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{36}
+	return file_slipway_container_v1_container_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetLayerResponse) GetChunk() []byte {
@@ -2779,7 +3036,21 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\n" +
 	"_availableB\n" +
 	"\n" +
-	"\b_problem\"A\n" +
+	"\b_problem\"\x17\n" +
+	"\x15GetSigningKeysRequest\"*\n" +
+	"\x16GetSigningKeysResponse\x12\x10\n" +
+	"\x03pem\x18\x01 \x01(\tR\x03pem\"z\n" +
+	"\x17ListAttestationsRequest\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\x12\x1d\n" +
+	"\n" +
+	"media_type\x18\x03 \x01(\tR\tmediaType\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\"a\n" +
+	"\x18ListAttestationsResponse\x12E\n" +
+	"\fattestations\x18\x01 \x03(\v2!.slipway.container.v1.AttestationR\fattestations\"A\n" +
+	"\vAttestation\x12\x1a\n" +
+	"\bmanifest\x18\x01 \x01(\fR\bmanifest\x12\x16\n" +
+	"\x06bundle\x18\x02 \x01(\fR\x06bundle\"A\n" +
 	"\x13ResolveTokenRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x14\n" +
 	"\x05fresh\x18\x02 \x01(\bR\x05fresh\"F\n" +
@@ -2804,7 +3075,7 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vgzip_digest\x18\x01 \x01(\tR\n" +
 	"gzipDigest\"(\n" +
 	"\x10GetLayerResponse\x12\x14\n" +
-	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\x95\x11\n" +
+	"\x05chunk\x18\x01 \x01(\fR\x05chunk2\xf5\x12\n" +
 	"\x10ContainerService\x12\x94\x01\n" +
 	"\x0fSubmitContainer\x12,.slipway.container.v1.SubmitContainerRequest\x1a-.slipway.container.v1.SubmitContainerResponse\"$\x82\xd3\xe4\x93\x02\x1e:\arequest\"\x13/v1alpha2/container\x12\xa0\x01\n" +
 	"\x14SubmitContainerToken\x121.slipway.container.v1.SubmitContainerTokenRequest\x1a2.slipway.container.v1.SubmitContainerTokenResponse\"!\x82\xd3\xe4\x93\x02\x1b:\arequest\"\x10/container-token\x12\x98\x01\n" +
@@ -2817,7 +3088,9 @@ const file_slipway_container_v1_container_proto_rawDesc = "" +
 	"\vRevokeBuild\x12(.slipway.container.v1.RevokeBuildRequest\x1a).slipway.container.v1.RevokeBuildResponse\"#\x82\xd3\xe4\x93\x02\x1d*\x1b/v1alpha1/builds/{build_id}\x12\x84\x01\n" +
 	"\vRevokeToken\x12(.slipway.container.v1.RevokeTokenRequest\x1a).slipway.container.v1.RevokeTokenResponse\" \x82\xd3\xe4\x93\x02\x1a*\x18/container-token/{token}\x12\x82\x01\n" +
 	"\x0eGetServiceInfo\x12+.slipway.container.v1.GetServiceInfoRequest\x1a,.slipway.container.v1.GetServiceInfoResponse\"\x15\x82\xd3\xe4\x93\x02\x0f\x12\r/service-info\x12\x85\x01\n" +
-	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12e\n" +
+	"\rListAbilities\x12*.slipway.container.v1.ListAbilitiesRequest\x1a+.slipway.container.v1.ListAbilitiesResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/v1alpha1/abilities\x12k\n" +
+	"\x0eGetSigningKeys\x12+.slipway.container.v1.GetSigningKeysRequest\x1a,.slipway.container.v1.GetSigningKeysResponse\x12q\n" +
+	"\x10ListAttestations\x12-.slipway.container.v1.ListAttestationsRequest\x1a..slipway.container.v1.ListAttestationsResponse\x12e\n" +
 	"\fResolveToken\x12).slipway.container.v1.ResolveTokenRequest\x1a*.slipway.container.v1.ResolveTokenResponse\x12e\n" +
 	"\fRecordDigest\x12).slipway.container.v1.RecordDigestRequest\x1a*.slipway.container.v1.RecordDigestResponse\x12[\n" +
 	"\bGetLayer\x12%.slipway.container.v1.GetLayerRequest\x1a&.slipway.container.v1.GetLayerResponse0\x01\x12^\n" +
@@ -2835,7 +3108,7 @@ func file_slipway_container_v1_container_proto_rawDescGZIP() []byte {
 	return file_slipway_container_v1_container_proto_rawDescData
 }
 
-var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_slipway_container_v1_container_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*SubmitContainerRequest)(nil),       // 0: slipway.container.v1.SubmitContainerRequest
 	(*SubmitContainerResponse)(nil),      // 1: slipway.container.v1.SubmitContainerResponse
@@ -2866,84 +3139,94 @@ var file_slipway_container_v1_container_proto_goTypes = []any{
 	(*ListAbilitiesRequest)(nil),         // 26: slipway.container.v1.ListAbilitiesRequest
 	(*ListAbilitiesResponse)(nil),        // 27: slipway.container.v1.ListAbilitiesResponse
 	(*Ability)(nil),                      // 28: slipway.container.v1.Ability
-	(*ResolveTokenRequest)(nil),          // 29: slipway.container.v1.ResolveTokenRequest
-	(*ResolveTokenResponse)(nil),         // 30: slipway.container.v1.ResolveTokenResponse
-	(*RecordDigestRequest)(nil),          // 31: slipway.container.v1.RecordDigestRequest
-	(*RecordDigestResponse)(nil),         // 32: slipway.container.v1.RecordDigestResponse
-	(*StreamSifRequest)(nil),             // 33: slipway.container.v1.StreamSifRequest
-	(*StreamSifResponse)(nil),            // 34: slipway.container.v1.StreamSifResponse
-	(*GetLayerRequest)(nil),              // 35: slipway.container.v1.GetLayerRequest
-	(*GetLayerResponse)(nil),             // 36: slipway.container.v1.GetLayerResponse
-	(*ContainerRequest)(nil),             // 37: slipway.container.v1.ContainerRequest
-	(*timestamppb.Timestamp)(nil),        // 38: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 39: google.protobuf.Struct
-	(*status.Status)(nil),                // 40: google.rpc.Status
-	(*ContainerConfig)(nil),              // 41: slipway.container.v1.ContainerConfig
-	(*CondaOptions)(nil),                 // 42: slipway.container.v1.CondaOptions
-	(*Plan)(nil),                         // 43: slipway.container.v1.Plan
+	(*GetSigningKeysRequest)(nil),        // 29: slipway.container.v1.GetSigningKeysRequest
+	(*GetSigningKeysResponse)(nil),       // 30: slipway.container.v1.GetSigningKeysResponse
+	(*ListAttestationsRequest)(nil),      // 31: slipway.container.v1.ListAttestationsRequest
+	(*ListAttestationsResponse)(nil),     // 32: slipway.container.v1.ListAttestationsResponse
+	(*Attestation)(nil),                  // 33: slipway.container.v1.Attestation
+	(*ResolveTokenRequest)(nil),          // 34: slipway.container.v1.ResolveTokenRequest
+	(*ResolveTokenResponse)(nil),         // 35: slipway.container.v1.ResolveTokenResponse
+	(*RecordDigestRequest)(nil),          // 36: slipway.container.v1.RecordDigestRequest
+	(*RecordDigestResponse)(nil),         // 37: slipway.container.v1.RecordDigestResponse
+	(*StreamSifRequest)(nil),             // 38: slipway.container.v1.StreamSifRequest
+	(*StreamSifResponse)(nil),            // 39: slipway.container.v1.StreamSifResponse
+	(*GetLayerRequest)(nil),              // 40: slipway.container.v1.GetLayerRequest
+	(*GetLayerResponse)(nil),             // 41: slipway.container.v1.GetLayerResponse
+	(*ContainerRequest)(nil),             // 42: slipway.container.v1.ContainerRequest
+	(*timestamppb.Timestamp)(nil),        // 43: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 44: google.protobuf.Struct
+	(*status.Status)(nil),                // 45: google.rpc.Status
+	(*ContainerConfig)(nil),              // 46: slipway.container.v1.ContainerConfig
+	(*CondaOptions)(nil),                 // 47: slipway.container.v1.CondaOptions
+	(*Plan)(nil),                         // 48: slipway.container.v1.Plan
 }
 var file_slipway_container_v1_container_proto_depIdxs = []int32{
-	37, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	38, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	42, // 0: slipway.container.v1.SubmitContainerRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	43, // 1: slipway.container.v1.SubmitContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	3,  // 2: slipway.container.v1.SubmitContainersRequest.batch:type_name -> slipway.container.v1.ContainerRequests
-	37, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
+	42, // 3: slipway.container.v1.ContainerRequests.requests:type_name -> slipway.container.v1.ContainerRequest
 	5,  // 4: slipway.container.v1.SubmitContainersResponse.results:type_name -> slipway.container.v1.ContainerResult
 	1,  // 5: slipway.container.v1.ContainerResult.response:type_name -> slipway.container.v1.SubmitContainerResponse
-	39, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
-	40, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
-	37, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
-	38, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
+	44, // 6: slipway.container.v1.ContainerResult.details:type_name -> google.protobuf.Struct
+	45, // 7: slipway.container.v1.ContainerResult.error:type_name -> google.rpc.Status
+	42, // 8: slipway.container.v1.SubmitContainerTokenRequest.request:type_name -> slipway.container.v1.ContainerRequest
+	43, // 9: slipway.container.v1.SubmitContainerTokenResponse.expiration:type_name -> google.protobuf.Timestamp
 	10, // 10: slipway.container.v1.ListContainersResponse.containers:type_name -> slipway.container.v1.Container
-	38, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
-	38, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
-	38, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
-	41, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
-	38, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
-	38, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
-	38, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
-	42, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
-	38, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
-	38, // 20: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	43, // 11: slipway.container.v1.Container.creation_time:type_name -> google.protobuf.Timestamp
+	43, // 12: slipway.container.v1.Container.expiration:type_name -> google.protobuf.Timestamp
+	43, // 13: slipway.container.v1.Container.revocation_time:type_name -> google.protobuf.Timestamp
+	46, // 14: slipway.container.v1.DescribeContainerResponse.container_config:type_name -> slipway.container.v1.ContainerConfig
+	43, // 15: slipway.container.v1.DescribeContainerResponse.creation_time:type_name -> google.protobuf.Timestamp
+	43, // 16: slipway.container.v1.DescribeContainerResponse.expiration:type_name -> google.protobuf.Timestamp
+	43, // 17: slipway.container.v1.DescribeContainerResponse.revocation_time:type_name -> google.protobuf.Timestamp
+	47, // 18: slipway.container.v1.DescribeContainerResponse.conda_opts:type_name -> slipway.container.v1.CondaOptions
+	43, // 19: slipway.container.v1.GetContainerStatusResponse.creation_time:type_name -> google.protobuf.Timestamp
+	43, // 20: slipway.container.v1.NameContainerResponse.expiration:type_name -> google.protobuf.Timestamp
 	25, // 21: slipway.container.v1.GetServiceInfoResponse.service_info:type_name -> slipway.container.v1.ServiceInfo
 	28, // 22: slipway.container.v1.ListAbilitiesResponse.abilities:type_name -> slipway.container.v1.Ability
-	43, // 23: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
-	0,  // 24: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
-	6,  // 25: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
-	2,  // 26: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
-	8,  // 27: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
-	11, // 28: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
-	13, // 29: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
-	15, // 30: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
-	17, // 31: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
-	19, // 32: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
-	21, // 33: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
-	23, // 34: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
-	26, // 35: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
-	29, // 36: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
-	31, // 37: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
-	35, // 38: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
-	33, // 39: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
-	1,  // 40: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
-	7,  // 41: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
-	4,  // 42: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
-	9,  // 43: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
-	12, // 44: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
-	14, // 45: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
-	16, // 46: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
-	18, // 47: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
-	20, // 48: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
-	22, // 49: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
-	24, // 50: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
-	27, // 51: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
-	30, // 52: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
-	32, // 53: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
-	36, // 54: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
-	34, // 55: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
-	40, // [40:56] is the sub-list for method output_type
-	24, // [24:40] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	33, // 23: slipway.container.v1.ListAttestationsResponse.attestations:type_name -> slipway.container.v1.Attestation
+	48, // 24: slipway.container.v1.ResolveTokenResponse.plan:type_name -> slipway.container.v1.Plan
+	0,  // 25: slipway.container.v1.ContainerService.SubmitContainer:input_type -> slipway.container.v1.SubmitContainerRequest
+	6,  // 26: slipway.container.v1.ContainerService.SubmitContainerToken:input_type -> slipway.container.v1.SubmitContainerTokenRequest
+	2,  // 27: slipway.container.v1.ContainerService.SubmitContainers:input_type -> slipway.container.v1.SubmitContainersRequest
+	8,  // 28: slipway.container.v1.ContainerService.ListContainers:input_type -> slipway.container.v1.ListContainersRequest
+	11, // 29: slipway.container.v1.ContainerService.DescribeContainer:input_type -> slipway.container.v1.DescribeContainerRequest
+	13, // 30: slipway.container.v1.ContainerService.GetContainerStatus:input_type -> slipway.container.v1.GetContainerStatusRequest
+	15, // 31: slipway.container.v1.ContainerService.RevokeContainer:input_type -> slipway.container.v1.RevokeContainerRequest
+	17, // 32: slipway.container.v1.ContainerService.NameContainer:input_type -> slipway.container.v1.NameContainerRequest
+	19, // 33: slipway.container.v1.ContainerService.RevokeBuild:input_type -> slipway.container.v1.RevokeBuildRequest
+	21, // 34: slipway.container.v1.ContainerService.RevokeToken:input_type -> slipway.container.v1.RevokeTokenRequest
+	23, // 35: slipway.container.v1.ContainerService.GetServiceInfo:input_type -> slipway.container.v1.GetServiceInfoRequest
+	26, // 36: slipway.container.v1.ContainerService.ListAbilities:input_type -> slipway.container.v1.ListAbilitiesRequest
+	29, // 37: slipway.container.v1.ContainerService.GetSigningKeys:input_type -> slipway.container.v1.GetSigningKeysRequest
+	31, // 38: slipway.container.v1.ContainerService.ListAttestations:input_type -> slipway.container.v1.ListAttestationsRequest
+	34, // 39: slipway.container.v1.ContainerService.ResolveToken:input_type -> slipway.container.v1.ResolveTokenRequest
+	36, // 40: slipway.container.v1.ContainerService.RecordDigest:input_type -> slipway.container.v1.RecordDigestRequest
+	40, // 41: slipway.container.v1.ContainerService.GetLayer:input_type -> slipway.container.v1.GetLayerRequest
+	38, // 42: slipway.container.v1.ContainerService.StreamSif:input_type -> slipway.container.v1.StreamSifRequest
+	1,  // 43: slipway.container.v1.ContainerService.SubmitContainer:output_type -> slipway.container.v1.SubmitContainerResponse
+	7,  // 44: slipway.container.v1.ContainerService.SubmitContainerToken:output_type -> slipway.container.v1.SubmitContainerTokenResponse
+	4,  // 45: slipway.container.v1.ContainerService.SubmitContainers:output_type -> slipway.container.v1.SubmitContainersResponse
+	9,  // 46: slipway.container.v1.ContainerService.ListContainers:output_type -> slipway.container.v1.ListContainersResponse
+	12, // 47: slipway.container.v1.ContainerService.DescribeContainer:output_type -> slipway.container.v1.DescribeContainerResponse
+	14, // 48: slipway.container.v1.ContainerService.GetContainerStatus:output_type -> slipway.container.v1.GetContainerStatusResponse
+	16, // 49: slipway.container.v1.ContainerService.RevokeContainer:output_type -> slipway.container.v1.RevokeContainerResponse
+	18, // 50: slipway.container.v1.ContainerService.NameContainer:output_type -> slipway.container.v1.NameContainerResponse
+	20, // 51: slipway.container.v1.ContainerService.RevokeBuild:output_type -> slipway.container.v1.RevokeBuildResponse
+	22, // 52: slipway.container.v1.ContainerService.RevokeToken:output_type -> slipway.container.v1.RevokeTokenResponse
+	24, // 53: slipway.container.v1.ContainerService.GetServiceInfo:output_type -> slipway.container.v1.GetServiceInfoResponse
+	27, // 54: slipway.container.v1.ContainerService.ListAbilities:output_type -> slipway.container.v1.ListAbilitiesResponse
+	30, // 55: slipway.container.v1.ContainerService.GetSigningKeys:output_type -> slipway.container.v1.GetSigningKeysResponse
+	32, // 56: slipway.container.v1.ContainerService.ListAttestations:output_type -> slipway.container.v1.ListAttestationsResponse
+	35, // 57: slipway.container.v1.ContainerService.ResolveToken:output_type -> slipway.container.v1.ResolveTokenResponse
+	37, // 58: slipway.container.v1.ContainerService.RecordDigest:output_type -> slipway.container.v1.RecordDigestResponse
+	41, // 59: slipway.container.v1.ContainerService.GetLayer:output_type -> slipway.container.v1.GetLayerResponse
+	39, // 60: slipway.container.v1.ContainerService.StreamSif:output_type -> slipway.container.v1.StreamSifResponse
+	43, // [43:61] is the sub-list for method output_type
+	25, // [25:43] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_slipway_container_v1_container_proto_init() }
@@ -2971,7 +3254,7 @@ func file_slipway_container_v1_container_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_container_v1_container_proto_rawDesc), len(file_slipway_container_v1_container_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,8 @@ const (
 	ContainerService_RevokeToken_FullMethodName          = "/slipway.container.v1.ContainerService/RevokeToken"
 	ContainerService_GetServiceInfo_FullMethodName       = "/slipway.container.v1.ContainerService/GetServiceInfo"
 	ContainerService_ListAbilities_FullMethodName        = "/slipway.container.v1.ContainerService/ListAbilities"
+	ContainerService_GetSigningKeys_FullMethodName       = "/slipway.container.v1.ContainerService/GetSigningKeys"
+	ContainerService_ListAttestations_FullMethodName     = "/slipway.container.v1.ContainerService/ListAttestations"
 	ContainerService_ResolveToken_FullMethodName         = "/slipway.container.v1.ContainerService/ResolveToken"
 	ContainerService_RecordDigest_FullMethodName         = "/slipway.container.v1.ContainerService/RecordDigest"
 	ContainerService_GetLayer_FullMethodName             = "/slipway.container.v1.ContainerService/GetLayer"
@@ -86,6 +88,14 @@ type ContainerServiceClient interface {
 	GetServiceInfo(ctx context.Context, in *GetServiceInfoRequest, opts ...grpc.CallOption) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(ctx context.Context, in *ListAbilitiesRequest, opts ...grpc.CallOption) (*ListAbilitiesResponse, error)
+	// GetSigningKeys returns the public keys that verify this server's signatures of images, as PEM:
+	// first the current key, then the keys that it replaced. NOT_FOUND if the server does not sign
+	// images. Internal: the gateway serves them as a file.
+	GetSigningKeys(ctx context.Context, in *GetSigningKeysRequest, opts ...grpc.CallOption) (*GetSigningKeysResponse, error)
+	// ListAttestations returns the signed statements about a manifest of a token's image: its
+	// signature and its provenance. There are none if the server does not sign images, or if the
+	// manifest is only passed through. Internal.
+	ListAttestations(ctx context.Context, in *ListAttestationsRequest, opts ...grpc.CallOption) (*ListAttestationsResponse, error)
 	// ResolveToken returns the plan of a token. NOT_FOUND if the token is unknown, expired or
 	// revoked. Internal.
 	ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error)
@@ -238,6 +248,26 @@ func (c *containerServiceClient) ListAbilities(ctx context.Context, in *ListAbil
 	return out, nil
 }
 
+func (c *containerServiceClient) GetSigningKeys(ctx context.Context, in *GetSigningKeysRequest, opts ...grpc.CallOption) (*GetSigningKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetSigningKeysResponse)
+	err := c.cc.Invoke(ctx, ContainerService_GetSigningKeys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *containerServiceClient) ListAttestations(ctx context.Context, in *ListAttestationsRequest, opts ...grpc.CallOption) (*ListAttestationsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListAttestationsResponse)
+	err := c.cc.Invoke(ctx, ContainerService_ListAttestations_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *containerServiceClient) ResolveToken(ctx context.Context, in *ResolveTokenRequest, opts ...grpc.CallOption) (*ResolveTokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResolveTokenResponse)
@@ -343,6 +373,14 @@ type ContainerServiceServer interface {
 	GetServiceInfo(context.Context, *GetServiceInfoRequest) (*GetServiceInfoResponse, error)
 	// ListAbilities returns the features of this service, and why some are unavailable.
 	ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error)
+	// GetSigningKeys returns the public keys that verify this server's signatures of images, as PEM:
+	// first the current key, then the keys that it replaced. NOT_FOUND if the server does not sign
+	// images. Internal: the gateway serves them as a file.
+	GetSigningKeys(context.Context, *GetSigningKeysRequest) (*GetSigningKeysResponse, error)
+	// ListAttestations returns the signed statements about a manifest of a token's image: its
+	// signature and its provenance. There are none if the server does not sign images, or if the
+	// manifest is only passed through. Internal.
+	ListAttestations(context.Context, *ListAttestationsRequest) (*ListAttestationsResponse, error)
 	// ResolveToken returns the plan of a token. NOT_FOUND if the token is unknown, expired or
 	// revoked. Internal.
 	ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error)
@@ -401,6 +439,12 @@ func (UnimplementedContainerServiceServer) GetServiceInfo(context.Context, *GetS
 }
 func (UnimplementedContainerServiceServer) ListAbilities(context.Context, *ListAbilitiesRequest) (*ListAbilitiesResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAbilities not implemented")
+}
+func (UnimplementedContainerServiceServer) GetSigningKeys(context.Context, *GetSigningKeysRequest) (*GetSigningKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetSigningKeys not implemented")
+}
+func (UnimplementedContainerServiceServer) ListAttestations(context.Context, *ListAttestationsRequest) (*ListAttestationsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListAttestations not implemented")
 }
 func (UnimplementedContainerServiceServer) ResolveToken(context.Context, *ResolveTokenRequest) (*ResolveTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResolveToken not implemented")
@@ -644,6 +688,42 @@ func _ContainerService_ListAbilities_Handler(srv interface{}, ctx context.Contex
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ContainerService_GetSigningKeys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetSigningKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).GetSigningKeys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_GetSigningKeys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).GetSigningKeys(ctx, req.(*GetSigningKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ContainerService_ListAttestations_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListAttestationsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ContainerServiceServer).ListAttestations(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ContainerService_ListAttestations_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ContainerServiceServer).ListAttestations(ctx, req.(*ListAttestationsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ContainerService_ResolveToken_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResolveTokenRequest)
 	if err := dec(in); err != nil {
@@ -752,6 +832,14 @@ var ContainerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAbilities",
 			Handler:    _ContainerService_ListAbilities_Handler,
+		},
+		{
+			MethodName: "GetSigningKeys",
+			Handler:    _ContainerService_GetSigningKeys_Handler,
+		},
+		{
+			MethodName: "ListAttestations",
+			Handler:    _ContainerService_ListAttestations_Handler,
 		},
 		{
 			MethodName: "ResolveToken",

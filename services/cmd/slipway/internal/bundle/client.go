@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -14,6 +16,14 @@ import (
 
 	"slipway.dev/services/internal/limits"
 )
+
+// NewClient returns a client of one registry for other commands. It uses plain HTTP for a registry on this
+// machine, for those in plain, and for the registry of a server with that scheme; server may be nil.
+func NewClient(version string, server *url.URL, registry string, plain []string) *regclient.RegClient {
+	return newClient(version, []string{registry}, func(name string) bool {
+		return isLoopback(name) || slices.Contains(plain, name) || server != nil && server.Scheme == "http" && server.Host == name
+	})
+}
 
 // newClient returns a client of registries with the logins of docker. It uses plain HTTP for those for which
 // isPlain returns true.
