@@ -1,5 +1,9 @@
-// Sorts calls without a body first, and deprecated calls last.
-const rank = (operation) => (operation.getIn(["operation", "deprecated"]) ? 2 : operation.get("method") === "get" ? 0 : 1);
+// Sorts calls without a body first, then calls with a body, well-known files, and deprecated calls.
+const rank = (operation) => {
+  if (operation.getIn(["operation", "deprecated"])) return 3;
+  if (operation.get("path").startsWith("/.well-known/")) return 2;
+  return operation.get("method") === "get" ? 0 : 1;
+};
 
 // All URLs are relative, so that the page works below any path prefix.
 SwaggerUIBundle({

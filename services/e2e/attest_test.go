@@ -24,11 +24,17 @@ func signingKey(t testing.TB) settings {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return settings{"signing_key_file": keyFile(t, key)}
+}
+
+// keyFile stores a key that signs images.
+func keyFile(t testing.TB, key []byte) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "signing-key")
 	if err := os.WriteFile(path, key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return settings{"signing_key_file": path}
+	return path
 }
 
 // A statementFile is a signed statement as a registry serves it.

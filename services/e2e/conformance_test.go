@@ -14,19 +14,22 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	up := testkit.NewRegistry(t, testkit.Open)
 	up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
-	eachShape(t, []string{up.Host}, nil, func(t *testing.T, p *program) {
-		for name, config := range map[string]any{
-			"unchanged": nil,
-			"augmented": map[string]any{"env": []string{"A=b"}, "layers": []any{dataLayer(t, "f", "content")}},
+	eachShape(t, []string{up.Host}, signingKey(t), func(t *testing.T, p *program) {
+		for name, c := range map[string]struct {
+			config    any
+			referrers int // the signature and the provenance
+		}{
+			"unchanged": {nil, 0},
+			"augmented": {map[string]any{"env": []string{"A=b"}, "layers": []any{dataLayer(t, "f", "content")}}, 2},
 		} {
 			t.Run(name, func(t *testing.T) {
-				conform(t, p, p.submit(map[string]any{"containerImage": up.Host + "/lib/tool:v1", "containerConfig": config}))
+				conform(t, p, p.submit(map[string]any{"containerImage": up.Host + "/lib/tool:v1", "containerConfig": c.config}), c.referrers)
 			})
 		}
 	})
 }
 
-func conform(t *testing.T, p *program, target string) {
+func conform(t *testing.T, p *program, target string, referrers int) {
 	base := v2(target)
 	manifest := request(t, http.MethodGet, base+"/manifests/v1", nil)
 	digest := sha(manifest.body)
@@ -66,8 +69,8 @@ func conform(t *testing.T, p *program, target string) {
 		{"tags", "GET", base + "/tags/list", 200, tagList("v1")},
 		{"tags, at most 0", "GET", base + "/tags/list?n=0", 200, tagList()},
 		{"tags after the last", "GET", base + "/tags/list?n=1&last=v1", 200, tagList()},
-		{"referrers of an image without any", "GET", base + "/referrers/" + digest, 200, emptyIndex},
-		{"referrers of an unknown image", "GET", base + "/referrers/" + missing, 200, emptyIndex},
+		{"referrers of an image", "GET", base + "/referrers/" + digest, 200, indexOf(referrers)},
+		{"referrers of an unknown image", "GET", base + "/referrers/" + missing, 200, indexOf(0)},
 		{"referrers of a malformed digest", "GET", base + "/referrers/sha256:wrong", 400, errorBody("DIGEST_INVALID")},
 		{"no push", "PUT", base + "/manifests/v1", 405, errorBody("UNSUPPORTED")},
 		{"no upload", "POST", base + "/blobs/uploads/", 405, errorBody("UNSUPPORTED")},
@@ -164,18 +167,20 @@ func tagList(want ...string) func(*testing.T, reply) {
 	}
 }
 
-func emptyIndex(t *testing.T, r reply) {
-	t.Helper()
-	var x struct {
-		SchemaVersion int
-		MediaType     string
-		Manifests     []any
-	}
-	mustJSON(t, r.body, &x)
-	if x.SchemaVersion != 2 || x.MediaType != "application/vnd.oci.image.index.v1+json" || x.Manifests == nil || len(x.Manifests) > 0 {
-		t.Errorf("no empty index: %s", r.body)
-	}
-	if ct := r.header.Get("Content-Type"); ct != x.MediaType {
-		t.Errorf("Content-Type %q", ct)
+func indexOf(manifests int) func(*testing.T, reply) {
+	return func(t *testing.T, r reply) {
+		t.Helper()
+		var x struct {
+			SchemaVersion int
+			MediaType     string
+			Manifests     []any
+		}
+		mustJSON(t, r.body, &x)
+		if x.SchemaVersion != 2 || x.MediaType != "application/vnd.oci.image.index.v1+json" || x.Manifests == nil || len(x.Manifests) != manifests {
+			t.Errorf("no index of %d manifests: %s", manifests, r.body)
+		}
+		if ct := r.header.Get("Content-Type"); ct != x.MediaType {
+			t.Errorf("Content-Type %q", ct)
+		}
 	}
 }

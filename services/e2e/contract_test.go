@@ -27,6 +27,14 @@ func firstLayer(t *testing.T, index v1.ImageIndex) string {
 	return digestsOf(t, img)[0]
 }
 
+// contractKey signs images in the examples; signing-keys.txtar has its public key.
+const contractKey = `-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgS0Fa8vxC8ik1X1jU
+bCPp/Agobq52mRx419b1SLr+WO6hRANCAAQ1dhrWxNKjcegTfob0/x5Va1nlGoDd
+wcwcodmC+YpFbzMwLSxx8ktPzPWZwZbBGTakvMHdvZP/leSfLzOWgh3U
+-----END PRIVATE KEY-----
+`
+
 // TestContract replays the documented examples with the whole program.
 func TestContract(t *testing.T) {
 	t.Parallel()
@@ -37,6 +45,7 @@ func TestContract(t *testing.T) {
 	layer := firstLayer(t, index)
 	auth := settings{"registry_auth_file": dockerConfig(t, map[string]string{up.Host: testkit.User + ":" + testkit.Password})}
 	auth["admin_registry_auth_file"] = auth["registry_auth_file"]
+	auth["signing_key_file"] = keyFile(t, []byte(contractKey))
 	eachShape(t, []string{up.Host}, auth, func(t *testing.T, p *program) {
 		request := p.submit(map[string]any{
 			"containerImage": up.Host + "/library/tool:v1", "platformAccessToken": p.token,
