@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -141,6 +142,34 @@ func TestVerify(t *testing.T) {
 	}
 	if _, log, err := p.slipway("verify", target, "--key", key); err == nil || !strings.Contains(log, "another key") {
 		t.Errorf("another key: %s%v", log, err)
+	}
+}
+
+// TestVerifyBundle verifies an image of a bundle with the server's key, after the server and the
+// registry have stopped.
+func TestVerifyBundle(t *testing.T) {
+	t.Parallel()
+	up := testkit.NewRegistry(t, testkit.Open)
+	image := up.Push(t, "lib/tool:v1", testkit.Image(t, "amd64", true))
+	p := oneProcess(t, common(t, []string{up.Host}, nil))
+	dir := t.TempDir()
+	requests, bundle, key := filepath.Join(dir, "requests.jsonl"), filepath.Join(dir, "bundle.tar"), filepath.Join(dir, "cosign.pub")
+	err := errors.Join(
+		os.WriteFile(requests, encoded(t, map[string]any{"containerImage": image, "containerConfig": map[string]any{"env": []string{"A=b"}}}), 0o600),
+		os.WriteFile(key, request(t, http.MethodGet, p.url+"/.well-known/slipway/cosign.pub", nil).body, 0o600),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, log, err := p.slipway("bundle", requests, "--to", bundle, "--lock", filepath.Join(dir, "slipway.lock")); err != nil {
+		t.Fatalf("%s%s%v", out, log, err)
+	}
+	p.procs[0].kill()
+	up.Stop()
+	host, _ := serveBundle(t, bundle)
+	out, log, err := p.slipway("verify", host+"/lib/tool:v1", "--key", key, "--layers")
+	if err != nil || !strings.Contains(out, "Signature") || !strings.Contains(out, "the digests are correct") {
+		t.Errorf("%s%s%v", out, log, err)
 	}
 }
 
