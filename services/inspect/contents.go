@@ -52,7 +52,7 @@ func weightOf(m *installed.Image) uint32 { return uint32(m.Size()) + 256 }
 // A stack is what the packages of an image are read from: layers, lowest first, and a lock between them.
 type stack struct {
 	below, above []ocispec.Descriptor
-	// lock has the records of the lock by path, and lockDigest is its digest; both zero if there is none.
+	// lock has the records of the lock by path, and lockDigest is its digest; both are zero without a lock.
 	lock       map[string]installed.Record
 	lockDigest string
 }

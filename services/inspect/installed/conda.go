@@ -46,7 +46,7 @@ func conda() Manager {
 	}
 }
 
-// parseConda decodes a record. The result is invalid if raw is none.
+// parseConda decodes a record. The result is invalid if raw is not a record.
 func parseConda(raw []byte) Record {
 	var in struct {
 		Name    string `json:"name"`

@@ -204,7 +204,7 @@ func (d *document) identifier() uuid.UUID {
 		_ = e.Encode(it.Component)
 		_ = e.Encode(it.requires)
 	}
-	return uuid.NewHash(sha256.New(), uuid.NameSpaceURL, sum.Sum(nil), 8) // version 8: a hash of one's own (RFC 9562)
+	return uuid.NewHash(sha256.New(), uuid.NameSpaceURL, sum.Sum(nil), 8) // version 8 is for custom hashes (RFC 9562)
 }
 
 // clean removes values that the formats do not allow: images are untrusted.
